@@ -132,6 +132,7 @@ class FitResult:
 
         iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
         is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc;
+        of a regression rmse, r2 there;
         where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap; where
         true weights are known support_f1; of groups active_groups, of range
         change_points.

@@ -36,7 +36,10 @@ POSED = (PROBLEM, *PARTS)
 CHOSEN = (*POSED, ALGORITHM, "calibration")
 """Groups whose choices may be swept."""
 
-QUANTITIES = {"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0}
+QUANTITIES = {
+    **{"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0},
+    **{"rmse": 1.0, "r2": -1.0},
+}
 """What settings may be chosen by, and the sign that makes the least the best."""
 
 POPULATION = ("population_risk", "population_optimum", "excess_risk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 TEXT, FLAG, COUNT, NUMBER = "string", "bool", "int64", "float64"
@@ -40,6 +41,8 @@ NO_RANGE = "but of a penalty or a ball of the norm `range`"
 UNLIKE = "where no optimum is certified"
 UNJUDGED = "without `dataset.n_fresh` (a table without any such trial lacks the column)"
 NO_TEST = "without held-out records, and but in the last row of a trial"
+
+NO_NUMBERS = "without held-out records, and of a classification"
 
 COLUMNS = {
     "trial": Column(TEXT, "digest of all that determines the trial's numbers"),
@@ -131,6 +134,15 @@ COLUMNS = {
     "auc": Column(
         NUMBER, "area under the ROC curve of held-out records", NO_TEST, higher=True
     ),
+    "rmse": Column(
+        NUMBER, "root of the mean squared error on held-out records", NO_NUMBERS
+    ),
+    "r2": Column(
+        NUMBER,
+        "1 - mean squared error / variance of the labels of held-out records",
+        NO_NUMBERS,
+        higher=True,
+    ),
     "gradient_norm": Column(
         NUMBER, "norm of the gradient, for a loss that is not convex", CONVEX
     ),
@@ -153,7 +165,9 @@ COLUMNS = {
         "coordinates",
     ),
     "references": Column(
-        TEXT, "JSON of what held-out records say of optimum and base rate; not private"
+        TEXT,
+        "JSON of what held-out records say of the optimum, and of the base rate or the "
+        "mean; not private",
     ),
     "clipped": Column(
         NUMBER,
@@ -222,6 +236,7 @@ def words(name: str) -> str:
     known = {"relative_error": r"relative error $F(w)/F^* - 1$"}
     known |= {"objective": "objective $F(w)$", "epsilon": r"$\varepsilon$"}
     known |= {"support_f1": "F1 score of the support", "auc": "AUC"}
+    known |= {"rmse": "RMSE", "r2": "$R^2$"}
     known |= {"passes": "passes over the data", "seconds": "time (s)"}
     return known.get(name, name.replace("_", " "))
 
@@ -229,6 +244,13 @@ def words(name: str) -> str:
 def is_better_higher(name: str) -> bool:
     """Return whether higher values of a column are better."""
     return name in COLUMNS and COLUMNS[name].higher
+
+
+def worst(name: str) -> float:
+    """Return what a run that was lost has of a column; shares are at least 0."""
+    if not is_better_higher(name):
+        return math.inf
+    return -math.inf if name == "r2" else 0.0
 
 
 def page() -> str:

@@ -465,8 +465,6 @@ def _joined(
                 f"seed={again.iloc[0]}: ignore less"
             )
         values = {measure: worst_if_lost(side, measure) for measure in on}
-        for measure in set(on) & {*HIGHER_IS_BETTER}:
-            values[measure] = values[measure].replace(np.inf, 0.0)
         columns.append(side[[*TRIAL, "status"]].assign(**values))
     both = columns[0].merge(columns[1], how="outer", on=TRIAL, suffixes=("_a", "_b"))
     both = both.assign(**{f"in_{s}": both[f"status_{s}"].notna() for s in "ab"})

@@ -15,6 +15,7 @@ from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.registry import check_choice, names, read
+from dp_erm_bench.results.columns import worst
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,13 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([params, options, pd.DataFrame(plain)], axis=1)
 
 
+INTERNAL = (
+    *("trial", "experiment", "params", "dataset_options", "solver", "exempt", "doubt"),
+    *("references", "at_bound", "message", "run", "batch_size"),
+)
+"""Columns that may be asked for, but that nobody is told to plot."""
+
+
 def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
@@ -86,7 +94,8 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     parts = [one for one in every if str(one).rpartition(".")[2] == name]
     if not parts:
         own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
-        check_choice(key, name, [*table.columns, *own])
+        told = [one for one in map(str, table) if one not in INTERNAL and one[0] != "_"]
+        check_choice(key, name, [*told, *own])
     words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
     # A key of a dataset is in the table where it differs from the yaml.
     for owner in {str(one).rpartition(".")[0] for one in parts} & {*names("dataset")}:
@@ -351,17 +360,17 @@ def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame
 
 
 def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
-    """Return a column with inf where a run diverged, failed or was stopped.
+    """Return a column with its worst value where a run diverged, failed or was stopped.
 
     Parameters
     ----------
     rows : DataFrame
         Rows of the tidy table.
     y : str
-        A column of which smaller is better.
+        A column: inf if smaller is better, else as `worst` says.
     """
     lost = ~rows["status"].isin(["ok", "skipped"]) & rows[y].isna()
-    return rows[y].astype(float).mask(lost, np.inf)
+    return rows[y].astype(float).mask(lost, worst(y))
 
 
 def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:

@@ -426,8 +426,8 @@ def segments_of(folder: Path) -> list[Path]:
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the last values of a trial by quantity, as numbers to be minimised.
 
-    Accuracy and AUC are negated. Those of `QUANTITIES` that the trajectory lacks are
-    left out, all of them where the trial failed or diverged.
+    Where higher is better they are negated. Those of `QUANTITIES` that the trajectory
+    lacks are left out, all of them where the trial failed or diverged.
     """
     if record is None or record.get("status") != "ok":
         return {}

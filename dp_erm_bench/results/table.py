@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LABELS = ("experiment", "panel", "line", "phase")
-HELD_OUT = ("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc")
+HELD_OUT = (
+    *("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc"),
+    *("rmse", "r2"),
+)
 """What held-out records say; missing where there are none."""
 STRUCTURE = ("support_f1", "active_groups", "change_points")
 """What is said of zeros; missing but for true weights and norms that tell it."""

@@ -12,7 +12,9 @@ from sklearn.metrics import (
     accuracy_score,
     balanced_accuracy_score,
     log_loss,
+    r2_score,
     roc_auc_score,
+    root_mean_squared_error,
 )
 
 from dp_erm_bench.datasets.base import as_features
@@ -87,7 +89,12 @@ def test_a_problem_says_why_it_lacks_a_quantity():
     whole, regression = problem(y_test=None), problem("squared")
     assert whole.measures(W) == whole.last_measures(W) == {}
     assert regression.last_measures(W) == {}
-    assert set(regression.measures(W)) == {"test_objective", "test_risk"}
+    numbers = {"rmse", "r2"}
+    assert set(regression.measures(W)) == {"test_objective", "test_risk", *numbers}
+    for quantity in numbers:
+        assert regression.lacking(quantity) == ""
+        assert "is of a classification" in problem().lacking(quantity)
+    assert "have the same label" in problem("squared", np.ones(20)).lacking("r2")
     for ours in (whole, regression, problem()):
         assert ours.lacking("objective") == ""
     for quantity in ("test_risk", "test_accuracy", "auc"):
@@ -118,9 +125,14 @@ def test_references_of_a_regression_are_the_optimum_and_the_mean():
     found, y = problem("squared").references, Y[40:]
     assert set(found) == {"optimum", "mean"}
     off = y - np.mean(Y[:40])
-    assert found["mean"] == {"test_risk": pytest.approx(np.mean(off**2) / 2)}
-    off = y - X[40:] @ problem("squared").optimum.w
-    assert found["optimum"]["test_risk"] == pytest.approx(np.mean(off**2) / 2)
+    expected = {"test_risk": np.mean(off**2) / 2, "rmse": np.sqrt(np.mean(off**2))}
+    expected["r2"] = r2_score(y, np.full(20, np.mean(Y[:40])))
+    assert found["mean"] == pytest.approx(expected)
+    answers = X[40:] @ problem("squared").optimum.w
+    expected = {"test_risk": np.mean((y - answers) ** 2) / 2}
+    expected["rmse"] = root_mean_squared_error(y, answers)
+    expected["r2"] = r2_score(y, answers)
+    assert found["optimum"] | expected == pytest.approx(found["optimum"])
 
 
 def test_a_training_part_of_one_class_has_no_base_rate():

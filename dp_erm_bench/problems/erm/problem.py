@@ -49,7 +49,8 @@ def held_out(problem: ERM, w: Array) -> dict[str, Array]:
 
     Without a test part nothing. `test_risk` is the mean loss, `test_objective` the
     same with the penalty; for a classification there are `test_accuracy` and
-    `balanced_accuracy`, the latter nan where the test part has one class.
+    `balanced_accuracy`, the latter nan where the test part has one class; for a
+    regression `rmse` and `r2`, of the margins as predictions.
     """
     data = problem.dataset
     if data.X_test is None or data.y_test is None:
@@ -66,7 +67,18 @@ def held_out(problem: ERM, w: Array) -> dict[str, Array]:
         with np.errstate(invalid="ignore"):
             others = (total - hits) / (y.size - first)
             columns["balanced_accuracy"] = (hits / first + others) / 2.0
-    return columns
+        return columns
+    return columns | errors_of(margins, y)
+
+
+def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
+    """Return `rmse` and `r2` of B predictions of n labels, (B, n) to (B,) each.
+
+    The latter is 1 - mean squared error / variance of the labels, nan if that is 0.
+    """
+    squares, spread = np.square(predictions - y).mean(axis=1), float(np.var(y))
+    r2 = 1.0 - squares / spread if spread else np.full(len(squares), math.nan)
+    return {"rmse": np.sqrt(squares), "r2": r2}
 
 
 def ranking(problem: ERM, w: Array) -> dict[str, Array]:
@@ -100,9 +112,11 @@ def references(problem: ERM, minimiser: Array | None) -> dict[str, dict[str, flo
         seen = held_out(problem, w) | ranking(problem, w)
         found["optimum"] = {name: float(values[0]) for name, values in seen.items()}
     if not problem.loss.classification:
-        answers = np.full(data.y_test.size, float(np.mean(data.y)))
-        errors = problem.loss.value(data.y_test, answers)
-        return {**found, "mean": {"test_risk": float(errors.mean())}}
+        answers = np.full((1, data.y_test.size), float(np.mean(data.y)))
+        seen = {"test_risk": problem.loss.value(data.y_test, answers).mean(axis=1)}
+        seen |= errors_of(answers, data.y_test)
+        found["mean"] = {name: float(values[0]) for name, values in seen.items()}
+        return found
     share, positive = float(np.mean(data.y > 0.0)), data.y_test > 0.0
     odds = math.log(share / (1.0 - share)) if 0.0 < share < 1.0 else math.nan
     risk = problem.loss.value(data.y_test, np.full(positive.size, odds))
@@ -131,10 +145,15 @@ def lacking(problem: ERM, quantity: str) -> str:
         return "the dataset has no test part, give it a dataset.test_fraction"
     if quantity in ("test_objective", "test_risk"):
         return ""
-    if not problem.loss.classification:
+    numbers = quantity in ("rmse", "r2")
+    if numbers and problem.loss.classification:
+        return f"loss {problem.loss.name} is of a classification, without numbers"
+    if not numbers and not problem.loss.classification:
         return f"loss {problem.loss.name} is of a regression, without classes"
-    if quantity != "test_accuracy" and np.ptp(y) == 0.0:
+    if quantity in ("balanced_accuracy", "auc") and np.ptp(y) == 0.0:
         return "all records of the test part are of one class"
+    if quantity == "r2" and np.ptp(y) == 0.0:
+        return "all records of the test part have the same label"
     return ""
 
 
