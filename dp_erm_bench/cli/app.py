@@ -45,7 +45,14 @@ from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
-from dp_erm_bench.results.statistics import BASELINES, NOTHING, TIE, TIES, WINS
+from dp_erm_bench.results.statistics import (
+    ALONE,
+    BASELINES,
+    NOTHING,
+    TIE,
+    TIES,
+    WINS,
+)
 from dp_erm_bench.results.tuned import BESIDE, PROBLEM, tuned
 from dp_erm_bench.runner.options import run_options
 
@@ -408,6 +415,10 @@ def _verdict(rows: pd.DataFrame) -> str:
         if not math.isnan(value := float(first[name]))
     )
     winner = rows[rows["place"] == WINS]
+    if winner.empty and rows["runs"].max() < 2:
+        return f"{ALONE} ({beside})" if beside else ALONE
+    if winner.empty and rows["beats_zero"].eq("").any():
+        return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
     if winner.empty:
         near = rows[rows["beats_zero"] == TIE]["line"]
         told = f"; {', '.join(near)} may be as good as it" * (len(near) > 0)
@@ -437,7 +448,9 @@ def _table(name: str, found: pd.DataFrame) -> Table:
     for (panel, epsilon), rows in found.groupby(PROBLEM, sort=False):
         same = [panel] * several + [f"{epsilon:g}"]
         for row in rows.to_dict("records"):
-            marked = f"{row['median']:.3g} [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
+            marked = f"{row['median']:.3g}"
+            if row["runs"] > 1:
+                marked += f" [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
             judged = [marked if one == row["quantity"] else "" for one in quantities]
             judged += [f"{row[one]:.3g}" for one in others]
             chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())

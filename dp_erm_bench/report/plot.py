@@ -42,10 +42,13 @@ from dp_erm_bench.report.view import (
 from dp_erm_bench.results.columns import is_better_higher, words
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.statistics import (
+    ALONE,
     BASELINES,
     FLOOR,
     MODELS,
+    NO,
     NOTHING,
+    TIE,
     TIES,
     WINS,
     ZERO,
@@ -60,6 +63,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
     from dp_erm_bench.report.curves import Array
+
+PLOTS = "plots"
+"""The folder, in that of the results, of what `dp-erm-bench plot` draws."""
 
 FACTORS = np.geomspace(1.0, 100.0, 201)
 TICKS = (1, 2, 5, 10, 20, 50, 100)
@@ -192,7 +198,7 @@ def spread(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
     return [lines[a:b] for a, b in zip(ends, ends[1:], strict=False)]
 
 
-MOST_CELLS = 60
+MOST_CELLS, MOST_ROWS = 60, 150
 SIZE = (3.0, 2.1)
 
 
@@ -213,16 +219,12 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         If it would have more than `MOST_CELLS` cells.
     """
     first, several = views[0], len(views) > 1
+    _check_room("panels", sum(map(_count, views)), MOST_CELLS)
     found: dict[str, list[Any]] = {}
     for drawn in views:
         for title, cell in _cells(drawn, several):
             found.setdefault(title, []).append(cell)
     cells = [cell for row in found.values() for cell in row]
-    if len(cells) > MOST_CELLS:
-        raise UsageError(
-            f"plot: {len(cells)} panels are more than {MOST_CELLS}: keep some with "
-            "where, or tell fewer apart by panel, line and facet"
-        )
     about = ", ".join(words(one.view.y) for one in views)
     about = f"{about} against {words(first.view.x)}"
     said = dict.fromkeys(line for one in views for line in told(one).split("\n"))
@@ -232,6 +234,31 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
     text = paragraphs(f"{about[0].upper()}{about[1:]}.", *said)
     label = "" if several else _label(first.view.y, _mode(first))
     return Sheet(cells, columns, text, SIZE, label, width, **more)
+
+
+def _count(drawn: Shown) -> int:
+    """Return the number of cells that a view needs: before anything is computed."""
+    lines = drawn.rows.groupby([PANEL, FACET], sort=False)[LINE].nunique()
+    alone = _are_numbers(drawn) is not None
+    return len(lines) if alone else int((-(-lines // MOST_LINES)).sum())
+
+
+def _check_room(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise UsageError(
+            f"plot: {count} {what} are more than {most}: keep some with "
+            "where, or tell fewer apart by panel, line and facet"
+        )
+
+
+def _are_numbers(drawn: Shown) -> Array | None:
+    """Return what lines are called, where that is a number of each, else None."""
+    import pandas as pd
+
+    lines = list(dict.fromkeys(drawn.rows[LINE]))
+    values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
+    one = len(drawn.view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
+    return values if one else None
 
 
 def _cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
@@ -261,13 +288,10 @@ def _symbols(facet: str) -> str:
 
 def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
     """Return the style of each line, and the scale of colour where it is a number."""
-    import pandas as pd
     from matplotlib import colormaps, colors
 
-    lines = list(dict.fromkeys(drawn.rows[LINE]))
-    values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
-    one = len(drawn.view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
-    if not one:
+    lines, values = list(dict.fromkeys(drawn.rows[LINE])), _are_numbers(drawn)
+    if values is None:
         reserve(lines)
         return {line: _look(line, drawn.view) for line in lines}, None
     at = np.log10(values) if _spans(values) else values
@@ -333,10 +357,12 @@ def _cell(
     for name in beside:
         level = rows.groupby("_x", sort=True)[name].median().dropna()
         values = _drawable(level, mode)
+        if not np.isfinite(values).any():
+            continue
         extent += [float(v) for v in values[np.isfinite(values)]]
         look = STYLES[name].curve() | {"marker": None, "zorder": 1.2}
         if along or len(set(values)) == 1:
-            ax.axhline(float(np.median(values)), **look)
+            ax.axhline(float(np.nanmedian(values)), **look)
         elif texts:
             ax.plot([*map(places.index, level.index)], values, **look)
         else:
@@ -406,13 +432,16 @@ def _finals(drawn: Shown) -> pd.DataFrame:
             "plot: profiles and winners compare lines over problems, which are panels "
             f"at one epsilon; here are {table.shape[0]} and {table.shape[1]}"
         )
-    beside = runs.groupby([PANEL, "epsilon"], sort=False)[drawn.baselines].median()
+    names = drawn.baselines
+    beside = runs.groupby([PANEL, "epsilon"], sort=False)[names].median()
     return pd.concat([table, beside.T[table.columns].rename_axis(index=LINE)])
 
 
 def _ends(drawn: Shown) -> pd.DataFrame:
     """Return the ends of the runs, smaller values of `_y` being better."""
     runs = final_rows(drawn.rows.assign(epsilon=drawn.rows["epsilon"].astype(float)))
+    counts = runs.groupby([LINE, PANEL, FACET, "epsilon"])["_y"].transform("size")
+    runs["_alone"] = counts.lt(2)
     extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
     runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
     if is_better_higher(drawn.view.y):
@@ -447,6 +476,7 @@ def profiles_sheet(drawn: Shown, width: str) -> Sheet:
     UsageError
         If there are not two lines and two problems, or values are negative.
     """
+    _check_room("lines", drawn.rows[LINE].nunique(), MOST_CELLS * MOST_LINES)
     ratios = _ratios(_finals(drawn))
     found = shares(
         {str(line): row.to_numpy(float) for line, row in ratios.iterrows()},
@@ -482,6 +512,7 @@ def _measure(drawn: Shown) -> str:
 
 def winners_sheet(drawn: Shown) -> Sheet:
     """Return the sheet with the map of who wins where, as `profiles_sheet`."""
+    _check_room("lines", drawn.rows[LINE].nunique(), MOST_ROWS)
     values = _finals(drawn)
     values = values[sorted(values.columns, key=_in_order(values.columns))]
     ratios, runs = _ratios(values), _ends(drawn)
@@ -506,6 +537,7 @@ def winners_sheet(drawn: Shown) -> Sheet:
         "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
         "bootstrap interval lies below w = 0; ring: one of these that cannot be told "
         f"from it. Cross: {NOTHING}. White: did not run.",
+        f"{ALONE[0].upper()}{ALONE[1:]}." if runs["_alone"].any() else "",
         told(drawn),
     )
     margins = {**MARGINS, "left": 0.3 + 0.062 * min(longest, 40)}
@@ -526,15 +558,20 @@ def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     """
     marks: dict[str, list[tuple[int, int]]] = {WINS: [], TIES: [], "nothing": []}
     groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])["_y"]))
+    others = runs.loc[~runs["_alike"], [PANEL, "epsilon"]]
+    unlike: set[Any] = {*others.itertuples(index=False, name=None)}
     row_of = {line: row for row, line in enumerate(values.index)}
     for column, problem in enumerate(values.columns):
         own = {line: groups.get((line, *problem)) for line in values.index}
         errors = {k: e if e is None else e.to_numpy(float) for k, e in own.items()}
         zero = values[problem].get(ZERO, math.nan)
-        for line, one in places(errors, zero).items():
+        found = places(errors, zero) if problem not in unlike else {}
+        for line, one in found.items():
             if one.place:
                 marks[one.place].append((row_of[line], column))
-        if ZERO in row_of and all(at != column for _, at in marks[WINS]):
+        sure = any(not math.isnan(one.low) for one in found.values())
+        beaten = all(one.beats_zero in (NO, TIE) for one in found.values())
+        if sure and beaten:
             marks["nothing"].append((row_of[ZERO], column))
     return marks
 
@@ -579,7 +616,7 @@ def plot(
     names : mapping of str to str
         What lines are called, as in ``{"gd": "DP-GD (ours)"}``.
     highlight : str or sequence of str
-        Lines that stand out.
+        Lines that stand out; a text may hold several, by commas.
 
     A name that is none of the table, or nothing to draw, is a `UsageError`.
     """
@@ -590,7 +627,8 @@ def plot(
     kept = {name: _words(value) for name, value in (where or {}).items()}
     split = None if facet is None else names_of(facet)
     view = View(x, y, names_of(panel), names_of(line), split, statistic, kept)
-    view = replace(view, names=names or {}, highlight=names_of(highlight))
+    chosen = (highlight,) if isinstance(highlight, str) else tuple(highlight)
+    view = replace(view, names=names or {}, highlight=tuple(filter(None, chosen)))
     with house_style():
         figure = plt.figure()
         plt.close(figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import check_choice
+from dp_erm_bench.registry import OBJECTIVE, check_choice
 from dp_erm_bench.report.layout import escaped
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
@@ -28,10 +29,13 @@ from dp_erm_bench.results.settings import (
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
+    ALONE,
     BASELINES,
     FLOOR,
+    LOSES,
     NOTHING,
     WINS,
+    YES,
     ZERO,
     baselines,
     central,
@@ -44,6 +48,13 @@ from dp_erm_bench.results.statistics import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PARTS = (*OBJECTIVE, "strength")
+JUDGED_ON = {
+    **dict.fromkeys(("objective", "relative_error", "test_objective"), PARTS),
+    **dict.fromkeys(("test_risk", "population_risk", "excess_risk"), ("loss",)),
+}
+"""The parts of a problem on which a quantity depends."""
 
 ALONG = ("passes", "iteration", "seconds")
 """Columns along a run; against any other only its end is drawn."""
@@ -85,7 +96,7 @@ class View:
     names : mapping of str to str
         What lines are called, by a line or the part of it before its first comma.
     highlight : tuple of str
-        Lines that stand out, by either name.
+        Lines that stand out, by either name; a text may hold several, by commas.
     """
 
     x: str = ""
@@ -177,12 +188,45 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     ends = rows.assign(_run=runs).drop_duplicates("_run", keep="last").set_index("_run")
     told, over = _named(ends, view)
     told[LINE] = _called(told[LINE], view.names)
-    for one in view.highlight:
-        check_choice("highlight", one, sorted({*_stems(told[LINE]), *view.names}))
+    view = replace(view, highlight=_highlit(told[LINE], view))
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
+    rows, apart = _alike(rows, view)
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
+    unlike = " ".join(filter(None, (unlike, apart)))
     return Shown(rows, view, over, left_out, unlike)
+
+
+def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
+    """Return rows with a flag `_alike`, and a sentence where lines do not compare.
+
+    They do not where the quantity is of objectives that differ, as in the strength of
+    the penalty. A baseline of problems that differ is none of all of them.
+    """
+    x = [] if view.x in ALONG else ["_x"]
+    cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
+    parts = rows.groupby([*PARTS], sort=False, dropna=False).ngroup()
+    several = parts.groupby(cells).transform("nunique").gt(1)
+    rows = rows.assign(_alike=True)
+    if not several.any():
+        return rows, ""
+    for name in BASELINES:
+        level = rows[name].groupby([cells, parts]).transform("median").groupby(cells)
+        least, most = level.transform("min"), level.transform("max")
+        differ = most - least > 1e-9 * most.abs()
+        rows[name] = rows[name].mask(several & differ)
+    depends = JUDGED_ON.get(view.y, ())
+    names = [
+        name
+        for name in depends
+        if rows.groupby(cells)[name].nunique(dropna=False).gt(1).any()
+    ]
+    if not names:
+        return rows, ""
+    own = rows.groupby([*names], sort=False, dropna=False).ngroup()
+    rows["_alike"] = own.groupby(cells).transform("nunique").eq(1)
+    listed = " and ".join(names)
+    return rows, f"Lines that differ in {listed} minimise other functions: none wins."
 
 
 def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
@@ -219,8 +263,6 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
         raise UsageError(f"plot: no trial has a value of {y}: {ended}{why}")
     check_choice("y", y, [str(name) for name in numbers])
     values = worst_if_lost(rows, y).astype(float)
-    if MEANING.get(y) and MEANING[y].higher:
-        values = values.mask(np.isposinf(values), 0.0)
     if y == "relative_error":
         values = values.clip(lower=FLOOR)
     failed = final_rows(rows[~rows["status"].isin(["ok", "diverged"])])
@@ -267,8 +309,8 @@ def _called(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
     for line in lines.unique():
         stem, comma, rest = line.partition(",")
         known[line] = names.get(line, f"{names.get(stem, stem)}{comma}{rest}")
-    for name in (twice := [*known.values()]):
-        if twice.count(name) > 1:
+    for name, count in Counter(known.values()).items():
+        if count > 1:
             both = " and ".join(line for line, own in known.items() if own == name)
             raise UsageError(f"names: {both} would both be called {name}")
     return lines.map(known)
@@ -277,6 +319,21 @@ def _called(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
 def _stems(lines: pd.Series[str]) -> set[str]:
     """Return lines, and what they begin with before a comma."""
     return {word for line in lines.unique() for word in (line, line.partition(",")[0])}
+
+
+def _highlit(lines: pd.Series[str], view: View) -> tuple[str, ...]:
+    """Return the highlighted lines by themselves; a text may hold several, by commas.
+
+    A line may have commas in its name, too.
+    """
+    if not view.highlight:
+        return ()
+    known = {*_stems(lines), *view.names}
+    parts = [[one] if one in known else one.split(",") for one in view.highlight]
+    names = [name.strip() for part in parts for name in part]
+    for name in names:
+        check_choice("highlight", name, sorted(known))
+    return tuple(names)
 
 
 def stands_out(line: str, view: View) -> bool:
@@ -324,24 +381,29 @@ def summary(drawn: Shown) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `panel`, the column x, `line`, `quantity`; `median` with its 95 % bootstrap
-        interval `ci_low`, `ci_high` over `runs`, nan and 0 of `BASELINES`; and what
-        `places` says: `beats_zero`, `place`, and `best`, whether it wins. Runs that
-        diverged count as infinite.
+        `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
+        bootstrap interval `ci_low`, `ci_high` over `runs`, nan and 0 of `BASELINES`;
+        and what `places` says: `beats_zero`, `place`, and `best`, whether it wins,
+        which none does of lines that do not compare. Runs that diverged count as
+        infinite.
     """
     import pandas as pd
 
     found = []
     x, y = drawn.view.x, drawn.view.y
     sign = -1.0 if is_better_higher(y) else 1.0
-    for (panel, _), cell in drawn.cells.items():
+    names = drawn.baselines
+    for names_of_cell, cell in drawn.cells.items():
+        panel = ", ".join(filter(None, names_of_cell))
         for at, rows in cell.groupby("_x", sort=True):
             same = {PANEL: panel, x: at, "quantity": y}
-            beside = rows[drawn.baselines].median()
+            beside = rows[names].median()
             groups = rows.groupby(LINE, sort=False)["_y"]
             errors = {str(line): sign * own.to_numpy(float) for line, own in groups}
             judged = places(errors, sign * beside.get(ZERO, np.nan))
+            alike = rows["_alike"].all()
             for line, one in judged.items():
+                one = one if alike else one._replace(place=LOSES)
                 ends = sorted((sign * one.low, sign * one.high))
                 values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
                 counted = {"runs": len(errors[line]), "beats_zero": one.beats_zero}
@@ -362,37 +424,42 @@ def written(table: pd.DataFrame, kind: str) -> str:
     other way round where there are more lines. A problem says so if nothing beats w = 0
     there.
     """
-    import pandas as pd
-
     if kind == "csv":
         return csv_of(table)
     x = str(table.columns[1])
     marks = [_cell(row, kind) for row in table.to_dict("records")]
-    groups = table.groupby([PANEL, x], sort=False)
-    lost = ~groups["best"].transform("any") & table[LINE].eq(ZERO).groupby(
-        [table[PANEL], table[x]]
-    ).transform("any")
     problems = [
-        f"{panel}, {x} = {f'{at:g}' if isinstance(at, float) else at}"
-        + f" ({NOTHING})" * nothing
-        for panel, at, nothing in zip(table[PANEL], table[x], lost, strict=True)
+        f"{panel}, {x} = {f'{at:g}' if isinstance(at, float) else at}{lost}"
+        for panel, at, lost in zip(table[PANEL], table[x], _lost(table, x), strict=True)
     ]
-    index = pd.MultiIndex.from_arrays([problems, table[LINE]])
-    # Not sort=False: pandas before 3 puts values under the names of others then.
-    grid = pd.Series(marks, index).unstack(fill_value="")
-    grid = grid.reindex(index=index.unique(0), columns=index.unique(1))
-    if grid.shape[1] > grid.shape[0]:
-        grid = grid.T
-    lines = [["", *map(str, grid.columns)]]
-    lines += [
-        [str(name), *row] for name, row in zip(grid.index, grid.to_numpy(), strict=True)
-    ]
+    mark_of = dict(zip(zip(problems, table[LINE], strict=True), marks, strict=True))
+    down, across = dict.fromkeys(problems), dict.fromkeys(table[LINE])
+    names = sorted(across, key=lambda name: name in BASELINES)
+    if len(names) > len(down):
+        lines = [["", *map(str, down)]]
+        lines += [[n, *(mark_of.get((p, n), "") for p in down)] for n in names]
+    else:
+        lines = [["", *names]]
+        lines += [[p, *(mark_of.get((p, n), "") for n in names)] for p in down]
     return _latex(lines) if kind == "latex" else _markdown(lines)
+
+
+def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
+    """Return of each row why nothing wins its problem, in brackets; empty if it does.
+
+    Where no line may be compared, the sentence of `Shown.unlike` says so.
+    """
+    groups = table.assign(_beaten=table["beats_zero"].ne(YES)).groupby([PANEL, x])
+    runs, beaten = groups["runs"].transform("max"), groups["_beaten"].transform("all")
+    judged = table.assign(_zero=table[LINE].eq(ZERO)).groupby([PANEL, x])["_zero"]
+    nothing = beaten & judged.transform("any")
+    words = np.where(runs < 2, f" ({ALONE})", np.where(nothing, f" ({NOTHING})", ""))
+    return table[PANEL].mask(np.ones(len(table), dtype=bool), words)
 
 
 def _cell(row: Mapping[Any, Any], kind: str) -> str:
     median, low, high = (f"{row[name]:.3g}" for name in NUMBERS)
-    if not row["runs"]:
+    if row["runs"] < 2:
         return median
     bold = (r"\textbf{", "}") if kind == "latex" else ("**", "**")
     shown = f"{bold[0]}{median}{bold[1]}" if row["best"] else median

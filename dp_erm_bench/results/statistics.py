@@ -136,12 +136,13 @@ The first answers the shares of the classes in the training part, the second its
 """
 
 BASELINES = (ZERO, *MODELS.values())
+ALONE = "single runs have no interval: none wins"
 AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
 """What w = 0, whose scores are all equal, has of these."""
 
 COMPARED = (
     *("relative_error", "objective", "excess_risk", "population_risk"),
-    *("test_objective", "test_risk", "test_accuracy", *AT_ZERO),
+    *("test_objective", "test_risk", "rmse", "r2", "test_accuracy", *AT_ZERO),
 )
 """The quantities of which w = 0 has a value that an algorithm must beat."""
 
@@ -154,13 +155,14 @@ class Standing(NamedTuple):
     Attributes
     ----------
     median, low, high : float
-        Over its runs, with the 95 % bootstrap interval.
+        Over its runs, with the 95 % bootstrap interval; a single run has none: nan.
     beats_zero : str
         Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
-        above, `tie` around it, empty if w = 0 has none.
+        above, `tie` around it or without an interval, empty if w = 0 has no error.
     place : str
-        Of the lines that beat w = 0 (of all, if it has no error) `wins` is the least
-        median, `ties` one that the bootstrap cannot tell from it; else empty.
+        Of the lines that beat w = 0 (of all that have an interval, if it has no error)
+        `wins` is the least median, `ties` one that the bootstrap cannot tell from it;
+        else empty.
     """
 
     median: float
@@ -183,24 +185,28 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
     zero : float
         The error of w = 0; nan if it has none.
     """
-    # The samples are not paired: each algorithm has noise of its own.
-    ran = {
-        line: (float(quantile(own, 0.5)), resampled_medians(own, sample))
-        for sample, (line, own) in enumerate(errors.items())
-        if own is not None
-    }
     found: dict[Key, Standing] = {}
-    for line, (median, draws) in ran.items():
-        low, high = central(draws, LIKELY)
+    draws: dict[Key, Array] = {}
+    for sample, (line, own) in enumerate(errors.items()):
+        if own is None:
+            continue
+        low = high = math.nan
+        if len(own) > 1:
+            # The samples are not paired: each algorithm has noise of its own.
+            draws[line] = resampled_medians(own, sample)
+            low, high = central(draws[line], LIKELY)
         beats = YES if high < zero else NO if low > zero else TIE
         beats = "" if math.isnan(zero) else beats
-        found[line] = Standing(median, low, high, beats, LOSES)
-    able = [k for k, one in found.items() if one.beats_zero in (YES, "")]
-    able = [line for line in able if math.isfinite(found[line].median)]
+        found[line] = Standing(float(quantile(own, 0.5)), low, high, beats, LOSES)
+    able = [
+        line
+        for line in draws
+        if found[line].beats_zero in (YES, "") and math.isfinite(found[line].median)
+    ]
     if able:
         best = min(able, key=lambda line: found[line].median)
         for line in able:
-            near = _may_be_as_small(ran[line][1], ran[best][1])
+            near = _may_be_as_small(draws[line], draws[best])
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
@@ -208,8 +214,8 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
 
 def _may_be_as_small(draws: Array, best: Array) -> bool:
     """Return whether a median may be as small as the best one."""
-    lost = ~np.isfinite(draws) | ~np.isfinite(best)
-    gap = np.where(lost, math.inf, np.where(lost, 0.0, draws) - np.where(lost, 0, best))
+    unlike = draws != best
+    gap = np.subtract(draws, best, out=np.zeros_like(draws), where=unlike)
     return central(gap, LIKELY)[0] <= 0.0
 
 
@@ -410,7 +416,8 @@ def relative_change(measure: str, a: Array, b: Array) -> Array:
     if measure == "relative_error":
         a, b = np.maximum(a, FLOOR), np.maximum(b, FLOOR)
     with np.errstate(divide="ignore", invalid="ignore"):
-        change = np.where(np.isinf(a), -1.0, (b - a) / np.abs(a))
+        change = np.where(np.isposinf(a), -1.0, (b - a) / np.abs(a))
+        change = np.where(np.isneginf(a), np.inf, change)
     return np.where(a == b, 0.0, change)
 
 

@@ -27,7 +27,7 @@ CHOICES = "choices.csv"
 NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
-BESIDE = ("test_risk", "auc", "test_accuracy")
+BESIDE = ("test_risk", "auc", "test_accuracy", "r2", "rmse")
 """What is told of a choice beside the quantity that it was made by."""
 
 Row = Mapping[str, str]
@@ -118,8 +118,10 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():
         sign = -1.0 if is_better_higher(y) else 1.0
-        zeros = [found[place][ZERO] for place in errors]
-        for place, one in places(errors, sign * float(np.median(zeros))).items():
+        # Runs that were lost before their first checkpoint have none.
+        zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
+        zero = float(np.median(zeros)) if zeros else math.nan
+        for place, one in places(errors, sign * zero).items():
             low, high = sorted((sign * one.low, sign * one.high))
             interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
             how = {"beats_zero": one.beats_zero, "place": one.place}
@@ -144,8 +146,6 @@ def _judged(rows: pd.DataFrame, chosen_by: str) -> tuple[dict[str, Any], Array]:
     certified = chosen_by == OBJECTIVE and rows[ERROR].notna().any()
     y = ERROR if certified else chosen_by
     values = np.asarray(worst_if_lost(rows, y), dtype=np.float64)
-    if is_better_higher(y):
-        values = np.where(values == math.inf, 0.0, values)
     uncharged = str(rows["uncharged"].iloc[0])
     return {"quantity": y, "runs": len(values), "uncharged": uncharged}, values
 
@@ -153,7 +153,8 @@ def _judged(rows: pd.DataFrame, chosen_by: str) -> tuple[dict[str, Any], Array]:
 def _beside(rows: pd.DataFrame) -> dict[str, float]:
     """Return the medians of what held-out records say of a line's reports."""
     there = [name for name in BESIDE if name in rows and rows[name].notna().any()]
-    return {name: float(quantile(rows[name].to_numpy(float), 0.5)) for name in there}
+    values = {name: worst_if_lost(rows, name).to_numpy(float) for name in there}
+    return {name: float(quantile(own, 0.5)) for name, own in values.items()}
 
 
 def listed(rows: Sequence[Row] | None) -> list[str]:

@@ -54,7 +54,6 @@ def after(line):
         ("check s", ["sgd", "svrg"]),
         ("--config-", ["--config-dir", "--config-name"]),
         ("col", ["collect"]),
-        ("collect res", []),
         ("-cd e", []),
         ("seed=1 --config-dir ", []),
         ("nonsense.", []),

@@ -212,26 +212,48 @@ def test_winners_and_profiles_hold_w_0():
     assert shares["w = 0"] == 0.5 and shares["gd, step=0.5"] == 0.5
 
 
+@pytest.mark.parametrize("kind", ["profile", "winners"])
+def test_what_no_picture_holds_is_refused_before_it_is_computed(kind, monkeypatch):
+    table = made(lines=500, seeds=1, places=2, epsilons=(1.0, 4.0))
+    monkeypatch.setattr("dp_erm_bench.report.plot._finals", None)
+    with pytest.raises(UsageError, match="500 lines are more than"):
+        plot(table, kind=kind)
+
+
+def test_a_cell_without_a_baseline_stands_beside_one_that_has_it():
+    table = made(epsilons=(1.0, 4.0)).assign(auc=0.7)
+    known = json.dumps({"optimum": {"auc": 0.9}})
+    table["references"] = np.where(table["epsilon"].eq(1.0), known, "{}")
+    drawn = plot(table, y="auc")
+    counts = [len(ax.lines) for ax in axes(drawn)]
+    assert counts == [3, 2] and legend(drawn)[-1] == "optimum (not private)"
+
+
 def test_lines_have_names_of_ones_own_and_stand_out(table, folder, capsys):
     given = {"names": {"gd": "Ours", "random_cd": "DP-CD"}, "highlight": "gd"}
     figure = plot(table, "epsilon", "objective", **given)
     assert legend(figure) == ["DP-CD, clip=0.5", "DP-CD, clip=1", "Ours", "w = 0"]
     widths = {line.get_label(): line.get_linewidth() for line in axes(figure)[0].lines}
     assert widths["Ours"] > 2 * widths["DP-CD, clip=1"]
+    two = plot(table, "epsilon", highlight="gd,random_cd")
+    one = plot(table, "epsilon", highlight=["random_cd, clip=1"])
+    for drawn, wide in ((two, 3), (one, 1)):
+        widths = {k.get_label(): k.get_linewidth() for k in axes(drawn)[0].lines}
+        assert sum(width > 2 for width in widths.values()) == wide
     options = f"{folder} --names random_cd=A,gd=B --where panel=log1 --y objective"
     assert main(["export", *options.split(), "--format", "md"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "|  | A, clip=0.5 | A, clip=1 | B | w = 0"
-    )
+    rows = capsys.readouterr().out.splitlines()[2:]
+    names = [row.split(" | ")[0].removeprefix("| ") for row in rows]
+    assert names == ["A, clip=0.5", "A, clip=1", "B", "w = 0"]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ("--names gd", "--names=gd: must be LINE=NAME"),
-        ("--names gq=Ours", "did you mean gd?"),
+        ("--names gdd=Ours", "did you mean gd?"),
         ("--names gd=random_cd,random_cd=random_cd --where clip=1", "both be called"),
-        ("--highlight gq", "did you mean gd?"),
+        ("--highlight gdd", "did you mean gd?"),
     ],
 )
 def test_wrong_names_of_lines_are_a_sentence(folder, given, said, capsys):

@@ -4,11 +4,12 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import dp_erm_bench
-from dp_erm_bench import load_results
+from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report.view import View, shown, summary, written
@@ -135,6 +136,39 @@ def test_lines_that_no_bootstrap_tells_apart_tie_everywhere():
     )
     drawn = shown(with_start(table, 5.0), View("epsilon", "objective"))
     assert [*summary(drawn)["place"]] == ["wins", "ties", ""]
+
+
+def test_a_single_run_has_no_interval_and_does_not_win():
+    table = with_start(made(lines=2, places=2, seeds=1), 99.0, "relative_error")
+    found = summary(shown(table, View("epsilon", "relative_error")))
+    assert found["ci_low"].isna().all() and not found["best"].any()
+    assert [*found["beats_zero"]] == ["tie", "tie", ""]
+    text = written(found, "markdown")
+    assert "nan" not in text and "**" not in text and "nothing beats" not in text
+    assert "single runs have no interval" in text
+
+
+@pytest.mark.parametrize("kind", [None, "winners"])
+def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
+    table = with_start(made(lines=2, places=2, epsilons=(1.0, 4.0)), 9.0)
+    first = table["line"].eq("gd, step=0.5")
+    table = table.assign(
+        strength=np.where(first, 0.1, 0.2),
+        relative_error=table["relative_error"].mask(
+            table["iteration"].eq(0), np.where(first, 8.0, 9.0)
+        ),
+    )
+    drawn = shown(table, View("epsilon", "relative_error", line=("strength",)))
+    assert "differ in strength minimise other functions: none wins" in drawn.unlike
+    # w = 0 has another relative error under each: none is that of both.
+    assert drawn.baselines == []
+    if kind is None:
+        assert not summary(drawn)["best"].any()
+    else:
+        figure = plot(table.assign(panel="a"), y="relative_error", kind=kind)
+        assert not any(len(one.get_offsets()) for one in figure.axes[0].collections)
+    # The same function at w = 0, whatever the strength: log 2 of a logistic loss.
+    assert shown(table, View("epsilon", "objective")).baselines == ["w = 0"]
 
 
 def test_held_out_records_show_what_is_not_private():
