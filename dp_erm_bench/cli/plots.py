@@ -17,8 +17,9 @@ from rich.table import Table
 from dp_erm_bench.cli.app import COLOUR, print_table
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.report.layout import FORMATS, save, write_text
-from dp_erm_bench.report.plot import all_of, names_of, sheet
+from dp_erm_bench.report.layout import FORMATS, making, save, write_text
+from dp_erm_bench.report.make import digest_of
+from dp_erm_bench.report.plot import PLOTS, all_of, names_of, sheet
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown, summary, written
 from dp_erm_bench.report.view import FORMATS as TABLES
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from dp_erm_bench.results.compare import ComparisonRule
 
 USAGE = "dp-erm-bench compare A B, or compare FOLDER --between algorithm"
+MOST_NOTED = 100_000
+"""Rows of a table whose digest takes no time that anyone waits for."""
+
 SHOWN = 40
 """Rows of a comparison on the terminal."""
 
@@ -203,21 +207,24 @@ def plot_command(arguments: Sequence[str]) -> int:
     parser = _parser("plot", PLOT)
     parser.add_argument("--format", type=names_of, default=FORMATS)
     parser.add_argument("--no-caption", dest="caption", action="store_false")
-    parser.add_argument("--highlight", type=names_of, default=())
+    parser.add_argument("--highlight", action="append", default=[])
     for name in ("kind", "width"):
         parser.add_argument(f"--{name}", default="")
     options = parser.parse_args(list(arguments))
     for suffix in options.format:
         check_choice("--format", suffix, [*FORMATS])
-    asked = replace(_view(options), highlight=options.highlight)
+    asked = replace(_view(options), highlight=tuple(options.highlight))
     table = load_results(options.folders)
-    folder = options.out or options.folders[0] / "plots"
+    folder = options.out or options.folders[0] / PLOTS
+    # The page of a folder shows what was drawn of its table, and of no other.
+    own = len(options.folders) == 1 and len(table) <= MOST_NOTED
+    noted = digest_of(table) if own else ""
     drawn: list[Path] = []
     refused = None
     named = [(options.kind or "curves", asked)]
     for kind, view in named if options.kind or options.x else all_of(table, asked):
         try:
-            with house_style(), telling(folder):
+            with house_style(), telling(folder), making(table=noted):
                 one = sheet(table, view, kind, options.width)
                 folder.mkdir(parents=True, exist_ok=True)
                 path = folder / one.name

@@ -268,6 +268,21 @@ def test_a_sweep_shows_its_plots_results_and_uncharged_uses(sweep):
     assert "random_cd" in said and "numpy" in said
 
 
+def test_what_was_plotted_is_on_the_page_with_its_caption(sweep, tmp_path):
+    own = tmp_path / "own"
+    shutil.copytree(sweep, own)
+    given = ["--x=passes", "--y=objective", "--names", "random_cd=Ours <b>"]
+    assert command("plot", [str(own), *given, "--format=png"]) == 0
+    said = checked(report_page([own])).text
+    text = " ".join(said)
+    assert "curves_objective_passes" in text and "Objective" in text
+    assert "not noted when it was drawn" not in text
+    # A picture of another table is none of this one.
+    (picture,) = (own / "plots").glob("*.png")
+    picture.rename(picture.with_name("other.png"))
+    assert "it is that of another table" in " ".join(checked(report_page([own])).text)
+
+
 def test_the_rest_of_the_proof_is_there(sweep):
     said = "".join(checked(report_page([sweep])).text)
     assert "What we found in the five papers" in said

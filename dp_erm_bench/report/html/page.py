@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from dp_erm_bench import __version__, registry
 from dp_erm_bench.errors import UsageError, printable
+from dp_erm_bench.paths import content_of, listed
 from dp_erm_bench.report import panels
 from dp_erm_bench.report.claims.lookup import NOT_JUDGED, SMOKE, UNJUDGED
 from dp_erm_bench.report.html.parts import (
@@ -34,7 +35,7 @@ from dp_erm_bench.report.html.parts import (
 from dp_erm_bench.report.layout import plain, save, write_text
 from dp_erm_bench.report.make import CLAIMS, captions_of, digest_of, drawn_last
 from dp_erm_bench.report.panels import source
-from dp_erm_bench.report.plot import all_of, sheet
+from dp_erm_bench.report.plot import PLOTS, all_of, sheet
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import FIRST, View
 from dp_erm_bench.results.files import telling
@@ -183,7 +184,8 @@ class Gallery:
         ----------
         folder : Path
         loaded : DataFrame or None
-            Its table; what `dp-erm-bench plot` draws of it stands in for pictures.
+            Its table. Without pictures, what `dp-erm-bench plot` draws of it stands in
+            for them.
         figures : iterable of str
             The panels that claims name: each has an element, with a picture or not.
         """
@@ -199,8 +201,10 @@ class Gallery:
             for name in names
             for stem in [Path(name).stem]
         ]
-        if not found and loaded is not None:
+        asked = [*self._asked(folder, noted)]
+        if not found and not asked and loaded is not None:
             found = [*self._plots(folder, loaded)]
+        found += asked
         labels = () if loaded is None else loaded["panel"].dropna().unique()
         named = dict.fromkeys(figures)
         known = {*map(str, labels), *named}
@@ -214,6 +218,19 @@ class Gallery:
             panel.authors = _authors(panel.name, self.room)
             if not panel.pictures:
                 panel.also = [*self._also(panel.name, known)]
+
+    def _asked(self, folder: Path, noted: str) -> Iterator[Picture]:
+        """Yield what `dp-erm-bench plot` left in a folder, as it was asked for.
+
+        Nobody can make its captions anew: they are what lies beside the pictures.
+        """
+        for path in listed(folder / PLOTS, ".png"):
+            try:
+                told = content_of(path.with_suffix(".txt"), folder, FRAME)
+            except OSError:
+                told = b""
+            words = told.decode("utf-8", "replace")
+            yield picture(path, folder, self.room, words, noted)
 
     def _captions(self, folder: Path, loaded: pd.DataFrame | None) -> dict[str, str]:
         """Return the captions that the table makes, none after a note on why not."""
