@@ -172,13 +172,14 @@ def _comparison(rows: pd.DataFrame) -> Table:
         a, b = row["runs_a"], row["runs_b"]
         medians = [row["median_a"], row["median_b"]]
         low, high = _percent(row["low"]), _percent(row["high"])
+        note = f" ({row['note']})" if row["note"] else ""
         table.add_row(
             *(escape(str(row[name])) for name in labels),
             str(a) if a == b else f"{a}/{b}",
             *("" if median != median else f"{median:.4g}" for median in medians),
             _percent(row["change"]),
             f"{low} to {high}" if low else "",
-            escape(f"{row['verdict']} ({row['note']})" if row["note"] else row["verdict"]),
+            escape(f"{row['verdict']}{note}"),
             style=COLOUR.get(row["verdict"]),
         )
     return table
