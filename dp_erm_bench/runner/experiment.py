@@ -340,8 +340,8 @@ def clipped_records(lines: Iterable[Line]) -> list[str]:
     for line in lines:
         if not (isinstance(line, FitLine) and line.clipped.get("clipped")):
             continue
-        problem: Any = line.problem
-        data, spec = problem.dataset, problem.spec["dataset"]
+        data: Any = getattr(line.problem, "dataset", None)
+        spec = line.problem.spec["dataset"]
         path = spec.get("path")
         file = f" {PurePath(str(path)).name}" if path else ""
         told = clipping_told(data.clipping, feature_names(data))
