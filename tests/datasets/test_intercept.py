@@ -108,6 +108,7 @@ def test_the_labels_own_parameter_has_no_intercept():
     assert w.shape == (6,) and w[-1] == 0.0 and (w[:2] > 0.0).all()
 
 
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.ClippedRecords")
 @each("algorithm", RISKS)
 def test_every_algorithm_has_an_intercept(algorithm):
     spec = {"n": 60, "p": 3, "intercept": 1.0, **HOW}
