@@ -21,7 +21,7 @@ from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import auc
+from dp_erm_bench.problems.erm.problem import auc, errors_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -91,6 +91,8 @@ def test_a_problem_says_why_it_lacks_a_quantity():
     assert regression.last_measures(W) == {}
     numbers = {"rmse", "r2"}
     assert set(regression.measures(W)) == {"test_objective", "test_risk", *numbers}
+    far = errors_of(np.full((1, 20), 1e200), Y[40:])
+    assert far["rmse"] == np.inf and far["r2"] == -np.inf
     for quantity in numbers:
         assert regression.lacking(quantity) == ""
         assert "is of a classification" in problem().lacking(quantity)

@@ -76,7 +76,9 @@ def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
 
     The latter is 1 - mean squared error / variance of the labels, nan if that is 0.
     """
-    squares, spread = np.square(predictions - y).mean(axis=1), float(np.var(y))
+    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+        squares = np.square(predictions - y).mean(axis=1)
+    spread = float(np.var(y))
     r2 = 1.0 - squares / spread if spread else np.full(len(squares), math.nan)
     return {"rmse": np.sqrt(squares), "r2": r2}
 
