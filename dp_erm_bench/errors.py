@@ -58,6 +58,10 @@ class ClippedRecords(UserWarning):
     """Declared bounds change many of the records."""
 
 
+class DoubtfulChoice(UserWarning):
+    """Settings that a results folder chose may not be worth taking; it says why."""
+
+
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""
 

@@ -2,16 +2,20 @@
 
 import math
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dp_erm_bench import registry
 from dp_erm_bench.api import fit_quietly, problem_from_arrays
 from dp_erm_bench.datasets.base import Bounds, Uncharged
 from dp_erm_bench.datasets.prepare import (
@@ -24,11 +28,17 @@ from dp_erm_bench.datasets.prepare import (
 )
 from dp_erm_bench.errors import (
     ClippedRecords,
+    DoubtfulChoice,
     UndeclaredBounds,
     UsageError,
     in_python,
     refused,
+    shown,
 )
+from dp_erm_bench.experiment.parameters import algorithm_of, normalised
+from dp_erm_bench.plugins.names import label, named_in
+from dp_erm_bench.results.statistics import NO, TIE, ZERO
+from dp_erm_bench.results.tuned import best_choice
 
 Array = NDArray[np.float64]
 
@@ -52,6 +62,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     """What both estimators share: bounds, the fit, margins."""
 
     _usual_loss: ClassVar[str]
+    _classifies: ClassVar[bool]
 
     def __init__(
         self,
@@ -68,6 +79,8 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         parameters: Mapping[str, Any] | None = None,
         random_state: int | None = None,
         scale: str | None = None,
+        constraint: str | Mapping[str, Any] = "none",
+        tuned: bool = False,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -81,11 +94,81 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         self.parameters = parameters
         self.random_state = random_state
         self.scale = scale
+        self.constraint = constraint
+        self.tuned = tuned
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    @classmethod
+    def from_results(
+        cls,
+        folder: str | Path,
+        epsilon: float,
+        *,
+        panel: str | None = None,
+        dataset: str | None = None,
+        algorithm: str | None = None,
+        **given: Any,
+    ) -> Self:
+        """Return an estimator with the settings that a results folder chose.
+
+        The algorithm that did best on fresh seeds and its parameters, and what they
+        were chosen for: loss, penalty, constraint, delta, adjacency, bounds, scale,
+        intercept, declared classes. The folder is not trusted: of what it names nothing
+        is executed, numbers are checked as those that a user gives.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Of `dp-erm-bench tune`, or of an experiment that tunes.
+        epsilon : float
+            One that was tuned for.
+        panel, dataset : str, optional
+            Which problem, where the folder holds several.
+        algorithm : str, optional
+            One of those that were tuned, the path of its file if that is one's own;
+            None: the best.
+        **given
+            Parameters of the estimator, in place of those of the folder. With
+            ``tuned=False``, for runs on public data, `uncharged_` lists no tuning.
+
+        Warns
+        -----
+        DoubtfulChoice
+            If the choice does not beat w = 0 or is open, or was made for standardised
+            columns, which the estimator does not make.
+
+        Raises
+        ------
+        UsageError
+            If there is no such choice, or several problems have one; for the loss of
+            another task, a file that is not named here, noise that is not proved,
+            targets in units that an estimator does not have, and wrong parameters.
+        """
+        wanted = None if algorithm is None else label(registry.pinned(algorithm))
+        row, spec = best_choice(folder, epsilon, panel, dataset, wanted)
+        whose = f"{folder}: {row['line']}"
+        try:
+            found = _settings(row, spec, whose, cls._classifies, given)
+            name = algorithm or row["algorithm"]
+            if name not in registry.names(registry.ALGORITHM) and algorithm is None:
+                raise _of_a_file(whose, "algorithm", name)
+            pin = registry.pinned(name)
+            typed = {k: normalised(pin, k, v) for k, v in row["chosen"].items()}
+            # What was at its default stays there, whatever is usual for estimators.
+            default = algorithm_of(pin).full(typed)
+            typed = {key: default[key] for key in USUAL.get(name, {})} | typed
+        except UsageError as error:
+            raise in_python(error) from None
+        except (KeyError, TypeError, AttributeError):
+            raise UsageError(f"{whose}: its line of the plan is damaged") from None
+        found |= {"epsilon": row["epsilon"], "parameters": typed, "tuned": True}
+        for doubt in _doubts(row, spec):
+            warnings.warn(f"{whose}: {doubt}", DoubtfulChoice, stacklevel=2)
+        return cls(name, **{**found, **given})
 
     def _fit(
         self, X: Any, y: Array, uncharged: Sequence[Uncharged] = ()
@@ -112,6 +195,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             clip_to_bounds=True,
             intercept=self.intercept,
             scale=self.scale,
+            constraint=self.constraint,
         )
         names = [name for name, _ in features]
         told = often_clipped(problem.dataset.clipping, names)
@@ -127,7 +211,8 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             **(usual.get(self.algorithm, {}) | dict(self.parameters or {})),
         )
         self.epsilon_certified_ = result.epsilon_certified
-        self.uncharged_ = (*map(str, uncharged), *result.uncharged)
+        chosen = (str(Uncharged.TUNING),) * bool(self.tuned)
+        self.uncharged_ = (*map(str, uncharged), *result.uncharged, *chosen)
         self.reproducible_ = result.reproducible
         constant = self.intercept or 0.0
         w = unit * np.asarray(result.w)
@@ -147,6 +232,100 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         else:
             within = clipped("X", {"X": features}, self.bounds_)["X"]
         return np.asarray(within @ np.ravel(self.coef_) + np.ravel(self.intercept_))
+
+
+def _settings(
+    row: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    whose: str,
+    classifies: bool,
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the parameters of an estimator that a choice was made for.
+
+    Raises
+    ------
+    UsageError
+        If an estimator has none that are so, but for those that are given.
+    """
+    data, budget = spec["dataset"], spec["budget"]
+    kind = spec.get(registry.PROBLEM, {}).get("name", registry.ERM)
+    if kind != registry.ERM:
+        raise UsageError(f"{whose}: is for problem={kind}, which no estimator solves")
+    if spec["calibration"] != "certified":
+        raise UsageError(
+            f"{whose}: was tuned with calibration={spec['calibration']}, estimators "
+            "add the noise that is certified"
+        )
+    found: dict[str, Any] = {"delta": budget["delta"], "strength": None}
+    found["adjacency"] = budget["adjacency"]
+    for part in registry.OBJECTIVE:
+        name = named_in(spec[part])
+        if part not in given and name not in registry.names(part):
+            raise _of_a_file(whose, part, label(name))
+        more = {k: v for k, v in spec[part].items() if k != "name"}
+        found[part] = {"name": name, **more} if more else name
+    if "loss" not in given:
+        task = registry.target("loss", named_in(spec["loss"])).classification
+        if task != classifies:
+            other = "DPClassifier" if task else "DPRegressor"
+            raise UsageError(
+                f"{whose}: loss={found['loss']} is of a "
+                f"{'classification' if task else 'regression'}, take {other}"
+            )
+    holds = data.get("clip_to_bounds") or not data.get("standardise")
+    found["bounds"] = data.get("bounds") if holds else None
+    declared = [found["bounds"], given.get("bounds")]
+    labels = [one.get("label") for one in declared if isinstance(one, Mapping)]
+    if not classifies and next(filter(None, labels), None) != 1:
+        raise UsageError(
+            f"{whose}: was tuned in the units of y; DPRegressor fits y / B, B its "
+            "bounds['label'], of which clip and thresholds are other numbers; tune on "
+            "y / B, with dataset.bounds.label=1"
+        )
+    found["scale"] = data.get("scale")
+    found["intercept"] = data.get("intercept") or None
+    if classifies and len(data.get("classes") or ()) == 2:
+        found["classes"] = data["classes"]
+    return found
+
+
+def _of_a_file(whose: str, part: str, name: str) -> UsageError:
+    """Return the refusal of code that a folder names; a user must."""
+    file = f"{part}='path/to/{name}.py'"
+    return UsageError(
+        f"{whose}: {part} {name} is not one of this installation; if it is a file of "
+        f"your own, name it, {file}"
+    )
+
+
+def _doubts(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a choice may not be worth taking."""
+    if row["beats_zero"] in (NO, TIE):
+        sure = "does not beat" if row["beats_zero"] == NO else "is not told apart from"
+        yield (
+            f"{sure} w = 0 at epsilon = {row['epsilon']:g}, {row['quantity']} "
+            f"{row['median']:.3g} against {row[ZERO]:.3g}"
+        )
+    if row["open"]:
+        yield f"its choice is open ({row['open']}): a better one may lie beyond"
+    if how := spec["dataset"].get("standardise"):
+        yield (
+            f"was tuned with dataset.standardise={shown(how)}, on columns that this "
+            "estimator does not standardise"
+        )
+
+
+def _has_log_odds(model: "DPClassifier") -> bool:
+    """Return whether margins are log odds; say of which loss they are."""
+    loss = model.loss
+    name = loss.get("name") if isinstance(loss, Mapping) else loss
+    if name in ("auto", "logistic"):
+        return True
+    raise AttributeError(
+        f"predict_proba: is for loss='logistic', whose margins are log odds, not for "
+        f"loss={loss!r}"
+    )
 
 
 class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
@@ -170,8 +349,9 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         The constant of a last column; None or 0 for none. Its weight is penalised.
     loss, penalty : str or mapping
         ``auto``: logistic. As for `problem_from_arrays`.
-    strength : float or str
-        Of the penalty; ``'1/n'`` is the inverse of the number of records.
+    strength : float, str or None
+        Of the penalty; ``'1/n'`` is the inverse of the number of records. None: the
+        one in the mapping ``penalty``, or of a penalty without any.
     parameters : mapping, optional
         Parameters of the algorithm, such as ``{'clip': 1.0}``. ``n_iter`` of gd is 40
         where it is not given, and 500 at ``epsilon=inf``.
@@ -183,6 +363,11 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         those that y holds, which is a use of the data that no budget pays for.
     scale : {'bounds'}, optional
         Whether columns are mapped to [-1, 1] by their bounds, in predictions too.
+    constraint : str or mapping
+        As for `problem_from_arrays`.
+    tuned : bool
+        Whether settings were chosen on the records, as those of `from_results` were:
+        ``uncharged_`` lists it as ``tuning``.
 
     Attributes
     ----------
@@ -201,6 +386,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     """
 
     _usual_loss = "logistic"
+    _classifies = True
 
     def __init__(
         self,
@@ -218,12 +404,14 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         random_state: int | None = None,
         classes: Collection[Any] | None = None,
         scale: str | None = None,
+        constraint: str | Mapping[str, Any] = "none",
+        tuned: bool = False,
     ) -> None:
         given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "bounds": bounds}
         given |= {"adjacency": adjacency, "intercept": intercept, "loss": loss}
         given |= {"penalty": penalty, "strength": strength}
         given |= {"parameters": parameters, "random_state": random_state}
-        given["scale"] = scale
+        given |= {"scale": scale, "constraint": constraint, "tuned": tuned}
         super().__init__(algorithm, **given)
         self.classes = classes
 
@@ -261,6 +449,17 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         """Return the margins of records, shape (n,); positive for ``classes_[1]``."""
         return self._margins(X)
 
+    @available_if(_has_log_odds)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Return what the logistic model says of each class, shape (n, 2).
+
+        1 / (1 + exp(-margin)) for ``classes_[1]``, in the last column, of
+        ``loss='logistic'`` only. Not calibrated: noise, penalty and clipping move
+        margins, and nothing has compared these numbers with frequencies.
+        """
+        margins = self._margins(X)
+        return np.column_stack([expit(-margins), expit(margins)])
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each record, shape (n,)."""
         second = self._margins(X) > 0.0
@@ -286,6 +485,7 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
     """
 
     _usual_loss = "huber"
+    _classifies = False
 
     def fit(self, X: Any, y: Any) -> Self:
         """Return the estimator, fitted to X of shape (n, p) and targets (n,).

@@ -1,6 +1,7 @@
 """DPClassifier and DPRegressor, as a user of scikit-learn types them."""
 
 import math
+import re
 import warnings
 from pathlib import Path
 
@@ -13,11 +14,25 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import get_scorer, get_scorer_names, roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from dp_erm_bench import DPClassifier, DPRegressor, fit, problem_from_arrays
-from dp_erm_bench.errors import ClippedRecords, UndeclaredBounds, UsageError
+from dp_erm_bench import (
+    DPClassifier,
+    DPRegressor,
+    estimators,
+    fit,
+    problem_from_arrays,
+    tune,
+)
+from dp_erm_bench.errors import (
+    ClippedRecords,
+    DoubtfulChoice,
+    UndeclaredBounds,
+    UsageError,
+)
+from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.results.tuned import best_choice, tuned
 
 KINDS = [DPClassifier, DPRegressor]
 RNG = np.random.default_rng(0)
@@ -105,11 +120,10 @@ def test_no_order_of_classes_turns_a_score(labels):
             expected = scorer(other, X, y)
         except ValueError:  # of labels 0 and 1 only
             continue
-        if scorer._response_method == "predict_proba":
-            continue
         found = {scorer(one, X, y) for one in fitted}
         assert len(found) == 1, name
-        if "likelihood" not in name:  # a rate, not a ratio of rates
+        # A rate, not a ratio of rates or the log of one.
+        if "likelihood" not in name and "log" not in name:
             assert abs(found.pop() - expected) < 0.1, name
         scored += 1
     assert scored > 10
@@ -285,6 +299,270 @@ def test_a_search_runs_and_counts_its_last_fit_only():
     readme = (Path(__file__).resolve().parents[1] / "README.md").read_text()
     for text in (readme, DPClassifier.__doc__):
         assert "`GridSearchCV`" in text and "charged" in text
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), (7, -3)])
+def test_probabilities_are_those_of_the_logistic_model(labels):
+    y = np.array(labels)[(Y > 0.0).astype(int)]
+    model = DPClassifier(epsilon=math.inf, bounds=BOUNDS, classes=labels).fit(X, y)
+    found, margins = model.predict_proba(X), model.decision_function(X)
+    assert found.shape == (300, 2)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-15)
+    for j, sign in enumerate((-1.0, 1.0)):
+        np.testing.assert_allclose(found[:, j], 1.0 / (1.0 + np.exp(-sign * margins)))
+    np.testing.assert_array_equal(
+        model.classes_[found.argmax(axis=1)], model.predict(X)
+    )
+    # Far out neither is rounded to 1 minus the other.
+    model.coef_, model.intercept_ = np.zeros((1, 3)), np.array([-700.0])
+    assert 0.0 < model.predict_proba(X)[0, 1] < 1e-300
+    assert "Not calibrated" in " ".join(model.predict_proba.__doc__.split())
+
+
+def test_probabilities_are_of_the_logistic_loss_only():
+    assert hasattr(DPClassifier(loss={"name": "logistic"}), "predict_proba")
+    for loss in ("hinge", {"name": "smoothed_hinge"}):
+        model = DPClassifier(loss=loss, bounds=BOUNDS, parameters={"clip": 1.0})
+        assert not hasattr(model, "predict_proba")
+        with pytest.raises(AttributeError) as caught:
+            _ = model.predict_proba
+        why = caught.value.__cause__ or caught.value
+        assert "loss='logistic', whose margins are log odds" in str(why)
+    assert not hasattr(DPRegressor(), "predict_proba")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Return a folder where two algorithms were tuned on FRAME, and one on log1."""
+    place = tmp_path_factory.mktemp("tuned")
+    FRAME.assign(answer=WORDS).to_csv(place / "people.csv", index=False)
+    data = {"name": "file", "path": str(place / "people.csv"), "classes": CLASSES}
+    data |= {"positive": ["yes"], "clip_to_bounds": True}
+    data["bounds"] = {"columns": {"age": 1.0}, "default": 1.0, "norm": 1.8}
+    penalty = {"name": "elastic_net", "strength": 1e-3, "l1_ratio": 0.3}
+    own = {"dataset": data, "loss": "logistic", "penalty": penalty}
+    own |= {"algorithm": ["gd", "random_cd"], "budget": {"epsilon": [0.5, 10.0]}}
+    log = {"dataset": {"name": "log1", "n": 60, "p": 4}, "algorithm": "gd"}
+    log["budget"] = {"epsilon": 0.5, "delta": 1e-5}
+    how = {"profile": "smoke", "n_jobs": 1, "progress": False}
+    tune([own, log], place / "tune", **how)
+    return place / "tune"
+
+
+def test_what_was_tuned_is_fitted_and_said(results):
+    best = tuned(results).query("epsilon == 10").iloc[0]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = DPClassifier.from_results(results, epsilon=10, random_state=1)
+    doubts = [str(one.message) for one in said if one.category is DoubtfulChoice]
+    assert any(best["open"] in text for text in doubts) == bool(best["open"])
+    assert any("w = 0" in text for text in doubts) == (best["beats_zero"] != "yes")
+    assert (model.algorithm, model.parameters) == (best["algorithm"], best["chosen"])
+    assert (model.epsilon, model.delta, model.intercept) == (10.0, "1/n^2", None)
+    assert model.penalty == {"name": "elastic_net", "strength": 1e-3, "l1_ratio": 0.3}
+    assert model.bounds["columns"] == {"age": 1.0} and model.tuned
+    assert model.classes == CLASSES
+    fitted = clone(model).fit(FRAME, WORDS)
+    assert fitted.uncharged_.count("tuning") == 1 and "classes" not in fitted.uncharged_
+    by_hand = DPClassifier(
+        best["algorithm"],
+        epsilon=10.0,
+        bounds={"columns": 1.0, "norm": 1.8},
+        intercept=None,
+        penalty={"name": "elastic_net", "l1_ratio": 0.3},
+        strength=1e-3,
+        classes=CLASSES,
+        parameters=best["chosen"],
+        random_state=1,
+    ).fit(FRAME, WORDS)
+    np.testing.assert_array_equal(fitted.coef_, by_hand.coef_)
+    assert "tuning" not in by_hand.uncharged_
+    public = clone(model).set_params(tuned=False).fit(FRAME, WORDS)
+    assert "tuning" not in public.uncharged_
+
+
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.DoubtfulChoice")
+def test_one_of_several_problems_and_algorithms_is_named(results):
+    log = DPClassifier.from_results(results, epsilon=0.5, dataset="log1")
+    assert (log.algorithm, log.delta, log.bounds) == ("gd", 1e-5, None)
+    (panel,) = tuned(results).query("dataset == 'log1'")["panel"].unique()
+    assert DPClassifier.from_results(results, 0.5, panel=panel).delta == 1e-5
+    for name in ("gd", "random_cd"):
+        found = DPClassifier.from_results(results, 10, algorithm=name, penalty="l2")
+        assert (found.algorithm, found.penalty) == (name, "l2")
+
+
+OWN = '''
+from dataclasses import dataclass
+
+from dp_erm_bench.extend import Solver, shape, value
+
+
+@dataclass(frozen=True)
+class Mine(Solver):
+    """Is never run.
+
+    References
+    ----------
+    None.
+    """
+
+    n_iter: int = shape(10, least=0, help="a length")
+    step: float = value(2.0, above=0.0, help="around its default")
+
+    def iterations(self, problem):
+        return self.n_iter
+
+    def passes_at(self, problem, iteration):
+        return float(iteration)
+
+    def releases(self, problem, adjacency, schedule):
+        yield from ()
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield from ()
+'''
+
+
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.DoubtfulChoice")
+def test_a_solver_of_a_file_is_the_one_that_is_named(results, monkeypatch, tmp_path):
+    """A folder names none: whoever reads it does."""
+    row, spec = best_choice(results, 10.0, algorithm="gd")
+    mine = {**row, "algorithm": "mine", "chosen": {"step": 3}}
+    monkeypatch.setattr(estimators, "best_choice", lambda *_: (mine, spec))
+    path = tmp_path / "mine.py"
+    path.write_text(OWN)
+    model = DPClassifier.from_results(results, 10.0, algorithm=str(path))
+    assert (model.algorithm, model.parameters) == (str(path), {"step": 3.0})
+    with pytest.raises(UsageError, match=r"algorithm='path/to/mine\.py'"):
+        DPClassifier.from_results(results, 10.0)
+    plain = {**row, "chosen": {"step": 3.0}}
+    monkeypatch.setattr(estimators, "best_choice", lambda *_: (plain, spec))
+    default = algorithm_of("gd").solver({}).n_iter
+    assert default != estimators.USUAL["gd"]["n_iter"]
+    model = DPClassifier.from_results(results, 10.0)
+    assert model.parameters == {"step": 3.0, "n_iter": default}
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"epsilon": 2}, r"^epsilon=2: must be one of those tuned in .*: 0\.5, 10$"),
+        ({"epsilon": "1"}, "^epsilon=1: must be one of those"),
+        (
+            {"epsilon": 0.5},
+            "holds choices for 2 problems, name one by dataset='file' or",
+        ),
+        ({"epsilon": 10, "dataset": "log1"}, "^dataset=log1: must be one .*: file$"),
+        ({"epsilon": 10, "panel": "b"}, "^panel=b: must be one of those tuned in"),
+        (
+            {"epsilon": 10, "algorithm": "sgd"},
+            "^algorithm=sgd: must be one .* random_cd",
+        ),
+        ({"epsilon": 10, "algorithm": "gdd"}, "did you mean gd"),
+    ],
+)
+def test_what_was_not_tuned_is_refused_in_one_sentence(results, how, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        DPClassifier.from_results(results, **how)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "spec", "said"),
+    [
+        (
+            DPRegressor,
+            {},
+            {},
+            "loss=logistic is of a classification, take DPClassifier",
+        ),
+        (DPClassifier, {}, {"loss": {"name": "huber"}}, "regression, take DPRegressor"),
+        (DPRegressor, {}, {"loss": {"name": "huber"}}, r"in the units of y; .* y / B"),
+        (DPClassifier, {}, {"problem": {"name": "mean"}}, "problem=mean, which no"),
+        (
+            DPClassifier,
+            {},
+            {"calibration": "paper"},
+            "calibration=paper, estimators add",
+        ),
+        (DPClassifier, {"algorithm": "mine"}, {}, "algorithm='path/to/mine.py'"),
+        (
+            DPClassifier,
+            {},
+            {"loss": {"file": "/x/my.py", "content": "0"}},
+            "loss my is",
+        ),
+        (DPClassifier, {"chosen": {"step": -1}}, {}, "step=-1"),
+        (DPClassifier, {"chosen": {"step": "print(1)"}}, {}, "step=print"),
+        (DPClassifier, {"chosen": {"stp": 1.0}}, {}, "did you mean step"),
+        (DPClassifier, {}, {"dataset": None}, "its line of the plan is damaged"),
+    ],
+)
+def test_a_folder_is_not_trusted(results, monkeypatch, kind, row, spec, said):
+    found = best_choice(results, 10.0, algorithm="gd")
+    changed = {**found[0], **row}, {**found[1], **spec}
+    monkeypatch.setattr(estimators, "best_choice", lambda *_: changed)
+    with pytest.raises(UsageError, match=said) as caught:
+        kind.from_results(results, 10.0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_choice_that_may_be_no_good_is_warned_of(results, monkeypatch):
+    row, spec = best_choice(results, 10.0, algorithm="gd")
+    sound = {**row, "open": "", "beats_zero": "yes"}
+    data = {**spec["dataset"], "bounds": {"columns": 1, "label": 1}}
+    regression = {**spec, "loss": {"name": "huber"}, "dataset": data}
+    standardised = {**spec, "dataset": {**data, "standardise": True}}
+    wrong = [
+        (DPClassifier, {**sound, "open": "step top"}, spec, r"open \(step top\)"),
+        (DPClassifier, {**sound, "beats_zero": "no"}, spec, "does not beat w = 0"),
+        (
+            DPClassifier,
+            {**sound, "beats_zero": "tie"},
+            spec,
+            "not told apart from w = 0",
+        ),
+        (DPClassifier, sound, standardised, "dataset.standardise=true, on columns"),
+    ]
+    for kind, chosen, how, said in [*wrong, (DPRegressor, sound, regression, "")]:
+        monkeypatch.setattr(estimators, "best_choice", lambda *_, c=(chosen, how): c)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            kind.from_results(results, 10.0)
+        assert [one.category for one in told] == [DoubtfulChoice] * bool(said)
+        assert not said or re.search(said, str(told[0].message))
+
+
+def test_what_docs_say_of_weights_pipelines_and_searches():
+    """A weight is refused; what a step before or a search takes is not known to us."""
+    with pytest.raises(TypeError, match="sample_weight"):
+        DPClassifier(bounds=BOUNDS).fit(X, WORDS, sample_weight=np.ones(300))
+    with pytest.raises(TypeError, match="class_weight"):
+        DPClassifier(class_weight="balanced")
+    pipe = make_pipeline(StandardScaler(), DPClassifier(bounds=BOUNDS, classes=CLASSES))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClippedRecords)
+        pipe.fit(FRAME, WORDS)
+    assert pipe[0].mean_.any() and pipe[-1].uncharged_ == ()
+    scaled = DPClassifier(bounds=BOUNDS, classes=CLASSES, scale="bounds")
+    assert scaled.fit(FRAME, WORDS).uncharged_ == ()
+    fits = []
+
+    class Counted(DPClassifier):
+        def fit(self, X, y):
+            fits.append(self.epsilon)
+            return super().fit(X, y)
+
+    model = Counted(bounds=BOUNDS, classes=CLASSES)
+    best = GridSearchCV(model, {"epsilon": [0.5, 1.0]}, cv=3).fit(X, WORDS)
+    assert sorted(fits[:-1]) == [0.5] * 3 + [1.0] * 3 and len(fits) == 2 * 3 + 1
+    assert best.best_estimator_.epsilon_certified_ <= fits[-1]
+    assert best.best_estimator_.uncharged_ == ()
+    text = (Path(__file__).resolve().parents[1] / "docs" / "tuning.md").read_text()
+    section = text.split("## Estimators of scikit-learn")[1].split("\n## ")[0]
+    for word in ("sample_weight", "class_weight", "StandardScaler", "GridSearchCV"):
+        assert f"`{word}`" in section
 
 
 @pytest.mark.parametrize(

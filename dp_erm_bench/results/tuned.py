@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import as_it_was
 from dp_erm_bench.results.runs import read_noted
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import ZERO, Array, baselines, places, quantile
+from dp_erm_bench.results.store import PLAN, read_plan
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
 BESIDE = ("test_risk", "auc", "test_accuracy", "r2", "rmse")
 """What is told of a choice beside the quantity that it was made by."""
+
+LABELS = ("panel", "dataset", "line", "algorithm", "open")
 
 Row = Mapping[str, str]
 
@@ -73,7 +76,8 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per tuned line: `panel`, `epsilon`, `line`, `algorithm`; `chosen`, a
+        One row per tuned line: `panel`, `dataset`, `epsilon`, `line`, `algorithm`;
+        `trial`, one of its runs on report seeds; `chosen`, a
         dict of all its parameters but defaults; `quantity`, the column that it is
         judged by: what chose, or the relative error in place of the objective where
         there is one; `median` over the `runs` on report seeds with its 95 % bootstrap
@@ -135,9 +139,60 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     return ranked.drop(columns=["_place", "_order"])
 
 
+def best_choice(
+    folder: str | Path,
+    epsilon: object,
+    panel: str | None = None,
+    dataset: str | None = None,
+    algorithm: str | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the best row of `tuned` at an epsilon, and the spec of one of its trials.
+
+    Parameters
+    ----------
+    folder : str or Path
+    epsilon : float
+        One that was tuned for.
+    panel, dataset : str, optional
+        Which problem, where there are several.
+    algorithm : str, optional
+        Its name, or a file's without ``.py``; None: the one that is best.
+
+    Raises
+    ------
+    UsageError
+        As `tuned`; if there is no such choice, or several problems have one; if the
+        plan of the folder does not hold the trial.
+    """
+    found = tuned(folder)
+    asked = {"epsilon": number(epsilon), "panel": panel, "dataset": dataset}
+    for key, value in {**asked, "algorithm": algorithm}.items():
+        if value is not None:
+            there = found[key].drop_duplicates().sort_values().tolist()
+            if value not in there:
+                known = ", ".join(f"{x:g}" if key == "epsilon" else x for x in there)
+                given = epsilon if key == "epsilon" else value
+                raise refused(key, given, f"one of those tuned in {folder}: {known}")
+            found = found[found[key] == value]
+        if key == "dataset" and len(panels := found["panel"].unique()) > 1:
+            several = found["dataset"].nunique() > 1
+            ways = found["dataset"].unique() if several else panels
+            raise UsageError(
+                f"{folder}: holds choices for {len(panels)} problems, name one by "
+                f"{'dataset' if several else 'panel'}={' or '.join(map(repr, ways))}"
+            )
+    row = {str(key): value for key, value in found.iloc[0].items()}
+    for planned in read_plan(Path(folder)):
+        if planned is not None and planned["key"] == row["trial"]:
+            return row, planned["spec"]
+    raise UsageError(
+        f"{folder}: {PLAN} does not hold the trial {row['trial'][:12]} of {row['line']}"
+    )
+
+
 def _told(choice: Row) -> dict[str, Any]:
     params = {**json.loads(choice["params"]), **json.loads(choice["chosen"])}
-    labels = {key: choice[key] for key in ("panel", "line", "algorithm", "open")}
+    labels = {key: choice[key] for key in LABELS}
     return {**labels, "epsilon": float(choice["epsilon"]), "chosen": params}
 
 
@@ -146,8 +201,8 @@ def _judged(rows: pd.DataFrame, chosen_by: str) -> tuple[dict[str, Any], Array]:
     certified = chosen_by == OBJECTIVE and rows[ERROR].notna().any()
     y = ERROR if certified else chosen_by
     values = np.asarray(worst_if_lost(rows, y), dtype=np.float64)
-    uncharged = str(rows["uncharged"].iloc[0])
-    return {"quantity": y, "runs": len(values), "uncharged": uncharged}, values
+    told = {key: str(rows[key].iloc[0]) for key in ("uncharged", "trial")}
+    return {"quantity": y, "runs": len(values), **told}, values
 
 
 def _beside(rows: pd.DataFrame) -> dict[str, float]:
