@@ -73,6 +73,7 @@ def short(algorithm, **given):
     return known(algorithm, clip=1.0, n_iter=6, **given)
 
 
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.ClippedRecords")
 @each("value", VALUES)
 @each("algorithm", RISKS)
 def test_a_fit_with_one_record_of_any_size_is_finite(algorithm, value):
