@@ -94,16 +94,6 @@ class Echo:
             self._end()
         return {f"tcp://10.0.{n // 250}.{n % 250}:9": 1 for n in range(self.hosts)}
 
-    pending = False
-
-    def accepted(self, present: dict[str, int]) -> dict[str, int]:
-        """Return the workers that may have trials: all."""
-        return present
-
-    def job(self, job: Job, task: object) -> Job:
-        """Return what a worker must know: what we know."""
-        return job
-
     def submit(self, address: str, key: str, call: object, tell: Any) -> Any:
         """Take a call; answer the oldest if no worker is free."""
         self._calls.append((tell, int(key.rpartition("-")[2])))
@@ -121,12 +111,13 @@ class Echo:
 def parent(folder: Path, trial: Trial, line: bytes, hosts: int, tasks: int) -> float:
     """Return the CPU seconds of the parent for a task, whatever Dask takes."""
     from dp_erm_bench.runner.engines.remote import RemoteEngine
+    from dp_erm_bench.runner.environment import own
 
     def value(number: int) -> bytes:
-        return packed(Answer(number, [], 1.0, lines=line))
+        answer = packed(Answer(number, [], 1.0, lines=line))
+        return json.dumps(own()).encode() + b"\n" + answer
 
-    echo = cast(Any, Echo(hosts, value))
-    engine = RemoteEngine(echo, 60.0, echo)
+    engine = RemoteEngine(cast(Any, Echo(hosts, value)), 60.0, False)
     start = time.process_time()
     with Pool(engine, Job(str(folder), "3", "nothing")) as pool:
         ends = sum(map(len, pool.run([(trial,)] * tasks)))
