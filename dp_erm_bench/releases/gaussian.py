@@ -1,11 +1,13 @@
 """Normal noise."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scipy.special import erfcx, ndtr
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.base import Release
@@ -15,6 +17,9 @@ from dp_erm_bench.releases.losses import Floats
 TINY = 1e-5
 """Below this mu the closed form loses digits: about 1e-16 / mu of delta."""
 LARGE = 40.0
+
+ROUNDED = 1e-9
+"""By which shares may miss 1."""
 
 
 def log_gdp_delta(epsilon: float, mu: float) -> float:
@@ -114,3 +119,39 @@ class Gaussian(Release):
     mechanism = AdditiveMechanism
     proof = GaussianLaw
     draw = staticmethod(draws.gaussian)
+
+
+def divided(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
+    """Yield Gaussian releases, each with the weight that gives it its share of mu^2.
+
+    T uses of a Gaussian mechanism of noise z w times its sensitivity are mu-GDP with
+    mu^2 = T / (z w)^2, and the mu^2 of all releases add up (Dong, Roth, Su 2022,
+    Corollary 3.3). With w = sqrt(T / share) a release has mu^2 = share / z^2, whatever
+    its T; shares that add up to 1 make mu = 1 / z.
+
+    Parameters
+    ----------
+    shares : sequence of (Gaussian, float)
+        Releases, of any weight, and their shares, in (0, 1), which add up to 1.
+
+    Raises
+    ------
+    UsageError
+        For other shares, or a release of another kind: it has no mu.
+    """
+    for release, share in shares:
+        if type(release) is not Gaussian:
+            raise UsageError(
+                f"release {release.name}: is of the kind {type(release).__name__}, and "
+                "shares of mu^2 are those of Gaussian releases only"
+            )
+        if not 0.0 < share < 1.0:
+            raise UsageError(
+                f"release {release.name}: share={share} must be a number > 0 and < 1"
+            )
+    total = math.fsum(share for _, share in shares)
+    if abs(total - 1.0) > ROUNDED:
+        raise UsageError(f"shares of mu^2 add up to {total:.6g}, they must to 1")
+    for release, share in shares:
+        weight = math.sqrt(release.times / share) if release.times else 1.0
+        yield Gaussian(release.name, release.sensitivity, release.times, weight)

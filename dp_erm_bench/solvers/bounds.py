@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.base import Array, Indices, Solver
-from dp_erm_bench.solvers.terms import ERM
+from dp_erm_bench.solvers.terms import ERM, Adjacency
 
 CLIPPING = "a clipping threshold (parameter clip), or "
 NO_BOUND = (
@@ -21,6 +22,9 @@ NO_BOUND = (
     "exceed them) and a loss of bounded derivative (squared loss: a box or a "
     "constraint, and a bound of the label)"
 )
+
+ZEROS = "a column of zeros makes X'X singular, which is refused where there is no noise"
+"""Why methods that solve systems are exempt from running on such columns."""
 
 
 def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
@@ -67,6 +71,134 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
     bounds = problem.dataset.bounds
     norm = np.inf if bounds is None else bounds.norm
     return np.atleast_2d(problem.lipschitz * norm)
+
+
+def record_bound(problem: ERM) -> float:
+    """Return R, the declared bound on norm2(x_i); infinite where there is none."""
+    bounds = problem.dataset.bounds
+    return math.inf if bounds is None else bounds.norm
+
+
+def label_bound(problem: ERM) -> float:
+    """Return Y, the declared bound on |y_i|; infinite where there is none.
+
+    1 for a classification, whose labels are -1 and +1.
+    """
+    if problem.loss.classification:
+        return 1.0
+    bounds = problem.dataset.bounds
+    declared = None if bounds is None else bounds.label
+    return math.inf if declared is None else declared
+
+
+def column_bounds(problem: ERM) -> Array:
+    """Return R_j, the declared bounds on |x_ij|, (p,); infinite without any."""
+    return np.array(np.broadcast_to(_declared(problem)[0], problem.p))
+
+
+def bounds_refusal(problem: ERM, solver: str, *, label: bool = False) -> str | None:
+    """Return why a sum of outer products has no sensitivity, None if it has one.
+
+    Clipping gradients does not bound it. ``label``: of X'y, too.
+    """
+    name = problem.dataset.name
+    if not math.isfinite(record_bound(problem)):
+        return (
+            f"{solver} needs declared bounds, as no clipping bounds X'X (dataset.bounds"
+            "; with dataset.clip_to_bounds=true where records exceed them): dataset "
+            f"{name} has none"
+        )
+    if label and not math.isfinite(label_bound(problem)):
+        return (
+            f"{solver} needs a bound of the label (dataset.bounds.label), as X'y has "
+            f"no other: dataset {name} declares none"
+        )
+    return None
+
+
+def outer_change(
+    problem: ERM,
+    adjacency: Adjacency,
+    weight: float = 1.0,
+    *,
+    signed: bool = False,
+    sampled: bool = False,
+) -> float:
+    """Return the sensitivity of sum_i q_i x_i x_i' in Frobenius norm, 0 <= q_i <= A.
+
+    A record's term q xx' is positive semidefinite, its Frobenius norm q norm2(x)^2 at
+    most A R^2. So (`Adjacency.of_sum`, proofs there) the sum changes by A R^2 under
+    ``zero_out``, and by sqrt(2) A R^2 under ``replace_one``, reached by orthogonal
+    records of norm R and weight A. For p = 1 there are none: terms are numbers in
+    [0, A R^2], which differ by A R^2. Weights in [-A, A] (``signed``) may be opposite
+    for one record twice: 2 A R^2 under ``replace_one``. Over a secret Poisson sample
+    (``sampled``) a term must be at most half of it: 2 A R^2, too.
+
+    It is that of the vector that `packed` makes of the sum, as its length is the
+    matrix' norm: norm_F(S)^2 = sum_j S_jj^2 + 2 sum_{j<k} S_jk^2.
+
+    Parameters
+    ----------
+    problem : ERM
+        Its declared bound R; infinite without one.
+    adjacency : Adjacency
+    weight : float
+        A > 0.
+    signed : bool
+        Whether weights are in [-A, A].
+    sampled : bool
+        Whether the sum is over a secret Poisson sample.
+    """
+    bound = weight * record_bound(problem) ** 2
+    if signed or sampled:
+        return adjacency.of_sum(bound)
+    if problem.p == 1:
+        return adjacency.of_sum(bound, signed=False)
+    return adjacency.of_sum(bound, positive=True)
+
+
+def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> float:
+    """Return the sensitivity of X'X and X'y as one vector, X'X packed.
+
+    The vector is (u X'X, v X'y) with weights u, v such that a = u R^2 and b = v R Y
+    bound the terms of a record. Under ``zero_out`` it is sqrt(a^2 + b^2). Under
+    ``replace_one`` let (x, y) become (z, r), and t = x.z. The square of the change is
+
+        u^2 (|x|^4 + |z|^4 - 2 t^2) + v^2 (y^2 |x|^2 + r^2 |z|^2 - 2 y r t).
+
+    In (y, r) the second part is a convex function, as t^2 <= |x|^2 |z|^2, so it is
+    largest at labels of size Y, those with y r t <= 0. Then all grows with |x| and with
+    |z| for a given t, so both are R, and t = c R^2, c in [0, 1] up to a sign:
+
+        2 a^2 (1 - c^2) + 2 b^2 (1 + c),
+
+    largest at c = b^2 / (2 a^2) where that is <= 1: the sensitivity is the root of
+
+        2 a^2 + 2 b^2 + b^4 / (2 a^2)  for b^2 <= 2 a^2,   4 b^2  else,
+
+    reached where p >= 2 by two records at the angle arccos(c) with opposite labels.
+    Published one by one with the same noise they cost 2 a^2 + 4 b^2: at a = b 6 for
+    4.5. For p = 1 this is an upper bound, and so is a^2 + 4 b^2. A record's own term
+    may be more than half of it: refused over a Poisson sample.
+
+    Parameters
+    ----------
+    problem : ERM
+        Its p.
+    adjacency : Adjacency
+    a, b : float
+        Bounds on a record's weighted terms.
+    """
+    if adjacency is Adjacency.ZERO_OUT:
+        return math.hypot(a, b)
+    if b * b <= 2.0 * a * a:
+        square = 2.0 * a * a + 2.0 * b * b + (b * b / a) ** 2 / 2.0 if a else 0.0
+    else:
+        square = 4.0 * b * b
+    if problem.p == 1:
+        square = min(square, a * a + 4.0 * b * b)
+    # sqrt(2) times that, and marked as a bound on the change alone.
+    return adjacency.of_sum(math.sqrt(square / 2.0), positive=True)
 
 
 def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:

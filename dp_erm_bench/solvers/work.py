@@ -78,3 +78,18 @@ def full_gradient(problem: ERM, clips: bool) -> StepWork:
         return StepWork(products=problem.p**2)
     # Norms, factors and their product pass over the records, too.
     return StepWork(products=PRODUCTS * problem.entries, rows=3 * problem.n)
+
+
+EIGEN, COLUMNS = 0.4, 0.2
+"""Operations on p features of an eigenvalue problem, over p^2; products with the
+features per column of X'X."""
+
+
+def matrix_work(problem: ERM) -> StepWork:
+    """Return the operations of a sum of outer products, its noise and eigenvalues."""
+    n, p = problem.n, problem.p
+    size = p * (p + 1) / 2
+    step = StepWork(calls=1.0, draws=size, features=EIGEN * p**3 + 10.0 * size)
+    if problem.dataset.sparse:
+        return step._replace(walked=problem.entries**2 / (2.0 * n))
+    return step._replace(products=COLUMNS * p * problem.entries)

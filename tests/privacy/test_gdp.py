@@ -8,7 +8,14 @@ from scipy import integrate
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon, mu_for, smallest_true
 from dp_erm_bench.accounting.least import smallest_multiplier
-from dp_erm_bench.releases.gaussian import gdp_delta, log_gdp_delta
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.releases.gaussian import (
+    Gaussian,
+    divided,
+    gdp_delta,
+    log_gdp_delta,
+)
+from dp_erm_bench.releases.laplace import Laplace
 from tests.loops import each
 
 
@@ -156,3 +163,27 @@ def test_smallest_multiplier_is_tight_and_safe(
 def test_impossible_search_is_loud() -> None:
     with pytest.raises(ArithmeticError, match="epsilon=1"):
         smallest_multiplier(lambda z: math.inf, 1, 1, 1e-6)
+
+
+def shared(first=0.2, second=0.8, kind=Gaussian):
+    pair = (kind("few", 3.0, 1), first), (Gaussian("many", 2.0, 7), second)
+    return list(divided(pair))
+
+
+def test_shares_of_mu_square_are_those_asked_for() -> None:
+    few, many = shared()
+    for release, share in ((few, 0.2), (many, 0.8)):
+        assert release.law().mu_square(5.0) == pytest.approx(share / 25.0)
+    assert (few.sensitivity, many.times) == (3.0, 7)
+    none, one = divided([(Gaussian("none", 1.0, 0), 0.5), (many, 0.5)])
+    assert (none.times, none.weight) == (0, 1.0) and one.weight == math.sqrt(14.0)
+
+
+def test_shares_that_are_none_and_other_releases_are_refused() -> None:
+    for first in (0.0, 1.0, -0.5, math.nan):
+        with pytest.raises(UsageError, match="few: share=.* must be a number > 0"):
+            shared(first, 1.0 - first)
+    with pytest.raises(UsageError, match="add up to 0.9, they must to 1"):
+        shared(0.2, 0.7)
+    with pytest.raises(UsageError, match="few: is of the kind Laplace, and shares"):
+        shared(kind=Laplace)
