@@ -7,13 +7,16 @@ that all margins are in its linear part: every derivative is exactly +-1, each s
 leaks the whole declared sensitivity, and the sum over a Poisson sample is the first
 record's gradient times its coin, whose law is a mixture of two normals.
 
-Two kinds of releases need another pair.
+Some kinds of releases need another pair.
 
 * A selection by |g_j|: opposite gradients have equal scores. The other records then
   sit at one corner, which fixes the sign of the mean gradient, and the first record
   raises half of the scores and lowers the others.
 * Private smoothness constants: x_ij^2 does not tell opposite corners apart, so the
   neighbour is the record of zeros under both relations.
+* Nor do outer products xx'. Solvers that publish sums of them say so (`leaks_by`):
+  ``orthogonal`` records are the farthest apart; traces tell only the record of zeros
+  (``nothing``). The loss is the logistic one, whose second derivative is largest at 0.
 """
 
 import itertools
@@ -41,6 +44,7 @@ RECORDS = 40
 CROWD = 400
 RADIUS = np.array([1.0, 2.0, 0.5, 1.0])
 SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
+HINGE = "smoothed_hinge"
 TINY, FAR, LITTLE, TWICE = 1e-9, 1e6, 1.5, 0.5
 RIDGE = 10.0
 LENGTH = 10
@@ -160,8 +164,14 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
             raise Unsupported(reason)
         return pair
     private = getattr(solver, "smoothness", "auto") == "private"
-    gone = private or adjacency is Adjacency.ZERO_OUT
+    leaks_by = getattr(solver, "leaks_by", "opposite")
+    gone = private or leaks_by == "nothing" or adjacency is Adjacency.ZERO_OUT
     here, others, bounds = RADIUS * SIGNS, np.zeros((RECORDS, RADIUS.size)), RADIUS
+    if leaks_by != "opposite":
+        ones = np.ones(RADIUS.size)
+        there = 0.0 * ones if gone else ones
+        datasets = (np.concatenate([[x], others[1:]]) for x in (SIGNS, there))
+        return Pair(*(_problem(solver, X, ones, "logistic") for X in datasets))
     problem, budget = _problem(solver, others, bounds), Budget(math.inf, 0.0, adjacency)
     run = Run(problem, [solver], budget, 0.0, ["pair"]).declare()
     if any(release.selects for release in run.releases):
@@ -172,10 +182,10 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
     return Pair(*(_problem(solver, X, bounds) for X in datasets))
 
 
-def _problem(solver: Solver, X: Array, bounds: Array) -> Problem:
+def _problem(solver: Solver, X: Array, bounds: Array, loss: str = HINGE) -> Problem:
     declared = Bounds(bounds, float(np.linalg.norm(bounds)), 1.0)
     dataset = dataset_from_arrays(X, np.ones(len(X)), bounds=declared)
-    for parts in _objectives():
+    for parts in _objectives(loss):
         problem = build_problem(dataset, *parts)
         if solver.refusal(problem) is None:
             return problem
@@ -183,7 +193,7 @@ def _problem(solver: Solver, X: Array, bounds: Array) -> Problem:
     raise Unsupported(f"{name} serves no objective that audits know")
 
 
-def _objectives() -> Iterator[Sequence[Any]]:
+def _objectives(loss: str) -> Iterator[Sequence[Any]]:
     """Yield objectives, the plain ones first.
 
     The sets are so small, and the penalties so strong, that no |x.w| leaves the
@@ -196,4 +206,4 @@ def _objectives() -> Iterator[Sequence[Any]]:
         psi = {"name": penalty} | built.example(RADIUS.size)
         psi |= {"strength": RIDGE} if hasattr(built, "strength") else {}
         size = registry.target("constraint", constraint).example(RADIUS.size, 0.1)
-        yield "smoothed_hinge", psi, {"name": constraint} | size
+        yield loss, psi, {"name": constraint} | size

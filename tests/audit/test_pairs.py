@@ -1,5 +1,7 @@
 """Worst-case neighbours: they leak what is declared, for every algorithm of conf/."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,8 @@ from dp_erm_bench.trust.replay import changes
 from tests.loops import each
 
 ALGORITHMS = registry.names("algorithm")
+LEAST = {"ssp": math.sqrt(2.0 / 2.25)}
+"""Its worst records are at an angle of 60 degrees, not of 90, by 6 % of the change."""
 
 
 def asked_of(attack):
@@ -50,14 +54,17 @@ def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
     gone = adjacency is Adjacency.ZERO_OUT
     # Another record takes the place of one that is not in a sample of fixed size.
     placed = issubclass(type(attack.solver), BiasReducedSGD)
-    least = 0.5 if gone and placed else 1.0
+    least = 0.5 if gone and placed else LEAST.get(algorithm, 1.0)
     assert ratios[0] >= least - 1e-3  # but for what a solver's tolerance adds
     first, second = (p.dataset for p in (attack.pair.first, attack.pair.second))
     assert (first.X != second.X).any(axis=1).tolist() == [True] + [False] * (
         first.n - 1
     )
     assert (np.abs(first.X) <= first.bounds.columns).all()
-    assert (second.X[0] == (0.0 if gone else -first.X[0])).all()
+    if getattr(attack.solver, "leaks_by", "opposite") == "orthogonal":
+        assert second.X[0] @ first.X[0] == 0.0 and second.X[0].any() != gone
+    else:
+        assert (second.X[0] == (0.0 if gone else -first.X[0])).all()
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)

@@ -1,0 +1,166 @@
+"""Sufficient statistics perturbation: X'X and X'y once, then a linear system."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.problems.erm.second_order import (
+    check_regular,
+    label_products,
+    lifted,
+    matrix_refusal,
+    outer_products,
+    spectrum,
+    unpacked,
+)
+from dp_erm_bench.releases.gaussian import divided
+from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
+from dp_erm_bench.solvers.bounds import (
+    ZEROS,
+    bounds_refusal,
+    label_bound,
+    moments_change,
+    record_bound,
+)
+from dp_erm_bench.solvers.one_solve import SingleAnswer
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, matrix_work
+
+THIRD = 1.0 / 3.0
+"""The share of mu^2 of the smallest eigenvalue: Wang 2018 has three equal parts."""
+RHO = 0.05
+"""The probability with which the adaptive ridge may be too small (Wang 2018)."""
+
+
+@dataclass(frozen=True)
+class SufficientStatistics(SingleAnswer):
+    """Least squares from noisy X'X and X'y, which are one release.
+
+    The squared loss is solved exactly. Of the logistic loss, whose labels are -1 and
+    +1, log(1 + e^-m) is taken as the parabola log 2 - m / 2 + c m^2, so that the same
+    two sums tell all: its minimiser is not the loss' own.
+
+    The release is the vector (sqrt(k) X'X / R^2, sqrt(1 - k) X'y / (R Y)) for the
+    share k (`moments_change`). With noise of deviation s on X'X the solution is that
+    of X'X + noise, its eigenvalues at least 0, and the ridge r s sqrt(p), a measure of
+    the largest eigenvalue of the noise; without noise there is no ridge.
+
+    ridge=adaptive (AdaSSP) publishes the smallest eigenvalue l of X'X, too. It moves by
+    at most R^2: let M be the sum of the other records' xx', l0 its smallest eigenvalue;
+    l0 <= l <= l0 + R^2 with any record of norm at most R or none (Weyl), on both of
+    two neighbours. The ridge is what a bound on the noise' largest eigenvalue, s
+    sqrt(p log(2 p^2 / rho)), exceeds a lower bound on l by, in units of its own noise:
+    l minus sqrt(2 log(1 / rho)) deviations.
+
+    References
+    ----------
+    Vu, Slavkovic, "Differential privacy for clinical trials", ICDMW 2009; Wang,
+    "Revisiting differentially private linear regression", UAI 2018, Algorithm 2
+    (AdaSSP); Mehta, Krichene, Thakurta, Kurakin, Cutkosky, "Differentially private
+    image classification from features", TMLR 2023 (least squares); Huggins, Adams,
+    Broderick, "PASS-GLM", NIPS 2017 (the parabola).
+    """
+
+    batchable: ClassVar[bool] = True
+    constrained: ClassVar[bool] = False
+    smooth_losses: ClassVar[bool] = False
+    convex_losses: ClassVar[bool] = False
+    exempt: ClassVar[Mapping[str, str]] = {
+        "columns_of_zeros_are_harmless": ZEROS,
+        "sensitivities_are_tight": "the smallest eigenvalue moves by R^2 where the "
+        "records span one dimension less without the one, which the small problems "
+        "do not",
+    }
+    leaks_by: ClassVar[str] = "orthogonal"
+
+    share: float = shape(
+        0.5, above=0.0, most=0.99, help="k, the part of the release that is X'X"
+    )
+    ridge: float | str = shape(
+        0.1,
+        above=0.0,
+        words=("adaptive",),
+        help="ridge over deviation of the noise of X'X, per sqrt(p); adaptive: AdaSSP",
+    )
+    parabola: float = value(
+        0.1, above=0.0, help="c, curvature of the parabola for the logistic loss"
+    )
+
+    @classmethod
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
+        """State that it is the minimum of the squared loss."""
+        if problem.loss.name == "squared":
+            yield Limit(cls(), gap=1e-9)
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse other losses and penalties, undeclared bounds, too many features."""
+        name = type(self).__name__
+        if problem.loss.name not in ("squared", "logistic"):
+            return f"loss={problem.loss.name}: {name} serves squared and logistic only"
+        if not problem.penalty.quadratic:
+            return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
+        reason = bounds_refusal(problem, name, label=True)
+        return reason or matrix_refusal(problem)
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of the sums, the noise and the eigenvalues."""
+        return matrix_work(problem)
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield the two sums as one, and the smallest eigenvalue if it is asked for."""
+        a, b = math.sqrt(self.share), math.sqrt(1.0 - self.share)
+        R, Y = record_bound(problem), label_bound(problem)
+        change = moments_change(problem, adjacency, a * (R > 0.0), b * (R * Y > 0.0))
+        moments = Gaussian("moments", change, 1)
+        if self.ridge != "adaptive":
+            yield moments
+        else:
+            smallest = Gaussian("smallest", adjacency.of_sum(R * R, signed=False), 1)
+            yield from divided([(smallest, THIRD), (moments, 1.0 - THIRD)])
+
+    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+        """Return the solutions of the noisy systems."""
+        problem, p = oracle.problem, oracle.problem.p
+        R, Y = record_bound(problem) or 1.0, label_bound(problem) or 1.0
+        u = math.sqrt(self.share) / R**2
+        v = math.sqrt(1.0 - self.share) / (R * Y)
+        gram, first = outer_products(oracle), label_products(oracle)
+        both = np.hstack([u * gram, np.broadcast_to(v * first, oracle.w.shape)])
+        noisy = mechanisms["moments"](both)
+        # Deviation of the noise on the diagonal of X'X, of each trial.
+        s = np.broadcast_to(mechanisms["moments"].scale / u, (oracle.batch, 1))[:, 0]
+        ridges = self.ridges(gram, s, mechanisms, p)
+        bends, slope = self.parts(oracle)
+        strength = problem.n * problem.penalty.strong_convexity
+        w = np.zeros_like(oracle.w)
+        for b, row in enumerate(noisy):
+            g = slope * row[-p:] / v
+            if not g.any():  # of records that are all 0: whatever X'X is
+                continue
+            values, vectors = spectrum(unpacked(row[:-p] / u, p))
+            least = s[b] if self.ridge == "adaptive" else 0.0
+            values = bends[b] * (lifted(values, least) + ridges[b]) + strength
+            check_regular(values, "X'X")
+            w[b] = vectors @ ((vectors.T @ g) / values)
+        return w
+
+    def parts(self, oracle: Oracle) -> tuple[Array, float]:
+        """Return what X'X, (B,), and X'y are times in the gradient of the sum."""
+        bends = np.broadcast_to(2.0 * np.ravel(self.parabola), oracle.batch)
+        if oracle.problem.loss.name == "squared":
+            return np.ones_like(bends), 1.0
+        return bends, 0.5
+
+    def ridges(self, gram: Array, s: Array, mechanisms: Mechanisms, p: int) -> Array:
+        """Return the ridges that are added to X'X, (B,)."""
+        if self.ridge != "adaptive":
+            return np.asarray(self.ridge * math.sqrt(p) * s)
+        smallest = mechanisms["smallest"]
+        exact = spectrum(unpacked(gram[0], p))[0][0]
+        noisy = smallest(np.full(len(gram), exact))
+        doubt = math.sqrt(2.0 * math.log(1.0 / RHO)) * smallest.scale[:, 0]
+        largest = s * math.sqrt(p * math.log(2.0 * p**2 / RHO))
+        return np.maximum(largest - np.maximum(noisy - doubt, 0.0), 0.0)
