@@ -1,0 +1,394 @@
+"""Newton steps: exact without noise, noise in closed form, its bound, its faults."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize
+from scipy.sparse import csc_array
+
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.contract.candidate import candidate_of, run_at
+from dp_erm_bench.contract.cases import Case, params_of
+from dp_erm_bench.contract.problems import instance, problem_of
+from dp_erm_bench.contract.replay import replayed
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.second_order import solved, unpacked
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.run import Run
+from dp_erm_bench.solvers import newton
+from dp_erm_bench.solvers.newton import TRACE, Newton
+from tests.loops import each
+
+REPLACE, ZERO = Adjacency
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(80, 5)) * (RNG.random((80, 5)) < 0.7)
+SIGNS = np.where(X @ RNG.normal(size=5) + RNG.normal(size=80) > 0.0, 1.0, -1.0)
+L2 = {"penalty": "l2", "strength": 0.03, "bounds": {"columns": 6.0, "label": 1.0}}
+
+
+@each("form", [np.asarray, csc_array])
+@each("noise", ["hessian", "direction"])
+@each("lift", ["add", "clip"])
+@each("curvature", ["hessian", "bound"])
+def test_steps_without_noise_are_those_of_numpy(form, noise, lift, curvature):
+    problem = problem_from_arrays(form(X), SIGNS, loss="logistic", **L2)
+    solver = Newton(n_iter=4, noise=noise, lift=lift, curvature=curvature, step=0.9)
+    found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()
+    w = np.zeros(5)
+    for t in range(4):
+        np.testing.assert_allclose(found[t], [w, w], rtol=1e-10, atol=1e-13)
+        z = X @ w
+        s = 1.0 / (1.0 + np.exp(-z))
+        q = s * (1.0 - s)
+        if curvature == "bound":
+            far = np.where(z == 0.0, 1e-9, z)
+            q = np.tanh(far / 2.0) / (2.0 * far)
+        H = X.T @ (X * q[:, None]) / 80 + 0.03 * np.eye(5)
+        g = X.T @ (s - (SIGNS + 1.0) / 2.0) / 80 + 0.03 * w
+        w = w - 0.9 * np.linalg.solve(H, g)
+
+
+@each("loss", ["logistic", "squared"])
+@each("noise", ["hessian", "direction"])
+def test_it_ends_at_the_minimum_that_scipy_finds(loss, noise):
+    problem = instance(loss, "l2")
+    w = run_at(problem, [Newton(n_iter=12, noise=noise)], z=0.0).iterates()[-1][0]
+    own = problem.penalty.strong_convexity
+
+    def slope(v):
+        return problem.gradient(v) + own * v
+
+    end = minimize(problem.value, np.zeros(8), jac=slope, tol=1e-14, method="BFGS").x
+    np.testing.assert_allclose(w, end, atol=1e-6)
+    assert np.linalg.norm(slope(w)) < 1e-12
+
+
+def mu_of(epsilon, delta):
+    return brentq(lambda mu: gdp_delta(epsilon, mu) - delta, 1e-6, 50, xtol=1e-15)
+
+
+@each(
+    "adjacency, pairs, signs, two",
+    [
+        (REPLACE, math.sqrt(2.0), 2.0, math.sqrt(2.0)),
+        (ZERO, 1.0, 1.0, 1.0),
+    ],
+)
+@each("lift", ["add", "clip"])
+def test_noise_follows_from_the_budget_in_closed_form(
+    adjacency, pairs, signs, two, lift
+):
+    problem, budget = instance("logistic", "l2"), Budget(1.0, 1e-6, adjacency)
+    M, T, mu = problem.dataset.bounds.norm**2 / 4.0, 7, mu_of(1.0, 1e-6)
+    part = {"share": 0.3, "clip": 0.8, "n_iter": T, "lift": lift}
+    expected = {
+        "hessian": (0.3, pairs * M),
+        "gradient": (0.7, signs * 0.8),
+        "trace": (TRACE * 0.3, M),
+        "direction": ((1 - TRACE) * 0.3, two if lift == "clip" else 1.0),
+    }
+    for noise, names in (
+        ("hessian", {"hessian", "gradient"}),
+        ("direction", {"gradient", "trace", "direction"}),
+    ):
+        made = Run(problem, [Newton(noise=noise, **part)], budget).declare().mechanisms
+        assert set(made) == names
+        for name, mechanism in made.items():
+            share, change = expected[name]
+            scale = math.sqrt(T / share) * change / mu
+            assert mechanism.scale.item() == pytest.approx(scale, rel=1e-9)
+
+
+def test_scales_of_samples_of_the_noise_on_a_hessian():
+    """What is rebuilt: s on the diagonal, s / sqrt 2 off it."""
+    problem, p, told = instance("logistic", "l2"), 8, []
+
+    def listen(mechanisms):
+        def hear(query, publish):
+            told.append(publish() - query.value)
+            return told[-1] + query.value
+
+        for name in {"hessian"} & set(mechanisms):
+            mechanisms[name].intercept = hear
+
+    run = run_at(problem, [Newton(n_iter=300)], z=1.0, listen=listen)
+    run.iterates()
+    noise, s = unpacked(np.concatenate(told), p), run.mechanisms["hessian"].scale.item()
+    diagonal = noise[:, np.eye(p) == 1.0].std()
+    off = noise[:, np.triu(np.ones((p, p)), 1) == 1.0].std()
+    assert diagonal == pytest.approx(s, rel=5 / math.sqrt(2 * 300 * p))
+    assert off == pytest.approx(
+        s / math.sqrt(2.0), rel=5 / math.sqrt(300 * p * (p - 1))
+    )
+
+
+@each("noise", ["hessian", "direction"])
+@each("lift", ["add", "clip"])
+@each("z", [0.02, 3.0])
+def test_steps_follow_from_what_was_published(noise, lift, z):
+    """From the answers alone, by eigenvalues; floors in units of the noise."""
+    problem, p, told = instance("logistic", "l2"), 8, []
+    n, own = problem.n, problem.penalty.strong_convexity
+
+    def listen(mechanisms):
+        for mechanism in mechanisms.values():
+
+            def hear(query, publish):
+                told.append((query.name, publish()))
+                return told[-1][1]
+
+            mechanism.intercept = hear
+
+    given = {"noise": noise, "lift": lift, "floor": 0.7, "clip": 1.0}
+    run = run_at(problem, [Newton(n_iter=1, **given)], z=z, listen=listen)
+    w, answers = run.iterates()[-1][0], dict(told)
+    scale = {name: one.scale.item() for name, one in run.mechanisms.items()}
+    g = answers["gradient"][0] / n
+    if noise == "hessian":
+        floor = 0.7 * scale["hessian"] * math.sqrt(p) / n
+        values, V = np.linalg.eigh(unpacked(answers["hessian"][0] / n, p))
+        up = np.maximum(values, 0.0) + floor
+        up = up if lift == "add" else np.maximum(values, floor)
+        moved = V @ ((V.T @ g) / (up + own))
+    else:
+        M = problem.dataset.bounds.norm**2 / 4.0
+        trace = max(answers["trace"].item(), scale["trace"]) / n
+        l0 = 0.7 * (trace * (scale["direction"] * M / n) ** 2) ** (1.0 / 3.0) + own
+        unit = M / (n * l0**2 + (M * l0 if lift == "add" else 0.0))
+        moved = answers["direction"][0] * unit * np.linalg.norm(g)
+    np.testing.assert_allclose(w, -moved, rtol=1e-9)
+
+
+@each("lift", ["add", "clip"])
+@each("adjacency", Adjacency)
+def test_no_record_moves_a_direction_by_more(lift, adjacency):
+    """Random matrices and records, then a search that climbs from the best."""
+    n, M, l0, own, p = 200, 1.3, 0.05, 0.02, 3
+    problem = problem_from_arrays(
+        RNG.normal(size=(n, p)), np.ones(n), loss="logistic", penalty="l2", strength=own
+    )
+    solver = Newton(lift=lift)
+    unit = solver.direction_unit(problem, np.array([[l0]]), M).item()
+    pairs = math.sqrt(2.0) if lift == "clip" and adjacency is REPLACE else 1.0
+
+    def change(theta):
+        others, x, z, u = (
+            v.reshape(-1, p) for v in np.split(theta, [2 * p, 3 * p, 4 * p])
+        )
+        x, z = (math.sqrt(M) * v / max(1.0, np.linalg.norm(v)) for v in (x, z))
+        z = z if adjacency is REPLACE else 0.0 * z
+        base, u = others.T @ others, u[0] / np.linalg.norm(u)
+        ends = [solved((base + v.T @ v) / n, u, l0, own, lift) for v in (x, z)]
+        return np.linalg.norm(ends[0] - ends[1]) / unit
+
+    rng = np.random.default_rng(0)
+    tried = rng.normal(size=(800, 5 * p)) * np.repeat([2.0, 1.0], [2 * p, 3 * p])
+    tried[::2, : 2 * p] *= 0.05  # others that are small, and such as the floor
+    found = [change(theta) for theta in tried]
+    best = tried[int(np.argmax(found))]
+    climbed = minimize(
+        lambda t: -change(t),
+        best,
+        method="Nelder-Mead",
+        options={"maxiter": 1500, "maxfev": 1500},
+    )
+    assert max(max(found), -climbed.fun) <= pairs * (1 + 1e-9)
+    assert -climbed.fun > (0.9 if lift == "add" else 0.4) * pairs
+
+
+def test_the_worst_records_reach_the_bound_of_a_direction():
+    """One along the direction, alone; and one across it in its place."""
+    n, M, l0, own = 50, 2.0, 0.03, 0.01
+    problem = problem_from_arrays(
+        RNG.normal(size=(n, 2)), np.ones(n), loss="logistic", penalty="l2", strength=own
+    )
+    unit = Newton().direction_unit(problem, np.array([[l0]]), M).item()
+    assert unit == pytest.approx(M / (n * 0.04**2 + M * 0.04))
+    along, u = np.diag([M / n, 0.0]), np.array([1.0, 0.0])
+    for other in (np.zeros((2, 2)), np.diag([0.0, M / n])):
+        ends = [solved(A, u, l0, own, "add") for A in (along, other)]
+        assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(unit)
+
+
+@each(
+    "given, words",
+    [
+        ({"loss": "absolute"}, "loss=absolute: Newton needs a second derivative"),
+        ({"loss": "hinge"}, "loss=hinge: Newton needs a second derivative"),
+        ({"loss": "linear"}, "loss=linear: Newton needs a second derivative"),
+        ({"loss": "sigmoid"}, "loss=sigmoid is not convex"),
+        ({"penalty": "l1"}, "penalty=l1: Newton serves none and l2 only"),
+        ({"bounds": None}, "Newton needs declared bounds, as no clipping bounds X'X"),
+    ],
+)
+def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
+    problem = problem_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
+    reason = Newton().refusal(problem)
+    assert words in reason and "\n" not in reason
+
+
+def test_a_wide_problem_is_refused_with_its_bytes_before_it_runs():
+    wide = csc_array((np.ones(2), ([0, 1], [0, 99_999])), shape=(2, 100_000))
+    problem = problem_from_arrays(
+        wide, SIGNS[:2], loss="logistic", penalty="l2", strength=1.0, bounds=1.0
+    )
+    with pytest.raises(Unsupported, match="takes 8e.10 bytes in each trial of a batch"):
+        Run(problem, [Newton()], Budget(1.0, 1e-6)).declare()
+
+
+@each("share", [0.0, 1.0, -0.1])
+def test_a_share_outside_its_range_is_refused(share):
+    with pytest.raises(UsageError, match=f"share={share}: must be a number > 0 and <="):
+        Newton(share=share)
+
+
+def test_a_singular_hessian_is_refused_without_noise_alone():
+    problem = problem_from_arrays(
+        np.column_stack([X, X[:, 0]]),
+        SIGNS,
+        loss="logistic",
+        penalty="none",
+        bounds={"columns": 6.0},
+    )
+    for noise in ("hessian", "direction"):
+        with pytest.raises(Unsupported, match="the matrix of a step is singular"):
+            run_at(problem, [Newton(noise=noise)], z=0.0).iterates()
+        w = run_at(problem, [Newton(noise=noise, clip=1.0)], z=5.0).iterates()
+        assert np.isfinite(w).all()
+
+
+def test_records_that_are_declared_to_be_zero_move_nothing():
+    for noise in ("hessian", "direction"):
+        problem = problem_of("logistic", "none", p=1, dead=0)
+        run = run_at(problem, [Newton(n_iter=3, noise=noise, clip=1.0)], z=5.0)
+        assert not np.any(run.iterates())
+
+
+FAMILIES = {
+    REPLACE: ("outlier", "interior", "corners 3", "corners 4", "one column"),
+    ZERO: ("outlier", "interior", "corners 0"),
+}
+
+
+def accusations(solver, losses=("logistic", "squared")):
+    """What replays on a few neighbours find."""
+    candidate, own = candidate_of(type(solver)), params_of(solver)
+    cases = [
+        Case(own, (loss, "l2", "none"), family, adjacency, z=z, strength=0.02)
+        for loss in losses
+        for adjacency, families in FAMILIES.items()
+        for family in families
+        for z in (30.0, 0.1)
+    ]
+    for result in replayed(candidate, cases):
+        assert not result.refusal
+        yield from result.all
+
+
+HESSIAN = Newton(n_iter=2, clip=1.0)
+DIRECTION = Newton(n_iter=2, clip=1.0, noise="direction")
+CLIPPED = Newton(n_iter=2, clip=1.0, noise="direction", lift="clip")
+
+
+def test_sound_ones_are_not_accused():
+    for solver in (HESSIAN, DIRECTION, CLIPPED, Newton(n_iter=2, curvature="bound")):
+        loss = ("logistic",) if solver.clip is None else ("logistic", "squared")
+        assert list(accusations(solver, loss)) == []
+
+
+def half_change(problem, adjacency, weight):
+    """sqrt 2 of two records forgotten."""
+    return weight * newton.record_bound(problem) ** 2
+
+
+EXACT, WEIGHTS, UNIT = newton.outer_products, newton.curvatures, Newton.direction_unit
+
+
+def doubled(oracle, q):
+    """What is off the diagonal times 2, not sqrt 2."""
+    i, j = np.triu_indices(oracle.problem.p)
+    return EXACT(oracle, q) * np.where(i == j, 1.0, math.sqrt(2.0))
+
+
+def raised(oracle):
+    """A weight above A."""
+    return 1.5 * WEIGHTS(oracle)
+
+
+def without_n(self, problem, floors, M):
+    """The unit without n, as if 1 record in n had all the weight that n have."""
+    return UNIT(self, problem, floors, M) / problem.n
+
+
+class Unpaid(Newton):
+    """The exact Hessian in the step."""
+
+    def by_hessian(self, oracle, mechanisms, g):
+        super().by_hessian(oracle, mechanisms, g)
+        exact = EXACT(oracle, self.weights(oracle)) / oracle.problem.n
+        matrices = (unpacked(row, oracle.problem.p) for row in exact)
+        return self.systems(oracle, matrices, g, np.full((len(g), 1), 0.1))
+
+
+class FloorOfData(Newton):
+    """A floor that is the exact trace's."""
+
+    def systems(self, oracle, matrices, g, floors):
+        exact = self.weights(oracle) @ np.square(oracle.problem.dataset.row_norms)
+        return super().systems(oracle, matrices, g, floors + exact[:, None])
+
+
+class FreeTrace(Newton):
+    """The trace through its mechanism, and the exact one in the floor."""
+
+    def direction_unit(self, problem, floors, M):
+        floors += np.square(problem.dataset.row_norms).mean()
+        return super().direction_unit(problem, floors, M)
+
+
+class AlongTheExact(Newton):
+    """Normed by the exact gradient's length."""
+
+    def by_direction(self, oracle, mechanisms, g):
+        exact = oracle.problem.gradient(oracle.w[0])
+        return super().by_direction(oracle, mechanisms, g) * np.linalg.norm(exact)
+
+
+def of(kind, solver):
+    return kind(**dict(params_of(solver)))
+
+
+PATCHED = {
+    "sqrt 2 is forgotten": (HESSIAN, newton, "outer_change", half_change),
+    "off the diagonal times 2": (HESSIAN, newton, "outer_products", doubled),
+    "a weight above A": (HESSIAN, newton, "curvatures", raised),
+    "a weight above A in a direction": (DIRECTION, newton, "curvatures", raised),
+    "the bound of a direction without n": (
+        DIRECTION,
+        Newton,
+        "direction_unit",
+        without_n,
+    ),
+}
+MADE = {
+    "the Hessian is not paid": of(Unpaid, HESSIAN),
+    "the floor is from the data": of(FloorOfData, HESSIAN),
+    "the trace is not paid": of(FreeTrace, DIRECTION),
+    "the length is the exact gradient's": of(AlongTheExact, DIRECTION),
+}
+
+
+@each("fault", PATCHED)
+def test_planted_constants_are_found(fault):
+    solver, *patched = PATCHED[fault]
+    with pytest.MonkeyPatch.context() as one:
+        one.setattr(*patched)
+        assert next(accusations(solver), None), fault
+
+
+@each("fault", MADE)
+def test_planted_leaks_are_found(fault):
+    assert next(accusations(MADE[fault]), None), fault
