@@ -1,0 +1,151 @@
+"""Private gradient descent in the geometry of a covariance that is published once."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_erm_bench.problems.erm.second_order import (
+    Geometry,
+    check_regular,
+    lifted,
+    matrix_refusal,
+    outer_products,
+    spectrum,
+    unpacked,
+)
+from dp_erm_bench.releases.gaussian import divided
+from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
+from dp_erm_bench.solvers.bounds import (
+    ZEROS,
+    bounds_refusal,
+    norm_bound,
+    outer_change,
+    record_bound,
+)
+from dp_erm_bench.solvers.runs import FullGradient, Step
+from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
+
+
+@dataclass(frozen=True)
+class FeatureCovariance(FullGradient):
+    """Gradient descent that is preconditioned by X'X, published once (DP-FC).
+
+    w - step Q Q' g, Q Q' = (A H / n + l2 I)^-1: A is X'X with noise of deviation s,
+    its eigenvalues raised to ``floor`` s sqrt(p), and H the loss's smoothness, so
+    that QQ' is no larger than the inverse of any Hessian, but for the noise: steps of
+    length 1 without noise never raise the objective. g is a noisy mean of clipped
+    gradients, the penalty's in it.
+
+    ``clip_in=euclidean`` (the paper's) clips gradients to C in the euclidean norm, and
+    adds noise before the scaling. ``clip_in=covariance`` (ours) clips Q'g_i to C and
+    adds noise after it. Q follows from what was published: given it, a sum of vectors
+    of norm at most C changes by ``adjacency.of_sum(C)`` as ever. Without a threshold C
+    is G R |Q| >= norm2(Q'g_i), which nothing exceeds. It is known after A alone, so
+    what is published is the sum over C, of sensitivity of_sum(1).
+
+    Without noise there is no floor, and a singular A is refused.
+
+    References
+    ----------
+    Mehta, Krichene, Thakurta, Kurakin, Cutkosky, "Differentially private image
+    classification from features", TMLR 2023 (DP-FC; arXiv 2211.13403).
+    """
+
+    constrained: ClassVar[bool] = False
+    uses_smoothness: ClassVar[bool] = False
+    exempt: ClassVar[Mapping[str, str]] = {"columns_of_zeros_are_harmless": ZEROS}
+    leaks_by: ClassVar[str] = "orthogonal"
+
+    clip_in: str = shape(
+        "euclidean",
+        choices=("euclidean", "covariance"),
+        help="the norm of gradients that clip bounds: |g|, or |Q'g| of the geometry",
+    )
+    share: float = shape(
+        0.1, above=0.0, most=0.99, help="of mu^2 (budget), what is for the covariance"
+    )
+    floor: float = value(
+        1.0, above=0.0, help="floor of X'X over the deviation of its noise, per sqrt(p)"
+    )
+    step: float = value(1.0, above=0.0, help="length of a step, 1 for that of Newton")
+
+    @classmethod
+    def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
+        """State linear convergence of the last iterate, in either geometry."""
+        yield Limit(cls(n_iter=600), gap=1e-9)
+        yield Limit(cls(n_iter=600, clip_in="covariance"), gap=1e-9)
+
+    def unsupported(self, problem: ERM) -> str | None:
+        """Refuse other penalties than l2, undeclared bounds, too many features."""
+        name = type(self).__name__
+        if not problem.penalty.quadratic:
+            return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
+        return bounds_refusal(problem, name) or matrix_refusal(problem)
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of a full gradient, and a part of what comes before the first."""
+        p, gradient = problem.p, full_gradient(problem, True)
+        step = gradient._replace(calls=1.5, draws=p, features=3 * p + p * p)
+        once = matrix_work(problem).times(1.0 / max(self.n_iter, 1))
+        return step.plus(once)
+
+    def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
+        """Yield the covariance, and one noisy sum per step, in units of its bound."""
+        # No step, no covariance.
+        once = min(self.n_iter, 1)
+        covariance = Gaussian("covariance", outer_change(problem, adjacency), once)
+        bound = norm_bound(problem, self.clip)
+        unit = np.where(np.isfinite(bound), 1.0 * (bound > 0.0), np.inf)
+        gradient = Gaussian("gradient", adjacency.of_sum(unit), self.n_iter)
+        yield from divided([(covariance, self.share), (gradient, 1.0 - self.share)])
+
+    def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
+        """Return the noisy step in the geometry, which is published at the first."""
+        problem, column = oracle.problem, (oracle.batch, 1)
+        l2, made = problem.penalty.strong_convexity, []
+
+        def step(t: int) -> None:
+            if not made:
+                made.append(self.geometry(oracle, mechanisms))
+            Q, sums, bound = made[0]
+            C = np.broadcast_to(bound, column)
+            unit = np.where(np.isfinite(C) & (C > 0.0), C, 1.0)
+            total = mechanisms["gradient"](sums(C) / unit) * unit
+            if self.clip_in == "euclidean":
+                total = (total[:, None] @ Q)[:, 0]
+            g = total / problem.n + l2 * (oracle.w[:, None] @ Q)[:, 0]  # Q'g
+            oracle.move_to(oracle.w - self.step * (Q @ g[..., None])[..., 0])
+
+        return step
+
+    def geometry(
+        self, oracle: Oracle, mechanisms: Mechanisms
+    ) -> tuple[Array, Callable[[Array], Array], Array]:
+        """Publish the covariance; return Q, the sums of clipped gradients, and C.
+
+        Q is (B, p, p), 0 where the records are declared to be 0: they move nothing.
+        """
+        problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
+        covariance = mechanisms["covariance"]
+        noisy = covariance(outer_products(oracle))
+        floors = self.floor * covariance.scale * math.sqrt(p)
+        floors = np.broadcast_to(floors, (oracle.batch, 1))[:, 0]
+        H, l2 = problem.loss.smoothness, problem.penalty.strong_convexity
+        Q = np.zeros((oracle.batch, p, p))
+        longest = np.zeros((oracle.batch, 1))
+        for b, row in enumerate(noisy if record_bound(problem) > 0.0 else ()):
+            values, vectors = spectrum(unpacked(row, p))
+            d = H * lifted(values, floors[b]) / n + l2
+            check_regular(d, "X'X")
+            Q[b] = vectors / np.sqrt(d)
+            longest[b] = 1.0 / math.sqrt(d.min())
+        bound = norm_bound(problem, self.clip)
+        if self.clip_in == "euclidean":
+            return Q, oracle.clipped_sum, bound
+        if self.clip is None:
+            bound = bound * longest
+        return Q, Geometry(oracle, Q).clipped_sum, bound
