@@ -27,6 +27,15 @@ from dp_erm_bench.problems.base import Optimum as Optimum
 from dp_erm_bench.problems.base import Problem as Problem
 from dp_erm_bench.problems.erm.oracle import Oracle as Oracle
 from dp_erm_bench.problems.erm.problem import ERMProblem as ERMProblem
+from dp_erm_bench.problems.erm.second_order import Geometry as Geometry
+from dp_erm_bench.problems.erm.second_order import curvatures as curvatures
+from dp_erm_bench.problems.erm.second_order import label_products as label_products
+from dp_erm_bench.problems.erm.second_order import matrix_refusal as matrix_refusal
+from dp_erm_bench.problems.erm.second_order import outer_products as outer_products
+from dp_erm_bench.problems.erm.second_order import packed as packed
+from dp_erm_bench.problems.erm.second_order import secants as secants
+from dp_erm_bench.problems.erm.second_order import solved as solved
+from dp_erm_bench.problems.erm.second_order import unpacked as unpacked
 from dp_erm_bench.releases.additive import AdditiveMechanism as AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency as Adjacency
 from dp_erm_bench.releases.base import Mechanism as Mechanism
@@ -36,6 +45,7 @@ from dp_erm_bench.releases.fixed_size_gaussian import (
     FixedSizeGaussian as FixedSizeGaussian,
 )
 from dp_erm_bench.releases.gaussian import Gaussian as Gaussian
+from dp_erm_bench.releases.gaussian import divided as divided
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax as InsideNoisyMax
 from dp_erm_bench.releases.l1_laplace import L1Laplace as L1Laplace
 from dp_erm_bench.releases.laplace import Laplace as Laplace
@@ -59,9 +69,15 @@ from dp_erm_bench.solvers.base import Limit as Limit
 from dp_erm_bench.solvers.base import Solver as Solver
 from dp_erm_bench.solvers.base import shape as shape
 from dp_erm_bench.solvers.base import value as value
+from dp_erm_bench.solvers.bounds import bounds_refusal as bounds_refusal
+from dp_erm_bench.solvers.bounds import column_bounds as column_bounds
 from dp_erm_bench.solvers.bounds import coordinate_bounds as coordinate_bounds
 from dp_erm_bench.solvers.bounds import inverse as inverse
+from dp_erm_bench.solvers.bounds import label_bound as label_bound
+from dp_erm_bench.solvers.bounds import moments_change as moments_change
 from dp_erm_bench.solvers.bounds import norm_bound as norm_bound
+from dp_erm_bench.solvers.bounds import outer_change as outer_change
+from dp_erm_bench.solvers.bounds import record_bound as record_bound
 from dp_erm_bench.solvers.one_solve import OneSolve as OneSolve
 from dp_erm_bench.solvers.runs import steps_between as steps_between
 from dp_erm_bench.solvers.work import StepWork as StepWork
