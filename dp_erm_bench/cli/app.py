@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +82,7 @@ def report_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.report.html.page import NAME, write_report
 
     names, out = _out(arguments)
-    folders = _existing(names)
+    folders = existing(names)
     for folder in folders:
         report(folder)
     first = folders[0].resolve()
@@ -110,7 +109,8 @@ def _out(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     return folders, Path(out) if out else None
 
 
-def _existing(folders: Sequence[str]) -> list[Path]:
+def existing(folders: Sequence[str]) -> list[Path]:
+    """Return the folders of a command line, of which there must be one at least."""
     if not folders:
         raise UsageError("name at least one results folder, as in results/sweep")
     for folder in folders:
@@ -132,7 +132,7 @@ def collect_command(arguments: Sequence[str]) -> int:
     """
     from dp_erm_bench.results.table import UNREADABLE, collect
 
-    for folder in _existing(arguments):
+    for folder in existing(arguments):
         if not (folder / "plan.jsonl").is_file():
             raise UsageError(f"{folder}: no results folder, it has no plan.jsonl")
         collect(folder)
@@ -140,7 +140,7 @@ def collect_command(arguments: Sequence[str]) -> int:
         config = read_manifest(folder).get("config")
         if isinstance(config, dict) and config.get("figures"):
             try:
-                _draw_again(folder, config)
+                draw_again(folder, config)
             except UsageError:
                 raise
             except (*UNREADABLE, MemoryError) as error:
@@ -153,7 +153,8 @@ def collect_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _draw_again(folder: Path, config: Mapping[str, Any]) -> None:
+def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
+    """Draw a folder's figures and judge its claims, if the package has their kinds."""
     figures = of_today(config)["figures"]
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
@@ -589,11 +590,11 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     return code
 
 
-def experiment_file(composer: Composer) -> dict[str, str]:
-    """Return the SHA-256 of the experiment's file by its name, empty for a sweep."""
+def experiment_file(composer: Composer) -> dict[str, bytes]:
+    """Return the text of the experiment's file by its name, empty for a sweep."""
     name = composer.request.experiment
     path = experiments(composer.folders).get(name) if name else None
-    return {path.name: sha256(path.read_bytes()).hexdigest()} if path else {}
+    return {path.name: path.read_bytes()} if path else {}
 
 
 def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:

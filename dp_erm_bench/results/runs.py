@@ -88,7 +88,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def write_noted(folder: Path, name: str, text: bytes) -> None:
-    """Write a file made of records, its digest into the latest manifest."""
+    """Write a file, and its digest into the latest manifest."""
     with telling(folder), locked(folder):
         write_atomic(folder / name, lambda file: file.write(text))
         manifest = read_manifest(folder)
@@ -97,8 +97,15 @@ def write_noted(folder: Path, name: str, text: bytes) -> None:
             _write(folder, manifest | {FILES: noted}, latest=True)
 
 
-def read_noted(folder: Path, name: str) -> str | None:
-    """Return the text of a file made of records, None if there is none.
+def read_noted(folder: Path, name: str, again: str = "") -> str | None:
+    """Return the text of a noted file, None if there is none.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+    again : str
+        What to do where it is damaged: to collect the folder, where nothing is said.
 
     Raises
     ------
@@ -117,8 +124,13 @@ def read_noted(folder: Path, name: str) -> str | None:
         why = "is damaged"
     except OSError as error:
         why = f"cannot be read ({error.strerror})"
-    again = f"dp-erm-bench collect {typed(folder)} makes it again"
+    again = again or f"dp-erm-bench collect {typed(folder)} makes it again"
     raise UsageError(f"{folder / name}: {why}; {again}")
+
+
+def noted_files(folder: Path) -> list[str]:
+    """Return the names of the files whose digests the latest manifest has."""
+    return [name for name in _noted(read_manifest(folder)) if isinstance(name, str)]
 
 
 def is_noted(folder: Path, name: str) -> bool:

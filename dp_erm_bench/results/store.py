@@ -37,8 +37,9 @@ import time
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
+from functools import partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -421,6 +422,51 @@ class Store:
 def segments_of(folder: Path) -> list[Path]:
     """Return the segments of a results folder, oldest first."""
     return paths.listed(folder / "segments", ".jsonl")
+
+
+def copy_segments(
+    folder: Path,
+    into: Path,
+    keys: Set[str],
+    changed: Callable[[dict[str, Any]], dict[str, Any]],
+    renamed: Callable[[str], str],
+) -> None:
+    """Copy the marks and the whole records of some trials into another folder.
+
+    Parameters
+    ----------
+    folder, into : Path
+        Results folders; the second has no segments yet.
+    keys : set of str
+        The trials.
+    changed : callable
+        Returns what to write in place of a record.
+    renamed : callable
+        Returns the new id of a run; no two runs may get the same.
+    """
+    for count, path in enumerate(segments_of(folder)):
+        with paths.opened(path, folder) as file:
+            run, version = _origin(path, file.readline(paths.LARGEST_TEXT))
+        lines = []
+        for text, content in _contents(path):
+            begun = content.get("begin")
+            if isinstance(begun, list) and not keys.isdisjoint(map(str, begun)):
+                lines.append(files.line(content))
+            elif content.get("key") in keys and (version == 1 or files.is_sealed(text)):
+                content.pop("crc", None)
+                cost = content.get("cost")
+                seconds = float(cost) if isinstance(cost, int | float) else 0.0
+                lines.append(encoded(changed(content), seconds))
+        if lines:
+            first = {"segment": max(version, 2), "run": renamed(run)}
+            target = into / "segments" / f"{renamed(run)}-0-{count:020d}.jsonl"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            head = files.sealed(files.line(first))
+            write_atomic(target, partial(_write_all, [head, *lines]))
+
+
+def _write_all(lines: Iterable[bytes], file: BinaryIO) -> None:
+    file.writelines(lines)
 
 
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:

@@ -80,13 +80,17 @@ def _seen() -> tuple[dict[str, str], Stamps]:
     return _now()
 
 
-def _now() -> tuple[dict[str, str], Stamps]:
+def kind() -> dict[str, str]:
+    """Return all that bits depend on beside code and data: CPU, versions, settings."""
     settings = {name: os.environ.get(name, "unset") for name in SETTINGS}
     with contextlib.suppress(OSError):
         settings[NUMBAS] = hashlib.sha256(Path(NUMBAS).read_bytes()).hexdigest()
+    return {CPU: own_cpu(), **_versions(), **settings}
+
+
+def _now() -> tuple[dict[str, str], Stamps]:
     stamps = _stamps()
-    kept = {MACHINE: platform.node(), PACKAGE: _package(), CPU: own_cpu()}
-    return {**kept, **_versions(), **settings}, stamps
+    return {MACHINE: platform.node(), PACKAGE: _package(), **kind()}, stamps
 
 
 def difference(theirs: Environment, ours: Environment, mixed: bool = False) -> str:

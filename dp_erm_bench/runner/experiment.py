@@ -30,7 +30,9 @@ from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.datasets.libsvm import sha256 as file_digest
 from dp_erm_bench.datasets.prepare import clipping_told
 from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.lines import FitLine, Line
@@ -38,10 +40,12 @@ from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecut
 from dp_erm_bench.experiment.tune import Choice, rounded
 from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
 from dp_erm_bench.paths import remove_parts
-from dp_erm_bench.plugins.names import content, is_file, label
+from dp_erm_bench.plugins.load import place_of
+from dp_erm_bench.plugins.names import content, is_file, label, named_in
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.erm.problem import feature_names
 from dp_erm_bench.results import store, table
+from dp_erm_bench.results.bundle import keep_sources
 from dp_erm_bench.results.files import (
     check_writable,
     locked,
@@ -62,6 +66,7 @@ from dp_erm_bench.results.runs import (
 from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED
 from dp_erm_bench.results.tuned import CHOICES, tuned
 from dp_erm_bench.runner.engines.base import ACTIVE
+from dp_erm_bench.runner.environment import kind
 from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan
@@ -119,6 +124,7 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
         seconds = round(time.monotonic() - clock, 3)
         manifest |= {"ended": now(), "seconds": seconds, "outcome": outcome}
         manifest |= {"trials_run": session.ran, "counts": session.counts()}
+        manifest |= {"computed_with": kind()} if session.ran else {}
         manifest |= session.pool.facts() if session.pool else {}
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
@@ -147,8 +153,9 @@ def _asked(session: Session) -> dict[str, Any]:
         "damaged": session.damaged,
         "options": shown,
         "environment": environment(),
-        "experiment_file": dict(options.files),
+        "experiment_file": {k: _sha256(text) for k, text in options.files.items()},
         "solver_files": solver_files(session.lines),
+        "data": data_of(session.lines),
         "config": options.config,
         "blocks": None if options.config.get("blocks") else blocks,
     }
@@ -158,6 +165,42 @@ def solver_files(lines: Iterable[Line]) -> dict[str, str]:
     """Return the SHA-256 of the solvers' files, with the modules beside them."""
     names = sorted({line.algorithm for line in lines if is_file(line.algorithm)})
     return {f"{label(name)}.py": content(name) for name in names}
+
+
+def data_of(lines: Iterable[Line]) -> list[dict[str, str]]:
+    """Return name and content of each dataset, of a user's file also its SHA-256."""
+    found: dict[str, dict[str, str]] = {}
+    for line in lines:
+        data = getattr(getattr(line, "problem", None), "dataset", None)
+        if data is None or data.loaded is None or data.content_hash in found:
+            continue
+        told = {"name": data.name, "content": data.content_hash}
+        if isinstance(path := data.loaded.get("path"), str):
+            told["file"] = PurePath(path).name
+            with contextlib.suppress(OSError):  # gone since it was loaded
+                told["sha256"] = file_digest(Path(os.path.expanduser(path)))
+        found[data.content_hash] = told
+    return [*found.values()]
+
+
+def files_of(lines: Iterable[Line]) -> dict[str, str]:
+    """Return the paths of users' files of code with their groups, changed ones not."""
+    pins = {}
+    for line in lines:
+        problem = getattr(line, "problem", None)
+        loss = problem.spec.get("loss", {}) if problem is not None else {}
+        for group, name in (
+            (registry.ALGORITHM, line.algorithm),
+            ("loss", named_in(loss) if loss else ""),
+        ):
+            if is_file(name):
+                pins[name] = group
+    paths = {place_of(pin, group): group for pin, group in pins.items()}
+    return {path: group for path, group in paths.items() if path is not None}
+
+
+def _sha256(text: bytes) -> str:
+    return sha256(text).hexdigest()
 
 
 def _short(value: Any) -> Any:
@@ -307,6 +350,7 @@ def _run(session: Session, early: Worker | None) -> int:
     if warning := unchecked(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
     with recorded(session) as manifest, session.plan:
+        keep_sources(session.folder, files_of(session.lines), options.files)
         session.run_stages(early)
         choices = [one.choice for one in session.tuners if one.choice is not None]
         check_run(session.folder, session.run)

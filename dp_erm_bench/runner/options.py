@@ -71,8 +71,8 @@ class RunOptions(RunnerConfig):
         The command line, for the manifest.
     config : mapping
         The resolved configuration, for the manifest.
-    files : mapping of str to str
-        SHA-256 of the files that the blocks come from, by name, for the manifest.
+    files : mapping of str to bytes
+        The files that the blocks come from, by name, to be kept.
     notice : str
         What to say on stderr once all that is wrong would have been refused.
     execute : str
@@ -86,7 +86,7 @@ class RunOptions(RunnerConfig):
     profile: str = ""
     command: tuple[str, ...] = field(default_factory=lambda: tuple(sys.argv))
     config: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
     notice: str = ""
     execute: str = EXECUTE
 

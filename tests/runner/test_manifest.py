@@ -12,6 +12,7 @@ from dp_erm_bench.results import files
 from dp_erm_bench.results.runs import read_manifest, read_run
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import experiment, session
+from dp_erm_bench.runner.environment import kind
 
 SOLVER = '''
 from dp_erm_bench.solvers.random_cd import RandomCD
@@ -33,7 +34,7 @@ def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block
         command=command,
         config=config,
         profile="smoke",
-        files={"study.yaml": "12"},
+        files={"study.yaml": b"12"},
     )
     found = read_manifest(inline.folder)
     assert found["command"] == ["dp-erm-bench", "seed=1", "name=my"]
@@ -41,7 +42,12 @@ def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block
     assert (found["profile"], found["experiment"]) == ("smoke", "study")
     assert found["blocks"][0]["seed"] == "range(0,5)"
     assert found["blocks"][0]["dataset"] == {"name": "log1", "n": 60, "p": 5}
-    assert found["experiment_file"] == {"study.yaml": "12"}
+    digest = hashlib.sha256(b"12").hexdigest()
+    assert found["experiment_file"] == {"study.yaml": digest}
+    kept = inline.folder / "sources" / digest[:16] / "study.yaml.txt"
+    assert kept.read_bytes() == b"12"
+    assert found["data"] == [{"name": "log1", "content": found["data"][0]["content"]}]
+    assert found["computed_with"] == kind() and "machine" not in found["computed_with"]
     assert found["version"] == __version__
     assert found["environment"]["packages"]["numpy"]
     assert found["environment"]["threads_per_worker"] == 1
@@ -173,7 +179,7 @@ def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch)
         inline(block())
 
 
-def test_the_digest_of_an_experiments_file_is_that_of_the_file(tmp_path):
+def test_an_experiments_file_is_handed_to_its_run(tmp_path):
     from dp_erm_bench.cli.app import experiment_file
     from dp_erm_bench.cli.line import Composer, Request
 
@@ -185,8 +191,7 @@ def test_the_digest_of_an_experiments_file_is_that_of_the_file(tmp_path):
         request = Request(name, {}, {}, {})
         return experiment_file(Composer(request, "config", [tmp_path]))
 
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert found("mine") == {"mine.yaml": digest}
+    assert found("mine") == {"mine.yaml": file.read_bytes()}
     assert found("other") == {} == found(None)
 
 

@@ -1,0 +1,682 @@
+"""A results folder that stands alone: the code that it keeps, and its zip for others.
+
+**sources/<digest>/**: what a run used of a user's own: the file of a solver or a loss
+with the modules beside it that it imports, and the experiment's file. They are text,
+``.py.txt``, named by the digest of their names and bytes, so that two versions of one
+solver lie side by side; the manifest has the digest of each file, too. Nothing is ever
+imported from there: who trusts a source has it copied out (`copied_out`).
+
+A **bundle** is a zip of a copy of the folder that names no path, no user, no machine:
+plan, records, table, page, manifests, sources, the lock, and `README.md` with commands,
+data and what was not charged. It holds no data. Unpacked it is a results folder. What
+is unpacked is anyone's: members are regular files of known names, each once, of a
+bounded size (`unpacked`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import platform
+import re
+import shlex
+import socket
+import stat
+import sys
+import tempfile
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from dp_erm_bench import registry
+from dp_erm_bench.datasets.libsvm import most_unpacked, unpacks_too_much
+from dp_erm_bench.errors import UsageError, escaped
+from dp_erm_bench.paths import MOST_FILES, listed, write_atomic
+from dp_erm_bench.plugins.names import digest, label, sources, text_digest
+from dp_erm_bench.results.files import BLOCK, telling, typed
+from dp_erm_bench.results.runs import (
+    noted_files,
+    read_manifest,
+    read_noted,
+    read_run,
+    write_noted,
+    write_run,
+)
+from dp_erm_bench.results.store import NAMED, Plan, copy_segments, read_plan
+
+SOURCES = "sources"
+TEXT = ".txt"
+README, LOCK, PAGE = "README.md", "requirements.lock", "report.html"
+
+# Kept sources ------------------------------------------------------------------------
+
+
+def keep_sources(
+    folder: Path, files: Mapping[str, str], experiments: Mapping[str, bytes] = {}
+) -> None:
+    """Keep files of a user's own in a results folder, as text.
+
+    Parameters
+    ----------
+    folder : Path
+        A results folder with a manifest.
+    files : mapping
+        Paths of code, of which the modules beside them are kept too, with their group.
+    experiments : mapping
+        Texts of experiments by the names of their files.
+    """
+    kept = set(noted_files(folder))
+    for path, group in files.items():
+        found = sources(path, group)
+        name = text_digest(found)[:NAMED]
+        for module, file in found.items():
+            _keep(folder, kept, f"{name}/{_place(module, file)}", file.read_bytes())
+    for name, text in experiments.items():
+        _keep(folder, kept, f"{sha256(text).hexdigest()[:NAMED]}/{name}", text)
+
+
+def _keep(folder: Path, kept: set[str], place: str, text: bytes) -> None:
+    name = f"{SOURCES}/{place}{TEXT}"
+    with contextlib.suppress(UsageError):
+        if name in kept and read_noted(folder, name) == text.decode():
+            return
+    write_noted(folder, name, text)
+
+
+def _place(module: str, file: Path) -> str:
+    """Return the place of a module's file below that of the first one."""
+    path = module.replace(".", "/")
+    return f"{path}/__init__.py" if file.name == "__init__.py" else f"{path}.py"
+
+
+class Source(NamedTuple):
+    """A user's file of code, as a trial's spec names it.
+
+    Attributes
+    ----------
+    group : str
+        `algorithm` or `loss`.
+    name : str
+        The stem of the file.
+    content : str
+        Digest of what it defines.
+    """
+
+    group: str
+    name: str
+    content: str
+
+
+def sources_in(spec: Mapping[str, Any]) -> list[Source]:
+    """Return the files of code that a trial's spec names.
+
+    Raises
+    ------
+    LookupError, TypeError, AttributeError
+        If the spec is damaged.
+    """
+    parts = ((group, spec.get(group) or {}) for group in registry.FROM_FILES)
+    return [
+        Source(group, label(str(part["name"])), str(part["content"]))
+        for group, part in parts
+        if "content" in part
+    ]
+
+
+def copied_out(folder: Path, source: Source, into: Path) -> Path | None:
+    """Copy a kept source into a folder of its own, and return the path of its file.
+
+    Returns None if none is kept that holds what the spec says. Nothing is executed.
+
+    Raises
+    ------
+    UsageError
+        If a file of it is damaged or was edited.
+    """
+    edited: UsageError | None = None
+    for kept in listed(folder / SOURCES, ""):
+        if not (kept / f"{source.name}.py{TEXT}").is_file():
+            continue
+        target = into / kept.name
+        try:
+            if not target.is_dir():
+                _copy_out(folder, kept, target)
+        except UsageError as error:
+            edited = error
+            continue
+        path = target / f"{source.name}.py"
+        with contextlib.suppress(UsageError, OSError):
+            if digest(sources(str(path), source.group)) == source.content:
+                return path
+    if edited is not None:
+        raise edited
+    return None
+
+
+def _copy_out(folder: Path, kept: Path, target: Path) -> None:
+    """Copy the files of a kept source that are what they were.
+
+    Raises
+    ------
+    UsageError
+        If one is not, or there are others.
+    """
+    lost = "what it held is gone; the files of the solver's author have it"
+    found = {}
+    for place in sorted(kept.rglob(f"*{TEXT}"))[:MOST_FILES]:
+        name = place.relative_to(folder).as_posix()
+        text = read_noted(folder, name, lost)
+        inner = PurePath(place.relative_to(kept).as_posix().removesuffix(TEXT))
+        if text is None or inner.suffix != ".py":
+            continue
+        module = inner.parent if inner.name == "__init__.py" else inner.with_suffix("")
+        found[module.as_posix().replace("/", ".")] = (inner, text)
+    parts = [f"{k} {_sha256(found[k][1].encode())}" for k in sorted(found)]
+    if _sha256("\n".join(parts).encode())[:NAMED] != kept.name:
+        raise UsageError(
+            f"{kept}: was edited, it has not the digest of its name; {lost}"
+        )
+    for inner, text in found.values():
+        path = target / inner
+        write_atomic(path, functools.partial(_write, text.encode()))
+
+
+def _write(text: bytes, file: Any) -> None:
+    file.write(text)
+
+
+def _sha256(text: bytes) -> str:
+    return sha256(text).hexdigest()
+
+
+# Names of a machine and its user -----------------------------------------------------
+
+RUN = re.compile(r"(\d{20})-(\w+)-(\d+)")
+FOLDERS = re.compile(r"(?<![\w./:~^*)\]%&?<-])~?/(?:[^\s/'\"`,;:=()\[\]{}<>|]+/)+")
+"""The folders of a path that begins at the root or at home."""
+
+SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
+NOBODY = ("root", "user", "home", "localhost", "machine", "nobody")
+SHORTEST = 2
+"""Letters of a name that is looked for."""
+
+PLACED = ("path", "file")
+"""Keys of a spec's parts that hold paths."""
+
+MACHINES = ("results_dir", "runner.")
+"""Keys of a command line that say where, not what."""
+DETERMINE = ("runner.n_checkpoints",)
+
+
+class Mask:
+    """Takes paths, the user's and machines' names out of what is told of runs.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    manifests : iterable of mapping
+        Those of its runs, which may name other machines.
+    """
+
+    def __init__(self, folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:
+        here = {socket.gethostname(), platform.node()}
+        hosts = here | {name.partition(".")[0] for name in here}
+        for manifest in manifests:
+            found = RUN.fullmatch(str(manifest.get("run")))
+            hosts |= {found[2]} if found else set()
+            ran = manifest.get("hosts")
+            hosts |= {str(one) for one in ran} if isinstance(ran, dict) else set()
+        users = {Path.home().name}
+        with contextlib.suppress(OSError, KeyError, ImportError):
+            users.add(getpass.getuser())
+        self.hosts = {name: f"machine{i}" for i, name in enumerate(sorted(hosts), 1)}
+        self.names = {k: v for k, v in self.hosts.items() if _is_told(k)}
+        self.names |= {name: "someone" for name in users if _is_told(name)}
+        # A name may be the beginning of another one.
+        self.names = dict(sorted(self.names.items(), key=lambda one: -len(one[0])))
+        places = {Path.home(), Path.cwd(), folder.resolve().parent, Path(sys.prefix)}
+        places |= {Path(tempfile.gettempdir()), Path(__file__).resolve().parents[2]}
+        known = {str(place) for place in places} - {"/"}
+        self.places = sorted(known, key=len, reverse=True)
+
+    def path(self, text: str) -> str:
+        """Return a text in which of each path its last part is left."""
+        for place in self.places:
+            text = _whole(place).sub(lambda one: "" if one[1] else ".", text)
+        return FOLDERS.sub("", text)
+
+    def text(self, text: str) -> str:
+        """Return a text without paths and names."""
+        text = RUN.sub(lambda one: self.run(one[0]), self.path(text))
+        for name, other in self.names.items():
+            text = _word(name).sub(other, text)
+        return text
+
+    def run(self, run: str) -> str:
+        """Return the id of a run without its machine."""
+        return RUN.sub(
+            lambda one: f"{one[1]}-{self.hosts.get(one[2], one[2])}-{one[3]}", run
+        )
+
+    def line(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a line of the plan whose spec names files without their folders."""
+        spec = {
+            key: {k: PurePath(v).name if _is_path(k, v) else v for k, v in part.items()}
+            if isinstance(part, dict)
+            else part
+            for key, part in line["spec"].items()
+        }
+        labels = ("experiment", "panel", "line")
+        return {**line, **{k: self.path(line[k]) for k in labels}, "spec": spec}
+
+    def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record whose messages name nobody."""
+        told = ("message", "output")
+        return {k: _deep(v, self.text) if k in told else v for k, v in record.items()}
+
+    def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a manifest that says what was run, with what, and not where."""
+        kept = {k: manifest[k] for k in KEPT if k in manifest}
+        for key in ("not_run", "damaged", "environment"):
+            kept[key] = _deep(manifest.get(key), self.text)
+        for key in ("config", "blocks"):
+            kept[key] = _deep(manifest.get(key), self.path)
+        if isinstance(kept["config"], dict):
+            for key in ("runner", "results_dir", "name", "hydra"):
+                kept["config"].pop(key, None)
+        if isinstance(ran := manifest.get("hosts"), dict):
+            kept["hosts"] = {self.hosts.get(k, "machine"): v for k, v in ran.items()}
+        command = manifest.get("command")
+        words = command if isinstance(command, list) else []
+        return kept | {
+            "run": self.run(str(manifest["run"])),
+            "command": [self.word(str(w)) for w in words if _says_what(str(w))],
+        }
+
+    def word(self, word: str) -> str:
+        """Return a word of a command line that names files without their folders."""
+        parts = re.split(r"([=,\[\]{}:'\" ])", word)
+        named = (PurePath(one).name if SUFFIX.search(one) else one for one in parts)
+        return self.text("".join(named))
+
+    def found(self, text: str) -> list[str]:
+        """Return the names and the places of this machine that a text holds."""
+        deep = (place for place in self.places if place.count("/") > 1)
+        own = [place for place in deep if _whole(place).search(text)]
+        return own + [name for name in self.names if _word(name).search(text)]
+
+
+KEPT = (
+    *("experiment", "profile", "version", "format", "started", "ended", "seconds"),
+    *("outcome", "counts", "trials_run", "experiment_file", "solver_files", "data"),
+    "computed_with",
+)
+"""Keys of a manifest that name nobody."""
+
+
+@functools.cache
+def _word(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])")
+
+
+@functools.cache
+def _whole(place: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.:/~-]){re.escape(place)}(?:(/)|(?![\w.-]))")
+
+
+def _is_told(name: str) -> bool:
+    """Return whether a name says who or where."""
+    return len(name) >= SHORTEST and name.lower() not in NOBODY
+
+
+def _is_path(key: str, value: Any) -> bool:
+    return key in PLACED and isinstance(value, str)
+
+
+def _says_what(word: str) -> bool:
+    return word.startswith(DETERMINE) or not word.startswith(MACHINES)
+
+
+def _deep(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _deep(one, change) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_deep(one, change) for one in value]
+    return change(value) if isinstance(value, str) else value
+
+
+# The copy ----------------------------------------------------------------------------
+
+WORDS = {
+    "smoothness": "step sizes come from constants computed on the data",
+    "smoothness_bounds": "the bounds of released constants were computed on the data",
+    "standardisation": "means and scales of columns were computed on the data",
+    "dropped columns": "which columns are left depends on the records",
+    "classes": "the labels that there may be were read off the records",
+    "features": "the number of features was read off the records",
+    "header": "whether the first row is a record was read off it",
+    "kinds": "whether a column holds words or numbers was read off the records",
+    "categories": "the words of a column were read off the records",
+    "tuning": "parameters were chosen by looking at other runs on the data",
+}
+"""What each use of the data was that no budget pays for."""
+
+
+def anonymous_copy(folder: Path, into: Path) -> Mask:
+    """Copy plan, records, manifests, noted csv files and sources, without names.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    into : Path
+        Where the copy shall be; its table is to be collected there.
+
+    Returns
+    -------
+    Mask
+        What it was masked by.
+
+    Raises
+    ------
+    UsageError
+        If the folder has no plan, or a kept source is damaged.
+    """
+    lines = [line for line in read_plan(folder) if line is not None]
+    if not lines:
+        raise UsageError(f"{typed(folder)}: no results folder, it has no plan.jsonl")
+    runs = [path.stem for path in listed(folder / "runs", ".json")]
+    manifests = [one for run in runs if (one := read_run(folder, run)).get("run")]
+    mask = Mask(folder, manifests)
+    with Plan(into, append=False) as plan:
+        plan.add(map(mask.line, lines))
+    keys = {line["key"] for line in lines}
+    copy_segments(folder, into, keys, mask.record, mask.run)
+    last = read_manifest(folder).get("run")
+    for manifest in sorted(manifests, key=lambda one: one["run"] == last):
+        write_run(into, mask.manifest(manifest))
+    for name in noted_files(folder):
+        if (text := _texts(folder, name)) is not None:
+            write_noted(into, name, mask.text(text).encode())
+    with tempfile.TemporaryDirectory() as home:
+        for source in used(lines):
+            if path := copied_out(folder, source, Path(home)):
+                keep_sources(into, {str(_masked(path, source, mask)): source.group})
+    return mask
+
+
+def used(lines: Iterable[Mapping[str, Any]]) -> Iterator[Source]:
+    """Yield the sources that lines of a plan name, each once; of damaged lines none."""
+    seen = set()
+    for line in lines:
+        with contextlib.suppress(LookupError, TypeError, AttributeError):
+            for source in sources_in(line["spec"]):
+                if source not in seen:
+                    seen.add(source)
+                    yield source
+
+
+def _texts(folder: Path, name: str) -> str | None:
+    """Return a table or an experiment's file that is copied as text, None of others."""
+    text = MEMBERS.fullmatch(name) and name.endswith((".csv", f".yaml{TEXT}"))
+    return read_noted(folder, name) if text else None
+
+
+def _masked(path: Path, source: Source, mask: Mask) -> Path:
+    """Take names out of a copied source where they are no code: of comments."""
+    files = sources(str(path), source.group)
+    texts = {file: file.read_bytes() for file in files.values()}
+    for file, text in texts.items():
+        with contextlib.suppress(UnicodeDecodeError):
+            file.write_text(mask.text(text.decode()))
+    with contextlib.suppress(UsageError):
+        if digest(sources(str(path), source.group)) == source.content:
+            return path
+    for file, text in texts.items():
+        file.write_bytes(text)
+    return path
+
+
+def about(folder: Path, name: str, uses: Iterable[str]) -> str:
+    """Return the `README.md` of a bundle.
+
+    Parameters
+    ----------
+    folder : Path
+        The copy.
+    name : str
+        The name of the zip.
+    uses : iterable of str
+        What columns `uncharged` of its table list.
+    """
+    manifests = [
+        read_run(folder, path.stem) for path in listed(folder / "runs", ".json")
+    ]
+    sources_kept = sorted(
+        {path.parent for path in (folder / SOURCES).rglob("*.py.txt")}
+    )
+    trust = " --trust" if sources_kept else ""
+    version = read_manifest(folder).get("version", "of an earlier version")
+    text = [
+        f"# {folder.name}\n",
+        f"Results of dp_erm_bench {version}, with its exact versions in `{LOCK}`; "
+        f"`{PAGE}` shows them, `results.parquet` holds every row. There are no data.\n",
+        "## Repeat rows\n",
+        f"    dp-erm-bench replay {shlex.quote(name)} --sample 5{trust}\n",
+        "It draws rows, runs each again and says of each whether it is the same. A set "
+        "that is a file must lie in the working folder, or in that of `--data FOLDER`.",
+    ]
+    if trust:
+        text.append(
+            "`--trust` runs the authors' own code, kept as text in `sources/`: read it "
+            "first."
+        )
+    text += ["\n## Commands\n"]
+    commands = (one.get("command") for one in manifests)
+    words = (shlex.join(map(str, one)) for one in commands if isinstance(one, list))
+    text += [f"    {one}" for one in dict.fromkeys(words)]
+    text += ["\n## Data\n", *dict.fromkeys(_data(manifests)), "\n## Not charged\n"]
+    found = list(dict.fromkeys(uses))
+    text += [f"- `{use}`: {WORDS.get(use, 'see docs/privacy.md')}" for use in found]
+    if not found:
+        text.append("No row has a use of the data that no budget pays for.")
+    if found:
+        text.append("\nEach certified epsilon takes what its row lists here as public.")
+    return "\n".join(text) + "\n"
+
+
+def _data(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each data set: its hashes, and where it is from."""
+    told = [manifest.get("data") for manifest in manifests]
+    every = [one for some in told if isinstance(some, list) for one in some]
+    for one in every:
+        name, digest = str(one.get("name")), one.get("sha256", "not recorded")
+        file = f", `{one['file']}`, SHA-256 {digest}" if "file" in one else ""
+        yield f"- {name}{file}: content {one.get('content')}; {where_from(name)}"
+    if not every:
+        yield "The hashes were not recorded: an earlier version ran this."
+
+
+def where_from(name: str) -> str:
+    """Return where a data set can be had, by its name."""
+    try:
+        loader = registry.target("dataset", name.partition(":")[0])
+    except UsageError:
+        return "not known here"
+    if package := getattr(loader, "package", ""):
+        return f"part of {package}"
+    if command := getattr(loader, "command", ""):
+        return f"`{command}`"
+    if name.startswith("libsvm:"):
+        return f"libsvmdata's {name.partition(':')[2]}"
+    if name == "file":
+        return "ask the authors for it"
+    if hasattr(loader, "files"):
+        return f"a mirror folder with {' and '.join(loader.files)}"
+    return "generated"
+
+
+def _packages(folder: Path) -> dict[str, str]:
+    """Return the versions of packages that the latest run of a folder had."""
+    environment = read_manifest(folder).get("environment")
+    packages = environment.get("packages") if isinstance(environment, dict) else None
+    held = packages if isinstance(packages, dict) else {}
+    return {str(name): str(version) for name, version in held.items() if version}
+
+
+def lock_of(folder: Path) -> str:
+    """Return the exact versions of a folder's latest run as requirements.
+
+    That is the lock of the checkout, with its hashes, where it has the same versions.
+    """
+    pins = {k: v for k, v in _packages(folder).items() if k != "dp_erm_bench"}
+    checkout = registry.conf_dir().parent / LOCK
+    if checkout.is_file():
+        text = checkout.read_text()
+        if all(
+            f"\n{name}=={version} " in f"\n{text}" for name, version in pins.items()
+        ):
+            return text
+    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
+
+
+def left(folder: Path, members: Iterable[str], mask: Mask) -> Iterator[str]:
+    """Yield a sentence for each member of a copy that names someone or a place."""
+    for name in members:
+        text = (folder / name).read_bytes().decode(errors="replace")
+        if name == PAGE:
+            text = PICTURES.sub("", text)
+        if found := () if name.endswith(".parquet") else mask.found(text):
+            yield f"{name} holds {', '.join(map(escaped, found))}"
+
+
+PICTURES = re.compile(r"data:[a-z/+;]*base64,[A-Za-z0-9+/=]*")
+"""Pictures in a page: letters of theirs say nothing."""
+
+# The zip -----------------------------------------------------------------------------
+
+MEMBERS = re.compile(
+    r"(?:plan\.jsonl|manifest\.json|results\.parquet|report\.html|README\.md"
+    r"|requirements\.lock|[A-Za-z0-9_-]+\.csv|runs/[A-Za-z0-9_-]+\.json"
+    r"|segments/[A-Za-z0-9_-]+\.jsonl"
+    r"|sources/[0-9a-f]{16}/(?:(?:[^\W\d]\w*/)*[^\W\d]\w*\.py|[\w .-]+\.yaml)\.txt)"
+)
+"""Names of members."""
+PARENTS = re.compile(r"(?:[\w-]+/)+")
+"""Names of folders, which other programs make members."""
+
+LARGEST_ZIP = 1 << 30
+MOST_MEMBERS = 20_000
+BROKEN = (
+    *(BadZipFile, OSError, EOFError, ValueError, LookupError, RuntimeError),
+    *(NotImplementedError, zlib.error, OverflowError),
+)
+"""Errors of a reader of zips."""
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of members: none is told."""
+
+
+def pack(folder: Path, path: Path) -> list[str]:
+    """Write the zip of a copy, and return the names of its members.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be written.
+    """
+    every = (one for one in sorted(folder.rglob("*")) if one.is_file())
+    found = {one.relative_to(folder).as_posix(): one for one in every}
+    members = {name: one for name, one in found.items() if MEMBERS.fullmatch(name)}
+
+    def write(file: Any) -> None:
+        with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+            for name, one in members.items():
+                info = ZipInfo(name, EPOCH)
+                info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
+                archive.writestr(info, one.read_bytes())
+
+    with telling(path.parent):
+        write_atomic(path, write)
+    return [*members]
+
+
+def unpacked(path: Path, into: Path) -> Path:
+    """Unpack a bundle that may be anyone's, and return the results folder.
+
+    Parameters
+    ----------
+    path : Path
+        The zip.
+    into : Path
+        A folder; the results folder is a new one in it.
+
+    Raises
+    ------
+    UsageError
+        If it is no zip, is damaged, is too large, or has a member that no bundle has.
+    """
+    target = into / (re.sub(r"[^\w-]", "_", path.stem) or "bundle")
+    try:
+        if path.stat().st_size > LARGEST_ZIP:
+            raise UsageError(f"{path}: has more than {LARGEST_ZIP:,} bytes")
+        with ZipFile(path) as archive:
+            _unpack(archive, path, target)
+    except UsageError:
+        raise
+    except BROKEN as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise UsageError(f"{path}: {why or 'is no zip, or is damaged'}") from None
+    if not (target / "plan.jsonl").is_file():
+        raise UsageError(f"{path}: no bundle, it has no plan.jsonl")
+    return target
+
+
+def _unpack(archive: ZipFile, path: Path, target: Path) -> None:
+    members = archive.infolist()
+    if len(members) > MOST_MEMBERS:
+        raise UsageError(f"{path}: has more than {MOST_MEMBERS:,} members")
+    size = path.stat().st_size
+    most = left = most_unpacked(size)
+    seen = set()
+    members = [one for one in members if not PARENTS.fullmatch(one.filename)]
+    for member in members:
+        name = member.filename
+        if why := _odd(member):
+            raise UsageError(f'{path}: its member "{escaped(name)}" {why}')
+        alike = unicodedata.normalize("NFKC", name).casefold()
+        if alike in seen:
+            raise UsageError(f'{path}: has its member "{escaped(name)}" twice')
+        seen.add(alike)
+    for member in members:
+        place = target / member.filename
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as packed, place.open("xb") as file:
+            while block := packed.read(BLOCK):
+                left -= len(block)
+                if left < 0:
+                    raise unpacks_too_much(path, size, most)
+                file.write(block)
+
+
+def _odd(member: ZipInfo) -> str:
+    """Return why a member is none of a bundle, nothing of one that may be."""
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if (
+        not MEMBERS.fullmatch(member.filename)
+        or member.orig_filename != member.filename
+    ):
+        return "is none that a bundle has"
+    if kind and not stat.S_ISREG(kind):
+        return "is no regular file"
+    if member.flag_bits & 1:
+        return "is encrypted"
+    if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        return "is packed in another way than bundles are"
+    return ""
