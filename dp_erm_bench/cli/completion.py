@@ -119,7 +119,7 @@ SCRIPTS = {"bash": BASH, "fish": FISH, "zsh": ZSH}
 
 WORDS = ("help", *COMMANDS)
 LISTED = (*GROUPS, "settings", "blocks", "results")
-ON_FOLDERS = ("collect", "compare", "export", "plot", "report")
+ON_FOLDERS = ("bundle", "collect", "compare", "export", "plot", "replay", "report")
 FOLDER = ("-cd", "--config-dir")
 """Flags whose value is a folder: the shell completes it."""
 

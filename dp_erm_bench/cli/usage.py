@@ -3,6 +3,7 @@
 import re
 
 COMMANDS = {
+    "bundle": "bundle",
     "check": "check",
     "collect": "app",
     "compare": "plots",
@@ -10,6 +11,7 @@ COMMANDS = {
     "list": "listing",
     "look": "look",
     "plot": "plots",
+    "replay": "bundle",
     "report": "app",
     "tune": "app",
 }
@@ -54,6 +56,11 @@ dp-erm-bench list FOLDER              what a folder of results folders holds, fr
 dp-erm-bench look FILE.csv [dataset.KEY=VALUE ...]
                                       what a csv holds, and a line that runs on it once
                                       its bounds are filled in (keys: how it is read)
+dp-erm-bench bundle FOLDER [--out FILE.zip]
+                                      one zip for a reviewer: table, page, sources,
+                                      lock, commands; no data, no path, no name of yours
+dp-erm-bench replay FOLDER|FILE.zip [--sample 5|all] [--seed NUMBER] [--trust]
+             [--data FOLDER]          run rows again, say of each whether it is the same
 dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
 dp-erm-bench --cfg job KEY=VALUE ...  show the configuration, run nothing
 
@@ -95,8 +102,8 @@ Keys
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
   -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there
 
-Exit code: 0 all ran, 1 a trial failed or (compare) something is worse, 2 wrong
-input, 130 interrupted.
+Exit code: 0 all ran, 1 a trial failed, (compare) something is worse or (replay) not
+all rows are the same, 2 wrong input, 130 interrupted.
 
 Example
   dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd \\
@@ -127,6 +134,15 @@ Without --x and --kind all that the results have is drawn into FOLDER/plots.
   --out        a file, else the table is printed
   --panel --line --facet --where --names
                as `plot` has them
+""",
+    "replay": """\
+  --sample     how many rows are drawn at random; all: every one
+  --seed       draws the same rows again
+  --trust      run solvers and losses that the folder has kept, in a copy; their
+               digests are printed first
+  --data       where files of data are, which no zip holds; else the working folder
+
+Exit code: 0 all that were drawn are the same, 1 not all, 2 wrong input.
 """,
     "compare": """\
   --y          measures; --on is another name of it

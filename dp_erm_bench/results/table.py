@@ -13,14 +13,14 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, usual_fields
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
@@ -261,6 +261,11 @@ def _digest(file: BinaryIO, place: int) -> bytes:
 __all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
 
 NAME = "results.parquet"
+DRAWN = (
+    *("trial", "panel", "dataset", "line", "algorithm", "phase", "epsilon", "seed"),
+    *("status", "iteration"),
+)
+"""Columns that tell what a trial is, and whether it has a trajectory."""
 CHUNK = 2000
 
 UNREADABLE = (
@@ -353,6 +358,117 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
 def _read(folder: Path) -> pd.DataFrame:
     with opened(folder / NAME, folder) as file:
         return _checked(read(file))
+
+
+def trials_in(folder: Path) -> pd.DataFrame:
+    """Return the trials of a folder's table as it stands, a row each in their order.
+
+    The columns are `DRAWN`. Nothing is made again, not even of a stale table.
+
+    Raises
+    ------
+    UsageError
+        If there is no table, or it cannot be read.
+    """
+    found = _filed(folder, DRAWN).reindex(columns=[*DRAWN])
+    return found.drop_duplicates("trial", ignore_index=True)
+
+
+def edited(folder: Path, keys: Set[str]) -> dict[str, str]:
+    """Return in what the rows of trials, as they stand, are not those of their records.
+
+    Returns
+    -------
+    dict
+        By key the first column that differs and how, only of trials of which one does.
+
+    Raises
+    ------
+    UsageError
+        If there is no table, or it cannot be read.
+    """
+    lines = [line for line in read_plan(folder) if line and line["key"] in keys]
+    store = Store(folder)
+    planned: dict[str, list[Trial]] = {key: [] for key in keys}
+    for line in lines:
+        if (record := store.record(line["key"])) is not None:
+            run = store.index[line["key"]].run
+            planned[line["key"]].append((line, record, run))
+    filed = _filed(folder, None, keys)
+    found = {}
+    for key, trials in planned.items():
+        if why := _edit(filed[filed["trial"] == key], trials):
+            found[key] = why
+    return found
+
+
+def _edit(filed: pd.DataFrame, trials: Sequence[Trial]) -> str:
+    """Return how the rows of a trial are not those that its record makes."""
+    if not trials:
+        return "it has no record"
+    try:
+        made = table_of(trials, schema_of(more=POPULATION)).to_pandas()
+    except UNREADABLE:
+        return "its record cannot be read"
+    if len(filed) != len(made):
+        return (
+            f"the table has {plural(len(filed), 'row')} of it, its record {len(made)}"
+        )
+    for name in made.columns.intersection(filed.columns):
+        if name not in ("checked", "doubt"):
+            pairs = zip(filed[name], made[name], strict=True)
+            for row, (there, here) in enumerate(pairs):
+                if there != here and not (_is_empty(there) and _is_empty(here)):
+                    told = printable(f"{there}", 60), printable(f"{here}", 60)
+                    return (
+                        f"the table's {name} in its row {row} is {told[0]}, its "
+                        f"record says {told[1]}"
+                    )
+    return ""
+
+
+def _is_empty(value: Any) -> bool:
+    """Return whether a cell is empty."""
+    return value is None or value != value
+
+
+def _filed(
+    folder: Path, names: Sequence[str] | None, keys: Set[str] | None = None
+) -> pd.DataFrame:
+    """Return the table as it stands, of some columns, of some trials; or of all."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    found = []
+    try:
+        with opened(folder / NAME, folder) as file:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            how = {"batch_size": 1 << 16, "use_threads": False}
+            for batch in parquet.iter_batches(columns=names, **how):
+                if keys is not None:
+                    wanted = pa.array(sorted(keys), batch["trial"].type)
+                    batch = batch.filter(pc.is_in(batch["trial"], wanted))
+                content = pa.table(batch).replace_schema_metadata()
+                found.append(content.to_pandas(use_threads=False))
+        return pd.concat(found, ignore_index=True) if found else _nothing(names)
+    except (OSError, *UNREADABLE) as error:
+        why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
+        raise UsageError(f"{folder / NAME}: {why}") from None
+
+
+def _nothing(names: Sequence[str] | None) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns=[*(names or COLUMNS)])
+
+
+def is_sealed(folder: Path) -> bool:
+    """Return whether a table is as it was written."""
+    with contextlib.suppress(OSError, ValueError), opened(folder / NAME, folder) as f:
+        return bool(sources_of(f))
+    return False
 
 
 def is_stale(folder: Path) -> bool:

@@ -1,0 +1,463 @@
+"""dp-erm-bench bundle and replay: a folder in the hands of who trusts nobody."""
+
+import getpass
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp_erm_bench.cli.main import main
+from dp_erm_bench.paths import unsealed_json
+from dp_erm_bench.results import table
+from dp_erm_bench.results.store import encoded
+from dp_erm_bench.results.table import collect, load_results
+from dp_erm_bench.runner import experiment, replay, session
+from dp_erm_bench.runner.options import RunOptions
+from tests.contract.own import broken
+from tests.runner.conftest import InlinePool
+
+CSV = "a,b,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(40))
+FATAL = 0.75
+OWN = broken(
+    (
+        '"""Noisy gradient descent."""',
+        '"""Noisy gradient descent."""\n\n'
+        "# From /home/ada/papers/code, by ada.\n"
+        "from helper import same",
+    ),
+    ("np.broadcast_to(self.step *", "np.broadcast_to(same(self.step) *"),
+    (
+        "        for k in",
+        f"        if np.any(self.step == {FATAL}):\n"
+        "            raise ArithmeticError\n"
+        "        for k in",
+    ),
+)
+README = Path(__file__).resolve().parents[2] / "README.md"
+LOSS = README.parent / "tests" / "extending" / "loss"
+HELPER = "def same(step):\n    return step\n"
+TRACE = "\n\nopen({!r}, 'w').close()\n"
+SMALL = {"name": "log1", "n": 60, "p": 5}
+PLACE, USER, HOST = "/home/ada", "ada", "desk-of-ada"
+
+
+def swept(folder, *blocks, **more):
+    """Run blocks in this process; return the exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "Pool", InlinePool)
+        patch.setattr(experiment, "Worker", lambda execute: None)
+        patch.setattr(socket, "gethostname", lambda: HOST)
+        options = RunOptions(progress=False, append_plan=True, **more)
+        usual = {"budget": {"epsilon": 1.0}, "seed": [0, 1]}
+        every = [{**usual, **block} for block in blocks]
+        return experiment.run_experiment(every, folder.name, folder, options)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A sweep of an own solver on a csv, and of greedy coordinate descent."""
+    place = tmp_path_factory.mktemp("made")
+    for name, text in {"own": OWN, "helper": HELPER, "other": "SECRET = 1\n"}.items():
+        (place / f"{name}.py").write_text(text)
+    (place / "my.csv").write_text(CSV)
+    records = {"name": "file", "path": str(place / "my.csv")}
+    own = {"name": str(place / "own.py"), "clip": 1.0, "step": [0.5, FATAL]}
+    greedy = {"name": "greedy_cd", "clip": 1.0, "n_iter": 3}
+    code = swept(
+        place / "mine",
+        {"dataset": records, "algorithm": own},
+        {"dataset": SMALL, "algorithm": greedy},
+        command=("/usr/bin/dp-erm-bench", f"algorithm={place}/own.py"),
+        files={"mine.yaml": f"path: {PLACE}/x.csv\n".encode()},
+    )
+    assert code == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: HOST)
+        patch.setattr(Path, "home", classmethod(lambda cls: cls(PLACE)))
+        patch.setattr(getpass, "getuser", lambda: USER)
+        assert main(["bundle", str(place / "mine")]) == 0
+    return place
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A folder with the zip and the csv, and nothing else."""
+    shutil.copy(made / "mine.zip", tmp_path)
+    shutil.copy(made / "my.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def unpacked(here):
+    """The same, unpacked."""
+    zipfile.ZipFile("mine.zip").extractall("mine")
+    return here / "mine"
+
+
+@pytest.fixture
+def told(capsys):
+    """Replay all rows; return the lines of stdout."""
+
+    def told(*line, code=0):
+        capsys.readouterr()
+        assert main(["replay", "--sample=all", *map(str, line)]) == code
+        return capsys.readouterr().out.splitlines()
+
+    return told
+
+
+def verdicts(lines, line):
+    """The verdicts of the rows of a line."""
+    found = [one for one in lines if re.search(r" [0-9a-f]{12} ", one) and line in one]
+    return [re.match(r"same|differs|undecided|not replayed", one)[0] for one in found]
+
+
+def test_a_bundle_has_all_but_the_data_and_names_nobody(made):
+    archive = zipfile.ZipFile(made / "mine.zip")
+    members = {name: archive.read(name) for name in archive.namelist()}
+    kept = {name.rpartition("/")[2] for name in members if name.startswith("sources/")}
+    assert kept == {"own.py.txt", "helper.py.txt", "mine.yaml.txt"}
+    texts = {"report.html", "README.md", "requirements.lock", "manifest.json"}
+    assert texts | {"results.parquet", "plan.jsonl"} <= members.keys()
+    assert not any(CSV[:60].encode() in data for data in members.values())
+    rows = pd.read_parquet(io.BytesIO(members["results.parquet"]))
+    members["results.parquet"] = rows.to_csv().encode()
+    for name, data in members.items():
+        text = re.sub(r"base64,[A-Za-z0-9+/=]*", "", data.decode())
+        for word in (PLACE, str(made), HOST, HOST.replace("-", "_"), rf"\b{USER}\b"):
+            assert not re.search(word, text), (name, word)
+    assert "ArithmeticError" in members["results.parquet"].decode()
+    about = members["README.md"].decode()
+    for use in {u for text in rows["uncharged"] for u in text.split(",") if u}:
+        assert f"- `{use}`: " in about
+    assert "algorithm=own.py" in about and "`my.csv`, SHA-256 " in about
+    assert "dp-erm-bench replay mine.zip --sample 5 --trust" in about
+    assert b"\nnumpy==" in members["requirements.lock"]
+    manifest = unsealed_json(members["manifest.json"])
+    assert manifest["data"][1]["name"].startswith("log1")
+
+
+def test_a_zip_is_repeated_to_the_bit_and_its_code_runs_only_if_trusted(here, told):
+    lines = told("mine.zip", code=1)
+    assert verdicts(lines, "own") == ["not replayed"] * 2
+    assert verdicts(lines, "greedy_cd") == ["same"] * 2
+    (named,) = [line for line in lines if line.startswith("not trusted: ")]
+    assert re.search(r"own.py, helper.py: sha256 [0-9a-f]{64}; read sources/", named)
+    assert lines[-2:] == [
+        "4 rows: 2 same, 2 not replayed: trust",
+        "answer: not all are the same",
+    ]
+    lines = told("mine.zip", "--trust")
+    assert lines[-2:] == ["4 rows: 4 same", "answer: all are the same, to the bit"]
+    first = [line.split()[0] for line in lines]
+    assert first.index("trusted:") < first.index("same")
+
+
+def test_the_folder_itself_is_repeated_from_anywhere(made, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert told(made / "mine", "--trust")[-1] == "answer: all are the same, to the bit"
+
+
+def test_a_sample_is_drawn_again_by_its_seed(here, told, capsys):
+    drawn = []
+    for seed in ("3", "3", "4", "5"):
+        assert main(["replay", "mine.zip", "--sample", "1", "--seed", seed]) in (0, 1)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"mine.zip: 4 rows, 1 drawn (--seed {seed} draws them again)"
+        drawn += [line.split()[-1] for line in lines if " / " in line] or lines[1:2]
+    assert drawn[0] == drawn[1]
+
+
+# Data.
+
+
+@pytest.mark.parametrize("change", ["other", "gone", "no csv"])
+def test_rows_of_other_data_are_not_replayed(change, here, told):
+    file = here / "my.csv"
+    if change == "gone":
+        file.unlink()
+    else:
+        file.write_text(CSV.replace("6", "5.5") if change == "other" else "\0")
+    lines = told("mine.zip", "--trust", code=1)
+    assert verdicts(lines, "own") == ["not replayed"] * 2
+    assert lines[-2] == "4 rows: 2 same, 2 not replayed: data"
+    words = {
+        "other": "file my.csv holds here is not what it held",
+        "gone": "no such file",
+        "no csv": "my.csv",
+    }
+    assert sum(words[change] in line for line in lines if line[:3] == "not") == 2
+
+
+def test_data_may_lie_elsewhere(here, told):
+    (here / "data").mkdir()
+    (here / "my.csv").rename(here / "data" / "my.csv")
+    assert told("mine.zip", "--trust", "--data=data")[-2] == "4 rows: 4 same"
+
+
+# Edits.
+
+
+def edit_table(folder, reseal):
+    """Change one number of the table, as its author or as a program would."""
+    import pyarrow.parquet as pq
+
+    path = folder / "results.parquet"
+    metadata = pq.read_schema(path).metadata
+    rows = pd.read_parquet(path)
+    row = rows.index[rows["algorithm"].eq("greedy_cd")][3]
+    rows.loc[row, "objective"] += 0.01
+    made = table.schema_of()
+    import pyarrow as pa
+
+    content = pa.Table.from_pandas(rows, made, preserve_index=False)
+    if not reseal:
+        rows.to_parquet(path)
+        return
+    pq.write_table(content.replace_schema_metadata(metadata), path)
+    with path.open("r+b") as file:
+        table.seal(file)
+
+
+@pytest.mark.parametrize("reseal", [True, False])
+def test_an_edited_number_of_the_table_is_told(unpacked, told, reseal):
+    edit_table(unpacked, reseal)
+    lines = told(unpacked, "--trust", code=1)
+    assert sorted(verdicts(lines, "greedy_cd")) == ["differs", "same"]
+    assert any("the table's objective in its row 3 is " in line for line in lines)
+    assert lines[-1] == "answer: not all are the same"
+    sealed = not any("was edited, it is not as a run has" in line for line in lines)
+    assert sealed == reseal
+
+
+def edit_records(folder, change):
+    """Edit the records of a line, with checksums that fit, and the table with them."""
+    (path,) = (folder / "segments").iterdir()
+    lines = []
+    for text in path.read_bytes().splitlines(keepends=True):
+        record = json.loads(text)
+        if "key" in record:
+            record.pop("crc")
+            change(record)
+            text = encoded(record, record["cost"])
+        lines.append(text)
+    path.write_bytes(b"".join(lines))
+    collect(folder)
+
+
+def nudge(by):
+    """Move the objectives of greedy coordinate descent by a relative amount."""
+
+    def change(record):
+        path = record["trajectory"]
+        if record["facts"].get("params", {}).get("n_iter") == 3:
+            path["objective"] = [value * (1.0 + by) for value in path["objective"]]
+
+    return change
+
+
+def test_numbers_that_are_edited_everywhere_are_told(unpacked, told):
+    edit_records(unpacked, nudge(1e-15))
+    lines = told(unpacked, code=1)
+    assert verdicts(lines, "greedy_cd") == ["differs"] * 2
+    assert any("its objective is another one than recorded" in line for line in lines)
+
+
+def test_elsewhere_numbers_may_differ_in_their_last_digits(unpacked, told, monkeypatch):
+    here = {**replay.kind(), replay.CPU: "another"}
+    monkeypatch.setattr(replay, "kind", lambda: here)
+    lines = told(unpacked, "--trust")
+    assert lines[-1] == "answer: all are the same"
+    assert any("not the machine of the run: CPU " in line for line in lines)
+    assert any("a noisy selection may go another way" in line for line in lines)
+    edit_records(unpacked, nudge(1e-12))
+    lines = told(unpacked, "--trust")
+    assert verdicts(lines, "greedy_cd") == ["same"] * 2
+    assert sum("largest relative difference 1e-12" in line for line in lines) == 2
+    edit_records(unpacked, nudge(1e-6))
+    lines = told(unpacked, "--trust", code=1)
+    assert verdicts(lines, "greedy_cd") == ["undecided"] * 2
+    assert lines[-2] == "4 rows: 2 same, 2 undecided"
+
+    def change(record):
+        path = record["trajectory"]
+        path["objective"] = [
+            value * (1.0 + 1e-6) for value in path.get("objective", ())
+        ]
+
+    edit_records(unpacked, change)
+    assert verdicts(told(unpacked, "--trust", code=1), "own") == ["differs"] * 2
+
+
+def test_an_edited_plan_is_told(unpacked, told):
+    path = unpacked / "plan.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for seal in ("crc", "lines", "sum"):
+            line.pop(seal, None)
+        if line["spec"]["algorithm"]["name"] == "greedy_cd":
+            line["spec"]["budget"]["epsilon"] = 0.5
+    path.write_text(
+        "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    )
+    collect(unpacked)
+    lines = told(unpacked, code=1)
+    assert verdicts(lines, "greedy_cd") == ["differs"] * 2
+    assert any("its line in plan.jsonl was edited" in line for line in lines)
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_an_edited_source_does_not_run_even_if_trusted(unpacked, told, forged):
+    trace = unpacked.parent / "trace"
+    (file,) = unpacked.glob("sources/*/helper.py.txt")
+    file.write_text(HELPER + TRACE.format(str(trace)))
+    if forged:
+        # With the digests that fit: it is another solver than the plan's.
+        for path in (unpacked / "manifest.json", *(unpacked / "runs").iterdir()):
+            path.unlink()
+        own = file.with_name("own.py.txt")
+        from dp_erm_bench.plugins import names
+
+        code = unpacked.parent / "code"
+        code.mkdir()
+        for one in (file, own):
+            shutil.copy(one, code / one.name.removesuffix(".txt"))
+        digest = names.text_digest(names.sources(str(code / "own.py")))
+        file.parent.rename(file.parent.with_name(digest[:16]))
+    lines = told(unpacked, "--trust", code=1)
+    assert verdicts(lines, "own") == ["not replayed"] * 2
+    assert any(("was not kept" if forged else "was edited") in line for line in lines)
+    assert not trace.exists()
+
+
+def test_a_trusted_source_runs_in_a_copy_and_its_output_is_not_ours(unpacked, told):
+    before = {p: p.read_bytes() for p in unpacked.rglob("*") if p.is_file()}
+    told(unpacked, "--trust")
+    assert {p: p.read_bytes() for p in unpacked.rglob("*") if p.is_file()} == before
+
+
+def test_rows_without_a_record_or_of_another_code_are_told(unpacked, told, monkeypatch):
+    from dp_erm_bench.experiment import lines as trials
+
+    monkeypatch.setattr(trials, "code_fingerprint", lambda *code: "other")
+    lines = told(unpacked, "--trust")
+    assert any("the code, or a version of numpy" in line for line in lines)
+    assert lines[-1] == "answer: all are the same"
+    (path,) = (unpacked / "segments").iterdir()
+    kept = [x for x in path.read_bytes().splitlines(True) if b"greedy" not in x]
+    path.write_bytes(b"".join(x for x in kept if b'"n_iter":3' not in x))
+    lines = told(unpacked, "--trust", code=1)
+    assert verdicts(lines, "greedy_cd") == ["differs"] * 2
+    assert any("it has no record" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_a_loss_of_ones_own_is_repeated_if_trusted(tmp_path, told, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(LOSS, tmp_path / "code")
+    (file,) = (tmp_path / "code").glob("*.py")
+    algorithm = {"name": "random_cd", "clip": 1.0, "passes": 2}
+    data = {"name": "median_regression", "n": 60, "p": 5}
+    block = {"dataset": data, "loss": {"name": str(file)}, "algorithm": algorithm}
+    assert swept(tmp_path / "lossy", block) == 0
+    assert main(["bundle", "lossy"]) == 0
+    shutil.rmtree(tmp_path / "code")
+    assert told("lossy.zip", code=1)[-2] == "2 rows: 0 same, 2 not replayed: trust"
+    assert told("lossy.zip", "--trust")[-1] == "answer: all are the same, to the bit"
+
+
+@pytest.mark.slow
+def test_the_recipe_of_the_readme_runs_for_a_new_user(tmp_path, environment):
+    """Typed as it stands, on an empty home, in another folder than the author's."""
+    text = README.read_text().partition("### A reviewer with a zip\n")[2]
+    first, second = re.findall(r"```sh\n(.*?)```", text, flags=re.S)[:2]
+    bins = tmp_path / "bin"
+    bins.mkdir()
+    (bins / "dp-erm-bench").write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m dp_erm_bench "$@"\n'
+    )
+    (bins / "dp-erm-bench").chmod(0o755)
+    said = ""
+    for name, lines in {"author": first, "reviewer": second}.items():
+        place = tmp_path / name
+        (place / "results").mkdir(parents=True)
+        if name == "reviewer":
+            shutil.copy(
+                tmp_path / "author" / "results" / "paper.zip", place / "results"
+            )
+        own = {k: v for k, v in environment.items() if not k.startswith("DP_ERM")}
+        own |= {"HOME": str(place), "PATH": f"{bins}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["sh", "-e", "-c", lines],
+            cwd=place,
+            env=own,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        said = done.stdout
+    assert said.splitlines()[-2:] == [
+        "5 rows: 5 same",
+        "answer: all are the same, to the bit",
+    ]
+
+
+# Wrong input.
+
+
+def test_wrong_input_is_a_sentence(here, capsys):
+    (here / "no.zip").write_text("no")
+    (here / "empty").mkdir()
+    with zipfile.ZipFile("other.zip", "w") as archive:
+        archive.writestr("../evil.csv", "")
+    for line, words in {
+        ("mine.zip", "--sample", "0"): "--sample 0: must be an integer of at least 1",
+        ("mine.zip", "--sample=-3"): "--sample -3: must be an integer of at least 1",
+        ("mine.zip", "--sample"): "--sample: needs a value",
+        ("mine.zip", "--seed=x"): "--seed x: must be an integer from 0 to 999999",
+        ("mine.zip", f"--seed={2**32}"): "must be an integer from 0 to 999999",
+        ("mine.zip", "--data=none"): "--data none: no such folder",
+        ("mine.zip", "--trust=yes"): "--trust takes no value",
+        ("mine.zip", "--unsafe"): "--unsafe: no such option",
+        ("mine.zip", "other.zip"): "name one results folder or one zip",
+        (): "name one results folder or one zip",
+        ("none.zip",): "none.zip: no such folder and no such file",
+        ("no.zip",): "no.zip: is no zip",
+        ("empty",): "empty: no results folder",
+        ("other.zip",): 'its member "../evil.csv" is none that a bundle has',
+    }.items():
+        assert main(["replay", *line]) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1 and "Traceback" not in said
+    for line, words in {
+        ("none",): "none: no such folder",
+        ("empty",): "empty: no results folder",
+        ("empty", "empty"): "name one results folder",
+        ("empty", "--out"): "--out: needs a value",
+    }.items():
+        assert main(["bundle", *line]) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1
+
+
+def test_distances_are_relative_and_unlike_columns_are_infinitely_apart():
+    assert replay.distance([1.0, 2.0], [1.0, 2.0 + 2e-9]) == pytest.approx(1e-9)
+    assert replay.distance([None, 1.0], [None, 1.0]) == 0.0
+    assert replay.distance([1.0, 1e-30], [1.0, 2e-30]) == pytest.approx(1e-24)
+    for again in ([1.0], [1.0, None], ["1.0", 2.0]):
+        assert np.isinf(replay.distance([1.0, 2.0], again))
+
+
+def test_the_rows_of_a_folder_are_all_in_its_table(made):
+    assert set(load_results(made / "mine")["status"]) == {"ok", "error"}
