@@ -166,7 +166,7 @@ def _copy_out(folder: Path, kept: Path, target: Path) -> None:
     UsageError
         If one is not, or there are others.
     """
-    lost = "what it held is gone; the files of the solver's author have it"
+    lost = "ask its author for the file as it was"
     found = {}
     for place in sorted(kept.rglob(f"*{TEXT}"))[:MOST_FILES]:
         name = place.relative_to(folder).as_posix()
@@ -178,9 +178,8 @@ def _copy_out(folder: Path, kept: Path, target: Path) -> None:
         found[module.as_posix().replace("/", ".")] = (inner, text)
     parts = [f"{k} {_sha256(found[k][1].encode())}" for k in sorted(found)]
     if _sha256("\n".join(parts).encode())[:NAMED] != kept.name:
-        raise UsageError(
-            f"{kept}: was edited, it has not the digest of its name; {lost}"
-        )
+        where = f"{SOURCES}/{kept.name}"
+        raise UsageError(f"{where}: was edited, it has another digest; {lost}")
     for inner, text in found.values():
         path = target / inner
         write_atomic(path, functools.partial(_write, text.encode()))
@@ -251,6 +250,11 @@ class Mask:
             text = _whole(place).sub(lambda one: "" if one[1] else ".", text)
         return FOLDERS.sub("", text)
 
+    def value(self, text: str) -> str:
+        """Return a value of a configuration, of a file without its folders."""
+        file = SUFFIX.search(text) and len(text.split()) == 1
+        return PurePath(text).name if file else self.path(text)
+
     def text(self, text: str) -> str:
         """Return a text without paths and names."""
         text = RUN.sub(lambda one: self.run(one[0]), self.path(text))
@@ -260,9 +264,13 @@ class Mask:
 
     def run(self, run: str) -> str:
         """Return the id of a run without its machine."""
-        return RUN.sub(
-            lambda one: f"{one[1]}-{self.hosts.get(one[2], one[2])}-{one[3]}", run
-        )
+
+        def renamed(one: re.Match[str]) -> str:
+            # A damaged manifest tells of no machine; a segment still does.
+            host = self.hosts.setdefault(one[2], f"machine{len(self.hosts) + 1}")
+            return f"{one[1]}-{host}-{one[3]}"
+
+        return RUN.sub(renamed, run)
 
     def line(self, line: Mapping[str, Any]) -> dict[str, Any]:
         """Return a line of the plan whose spec names files without their folders."""
@@ -286,7 +294,7 @@ class Mask:
         for key in ("not_run", "damaged", "environment"):
             kept[key] = _deep(manifest.get(key), self.text)
         for key in ("config", "blocks"):
-            kept[key] = _deep(manifest.get(key), self.path)
+            kept[key] = _deep(manifest.get(key), self.value)
         if isinstance(kept["config"], dict):
             for key in ("runner", "results_dir", "name", "hydra"):
                 kept["config"].pop(key, None)

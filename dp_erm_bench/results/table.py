@@ -408,35 +408,31 @@ def _edit(filed: pd.DataFrame, trials: Sequence[Trial]) -> str:
         return "it has no record"
     try:
         made = table_of(trials, schema_of(more=POPULATION)).to_pandas()
-    except UNREADABLE:
-        return "its record cannot be read"
-    if len(filed) != len(made):
-        return (
-            f"the table has {plural(len(filed), 'row')} of it, its record {len(made)}"
-        )
-    for name in made.columns.intersection(filed.columns):
-        if name not in ("checked", "doubt"):
+        if (there := len(filed)) != len(made):
+            return f"the table has {plural(there, 'row')} of it, its record {len(made)}"
+        for name in made.columns.intersection(filed.columns):
             pairs = zip(filed[name], made[name], strict=True)
-            for row, (there, here) in enumerate(pairs):
-                if there != here and not (_is_empty(there) and _is_empty(here)):
-                    told = printable(f"{there}", 60), printable(f"{here}", 60)
-                    return (
-                        f"the table's {name} in its row {row} is {told[0]}, its "
-                        f"record says {told[1]}"
-                    )
+            for row, (cell, own) in enumerate(pairs):
+                # What is in doubt is as of now.
+                if name not in ("checked", "doubt") and _unlike(cell, own):
+                    told = printable(f"{cell}", 60), printable(f"{own}", 60)
+                    place = f"the table's {name} in its row {row}"
+                    return f"{place} is {told[0]}, its record says {told[1]}"
+    except UNREADABLE:
+        return "its rows in the table, or its record, are damaged"
     return ""
 
 
-def _is_empty(value: Any) -> bool:
-    """Return whether a cell is empty."""
-    return value is None or value != value
+def _unlike(one: Any, other: Any) -> bool:
+    """Return whether two cells differ; those that are empty do not."""
+    empty = [value is None or bool(value != value) for value in (one, other)]
+    return not all(empty) and bool(one != other)
 
 
 def _filed(
     folder: Path, names: Sequence[str] | None, keys: Set[str] | None = None
 ) -> pd.DataFrame:
     """Return the table as it stands, of some columns, of some trials; or of all."""
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -450,18 +446,15 @@ def _filed(
                 if keys is not None:
                     wanted = pa.array(sorted(keys), batch["trial"].type)
                     batch = batch.filter(pc.is_in(batch["trial"], wanted))
-                content = pa.table(batch).replace_schema_metadata()
-                found.append(content.to_pandas(use_threads=False))
-        return pd.concat(found, ignore_index=True) if found else _nothing(names)
+                found.append(batch)
+            content = pa.Table.from_batches(
+                found, None if found else parquet.schema_arrow
+            )
+            frame: pd.DataFrame = content.replace_schema_metadata().to_pandas()
+            return frame
     except (OSError, *UNREADABLE) as error:
         why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
         raise UsageError(f"{folder / NAME}: {why}") from None
-
-
-def _nothing(names: Sequence[str] | None) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(columns=[*(names or COLUMNS)])
 
 
 def is_sealed(folder: Path) -> bool:

@@ -130,7 +130,7 @@ def test_paths_and_names_are_taken_out_of_texts(tmp_path, monkeypatch):
 def test_a_manifest_says_what_and_not_where(tmp_path):
     words = ["dp-erm-bench", "results_dir=/home/a/b", "runner.address=tcp://a:1"]
     more = ["seed=1", "runner.n_checkpoints=7", "dataset.path=/a/b/c.csv"]
-    config = {"runner": {"address": "tcp://a:1"}, "dataset": {"path": "/a/b/c.csv"}}
+    config = {"runner": {"address": "tcp://a:1"}, "dataset": {"path": "b/c.csv"}}
     manifest = {"run": "1-h-2", "command": words + more, "config": config}
     made = Mask(tmp_path, []).manifest({**manifest, "options": {"address": "x"}})
     assert made["command"] == ["dp-erm-bench", *more[:2], "dataset.path=c.csv"]
