@@ -138,7 +138,8 @@ def _fitted(
     """Return what the first fit that is not refused came to."""
     budget = {"epsilon": 1.0, "adjacency": adjacency, "calibration": calibration}
     for (made, clip), length in itertools.product(_problems()[problem], LENGTHS):
-        keys = {**clip, **length, "smoothness": smoothness}
+        usual = _without_rule(algorithm, {*length})
+        keys = {**usual, **clip, **length, "smoothness": smoothness}
         with contextlib.suppress(Unsupported, UsageError):
             found = fit(made, algorithm, seed=7, **budget, **keys)
             return [
@@ -148,6 +149,14 @@ def _fitted(
                 [_declared(release) for release in found.releases],
             ]
     return ["refused"]
+
+
+def _without_rule(algorithm: str, lengths: set[str]) -> dict[str, Any]:
+    """Return the defaults of fields that a rule gives otherwise."""
+    ruled = [k for k, v in registry.read("algorithm", algorithm).items() if v == "auto"]
+    fields = registry.target("algorithm", algorithm).__dataclass_fields__
+    taken = {"passes", "n_iter"} if lengths else set()
+    return {key: fields[key].default for key in ruled if key not in taken}
 
 
 def _declared(release: Any) -> list[Any]:

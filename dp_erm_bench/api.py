@@ -26,6 +26,7 @@ from dp_erm_bench.experiment.parameters import (
     normalised,
     overrides_of,
     own_problem,
+    with_defaults,
 )
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.passed import not_recounted, unchecked
@@ -126,8 +127,10 @@ def fit(
         By default 128 secret bits. A seeded run is reproducible and therefore not
         private: who knows the seed can subtract the noise.
     **params
-        Parameters of the algorithm; ``dp-erm-bench list`` names them. Numbers of
-        numpy are as good as Python's, for these and for the seed.
+        Parameters of the algorithm; ``dp-erm-bench list`` names them. ``'auto'``, the
+        default of some: what a rule makes of public numbers; ``params`` of the result
+        holds what it was. Numbers of numpy are as good as Python's, for these and for
+        the seed.
 
     Raises
     ------
@@ -170,6 +173,7 @@ def fit_quietly(
     pin = registry.pinned(algorithm)
     values = {key: _typed(pin, key, v) for key, v in params.items()}
     check_lengths(pin, values)
+    values = with_defaults(pin, values)
     for key, value in (("epsilon", epsilon), ("delta", delta)):
         try:
             _refuse_text(key, value, number_or_nan(value))
@@ -197,7 +201,8 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         except UsageError as error:
             raise in_python(error) from None
         pin, seeded = line.algorithm, seed is not None
-        result = result_of(solved, 0, algorithm=pin, reproducible=seeded)
+        of = {"algorithm": pin, "rule": line.rule}
+        result = result_of(solved, 0, reproducible=seeded, **of)
     if result.doubt and not doubt:  # of what these parameters release
         warnings.warn(not_recounted([result.algorithm]), UncheckedSolver, stacklevel=4)
     return result

@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Diverged, Unsupported
+from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.names import label
 from dp_erm_bench.problems.base import Problem
@@ -67,6 +68,10 @@ class FitResult:
         What the problem is called.
     model : LinearModel or None
         What ``w`` predicts; None for a problem without predictions.
+    params : mapping
+        All parameters of the algorithm, numbers where `auto` was asked for.
+    rule : str
+        The version of the rule that gave some of them; empty if none did.
     """
 
     w: Array
@@ -84,6 +89,8 @@ class FitResult:
     budget: Budget
     title: str
     model: Any
+    params: Mapping[str, Any]
+    rule: str
 
     def __repr__(self) -> str:
         """Return three lines: what was fitted, its guarantee, its largest weights."""
@@ -169,8 +176,12 @@ def _libraries(modules: frozenset[str]) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def result_of(solved: Run, b: int, *, algorithm: str, reproducible: bool) -> FitResult:
+def result_of(
+    solved: Run, b: int, *, algorithm: str, reproducible: bool, rule: str = ""
+) -> FitResult:
     """Return the fit result of trial b of a batch of an algorithm, a name or a pin.
+
+    ``rule`` is the version of the rule that gave parameters.
 
     Raises
     ------
@@ -209,5 +220,7 @@ def result_of(solved: Run, b: int, *, algorithm: str, reproducible: bool) -> Fit
         algorithm=label(algorithm),
         title=f"{problem.title}: n={problem.n}, p={problem.p}",
         model=problem.model(w),
+        params=spelled(asdict(solved.solvers[b])),
+        rule=rule,
         **certificate,
     )

@@ -22,6 +22,9 @@ SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
 """The group that also has entry points."""
 
+AUTO = "auto"
+"""In the yaml of an algorithm: what its rule says (`solvers.defaults`)."""
+
 FROM_FILES = (ALGORITHM, "loss")
 """Groups whose choices may be files, too."""
 
@@ -133,6 +136,11 @@ def read(group: str, name: str) -> dict[str, Any]:
     return copy.deepcopy(_parsed(conf_dir() / group / f"{name}.yaml"))
 
 
+def without_rules(preset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an algorithm's yaml gives, but for what a rule does."""
+    return {key: value for key, value in preset.items() if value != AUTO}
+
+
 def locate(target: str) -> Any:
     """Import the object that a dotted name points to."""
     module, _, name = target.rpartition(".")
@@ -164,6 +172,9 @@ def _imported(group: str, name: str, dotted: str) -> Any:
 def build(group: str, name: str, **overrides: Any) -> Any:
     """Build the object of a choice: its yaml, then the overrides.
 
+    A parameter that a rule gives has the default of its field where it is left out: a
+    rule needs a problem and a budget.
+
     Raises
     ------
     UsageError
@@ -171,6 +182,8 @@ def build(group: str, name: str, **overrides: Any) -> Any:
     """
     fields = read(group, name)
     cls = _imported(group, name, fields.pop("_target_"))
+    if group == ALGORITHM:
+        fields = without_rules(fields)
     if dataclasses.is_dataclass(cls):
         allowed = sorted(field.name for field in dataclasses.fields(cls))
         for key in overrides:

@@ -146,12 +146,21 @@ def _parameters(group: str, name: str) -> Iterator[Row]:
                 yield key, brief, "", ""
     if group in CLASSES:
         cls = registry.target(group, name)
+        # Not at the top: the command line must start without numpy.
+        from dp_erm_bench.solvers.defaults import rule_of
+
         hints = typing.get_type_hints(cls)
+        found = rule_of(name, cls) if group == registry.ALGORITHM else None
+        rules = found.meanings if found else {}
         for entry in dataclasses.fields(cls):
             if entry.init:
                 key, default, *rest = _row(entry.name, entry, hints[entry.name])
                 default = shown(usual[key]) if key in usual else default
-                yield key, default, rest[0], rest[1]
+                allowed, meaning = rest
+                if key in rules:
+                    allowed += "|auto"
+                    meaning += f"; auto: {rules[key]}"
+                yield key, default, allowed, meaning
 
 
 def _row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:

@@ -127,16 +127,22 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
             axes, open_ = _absolute(fixed, problem), _absolute(tuned, problem)
             units = {key: _unit(problem) for key, (_, unit) in tuned.items() if unit}
-            if tune is None:
+            if tune is None and not _ruled(algorithm, axes):
                 single = {key: v[0] for key, v in axes.items() if len(v) == 1}
                 points = [(single, {k: v for k, v in axes.items() if len(v) > 1})]
-            else:
+            else:  # what a rule gives depends on the other parameters
                 points = [(params, open_) for params in points_of(axes)]
             for params, opened in points:
                 parts = (algorithm, problem, params, *privacy, opened, units)
                 line = FitLine(*parts, measured=measured, **shared)
                 line.check()
                 yield line
+
+
+def _ruled(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether a rule gives values of an axis."""
+    ruled = parameters.algorithm_of(algorithm).is_ruled
+    return any(ruled(key, value) for key, values in axes.items() for value in values)
 
 
 def _absolute(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
@@ -177,7 +183,9 @@ def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
         )
         every_axis = {key: values for key, (values, _) in {**fixed, **open_}.items()}
         parameters.check_lengths(name, every_axis)
-        yield name, fixed, open_
+        rules = parameters.with_defaults(name, fixed, every)
+        usual = {key: _axis(name, key, rules[key]) for key in rules if key not in fixed}
+        yield name, {**fixed, **usual}, open_
 
 
 def _axis(algorithm: str, parameter: str, value: Any) -> Axis:

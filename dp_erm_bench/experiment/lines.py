@@ -49,6 +49,7 @@ from dp_erm_bench.errors import Unsupported, UsageError, number
 from dp_erm_bench.experiment.parameters import (
     LENGTHS,
     algorithm_of,
+    by_rule,
     check_named,
     normalised,
     problem_named,
@@ -65,7 +66,7 @@ from dp_erm_bench.plugins.names import (
 )
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import feature_names
-from dp_erm_bench.registry import ERM, PROBLEM, foreign
+from dp_erm_bench.registry import AUTO, ERM, PROBLEM, foreign
 
 if TYPE_CHECKING:
     from dp_erm_bench.experiment.parameters import Algorithm
@@ -343,6 +344,11 @@ class Line:
     algorithm: str = ""
 
     @property
+    def rule(self) -> str:
+        """Return the version of the rule that gave parameters; empty if none did."""
+        return ""
+
+    @property
     def label(self) -> tuple[str, str]:
         """Return panel and line."""
         return self.panel, self.line
@@ -510,7 +516,7 @@ class Trial:
         """Return its columns that are never in a key, panel, line and phase first."""
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
-        flags = {"tuned": tuned, "measured": line.measured}
+        flags = {"tuned": tuned, "measured": line.measured, "rule": line.rule}
         return {**labels, **flags, "read": list(line.read), **line.clipped}
 
     def row(self, experiment: str) -> dict[str, Any]:
@@ -719,13 +725,13 @@ class FitLine(Line):
     problem : Problem
         Dataset and objective.
     params : mapping
-        Fixed parameters, typed by `normalised`.
+        Fixed parameters, typed by `normalised`; `auto` is replaced by its number.
     budget : mapping
         `epsilon`, `delta`, `adjacency`, JSON-able.
     calibration : str
         The calibration of the noise, a name of conf/calibration.
     axes : mapping
-        Absolute values of the open parameters.
+        Absolute values of the open parameters; that of `auto` follows from ``params``.
     units : mapping
         What the values of open parameters are multiples of, where that is not 1.
     """
@@ -742,6 +748,26 @@ class FitLine(Line):
     _batch_keys: dict[tuple[Any, ...], BatchKey] = field(
         default_factory=dict, repr=False
     )
+    _rule: str = field(default="", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Fill in what rules give, before anything is named by the parameters."""
+        where = self.problem, self.budget
+        params, rule = by_rule(self.algorithm, self.params, *where)
+        filled, ruled = dict(self.axes), algorithm_of(self.algorithm).is_ruled
+        for key, values in self.axes.items():
+            if any(ruled(key, value) for value in values):
+                one, rule = by_rule(self.algorithm, {**params, key: AUTO}, *where)
+                others = (one[key] if ruled(key, v) else v for v in values)
+                filled[key] = tuple(dict.fromkeys(others))
+        if rule:
+            for name, value in (("params", params), ("axes", filled), ("_rule", rule)):
+                object.__setattr__(self, name, value)
+
+    @property
+    def rule(self) -> str:
+        """Return the version of the rule that gave parameters; empty if none did."""
+        return self._rule
 
     @cached_property
     def base(self) -> Mapping[str, Any]:

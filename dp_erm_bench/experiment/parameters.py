@@ -5,7 +5,7 @@ import functools
 import json
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dp_erm_bench import registry
@@ -17,7 +17,7 @@ from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.named import problem_of
-from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
+from dp_erm_bench.registry import ALGORITHM, AUTO, ERM, OBJECTIVE, PROBLEM
 
 FILE = "file"
 """The dataset that is a user's own file."""
@@ -149,13 +149,17 @@ class Algorithm:
     name, target : str
         Its name; the dotted name of its class, or the pin of its file.
     preset : mapping
-        The parameters of its yaml.
+        The parameters of its yaml, but for those that are `auto`.
     cls : type
         Its class.
     kinds, hints : mapping
         By parameter: `shape` (equal within a batch), `value` or None; the type.
     later : mapping
         Defaults of parameters that enter an identity only off them.
+    rule : Rule or None
+        What its parameters are where they are `auto` (`solvers.defaults`).
+    by_default : tuple of str
+        The parameters that are `auto` where nobody gives them.
     separate : bool
         Whether its class checks each parameter by itself and changes none, so that
         a value that passed once passes in every combination.
@@ -168,6 +172,8 @@ class Algorithm:
     kinds: Mapping[str, str | None]
     hints: Mapping[str, Any]
     later: Mapping[str, Any]
+    rule: Any
+    by_default: tuple[str, ...]
     separate: bool
 
     def solver(self, params: Mapping[str, Any]) -> Any:
@@ -194,6 +200,11 @@ class Algorithm:
         """Return whether a parameter must be equal within a batch."""
         return self.kinds[parameter] != "value"
 
+    def is_ruled(self, parameter: str, value: Any) -> bool:
+        """Return whether a value is `auto`, for a parameter that a rule gives."""
+        ruled = self.rule is not None and parameter in self.rule.meanings
+        return ruled and isinstance(value, str) and value == AUTO
+
     def limits(self, parameter: str) -> tuple[float, float, float]:
         """Return least, above and most of a parameter's field; infinite without one."""
         field = self.cls.__dataclass_fields__[parameter].metadata
@@ -213,20 +224,27 @@ def algorithm_of(name: str) -> Algorithm:
     """Return the yaml and the class of an algorithm, of a file by its pin."""
     # Not at the top: the command line must start without numpy.
     from dp_erm_bench.solvers.base import Solver
+    from dp_erm_bench.solvers.defaults import rule_of
 
     preset = registry.read(ALGORITHM, name)
     target = preset.pop("_target_")
     cls = registry.target(ALGORITHM, name)
+    rule = rule_of(label(name), cls)
+    by_default = [key for key, value in preset.items() if value == AUTO]
+    if rule is not None and name not in registry.built_in(ALGORITHM):
+        by_default = [*rule.meanings]
     fields = [field for field in dataclasses.fields(cls) if field.init]
     hints = typing.get_type_hints(cls)
     return Algorithm(
         label(name),
         target,
-        preset,
+        registry.without_rules(preset),
         cls,
         kinds={field.name: field.metadata.get("kind") for field in fields},
         hints={field.name: hints[field.name] for field in fields},
         later={key: plain(value) for key, value in later_defaults(cls).items()},
+        rule=rule,
+        by_default=tuple(by_default),
         separate=getattr(cls, "__post_init__", None) is Solver.__post_init__,
     )
 
@@ -237,11 +255,81 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
     Raises
     ------
     UsageError
-        If the algorithm has no such parameter or the value is of no allowed type.
+        If the algorithm has no such parameter or the value is of no allowed type;
+        `auto`, if no rule gives it.
     """
     check_parameter(algorithm, parameter)
     key = f"algorithm.{label(algorithm)}.{parameter}"
-    return typed(key, value, algorithm_of(algorithm).hints[parameter])
+    found = algorithm_of(algorithm)
+    if found.is_ruled(parameter, value):
+        return AUTO
+    own = found.cls.__dataclass_fields__[parameter].metadata.get("choices", ())
+    if isinstance(value, str) and value == AUTO and AUTO not in own:
+        raise UsageError(f"{key}=auto: no rule gives it, it must be a value")
+    return typed(key, value, found.hints[parameter])
+
+
+def with_defaults(
+    algorithm: str, given: Mapping[str, Any], also: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return parameters with `auto` for those that a rule gives where nobody does.
+
+    Of the lengths of a run one is enough. ``also`` names parameters that are given, or
+    found, elsewhere.
+    """
+    told = {*given, *also}
+    one = {*LENGTHS} & told
+    usual = [
+        key
+        for key in algorithm_of(algorithm).by_default
+        if key not in told and not (one and key in LENGTHS)
+    ]
+    return {**given, **dict.fromkeys(usual, AUTO)}
+
+
+def by_rule(
+    algorithm: str,
+    given: Mapping[str, Any],
+    problem: Any,
+    budget: Mapping[str, Any],
+) -> tuple[dict[str, Any], str]:
+    """Return parameters with numbers in place of `auto`, and the rule's version.
+
+    This is the one place where a rule is asked: before a trial has a key.
+
+    Parameters
+    ----------
+    algorithm : str
+    given : mapping
+        Parameters as `normalised` types them.
+    problem : Problem
+        Nothing but what is public of it is read.
+    budget : mapping
+        `epsilon`, `delta`, `adjacency`.
+
+    Returns
+    -------
+    dict, str
+        The version is empty where nothing is `auto`.
+    """
+    found = algorithm_of(algorithm)
+    rule, fields = found.rule, found.cls.__dataclass_fields__
+    open_ = [key for key, value in given.items() if found.is_ruled(key, value)]
+    if not open_:
+        return dict(given), ""
+    from dp_erm_bench.accounting.budget import Budget
+    from dp_erm_bench.solvers.defaults import declared
+
+    told = {key: value for key, value in given.items() if key not in open_}
+    numbers: Mapping[str, Any] = {}
+    if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
+        public = declared(problem, Budget(**budget), told.get("clip"))
+        # Where nothing tells a scale, or the problem is refused, no number matters.
+        numbers = rule.numbers(public, told) if public is not None else {}
+    usual = {key: found.preset.get(key, fields[key].default) for key in open_}
+    values = {key: numbers.get(key, usual[key]) for key in open_}
+    filled = {key: normalised(algorithm, key, value) for key, value in values.items()}
+    return {**given, **filled}, f"{label(algorithm)}-{rule.version}"
 
 
 EPSILONS = 1e-60, 1e60

@@ -22,9 +22,11 @@ from dp_erm_bench.experiment.parameters import (
     LENGTHS,
     Algorithm,
     algorithm_of,
+    by_rule,
     check_parameter,
     normalised,
     problem_named,
+    with_defaults,
 )
 from dp_erm_bench.experiment.schema import (
     OF_LINES,
@@ -313,13 +315,16 @@ def _problem(point: Section) -> Problem | None:
 def _refusal(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
     """Return why an algorithm refuses a problem at each point of its grid, if so."""
     params = dict(whole[ALGORITHM])
-    algorithm = algorithm_of(params.pop("name"))
+    name = params.pop("name")
+    algorithm = algorithm_of(name)
     budget = {**dataclasses.asdict(BudgetConfig()), **whole["budget"]}
     budget["epsilon"] = max(axis_values(budget["epsilon"]))
-    asked = Budget(**budget).spec, whole["calibration"]
+    spec = Budget(**budget).spec
     reason = ""
     for point in points_of({key: axis_values(one) for key, one in axes.items()}):
-        reason = refusal(algorithm, {**params, **point}, problem, *asked)
+        given = with_defaults(name, {**params, **point})
+        numbers, _ = by_rule(name, given, problem, spec)
+        reason = refusal(algorithm, numbers, problem, spec, whole["calibration"])
         if not reason:
             break
     return reason

@@ -180,6 +180,11 @@ COLUMNS = {
         "the records; not private",
         "where there are none",
     ),
+    "rule": Column(
+        TEXT,
+        "version of the rule that gave parameters that were `auto`",
+        "where none was",
+    ),
     "status": Column(
         TEXT, "`ok`, `diverged`, `skipped`, `error`, `timeout` or `killed`"
     ),

@@ -153,6 +153,7 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "references": SORTED(facts.get("references", {})),
         "clipped": _number(line.get("clipped")),
         "at_bound": SORTED(line["at_bound"]) if line.get("at_bound") else "",
+        "rule": line.get("rule", ""),
         "solver": solver,
         # Nowhere missing: pandas before 3 writes a column of nothing as one of no type.
         "exempt": facts.get("exempt", ""),
@@ -235,7 +236,8 @@ def read(file: BinaryIO) -> pd.DataFrame:
     frame: pd.DataFrame = content.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
     numbers = dict.fromkeys((*MEASURED, "clipped"), float("nan"))
-    added: Row = {"references": "{}", "exempt": "", "at_bound": "", **numbers}
+    words = dict.fromkeys(("exempt", "at_bound", "rule"), "")
+    added: Row = {"references": "{}", **words, **numbers}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
 
