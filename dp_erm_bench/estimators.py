@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -35,7 +36,8 @@ from dp_erm_bench.errors import (
     refused,
     shown,
 )
-from dp_erm_bench.experiment.parameters import algorithm_of, normalised
+from dp_erm_bench.experiment.parameters import normalised
+from dp_erm_bench.fitted import FitResult
 from dp_erm_bench.plugins.names import label, named_in
 from dp_erm_bench.results.statistics import NO, TIE, ZERO
 from dp_erm_bench.results.tuned import best_choice
@@ -51,11 +53,8 @@ NO_BOUNDS = (
     "declare public bounds, such as bounds={'columns': 1, 'norm': 1, 'label': 1}"
 )
 
-USUAL = {"gd": {"n_iter": 40}}
-"""Parameters of an algorithm where none are given."""
-
-NOISELESS = {"gd": {"n_iter": 500}}
-"""The same at ``epsilon=inf``, where an iteration costs time, and no accuracy."""
+FAR = 0.01
+"""Share of what w = 0 loses to the minimum that may be left without noise."""
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
@@ -158,9 +157,6 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 raise _of_a_file(whose, "algorithm", name)
             pin = registry.pinned(name)
             typed = {k: normalised(pin, k, v) for k, v in row["chosen"].items()}
-            # What was at its default stays there, whatever is usual for estimators.
-            default = algorithm_of(pin).full(typed)
-            typed = {key: default[key] for key in USUAL.get(name, {})} | typed
         except UsageError as error:
             raise in_python(error) from None
         except (KeyError, TypeError, AttributeError):
@@ -201,22 +197,42 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         told = often_clipped(problem.dataset.clipping, names)
         if told and self.bounds is not None:
             warnings.warn(told, ClippedRecords, stacklevel=3)
-        usual = NOISELESS if self.epsilon == math.inf else USUAL
         result = fit_quietly(
             *(problem, self.algorithm),
             epsilon=self.epsilon,
             delta=self.delta,
             adjacency=self.adjacency,
             seed=self.random_state,
-            **(usual.get(self.algorithm, {}) | dict(self.parameters or {})),
+            **dict(self.parameters or {}),
         )
+        if self.epsilon == math.inf and result.rule:
+            self._warn_if_far(result)
         self.epsilon_certified_ = result.epsilon_certified
+        self.params_ = dict(result.params)
         chosen = (str(Uncharged.TUNING),) * bool(self.tuned)
         self.uncharged_ = (*map(str, uncharged), *result.uncharged, *chosen)
         self.reproducible_ = result.reproducible
         constant = self.intercept or 0.0
         w = unit * np.asarray(result.w)
         return np.array(w[:p]), constant * w[p:].sum()
+
+    def _warn_if_far(self, result: FitResult) -> None:
+        """Warn of settings that leave much of what w = 0 loses to the minimum."""
+        problem = result.problem
+        assert problem is not None  # of a result that nobody pickled
+        least = problem.optimum.value
+        if least is None:
+            return
+        zero, reached = (float(problem.value(w)) for w in (0.0 * result.w, result.w))
+        if reached - least > FAR * (zero - least):
+            left = (reached - least) / (zero - least) if zero > least else math.inf
+            warnings.warn(
+                f"{self.algorithm}: at epsilon=inf {left:.0%} of what w = 0 loses to "
+                "the minimum is left; give it other parameters, or columns of equal "
+                "scale (scale='bounds', with ranges that the records fill)",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _scaled(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
         """Return what is fitted for y, the unit of its weights, and its bounds."""
@@ -353,8 +369,9 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Of the penalty; ``'1/n'`` is the inverse of the number of records. None: the
         one in the mapping ``penalty``, or of a penalty without any.
     parameters : mapping, optional
-        Parameters of the algorithm, such as ``{'clip': 1.0}``. ``n_iter`` of gd is 40
-        where it is not given, and 500 at ``epsilon=inf``.
+        Parameters of the algorithm, such as ``{'clip': 1.0}``. Others have the defaults
+        of `fit`: of gd what its rule makes of public numbers. Where at ``epsilon=inf``
+        that stays far from the minimum, a ConvergenceWarning says so.
     random_state : int, optional
         A seed. A seeded fit is reproducible and therefore not private; None takes 128
         secret bits.
@@ -379,6 +396,8 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Of a DataFrame whose columns have names.
     epsilon_certified_ : float
         The epsilon that is proved for the fit, with what ``uncharged_`` lists public.
+    params_ : dict
+        All parameters of the algorithm: numbers where a rule gave them.
     uncharged_ : tuple of str
         Uses of the data that the budget does not pay for.
     reproducible_ : bool
