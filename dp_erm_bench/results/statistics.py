@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -250,6 +250,8 @@ def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
         # Some are measured at the last checkpoint alone.
         judged = rows[y].notna().groupby(runs).transform("any")
         found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
+    if "references" not in rows:  # a table of before
+        return found
     models = {text: models_of(text) for text in rows["references"].dropna().unique()}
     for name, title in MODELS.items():
         values = {text: number(of.get(name, {}).get(y)) for text, of in models.items()}
@@ -419,6 +421,189 @@ def relative_change(measure: str, a: Array, b: Array) -> Array:
         change = np.where(np.isposinf(a), -1.0, (b - a) / np.abs(a))
         change = np.where(np.isneginf(a), np.inf, change)
     return np.where(a == b, 0.0, change)
+
+
+class Estimate(NamedTuple):
+    """A number and its interval: equal ends where nothing is random, else of 95 %.
+
+    Attributes
+    ----------
+    point, low, high : float
+        The ends are infinite where the runs say nothing of them: a run was lost, or
+        there is only one.
+    """
+
+    point: float
+    low: float
+    high: float
+
+    @property
+    def exact(self) -> bool:
+        """Return whether nothing in it is random."""
+        return self.low == self.high
+
+    def map(self, function: Callable[[float], float]) -> Estimate:
+        """Return the estimate of a monotone function of the number."""
+        point, *ends = (float(function(one)) for one in self)
+        return Estimate(point, min(ends), max(ends))
+
+    def over(self, unit: float) -> Estimate:
+        """Return the estimate in a positive unit."""
+        return Estimate(*(float(one / unit) for one in self))
+
+
+def exactly(value: float) -> Estimate:
+    """Return the estimate of a number in which nothing is random."""
+    return Estimate(value, value, value)
+
+
+def unknown(value: float) -> Estimate:
+    """Return the estimate of a number of which the runs do not tell an interval."""
+    return Estimate(value, -math.inf, math.inf)
+
+
+FEW = 5
+"""With fewer units in a part their resamples repeat: Student's law in their place."""
+
+Part = tuple[Array, Array]
+
+
+def estimate(
+    parts: Sequence[Part], *, logs: bool = True, share: float = LIKELY
+) -> Estimate:
+    """Return a weighted sum of logarithms of means, or of means, with its interval.
+
+    The interval is a bootstrap-t one: what is resampled is the distance of the sum from
+    its value over its own standard error, which for logarithms is that of the delta
+    method. It is not symmetric, and keeps its level for few and skewed runs where the
+    percentiles of resampled means do not.
+
+    Parameters
+    ----------
+    parts : sequence of (array, array)
+        Samples that are independent of each other: values, shape (units, columns), and
+        weights, shape (columns,). The columns of a part are of the same units, which
+        are drawn together: pairs need no independence.
+    logs : bool
+        Whether logarithms of the means are summed.
+    share : float
+        Of the interval.
+
+    References
+    ----------
+    Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5. With
+    fewer than `FEW` units in a part: Welch's approximation of the degrees of freedom.
+    """
+    rounded = [(np.asarray(v, float), np.asarray(w, float)) for v, w in parts]
+    with np.errstate(all="ignore"):
+        point, influences = _summed(rounded, logs)
+        if all((values == values[:1]).all() for values, _ in rounded):
+            alone = any(len(values) == 1 for values, _ in rounded)
+            return unknown(point) if alone else exactly(point)
+        if not math.isfinite(point) or any(len(one) < 2 for one in influences):
+            return unknown(point)
+        errors = np.array([one.var(ddof=1) / len(one) for one in influences])
+        error, sizes = math.sqrt(errors.sum()), np.array([*map(len, influences)])
+        if not error:
+            return exactly(point)
+        tail = (1.0 - share) / 2
+        if sizes.min() < FEW:
+            from scipy.special import stdtrit
+
+            freedom = errors.sum() ** 2 / (errors**2 / (sizes - 1)).sum()
+            most = float(stdtrit(freedom, 1.0 - tail))
+            least = -most
+        else:
+            least, most = _studentised(rounded, logs, point, tail)
+    return Estimate(point, point - most * error, point - least * error)
+
+
+def _summed(parts: Sequence[Part], logs: bool) -> tuple[float, list[Array]]:
+    """Return the sum, and of each part how far each unit moves it."""
+    point = 0.0
+    influences: list[Array] = []
+    for values, weights in parts:
+        means = values.mean(axis=0)
+        point += float(weights @ (np.log(means) if logs else means))
+        influences.append(values @ (weights / means if logs else weights))
+    return point, influences
+
+
+def _studentised(
+    parts: Sequence[Part], logs: bool, point: float, tail: float
+) -> tuple[float, float]:
+    """Return the ends of the law of (sum of a resample - sum) / its standard error."""
+    moved, spread = np.full(RESAMPLES, -point), np.zeros(RESAMPLES)
+    for sample, (values, weights) in enumerate(parts):
+        rng, n = np.random.default_rng(sample), len(values)
+        drawn = values[rng.integers(n, size=(RESAMPLES, n))]
+        means = drawn.mean(axis=1)
+        moved += (np.log(means) if logs else means) @ weights
+        each = weights / means if logs else np.broadcast_to(weights, means.shape)
+        spread += np.einsum("rnc,rc->rn", drawn, each).var(axis=1, ddof=1) / n
+    t = np.where(moved == 0.0, 0.0, moved / np.sqrt(spread))
+    # A resample without a logarithm may lie on either side.
+    low = quantile(np.where(np.isnan(t), -math.inf, t), tail)
+    return float(low), float(quantile(t, 1.0 - tail))
+
+
+def estimate_of_quantiles(
+    parts: Sequence[tuple[Array, float | None, float]], share: float = LIKELY
+) -> Estimate:
+    """Return a weighted sum of logarithms of quantiles, with its bootstrap interval.
+
+    Parameters
+    ----------
+    parts : sequence of (array, float or None, float)
+        Samples that are independent of each other: values, shape (units,); which
+        quantile of them, None for their mean; and the weight.
+    share : float
+        Of the interval, that of percentiles. It is unknown where a sample is so small
+        that all of it may lie on one side of the quantile: 6 values tell of their
+        median, 17 of their 80 % quantile.
+    """
+    tail = (1.0 - share) / 2
+
+    def told(values: Array, q: float | None) -> bool:
+        if q is None:
+            return len(values) > 1
+        return bool(max(q, 1.0 - q) ** len(values) <= tail)
+
+    def of(values: Array, q: float | None) -> Array:
+        return np.log(values.mean(axis=0) if q is None else quantile(values, q))
+
+    with np.errstate(all="ignore"):
+        point = float(sum(weight * of(values, q) for values, q, weight in parts))
+        if all((values == values[0]).all() for values, _, _ in parts):
+            alone = any(len(values) == 1 for values, _, _ in parts)
+            return unknown(point) if alone else exactly(point)
+        if not math.isfinite(point) or not all(told(one, q) for one, q, _ in parts):
+            return unknown(point)
+        draws = np.zeros(RESAMPLES)
+        for sample, (values, q, weight) in enumerate(parts):
+            rng, n = np.random.default_rng(sample), len(values)
+            drawn = values[rng.integers(n, size=(n, RESAMPLES))]
+            draws += weight * of(drawn, q)
+    return Estimate(point, *central(draws, share))
+
+
+def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
+    """Return the largest of some numbers, with its interval.
+
+    Its upper end is the highest of all: that of the number which is the largest in
+    truth is no higher. A lower end of any number is one of the largest, too; for the
+    highest of these each is asked for with a share of the level (Bonferroni).
+
+    Parameters
+    ----------
+    make : callable
+        Maps the share of the intervals to the estimates.
+    """
+    upper = make(LIKELY)
+    lower = make(1.0 - (1.0 - LIKELY) / len(upper))
+    points = [one.point for one in upper]
+    point = math.nan if any(map(math.isnan, points)) else max(points)
+    return Estimate(point, max(x.low for x in lower), max(x.high for x in upper))
 
 
 def central(draws: Array, share: float) -> tuple[float, float]:

@@ -5,13 +5,18 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results import statistics
 from dp_erm_bench.results.statistics import (
     FLOOR,
     bands,
+    estimate,
+    estimate_of_quantiles,
+    largest,
     paired,
     quantile,
     resampled_medians,
 )
+from tests.loops import each
 
 
 def runs(line, errors, *, start=0, status="ok", **changes):
@@ -252,3 +257,88 @@ def test_unknown_lines_and_measures_are_refused():
         compare(runs("a", [1.0]))
     with pytest.raises(UsageError, match="measure=odds: must be ratio or difference"):
         compare(runs("a", [1.0]), runs("b", [1.0]), measure="odds")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer resamples: what covers with these does with more."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 400)
+
+
+def lognormal(rng, n, spread=0.8):
+    """Runs as they are: skewed, some several times the median."""
+    return rng.lognormal(0.0, spread, (n, 1))
+
+
+@each(
+    ("n", "sets", "least"),
+    [(20, 0, 0.9), (100, 0, 0.92), (3, 0, 0.88), (20, 5, 0.88)],
+)
+def test_intervals_cover_as_often_as_they_say(quick, n, sets, least):
+    """Of a quotient of means; of 3 runs, or of 5 data sets that differ, too."""
+    rng, ways = np.random.default_rng(3), np.array([1.0, -1.0])
+    covered, below = [], []
+    for _ in range(250):
+        if sets:
+            # Runs of a data set share what it adds: the data sets are the units.
+            runs = lognormal(rng, n * sets * 2, 0.3).reshape(sets, n, 2).mean(axis=1)
+            parts = [(runs * rng.lognormal(0.0, 0.5, (sets, 2)), ways)]
+        else:
+            # With the same spread above and below the quotient of the means is 1.
+            parts = [(lognormal(rng, n), ways[:1]), (lognormal(rng, n), ways[1:])]
+        found = estimate(parts)
+        assert found.low <= found.high
+        covered.append(found.low <= 0.0 <= found.high)
+        below.append(found.high < 0.0)
+    assert least <= np.mean(covered) <= 1.0
+    assert np.mean(below) <= (1.0 - least) / 2 + 0.03
+
+
+def test_intervals_of_a_single_mean_keep_their_level_for_skewed_runs(quick):
+    """Percentiles of resampled means do not: above the mean they are too short."""
+    rng, truth = np.random.default_rng(5), 0.5
+    missed, percentile = [], []
+    for _ in range(250):
+        values = lognormal(rng, 20, 1.0)
+        missed.append(estimate([(values, np.ones(1))]).high < truth)
+        drawn = values[rng.integers(20, size=(400, 20)), 0].mean(axis=1)
+        percentile.append(np.quantile(drawn, 0.975) < math.exp(truth))
+    assert np.mean(missed) < 0.08 < np.mean(percentile)
+
+
+def test_intervals_of_quantiles_and_of_the_largest(quick):
+    rng = np.random.default_rng(7)
+    covered, most = [], []
+    for _ in range(200):
+        values = [lognormal(rng, 20)[:, 0] for _ in range(3)]
+        found = estimate_of_quantiles([(values[0], 0.2, 1.0), (values[1], 0.8, -1.0)])
+        covered.append(found.low <= -2 * 0.8 * 0.8416 <= found.high)
+
+        def make(share, values=values):
+            parts = [[(one[:, None], np.ones(1))] for one in values]
+            return [estimate(part, share=share) for part in parts]
+
+        top = largest(make)
+        most.append(top.low <= 0.32 <= top.high)
+    assert np.mean(covered) > 0.88 and np.mean(most) > 0.92
+
+
+def test_what_the_runs_do_not_tell_has_no_interval():
+    one, two = np.ones(1), np.array([[1.0], [math.inf]])
+    for values in (two, np.array([[0.3]]), np.array([[-1.0], [0.5]])):
+        found = estimate([(values, one)])
+        assert (found.low, found.high) == (-math.inf, math.inf)
+    few = np.arange(1.0, 6.0)
+    assert estimate_of_quantiles([(few, 0.5, 1.0)]).high == math.inf
+    more = np.arange(1.0, 7.0)
+    assert estimate_of_quantiles([(more, 0.5, 1.0)]).high < math.log(6.1)
+    same = estimate([(np.full((2, 1), 3.0), one)])
+    assert same.exact and same.point == math.log(3.0)
+
+
+def test_pairs_are_drawn_together():
+    values = np.array([[1.0, 2.0], [10.0, 20.0], [5.0, 10.0], [2.0, 4.0], [9.0, 18.0]])
+    found = estimate([(values, np.array([1.0, -1.0]))])
+    assert found == pytest.approx((-math.log(2.0),) * 3)
+    apart = estimate([(values[:, :1], [1.0]), (values[:, 1:], [-1.0])])
+    assert apart.high - apart.low > 0.5
