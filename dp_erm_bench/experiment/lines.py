@@ -54,7 +54,14 @@ from dp_erm_bench.experiment.parameters import (
     normalised,
     problem_named,
 )
-from dp_erm_bench.experiment.schema import Block, Tune, canonical, plain, seeds_of
+from dp_erm_bench.experiment.schema import (
+    PAPERS,
+    Block,
+    Tune,
+    canonical,
+    plain,
+    seeds_of,
+)
 from dp_erm_bench.paths import entering, later_defaults
 from dp_erm_bench.plugins.names import (
     content,
@@ -696,7 +703,7 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
     given = f"tune.limits.{key}=[{limits[0]:g}, {limits[1]:g}]"
     if not axis.numeric:
         raise UsageError(f"{given}: must be left out, {key} has values without order")
-    low, high = (limit * axis.unit for limit in limits)
+    low, high = (limit * axis.unit for limit in limits[:2])
     if axis.integer and not all(limit.is_integer() for limit in limits):
         raise UsageError(f"{given}: must be two integers, as {key} must be one")
     if low < least or low <= above or high > most:
@@ -708,7 +715,9 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
         if value and not low <= value <= high:
             shown = f"{value / axis.unit:g}"
             raise UsageError(f"{given}: must hold its grid, which has {shown}")
-    return replace(axis, low=low, high=high, declared=(True, True))
+    # What a paper sets is given: a choice there leaves nothing out.
+    ours = PAPERS not in limits[2:]
+    return replace(axis, low=low, high=high, declared=(True, ours))
 
 
 Axes = Mapping[str, Sequence[Any]]

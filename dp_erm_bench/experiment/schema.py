@@ -446,7 +446,9 @@ class Tune:
         None, "how values beyond the grid are tried, if so"
     )
     limits: Mapping[str, Any] = says(
-        {}, "lowest and highest value of a parameter in a search, in its axis' unit"
+        {},
+        "lowest and highest value of a parameter in a search, in its axis' unit, and "
+        "`paper` if the paper sets the highest: a choice there is not open",
     )
     quantity: str = says("objective", "what is to be best at the end of the trials")
 
@@ -582,19 +584,24 @@ def _number(key: str, value: Any, hint: Any, least: float, most: float) -> Any:
     return number
 
 
-def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return the two limits of each parameter that has some."""
+PAPERS = "paper"
+"""Behind two limits: the paper sets the highest, beyond which nothing is left out."""
+
+
+def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Return the two limits of each parameter that has some, and whose they are."""
     if not isinstance(limits, Mapping):
         raise refused("tune.limits", limits, "a mapping from parameters to two limits")
     checked = {}
     for key, pair in limits.items():
         check_key(key, tuple(axes), "tune.limits")
-        if not is_list(pair) or len(pair) != 2:
-            raise refused(f"tune.limits.{key}", pair, "the least and the most")
-        low, high = (typed(f"tune.limits.{key}", value, float) for value in pair)
+        if not is_list(pair) or len(pair) < 2 or [*pair[2:]] not in ([], [PAPERS]):
+            allowed = f"the least and the most, and {PAPERS} if the paper sets it"
+            raise refused(f"tune.limits.{key}", pair, allowed)
+        low, high = (typed(f"tune.limits.{key}", value, float) for value in pair[:2])
         if not low < high or math.isinf(high - low):
             raise refused(f"tune.limits.{key}", pair, "two numbers, the lower first")
-        checked[key] = low, high
+        checked[key] = low, high, *pair[2:]
     return checked
 
 

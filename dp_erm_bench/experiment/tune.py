@@ -512,7 +512,9 @@ class AskingTuner(RacingTuner):
         inherited = {key: plain(value) for key, value in self.inherited.items()}
         named = [line.problem.identity, algorithm, privacy, inherited]
         axes = {key: [*map(plain, values)] for key, values in line.axes.items()}
-        how = [self.tune.limits, self.tune.seeds, self.tune.quantity, search.ratio]
+        # Whose the limits are changes no trial.
+        limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
+        how = [limits, self.tune.seeds, self.tune.quantity, search.ratio]
         return sha256_of(canonical([named, axes, how]))
 
 
