@@ -331,11 +331,11 @@ def width(name: str, p: int) -> float:
     return norm_named(name, p).width(p)
 
 
-def width_error(name: str, p: int, draws: int = 4000) -> float:
-    """Return how many standard errors a Monte Carlo width is from the closed form."""
+def width_quotient(name: str, p: int, draws: int = 4000) -> tuple[float, float]:
+    """Return a Monte Carlo width over the closed form, and its standard error."""
     norm = norm_named(name, p)
     mean, error = norm.sampled_width(p, draws)
-    return abs(mean - norm.width(p)) / error
+    return mean / norm.width(p), error / norm.width(p)
 
 
 def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:

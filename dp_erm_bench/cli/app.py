@@ -40,7 +40,8 @@ from dp_erm_bench.cli.usage import visible
 from dp_erm_bench.errors import UsageError, check_key, printable, shown
 from dp_erm_bench.experiment.schema import OF_LINES, block_keys
 from dp_erm_bench.plugins.names import is_file
-from dp_erm_bench.report.claims.lookup import NOT_JUDGED, UNJUDGED
+from dp_erm_bench.report.claims.judge import EXPECTED
+from dp_erm_bench.report.claims.lookup import GIVEN, NOT_JUDGED, UNJUDGED, by_chance
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
@@ -58,14 +59,20 @@ from dp_erm_bench.runner.options import run_options
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = {"figure": 3, "statement": 7, "measured": 5, "threshold": 2, "value": 2}
+COLUMNS = {
+    **{"figure": 3, "statement": 7, "whose": 2, "measured": 5},
+    **{"threshold": 2, "value": 2, "interval": 3},
+}
 """Columns of the claims on the terminal and their share of its width."""
 
 WIDTH = 140
 LONGEST_NAME = 200
 """Bytes of the name of a results folder."""
 
-COLOUR = {"holds": "green", "fails": "red", "better": "green", "worse": "red"}
+COLOUR = {
+    **{"holds": "green", "fails": "red", "vacuous": "yellow"},
+    **{"better": "green", "worse": "red"},
+}
 
 
 def report_command(arguments: Sequence[str]) -> int:
@@ -172,9 +179,13 @@ def report(folder: Path) -> None:
     claims, drawn = read_noted(folder, CLAIMS), drawn_last(folder)
     if claims is not None and CLAIMS in drawn:
         try:
-            print_table(_claims_table(folder.name, claims))
-            if f",{NOT_JUDGED}," in claims:
-                print(UNJUDGED)
+            rows = _claims(claims)
+            print_table(_claims_table(folder.name, rows))
+            told = UNJUDGED if any(NOT_JUDGED in row["verdict"] for row in rows) else ""
+            if wrong := by_chance(rows):
+                told = f"{GIVEN} {wrong}"
+            if told:
+                print(told)
         except (ValueError, LookupError, AttributeError, csv.Error):
             again = f"is damaged; dp-erm-bench collect {folder} makes it again"
             raise UsageError(f"{folder / CLAIMS}: {again}") from None
@@ -225,10 +236,14 @@ def print_table(table: Table) -> None:
     Console(file=stream, width=width).print(table)
 
 
-def _claims_table(name: str, claims: str) -> Table:
+def _claims(text: str) -> list[dict[str, str]]:
+    """Return the rows of claims.csv; folders of before have fewer columns."""
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    return [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
+
+
+def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
     """Return the claims as a table for the terminal, with the counts as its title."""
-    reader = csv.DictReader(io.StringIO(claims, newline=""))
-    rows = [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
     parts = [row["verdict"].partition(" (") for row in rows]
     verdicts = [verdict for verdict, _, _ in parts]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
@@ -237,14 +252,20 @@ def _claims_table(name: str, claims: str) -> Table:
     heading = f"{name} ({about})" if profiles else name
     title = f"{heading}: {counts or 'no claims'}"
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for column, share in COLUMNS.items():
-        table.add_column(column, ratio=share)
+    columns = [name for name in COLUMNS if not rows or name in rows[0]]
+    for column in columns:
+        table.add_column(column, ratio=COLUMNS[column])
     table.add_column("verdict", no_wrap=True)
     for row, (verdict, _, reason) in zip(rows, parts, strict=True):
         if reason:
             row["measured"] = reason.removesuffix(")")
-        cells = [_cell(row.get(column, "")) for column in COLUMNS]
-        told = f"{verdict}, open" if row.get("open") else verdict
+        cells = [_cell(row.get(column, "")) for column in columns]
+        expected = (row.get("expected") or "").partition(":")[0]
+        decided = expected and verdict in EXPECTED
+        how = "as expected" if expected == verdict else "unexpected"
+        told = ", ".join(
+            [verdict, *[how] * bool(decided), *["open"] * bool(row.get("open"))]
+        )
         table.add_row(*cells, escape(told), style=COLOUR.get(verdict, ""))
     return table
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.results.settings import RAN, unchecked_in
-from dp_erm_bench.results.statistics import quantile
+from dp_erm_bench.results.statistics import ZERO, baselines, quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +21,39 @@ Array = npt.NDArray[np.float64]
 
 class Missing(Exception):
     """A line of a figure or a claim is not in the table; the message says why."""
+
+
+class Finals(NamedTuple):
+    """Values at one point of all runs of a line, and the data set of each run.
+
+    Attributes
+    ----------
+    values : ndarray of shape (runs,)
+        Infinite where a run diverged.
+    sets : ndarray of shape (runs,)
+        The seed of its data.
+    """
+
+    values: Array
+    sets: Array
+
+    def units(self, statistic: str = "mean") -> Array:
+        """Return what is independent: the runs, of several data sets their averages.
+
+        Runs on the same records have these, and a choice of settings, in common: what a
+        data set adds to the scatter shows between data sets only.
+
+        Parameters
+        ----------
+        statistic : {'mean', 'median'}
+            Of the runs of one of several data sets.
+        """
+        seeds = np.unique(self.sets)
+        if len(seeds) < 2:
+            return self.values
+        own = [self.values[self.sets == seed] for seed in seeds]
+        average = np.median if statistic == "median" else np.mean
+        return np.array([average(one) for one in own])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +107,18 @@ class LineErrors(Bands):
         The first of their rows, for the columns that the runs share, by name.
     nnz : ndarray of shape (seeds, k)
         Non-zero coordinates of the iterates; nan where a run diverged.
+    sets : ndarray of shape (seeds,)
+        The seed of the data of each run; empty if they all have the same.
+    zeros : ndarray of shape (seeds,)
+        The relative error of w = 0 on the problem of each run; nan if unknown.
     """
 
     passes: Array
     errors: Array
     facts: Mapping[str, Any]
     nnz: Array
+    sets: Array = field(default_factory=lambda: np.empty(0))
+    zeros: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def n_seeds(self) -> int:
@@ -100,6 +139,15 @@ class LineErrors(Bands):
     def quantile(self, q: float) -> Array:
         """Return a quantile over seeds at each checkpoint, shape (k,)."""
         return quantile(self.errors, q)
+
+    def finals(self, passes: float | None = None) -> Finals:
+        """Return the errors of all runs at their end, or at some passes between."""
+        errors = self.errors[:, -1]
+        if passes is not None:
+            found = [np.interp(passes, self.passes, run) for run in self.errors]
+            errors = np.array([math.inf if math.isnan(x) else x for x in found])
+        sets = self.sets if self.sets.size else np.zeros(len(errors))
+        return Finals(errors, sets)
 
     def mean_at(self, passes: npt.ArrayLike) -> Array:
         """Interpolate the mean error at given passes; flat after the end.
@@ -206,11 +254,14 @@ def curves(
     )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
+    zeros = baselines(rows, "relative_error")[ZERO].groupby(rows["trial"]).first()
     return LineErrors(
         rows.groupby("iteration")["passes"].first().sort_index().to_numpy(float),
         np.where(np.isnan(errors), np.inf, errors),
         first_row(rows),
         nnz,
+        rows.groupby("trial")["dataset_seed"].first().sort_index().to_numpy(float),
+        zeros.sort_index().to_numpy(float),
         runs=runs_in(rows),
         unchecked=unchecked_in(rows),
     )

@@ -127,8 +127,9 @@ def slopes(cross: Cross) -> str:
 
 
 def _interval(rate: Scaling) -> str:
-    """Return the bootstrap interval of the slope of a quantity, in words."""
-    return " [{:.2f}, {:.2f}]".format(*rate.interval) if rate.quantity else ""
+    """Return the interval of the slope of a quantity, in words; empty if unknown."""
+    known = rate.quantity and np.isfinite(rate.interval).all()
+    return " [{:.2f}, {:.2f}]".format(*rate.interval) if known else ""
 
 
 def save_crosses(

@@ -17,10 +17,10 @@ import numpy as np
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report import curves
-from dp_erm_bench.report.curves import Array, Bands, Missing, report_runs
+from dp_erm_bench.report.curves import Array, Bands, Finals, Missing, report_runs
 from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.results.settings import RAN, column, unchecked_in
-from dp_erm_bench.results.statistics import quantile
+from dp_erm_bench.results.statistics import ZERO, baselines, estimate, quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,10 +83,6 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
     return by_panel
 
 
-DRAWS = 1000
-"""Bootstrap samples."""
-
-
 @dataclass(frozen=True, eq=False)
 class Scaling(Bands):
     """Final values of the report runs of one line along an axis.
@@ -106,6 +102,10 @@ class Scaling(Bands):
         not a number where it was not asked for.
     quantity : str
         Name of the column that they are of, empty of excess risks F(w) - F*.
+    sets : tuple of k ndarrays
+        The seed of the data of each run; empty if they all have the same.
+    zeros : tuple of k ndarrays
+        What w = 0 has on the problem of each run, nan if that is unknown.
     """
 
     x: Array
@@ -114,11 +114,19 @@ class Scaling(Bands):
     skipped: Mapping[float, str] = field(default_factory=dict)
     excess: float = math.nan
     quantity: str = ""
+    sets: tuple[Array, ...] = ()
+    zeros: tuple[Array, ...] = ()
+
+    def finals(self, place: int) -> Finals:
+        """Return the final values of all runs at one value of the axis."""
+        runs = self.ends[place]
+        return Finals(runs, self.sets[place] if self.sets else np.zeros(len(runs)))
 
     @property
     def mean(self) -> Array:
-        """Return the mean over the runs, shape (k,)."""
-        return np.array([runs.mean() for runs in self.ends])
+        """Return the mean over the runs, of several data sets that of their means."""
+        places = range(len(self.ends))
+        return np.array([self.finals(place).units().mean() for place in places])
 
     @property
     def slope(self) -> float:
@@ -130,15 +138,12 @@ class Scaling(Bands):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % bootstrap interval of the slope, runs drawn at each point."""
-        rng = np.random.default_rng(0)
-        draws = [
-            runs[rng.integers(runs.size, size=(DRAWS, runs.size))].mean(axis=1)
-            for runs in self.ends
+        """Return the 95 % interval of the slope, see `results.statistics.estimate`."""
+        parts = [
+            (self.finals(place).units()[:, None], np.array([weight]))
+            for place, weight in enumerate(slope_weights(self.x))
         ]
-        slopes = [slope(self.x, means) for means in np.stack(draws, axis=1)]
-        low, high = np.quantile(slopes, (0.025, 0.975))
-        return float(low), float(high)
+        return estimate(parts)[1:]
 
     def quantile(self, q: float) -> Array:
         """Return a quantile over the runs, shape (k,)."""
@@ -156,9 +161,13 @@ def slope(x: Array, values: Array) -> float:
     usable = np.isfinite(values).all() and (values > 0).all()
     if len(x) < 2 or not usable:
         return float("nan")
-    across, up = np.log(x), np.log(values)
-    across = across - across.mean()
-    return float(across @ (up - up.mean()) / (across @ across))
+    return float(slope_weights(x) @ np.log(values))
+
+
+def slope_weights(x: Array) -> Array:
+    """Return the weights by which logarithms add up to the slope against log x."""
+    across = np.log(x) - np.log(x).mean()
+    return np.asarray(across / (across @ across))
 
 
 def scaling(
@@ -192,12 +201,18 @@ def scaling(
     rows = curves.ended(rows[served] if served.any() else rows, line)
     excess = _values(rows, line, quantity).astype(float).fillna(math.inf)
     proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
-    rows, trials = rows.assign(excess=excess), rows.groupby("trial")["iteration"]
+    zero = baselines(rows, quantity or "objective")[ZERO]
+    zero = zero if quantity else zero - rows["optimum"]
+    rows, trials = (
+        rows.assign(excess=excess, zero=zero),
+        rows.groupby("trial")["iteration"],
+    )
     first, last = (
         rows.loc[end].sort_values("trial") for end in (trials.idxmin(), trials.idxmax())
     )
     along, starts = last[axis].to_numpy(float), first["excess"].to_numpy()
-    ends = last["excess"].to_numpy()
+    ends, zeros = last["excess"].to_numpy(), last["zero"].to_numpy(float)
+    sets = last["dataset_seed"].to_numpy(float)
     places = sorted(skipped[axis].dropna().unique())
     unserved = {float(at): curves.why(skipped[skipped[axis] == at]) for at in places}
     x = np.unique(along)
@@ -208,6 +223,8 @@ def scaling(
         unserved,
         float(proved.fillna(math.inf).max()),
         quantity=quantity,
+        sets=tuple(sets[along == value] for value in x),
+        zeros=tuple(zeros[along == value] for value in x),
         runs=curves.runs_in(rows),
         unchecked=unchecked_in(rows),
     )
@@ -289,5 +306,7 @@ def along(
         np.array([x for x, _ in places]),
         tuple(one.errors[:, -1] for one in lines),
         np.array([one.errors[:, 0].mean() for one in lines]),
+        sets=tuple(one.finals().sets for one in lines),
+        zeros=tuple(one.zeros for one in lines),
         runs=tuple(sorted({run for one in lines for run in one.runs})),
     )

@@ -27,6 +27,29 @@ def folder(tmp_path):
     return made
 
 
+NEW = """\
+paper,figure,statement,whose,good,measured,threshold,value,interval,of_zero,verdict,\
+expected,open,profile
+p,log1,Greedy is best,ours,gcd,final error,<= 2,1.5,"[1.2, 1.8]","0.5 [0.4, 0.6]",\
+holds,fails: a tie,,default
+p,log1,Greedy is first,paper,none (a width),steps,<= 1,1.0,"[1, 1]",,holds,,,default
+p,log1,Greedy moves,paper,gcd,error,<= 1,0.9,"[0.8, 1.1]","1 [0.9, 1.1]",\
+vacuous (error of gcd / that of w = 0: 1),,gcd: trials,default
+"""
+
+
+def test_claims_are_shown_with_whose_they_are_and_what_is_wrong_by_chance(
+    folder, capsys
+):
+    (folder / "claims.csv").write_text(NEW)
+    assert main(["report", str(folder)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 holds, 1 vacuous" in said and "holds, unexpected" in said
+    assert "vacuous, open" in said and "whose" in said and "interval" in said
+    assert "1 of 2 verdicts holds or fails rest on such an interval" in said
+    assert "at most 0.0 of them are wrong by chance" in said
+
+
 @pytest.mark.parametrize("group", [g for g in GROUPS if g not in KEYS])
 def test_every_choice_is_listed_with_what_it_is(group):
     lines = listing(group).splitlines()

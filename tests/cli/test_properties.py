@@ -136,6 +136,7 @@ blocks:
 figures: [{kind: leaderboard}]
 claims:
   - {id: ratio, figure: a, under: [b, c], over: c, measure: ratio, at_most: 1,
+     whose: ours, good: "{under}",
      statement: "{under} is best"}
 """
 )

@@ -33,8 +33,10 @@ blocks:
       report: range(100,102)
 claims:
   - {id: zero, figure: log1, line: DP-CD cyclic, measure: error_at_zero, equals: 1,
-     within: 100, statement: There is an error at 0}
-  - {id: never, figure: log1, measure: later, reason: not there, statement: Later}
+     within: 100, whose: ours, good: none, reason: w = 0 itself,
+     statement: There is an error at 0}
+  - {id: never, figure: log1, measure: later, reason: not there, statement: Later,
+     whose: ours, good: none}
 """
 
 
@@ -179,7 +181,8 @@ blocks:
      algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
 figures: [{kind: panels_of_mine.py}]
 claims:
-  - {id: never, figure: a, measure: later, reason: not there, statement: Later}
+  - {id: never, figure: a, measure: later, reason: not there, statement: Later,
+     whose: ours, good: none}
 """
 DRAW = """
 from dataclasses import dataclass

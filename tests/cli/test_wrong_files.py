@@ -15,7 +15,8 @@ TUNE = (
 )
 TUNED = f"{{panel: a, line: b, {DATA}, algorithm: random_cd, tune: {TUNE}}}"
 CLAIM = (
-    "{id: zero, figure: a, line: b, measure: error_at_zero, at_most: 1, statement: S}"
+    "{id: zero, figure: a, line: b, measure: error_at_zero, at_most: 1, statement: S, "
+    "whose: ours, good: none, reason: r}"
 )
 HEAD = "# @package _global_\n"
 VALID = f"blocks: [{BLOCK}]\nclaims: [{CLAIM}]\n"
@@ -274,7 +275,9 @@ CLAIMS = [
     (claims("statement: S", "statement: 'S {nope}'"), "braces"),
     (claims("statement: S", "statement: 'S {'"), "braces"),
     (claims("statement: S", "statement: S, wat: 1"), "key=wat"),
-    (claims("statement: S", "statement: S, per: seed"), "did you mean data_seed?"),
+    (claims("whose: ours", "whose: our"), "whose=our (did you mean ours?)"),
+    (claims("good: none", "good: c"), "good=c: must be one of none, b"),
+    (claims(", reason: r", ""), "reason: must be given for good=none"),
     (claims("statement: S", "statement: S, epsilon: x"), "epsilon=x: must be a number"),
     (claims("at_most: 1, ", ""), "threshold=None"),
     (claims("at_most: 1", "at_most: x"), "at_most=x: must be a number"),
@@ -283,7 +286,7 @@ CLAIMS = [
     (claims("at_most: 1", "equals: 1"), "threshold=equals"),
     (claims("at_most: 1", "at_most: 1, at_least: 0"), "threshold=at_least and at_most"),
     (
-        claims("error_at_zero", "ratio_to_authors_end, curve: DP-CD"),
+        claims("error_at_zero", "ratio_to_authors, at: at the end, curve: DP-CD"),
         "figure a: curve=DP-CD",
     ),
 ]

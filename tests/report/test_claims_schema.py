@@ -17,6 +17,7 @@ import sys
 import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.rates
 print(*(name for name in ("pandas", "matplotlib", "numba") if name in sys.modules))
 """
+OURS = {"whose": "ours", "good": "none", "reason": "a constant"}
 LINES = {"size_1": ["a", "b"], "size_9": ["a", "b"]}
 OF_NOISE = Noise(
     "noise", "t", "p", "p", (1, 2), {"chosen": Released("greedy_cd", "select")}
@@ -34,14 +35,16 @@ def test_what_is_checked_before_a_run_imports_nothing_heavy():
 def test_the_words_of_a_measure_name_keys_that_it_needs(name):
     measure = MEASURES[name]
     fields = {field for _, field, _, _ in Formatter().parse(measure.words) if field}
-    assert fields <= {*measure.needs, *(["n"] if measure.lines == NOISE else [])}
+    more = ["n"] if measure.lines == NOISE else ["statistic"]
+    assert fields <= {*measure.needs, *more}
     assert not set(measure.needs) & set(COMMON)
     assert measure.value.__name__ == name
 
 
 @each("name", MEASURES)
 def test_a_claim_must_give_what_its_measure_needs(name):
-    claim = {"id": "x", "figure": "f", "measure": name, "statement": "S"}
+    claim = {"id": "x", "figure": "f", "measure": name, "statement": "S", **OURS}
+    claim = {k: v for k, v in claim.items() if k not in MEASURES[name].needs}
     for key in MEASURES[name].needs:
         with pytest.raises(ValueError, match=f"claim x: {key}: must be given"):
             check_claims([claim], {})
@@ -50,7 +53,7 @@ def test_a_claim_must_give_what_its_measure_needs(name):
 
 @pytest.mark.parametrize("axis", ["quotient", "n"])
 def test_a_family_of_panels_has_the_lines_of_all(axis):
-    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1, **OURS}
     slope = {**claim, "measure": "slope", "axis": axis, "line": ["a", "b"]}
     check_claims([slope], LINES)
     for wrong in ({"line": "c"}, {"figure": "weight"}, {"axis": "seed"}):
@@ -59,7 +62,7 @@ def test_a_family_of_panels_has_the_lines_of_all(axis):
 
 
 def test_without_an_axis_a_family_of_panels_is_none():
-    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1, **OURS}
     final = {**claim, "measure": "certified_epsilon", "line": "a"}
     check_claims([{**final, "figure": "size_1"}], LINES)
     with pytest.raises(ValueError, match="claim x: figure=size .*must be one of"):
@@ -68,7 +71,7 @@ def test_without_an_axis_a_family_of_panels_is_none():
 
 @pytest.mark.parametrize("axis", ["quotient", "n"])
 def test_a_name_of_a_panel_and_of_a_family_is_refused_along_an_axis(axis):
-    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1, **OURS}
     slope = {**claim, "measure": "slope", "axis": axis, "line": "a"}
     with pytest.raises(ValueError, match="size=?.* is a panel and the beginning of s"):
         check_claims([slope], {**LINES, "size": ["a"]})
@@ -76,14 +79,14 @@ def test_a_name_of_a_panel_and_of_a_family_is_refused_along_an_axis(axis):
 
 
 def test_a_line_of_a_family_is_in_each_of_its_panels():
-    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1}
+    claim = {"id": "x", "figure": "size", "statement": "S", "at_most": 1, **OURS}
     slope = {**claim, "measure": "slope", "axis": "n", "line": "b"}
     with pytest.raises(ValueError, match="figure size: line=b"):
         check_claims([slope], {**LINES, "size_9": ["a"]})
 
 
 def test_noise_needs_no_panel_but_a_figure():
-    claim = {"id": "x", "figure": "noise", "statement": "{line}", "at_least": 1}
+    claim = {"id": "x", "figure": "noise", "statement": "{line}", "at_least": 1, **OURS}
     slope = {**claim, "measure": "noise_slope", "line": "chosen"}
     check_claims([slope], {}, [OF_NOISE])
     with pytest.raises(ValueError, match="figure=noise: there is none"):
@@ -94,7 +97,42 @@ def test_noise_needs_no_panel_but_a_figure():
 
 @pytest.mark.parametrize("where", [3, ["a"], "a"])
 def test_a_cell_is_found_by_a_mapping(where):
-    claim = {"id": "x", "figure": "f", "measure": "cell", "column": "c", "at_most": 1}
-    check_claims([{**claim, "where": {"n": 1}, "statement": "S"}], {})
+    claim = {"id": "x", "figure": "f", "measure": "cell", "column": "c", **OURS}
+    claim |= {"at_most": 1, "statement": "S"}
+    check_claims([{**claim, "where": {"n": 1}}], {})
     with pytest.raises(ValueError, match="where=.*: must map columns to values"):
-        check_claims([{**claim, "where": where, "statement": "S"}], {})
+        check_claims([{**claim, "where": where}], {})
+
+
+SLOPE = {"id": "x", "figure": "size", "statement": "S", "at_most": 1, "axis": "n"}
+SLOPE |= {"measure": "slope", "line": ["a", "b"], "whose": "paper", "good": "{line}"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"good": "c"}, "good=c: must be one of none, a, b"),
+        ({"good": "{over}"}, "good={over}: braces must name keys of the claim"),
+        ({"good": None}, "good: must be given for measure=slope"),
+        ({"good": "none"}, "reason: must be given for good=none"),
+        ({"whose": None}, "whose: must be given"),
+        (
+            {"whose": "theirs"},
+            "whose=theirs: must be one of paper, authors' figure, ou",
+        ),
+        ({"expected": "loses: a tie"}, "expected=loses: must be one of vacuous, undec"),
+        ({"statistic": "mode"}, "statistic=mode.*must be one of mean, median"),
+        ({"per": "data_seed"}, "key=per: must be one of"),
+    ],
+)
+def test_a_claim_says_whose_it_is_and_what_is_good(change, said):
+    check_claims([SLOPE, {**SLOPE, "expected": "fails: a tie"}], LINES)
+    with pytest.raises(ValueError, match=f"claim x: {said}"):
+        check_claims([{**SLOPE, **change}], LINES)
+
+
+def test_a_line_of_noise_is_none_that_can_be_good():
+    claim = {"id": "x", "figure": "noise", "statement": "S", "at_least": 1}
+    claim |= {"measure": "noise_slope", "line": "chosen", "whose": "ours"}
+    with pytest.raises(ValueError, match="good=chosen: must be one of none"):
+        check_claims([{**claim, "good": "{line}"}], {}, [OF_NOISE])

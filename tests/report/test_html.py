@@ -220,6 +220,23 @@ def test_every_claim_links_to_its_panel(folder):
         assert name in said
 
 
+def test_claims_say_whose_they_are_and_what_their_intervals_are_worth(folder):
+    row = {"figure": "log1", "statement": "s", "whose": "ours", "good": "gcd"}
+    row |= {"measured": "m", "threshold": "<= 1", "value": 0.5}
+    row |= {"interval": "[0.4, 0.6]"}
+    row |= {"of_zero": "0.2 [0.1, 0.3]", "expected": "fails: a tie", "open": ""}
+    verdicts = ["holds", "vacuous (error of gcd / that of w = 0: 1)", "undecided"]
+    write_csv(folder / "claims.csv", [{**row, "verdict": one} for one in verdicts])
+    made = chapter(folder, 1, Room(1 << 30))
+    assert made.verdicts == {"holds": 1, "vacuous": 1, "undecided": 1}
+    (note,) = [one for one in made.notes if "settings are given" in one]
+    assert "1 of 1 verdicts holds or fails rest on such an interval" in note
+    text = report_page([folder])
+    for said in ("whose", "interval", "expected", "ours", "[0.4, 0.6]", "fails: a tie"):
+        assert said in text
+    assert '<span class="mark vacuous">vacuous</span>' in text
+
+
 def test_hostile_words_are_text(folder):
     said = {"cpu": HOSTILE, "packages": {HOSTILE: [HOSTILE]}, "git": 3}
     changed = {"environment": said, "command": HOSTILE, "version": HOSTILE}

@@ -55,20 +55,21 @@ def test_a_diverged_run_never_holds(tabulate, measure):
     last = (table["seed"] == 0) & (table["iteration"] == table["iteration"].max())
     table.loc[last, "relative_error"] = math.nan
     for bound in ({"at_least": -9}, {"at_most": 9}):
-        assert judge(table, measure=measure, **bound)["verdict"] == "fails"
+        told = judge(table, measure=measure, **bound)["verdict"]
+        assert told.startswith("undecided")
 
 
 @pytest.mark.parametrize(
-    ("end", "verdict"), [(0.05, "holds"), (0.21, "holds"), (0.23, "fails")]
+    ("end", "verdict"), [(0.05, "holds"), (0.21, "undecided"), (0.25, "fails")]
 )
-def test_ratio_to_band_top_is_to_the_worst_run(tabulate, end, verdict):
+def test_ratio_to_band_top_is_to_its_80_percent_quantile(tabulate, end, verdict):
     table = tabulate(
         {"line": "DP-GCD tight", "end": end, "spread": 0.0},
-        {"line": "DP-CD cyclic", "end": 0.2, "spread": 0.1},
+        {"line": "DP-CD cyclic", "end": 0.2, "spread": 0.1, "n_seeds": 20},
     )
     claim = {"line": "DP-GCD tight", "other": "DP-CD cyclic", "at_most": 1}
     row = judge(table, measure="ratio_to_band_top", **claim)
-    assert row["value"] == pytest.approx(end / 0.22)
+    assert row["value"] == pytest.approx(end / 0.212)
     assert row["verdict"] == verdict
 
 

@@ -1,4 +1,10 @@
-"""Claims of papers: refused before anything runs, judged once it has run."""
+"""Claims of papers: refused before anything runs, judged once it has run.
+
+A verdict is the first of `lookup.VERDICTS` that applies. `vacuous`: the line that the
+claim calls good does not beat w = 0 where the claim is decided, or the bound that it is
+held against is above the error of w = 0; publishing w = 0 would do as well, whatever
+the value is. `undecided`: the interval contains the threshold.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +16,28 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.claims.lookup import (
+    FAILS,
+    HOLDS,
     NOISE,
     NOT_JUDGED,
+    NOT_RUN,
     NOTHING,
+    RUNS,
     SMOKE,
+    UNDECIDED,
+    VACUOUS,
+    VERDICTS,
     Claim,
+    Evidence,
     Lookup,
     Measure,
 )
-from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.curves import Missing, explained, report_runs
+from dp_erm_bench.report.claims.measures import AUTHORS, MEASURES
+from dp_erm_bench.report.curves import Missing, explained
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.rates import SYMBOLS, noises
+from dp_erm_bench.results.statistics import Estimate
 from dp_erm_bench.results.table import MEASURED
 from dp_erm_bench.results.tuned import open_of
 
@@ -30,21 +45,32 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
-    *("paper", "figure", "statement", "measured", "threshold", "value"),
-    *("verdict", "open", "profile"),
+    *("paper", "figure", "statement", "whose", "good", "measured", "threshold"),
+    *("value", "interval", "of_zero", "verdict", "expected", "open", "profile"),
 )
-COMMON = ("id", "figure", "measure", "statement")
-OPTIONAL = ("epsilon", "per", "quantity")
+COMMON = ("id", "figure", "measure", "statement", "whose", "good")
+OPTIONAL = ("epsilon", "quantity", "statistic", "reason", "expected")
+WHOSE = ("paper", "authors' figure", "ours", "as reported")
+"""Where a claim stands: in the paper; in a figure of the authors' that is decoded; in
+neither, as we ask it; or in a figure or paper that is known from a report only."""
+
+NO_LINE = "none"
+"""What is good in a claim that calls no line good; its `reason` says why not."""
+
+EXPECTED = VERDICTS[VERDICTS.index(VACUOUS) :]
 THRESHOLDS = ("at_least", "at_most", "equals", "within")
 NUMBERS = (
     *THRESHOLDS,
     *("epsilon", "delta", "iterations", "n_iter", "passes", "n", "p", "seeds"),
-    *("factor", "kappa", "rivals", "radius", "nonzeros", "weight"),
+    *("factor", "kappa", "rivals", "radius", "nonzeros", "weight", "share"),
 )
 LINES = ("line", "under", "over", "other")
 QUANTITIES, AXES = [*MEASURED, *registry.POPULATION], [*SYMBOLS]
-WORDS = {"per": ["data_seed"], "axis": AXES, "quantity": QUANTITIES}
-LISTS = ("figure", "line", "under", "over")
+WORDS = {
+    **{"axis": AXES, "quantity": QUANTITIES, "statistic": ["mean", "median"]},
+    **{"whose": [*WHOSE], "at": [*AUTHORS]},
+}
+LISTS = ("figure", "line", "under", "over", "other", "at")
 """Keys of which a list stands for one claim per value."""
 
 
@@ -89,15 +115,13 @@ def _check(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
         for one in _many(key, value):
             _check_value(key, one)
     threshold(claim)
+    expected = str(claim.get("expected", HOLDS)).partition(":")[0]
+    registry.check_choice("expected", expected, [*EXPECTED])
     if measure.lines != NOTHING:
         _check_lines(claim, noise if measure.lines == NOISE else lines)
-    try:
-        str(claim["statement"]).format(**claim)
-    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
-        raise UsageError(
-            f"statement={claim['statement']}: braces must name keys of the claim "
-            f"({type(error).__name__}: {error})"
-        ) from None
+    for one in _rows_of(claim):
+        _check_good(one, measure, lines)
+    _filled("statement", claim)
 
 
 def _check_value(key: str, value: Any) -> None:
@@ -124,6 +148,36 @@ def _check_lines(claim: Claim, lines: LinesOf) -> None:
         if "curve" in claim:
             curves = sorted(decoded(figure))
             registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)
+
+
+def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
+    """Refuse a good line that does not run, and none without a reason."""
+    good = _good(claim)
+    if good == NO_LINE:
+        if not claim.get("reason"):
+            raise UsageError(f"reason: must be given for good={NO_LINE}")
+        return
+    allowed = [NO_LINE]
+    if measure.lines == RUNS:
+        axis = claim.get("axis", "")
+        allowed += lines_of(lines, str(claim["figure"]), axis, "figure")
+    registry.check_choice("good", good, allowed)
+
+
+def _good(claim: Claim) -> str:
+    """Return the line that a claim calls good; empty of a claim of before."""
+    return _filled("good", claim) if claim.get("good") else ""
+
+
+def _filled(key: str, claim: Claim) -> str:
+    """Return words of a claim, with the claim's keys in the place of their braces."""
+    try:
+        return str(claim[key]).format(**claim)
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"{key}={claim[key]}: braces must name keys of the claim "
+            f"({type(error).__name__}: {error})"
+        ) from None
 
 
 def _many(key: str, value: Any) -> list[Any]:
@@ -173,11 +227,14 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per claim, `COLUMNS`: its verdict is `holds`, `fails`, `not run (why)`,
-        or of the profile smoke `not judged`; open are its lines beyond whose settings
-        better ones may lie, and why.
+        One row per claim, `COLUMNS`. `interval` is that of the value, `of_zero` the
+        error of the line that is good over that of w = 0 with its interval, both where
+        the claim is decided. Open are its lines beyond whose settings better ones may
+        lie, and why. The verdict is one of `lookup.VERDICTS`, its reason in
+        parentheses. A claim of before, that names no line and nobody, is judged
+        without a line.
 
-    Raises UsageError if a claim names an unknown measure or states no threshold.
+    Raises UsageError if a claim states no threshold.
     """
     import pandas as pd
 
@@ -185,53 +242,79 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     rows = [
         _row(claim, table, config)
         for entry in config.get("claims", ())
-        for claim in _expand(entry, table)
+        for claim in _rows_of(entry)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _expand(entry: Claim, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield one claim per value of the list-valued keys and per data seed."""
+def _rows_of(entry: Claim) -> Iterator[dict[str, Any]]:
+    """Yield one claim per value of the list-valued keys."""
     axes = [name for name in LISTS if isinstance(entry.get(name), list)]
     for values in product(*(entry[name] for name in axes)):
-        claim = {**entry, **dict(zip(axes, values, strict=True))}
-        if claim.get("per") != "data_seed":
-            yield claim
-            continue
-        try:
-            runs = report_runs(table, claim["figure"])
-            for seed in sorted({int(seed) for seed in runs["dataset_seed"]}):
-                yield {**claim, "data_seed": seed}
-        except Missing:
-            yield {**claim, "data_seed": None}
+        yield {**entry, **dict(zip(axes, values, strict=True))}
 
 
 def _row(
     claim: Claim, table: pd.DataFrame, config: Mapping[str, Any]
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
-    measure, lookup = measure_of(claim), Lookup(table, config, claim)
-    panels = members({*table.get("panel", ())}, claim["figure"], claim.get("axis", ""))
-    more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
-    statement, seed = str(claim["statement"]).format(**claim), claim.get("data_seed")
+    good, panels = _good(claim), {*table.get("panel", ())}
+    panels = members(panels, claim["figure"], claim.get("axis", ""))
+    none = f"{good} ({claim['reason']})" if claim.get("reason") else good
     row: dict[str, object] = {
         "paper": config.get("paper", ""),
         "figure": claim["figure"],
-        "statement": statement if seed is None else f"{statement} (data seed {seed})",
-        "measured": measure.words.format(**claim, **more),
+        "statement": _filled("statement", claim),
+        "whose": claim.get("whose", ""),
+        "good": none if good == NO_LINE else good,
+        "measured": "",
         "threshold": threshold(claim),
         "value": math.nan,
+        "interval": "",
+        "of_zero": "",
+        "expected": claim.get("expected", ""),
         "open": open_of(config.get("choices", ()), panels, _lines(claim)),
         "profile": config.get("profile", ""),
     }
+    smoke = str(config.get("profile")).partition(",")[0] == SMOKE
+    if str(claim.get("measure")) not in MEASURES:
+        reason = f"measure={claim.get('measure')}: there is none any more"
+        return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
+    measure, lookup = measure_of(claim), Lookup(table, config, claim)
+    more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
+    words = {"statistic": lookup.statistic, **claim, **more}
+    row["measured"] = measure.words.format(**words)
     try:
-        value = measure(lookup)
+        found = measure(lookup)
+        said, why = _beside_zero(lookup, good, found) if good else ("", "")
     except Missing as reason:
-        return {**row, "verdict": f"not run ({reason})"}
-    judged = str(config.get("profile")).partition(",")[0] != SMOKE
-    verdict = ("holds" if _holds(claim, value) else "fails") if judged else NOT_JUDGED
-    row["measured"] = f"{row['measured']}{measure.told(lookup)}"
-    return {**row, "value": value, "verdict": verdict}
+        return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
+    verdict = f"{VACUOUS} ({why})" if why else _verdict(claim, found.estimate)
+    return {
+        **row,
+        "measured": f"{row['measured']}{lookup.over}",
+        "value": found.estimate.point,
+        "interval": _interval(found.estimate),
+        "of_zero": said,
+        "verdict": NOT_JUDGED if smoke else verdict,
+    }
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"[{estimate.low:.6g}, {estimate.high:.6g}]"
+
+
+def _beside_zero(lookup: Lookup, good: str, found: Evidence) -> tuple[str, str]:
+    """Return the error of the good line over that of w = 0, and why it says nothing."""
+    if good == NO_LINE:
+        return "", ""
+    share, zero = lookup.beside_zero(good, found.at)
+    said = f"{share.point:.3g} {_interval(share)}"
+    if not share.high < 1.0:
+        return said, f"error of {good} / that of w = 0: {said}"
+    if found.bound > zero:
+        return said, f"the bound, {found.bound:.3g}, is above w = 0's error, {zero:.3g}"
+    return said, ""
 
 
 def _lines(claim: Claim) -> list[str]:
@@ -240,11 +323,17 @@ def _lines(claim: Claim) -> list[str]:
     return [*lines, *(f"{line} over epsilon" for line in lines)]
 
 
-def _holds(claim: Claim, value: float) -> bool:
-    """Compare a value with the claim's threshold; False unless it is finite."""
-    if not math.isfinite(value):
-        return False
-    if "at_least" in claim or "at_most" in claim:
-        least, most = claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
-        return bool(least <= value <= most)
-    return bool(abs(value - claim["equals"]) <= claim["within"])
+def _verdict(claim: Claim, estimate: Estimate) -> str:
+    """Compare an interval with the claim's threshold."""
+    low, high = claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
+    if "equals" in claim:
+        low, high = (claim["equals"] + way * claim["within"] for way in (-1, 1))
+    if math.isnan(estimate.point):
+        return f"{UNDECIDED} (no value: runs were lost, or divided by nothing)"
+    if low <= estimate.low and estimate.high <= high:
+        return HOLDS
+    if estimate.high < low or estimate.low > high:
+        return FAILS
+    if math.isinf(estimate.high - estimate.low):
+        return f"{UNDECIDED} (no interval: a run was lost, or is alone)"
+    return UNDECIDED

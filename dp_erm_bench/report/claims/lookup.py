@@ -1,16 +1,37 @@
-"""Measures, and the runs that a claim names, on which they are taken."""
+"""Measures, and the runs that a claim names, on which they are taken.
+
+Every measure is a number with its interval. What is independent are the report seeds of
+a line on one data set; of several data sets the unit is the data set, as all runs on it
+share its records and its chosen settings. The settings that were chosen are given: how
+they were chosen adds nothing to an interval.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dp_erm_bench.report.curves import LineErrors, curves
+import numpy as np
+
+from dp_erm_bench.report.curves import Finals, LineErrors, Missing, curves
 from dp_erm_bench.report.figure import figures_of
 from dp_erm_bench.report.rates import Noise, noises
 from dp_erm_bench.report.scaling import Scaling, along
+from dp_erm_bench.results.columns import is_better_higher
+from dp_erm_bench.results.statistics import (
+    COMPARED,
+    FLOOR,
+    LIKELY,
+    Estimate,
+    Part,
+    estimate,
+    estimate_of_quantiles,
+    exactly,
+    unknown,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,13 +41,60 @@ RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
 """Kinds of a claim's lines: runs of its panel, releases of its figure of noise, or
 none."""
 
-SMOKE, NOT_JUDGED = "smoke", "not judged"
-"""The profile that only shows that all of it runs, and its verdict of every claim."""
+SMOKE, NOT_JUDGED, NOT_RUN = "smoke", "not judged", "not run"
+VACUOUS, UNDECIDED, HOLDS, FAILS = "vacuous", "undecided", "holds", "fails"
+VERDICTS = (NOT_JUDGED, NOT_RUN, VACUOUS, UNDECIDED, HOLDS, FAILS)
+"""The first that applies is the verdict. The first of all is that of the profile smoke,
+which only shows that all of it runs."""
 
 UNJUDGED = (
     "profile smoke: it shows that all of it runs; verdicts would mean nothing, so that "
     "no claim is judged"
 )
+GIVEN = (
+    "Intervals are of 95 %, over report seeds and data seeds; the chosen settings are "
+    "given: what their choice adds is not in them."
+)
+WRONG = (1.0 - LIKELY) / 2
+"""A verdict by an interval is wrong at most so often: one of its ends is beyond."""
+
+
+def by_chance(rows: Iterable[Mapping[str, str]]) -> str:
+    """Return how many verdicts of claims.csv are wrong by chance, in a sentence.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Of claims.csv; the sentence is empty where none rests on an interval.
+    """
+    decided = [row for row in rows if row["verdict"] in (HOLDS, FAILS)]
+    texts = [row.get("interval") or "" for row in decided]
+    ends = [text.strip("[]").split(", ") for text in texts if text]
+    random = sum(len(pair) == 2 and pair[0] != pair[1] for pair in ends)
+    if not random:
+        return ""
+    return (
+        f"{random} of {len(decided)} verdicts {HOLDS} or {FAILS} rest on such an "
+        f"interval: at most {WRONG * random:.1f} of them are wrong by chance, on "
+        "average."
+    )
+
+
+class Evidence(NamedTuple):
+    """What decides a claim, and where.
+
+    Attributes
+    ----------
+    estimate : Estimate
+    at : float or None
+        The passes, or the value of the axis, that decide; None for the last.
+    bound : float
+        A proved bound on the error there, not a number if the claim is of none.
+    """
+
+    estimate: Estimate
+    at: float | None = None
+    bound: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,33 +109,143 @@ class Lookup:
         The experiment's resolved yaml.
     claim : mapping
         Its `figure` is the panel, or the family of panels; `epsilon` that of the runs,
-        1 if not given; `data_seed` that of the data where the panel has several.
+        1 if not given; `statistic` averages the runs, their mean if not given.
+    asked : list of Finals
+        What measures averaged.
     """
 
     table: pd.DataFrame
     config: Mapping[str, Any]
     claim: Claim
+    asked: list[Finals] = field(default_factory=list)
 
     @property
     def figure(self) -> str:
         """Return the figure that the claim names."""
         return str(self.claim["figure"])
 
+    @property
+    def statistic(self) -> str:
+        """Return how runs are averaged: `mean` or `median`."""
+        return str(self.claim.get("statistic", "mean"))
+
     def __call__(self, line: str) -> LineErrors:
         """Return the report runs of a line; raises `Missing` if there are none."""
         epsilon = float(self.claim.get("epsilon", 1.0))
-        seed = self.claim.get("data_seed")
-        return curves(self.table, self.figure, line, epsilon, seed)
+        return curves(self.table, self.figure, line, epsilon)
 
-    def along(self, line: str, axis: str) -> Scaling:
+    def finals(self, line: str, passes: float | None = None) -> Finals:
+        """Return the errors of a line's runs at their end, or at some passes.
+
+        At least `FLOOR`, to which the optimum is certified.
+        """
+        values, sets = self(line).finals(passes)
+        return Finals(np.maximum(values, FLOOR), sets)
+
+    def along(self, line: str, axis: str, quantity: str | None = None) -> Scaling:
         """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""
-        quantity = str(self.claim.get("quantity", ""))
+        quantity = str(self.claim.get("quantity", "")) if quantity is None else quantity
         return along(self.table, self.config, self.figure, axis, line, quantity)
 
     @property
     def noise(self) -> Noise:
         """Return the figure of noise that the claim names."""
         return noises(figures_of(self.config))[self.figure]
+
+    @property
+    def over(self) -> str:
+        """Return how many runs were averaged, at least, in words."""
+        if not self.asked:
+            return ""
+        runs = min(len(one.values) for one in self.asked)
+        sets = min(len(np.unique(one.sets)) for one in self.asked)
+        data = f" on {sets} data sets" if sets > 1 else ""
+        return f"; {runs} run{'s' * (runs > 1)}{data}"
+
+    def logs(
+        self, groups: Sequence[Sequence[tuple[Finals, float]]], share: float = LIKELY
+    ) -> Estimate:
+        """Return a weighted sum of the logarithms of averages.
+
+        Parameters
+        ----------
+        groups : sequence of sequence of (Finals, float)
+            Values and weights. Those of a group are at the same point: where they are
+            of the same data sets these are drawn together.
+        share : float
+            Of the interval.
+        """
+        self.asked.extend(one for group in groups for one, _ in group)
+        if self.statistic == "median":
+            return estimate_of_quantiles(
+                [(one.units("median"), 0.5, w) for group in groups for one, w in group],
+                share,
+            )
+        parts = [part for group in groups for part in _parts(group)]
+        return estimate(parts, share=share)
+
+    def ratio(self, over: Finals, under: Finals, share: float = LIKELY) -> Estimate:
+        """Return the average of some values divided by that of others."""
+        return self.logs([[(over, 1.0), (under, -1.0)]], share).map(exp)
+
+    def average(self, values: Finals, share: float = LIKELY) -> Estimate:
+        """Return the average of some values."""
+        return self.logs([[(values, 1.0)]], share).map(exp)
+
+    def beside_zero(self, line: str, at: float | None) -> tuple[Estimate, float]:
+        """Return the error of a line over that of w = 0, and the latter.
+
+        Both are where the claim is decided, on the line's own problem and records.
+
+        Parameters
+        ----------
+        line : str
+            Label of the line.
+        at : float or None
+            As in `Evidence`.
+        """
+        quantity = str(self.claim.get("quantity", ""))
+        quantity = quantity if quantity in COMPARED else ""
+        if "axis" in self.claim:
+            found = self.along(line, str(self.claim["axis"]), quantity)
+            at = found.x[-1] if at is None else at
+            places = np.flatnonzero(found.x == at)
+            if not places.size:
+                raise Missing(f"{line} has no point at {self.claim['axis']} = {at:g}")
+            place = int(places[0])
+            (values, sets), zeros = found.finals(place), found.zeros[place]
+        else:
+            (values, sets), zeros = self(line).finals(at), self(line).zeros
+        if is_better_higher(quantity):
+            values, zeros = 1.0 - values, 1.0 - zeros
+        zero = float(Finals(zeros, sets).units().mean())
+        if not (zeros > 0.0).all():  # unknown, or the best that there is
+            return unknown(math.nan), zero
+        # Without noise an error is zero but for rounding, on either side.
+        values = np.maximum(values, FLOOR * zeros)
+        pair = [(Finals(values, sets), 1.0), (Finals(zeros, sets), -1.0)]
+        if self.statistic == "median":
+            shares = Finals(values / zeros, sets).units("median")
+            return estimate_of_quantiles([(shares, 0.5, 1.0)]).map(exp), zero
+        (part,) = _parts(pair, together=True)
+        return estimate([part]).map(exp), zero
+
+
+def _parts(group: Sequence[tuple[Finals, float]], together: bool = False) -> list[Part]:
+    """Return the samples of values at one point: one where data sets are drawn."""
+    units = [one.units() for one, _ in group]
+    weights = np.array([weight for _, weight in group])
+    seeds = [np.unique(one.sets) for one, _ in group]
+    paired = len(seeds[0]) > 1 and all(np.array_equal(seeds[0], one) for one in seeds)
+    if paired or together:
+        return [(np.stack(units, axis=1), weights)]
+    return [(one[:, None], weights[k : k + 1]) for k, one in enumerate(units)]
+
+
+def exp(x: float) -> float:
+    """Return the exponential, infinite beyond the largest number."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(x))
 
 
 @dataclass(frozen=True)
@@ -79,49 +257,39 @@ class Measure:
     words : str
         Its description in claims.csv, with the claim's keys in braces.
     value : callable
-        Maps a `Lookup` and the claim's keys to the number.
+        Maps a `Lookup` and the claim's keys to a number in which nothing is random, an
+        `Estimate`, or `Evidence`.
     lines : str
         One of `RUNS`, `NOISE` and `NOTHING`.
-    interval : callable, optional
-        As `value`: ends of a 95 % bootstrap interval of the number.
     """
 
     words: str
-    value: Callable[..., float]
+    value: Callable[..., float | Estimate | Evidence]
     lines: str = RUNS
-    interval: Callable[..., tuple[float, float]] | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Return the keys of a claim that it reads, beside those of every claim."""
         return tuple(inspect.signature(self.value).parameters)[1:]
 
-    def __call__(self, lookup: Lookup) -> float:
-        """Return the number; raises `Missing` with the reason if none."""
-        return self.value(lookup, **{key: lookup.claim[key] for key in self.needs})
-
-    def told(self, lookup: Lookup) -> str:
-        """Return the bootstrap interval in words, empty without a `quantity`."""
-        if self.interval is None or "quantity" not in lookup.claim:
-            return ""
-        low, high = self.interval(lookup, **{k: lookup.claim[k] for k in self.needs})
-        return f" (95 % bootstrap {low:.2f} to {high:.2f})"
+    def __call__(self, lookup: Lookup) -> Evidence:
+        """Return what decides; raises `Missing` with the reason if there is nothing."""
+        found = self.value(lookup, **{key: lookup.claim[key] for key in self.needs})
+        if isinstance(found, Evidence):
+            return found
+        return Evidence(found if isinstance(found, Estimate) else exactly(float(found)))
 
 
-Value = Callable[..., float]
+Value = Callable[..., float | Estimate | Evidence]
 MEASURES: dict[str, Measure] = {}
 """All measures by the name of their function."""
 
 
-def says(
-    words: str,
-    lines: str = RUNS,
-    interval: Callable[..., tuple[float, float]] | None = None,
-) -> Callable[[Value], Value]:
+def says(words: str, lines: str = RUNS) -> Callable[[Value], Value]:
     """Enter a function into `MEASURES`."""
 
     def enter(function: Value) -> Value:
-        MEASURES[function.__name__] = Measure(words, function, lines, interval)
+        MEASURES[function.__name__] = Measure(words, function, lines)
         return function
 
     return enter

@@ -1,114 +1,181 @@
-"""The measures of claims: one number each, from runs, from studies or from noise.
+"""The measures of claims: a number with its interval, from runs, studies or noise.
 
-The keyword parameters of a measure are the keys of a claim that it reads. What is heavy
-to import is imported within: claims are checked before anything runs.
+The keyword parameters of a measure are the keys of a claim that it reads. A measure is
+a number in which nothing is random, an `Estimate`, or `Evidence` where it is decided
+elsewhere than at the end. What is heavy to import is imported within: claims are
+checked before anything runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dp_erm_bench.report.claims.lookup import MEASURES as MEASURES
-from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, Lookup, says
-from dp_erm_bench.report.curves import Array, LineErrors, Missing, report_runs
-from dp_erm_bench.report.figure import figures_of
+from dp_erm_bench.report.claims.lookup import (
+    NOISE,
+    NOTHING,
+    WRONG,
+    Evidence,
+    Lookup,
+    exp,
+    says,
+)
+from dp_erm_bench.report.curves import Array, Finals, Missing, report_runs
+from dp_erm_bench.report.figure import figures_of, members
 from dp_erm_bench.report.panels import decoded
-from dp_erm_bench.report.scaling import DRAWS
+from dp_erm_bench.report.scaling import Scaling, slope_weights
 from dp_erm_bench.report.scaling import slope as slope_of
-from dp_erm_bench.results.statistics import FLOOR
+from dp_erm_bench.results.statistics import (
+    LIKELY,
+    Estimate,
+    estimate,
+    estimate_of_quantiles,
+    largest,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from dp_erm_bench.report.studies import Structured
 
+LOW, HIGH = 0.2, 0.8
+"""Ends of a band: of 20 runs an interval of these can be told, of the extremes none."""
 
-def _slope_interval(runs: Lookup, line: str, axis: str) -> tuple[float, float]:
-    return runs.along(line, axis).interval
+Group = Sequence[tuple[Finals, float]]
 
 
-@says(
-    "slope of the mean of {line} against {axis}, log-log least squares",
-    interval=_slope_interval,
-)
-def slope(runs: Lookup, line: str, axis: str) -> float:
-    """Return the slope of the final mean along an axis."""
-    return runs.along(line, axis).slope
+def _slope(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
+    """Return a weighted sum of slopes of averages along an axis."""
+    found = {line: runs.along(line, axis) for line in lines}
+    points: dict[float, list[tuple[Finals, float]]] = {}
+    for line, one in found.items():
+        if len(one.x) < 2:
+            raise Missing(f"{line} has only one value of {axis}")
+        for place, weight in enumerate(slope_weights(one.x)):
+            pair = one.finals(place), lines[line] * float(weight)
+            points.setdefault(float(one.x[place]), []).append(pair)
+    return runs.logs([*points.values()])
+
+
+@says("slope of the {statistic} of {line} against {axis}, log-log least squares")
+def slope(runs: Lookup, line: str, axis: str) -> Estimate:
+    """Return the slope of the final average along an axis."""
+    return _slope(runs, {line: 1.0}, axis)
+
+
+@says("slope of the {statistic} of {line} against {axis}, log-log least squares")
+def slope_of_one_pass(
+    runs: Lookup, line: str, axis: str, p: int, radius: float
+) -> Evidence:
+    """Return the slope of one-pass SGD's excess, and its bound at the last point."""
+    found = runs.along(line, axis)
+    bound = _one_pass_bound(runs, line, float(found.x[-1]), p, radius)
+    return Evidence(_slope(runs, {line: 1.0}, axis), bound=bound)
 
 
 @says("slope against {axis}, {other} less {line}")
-def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> float:
+def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> Estimate:
     """Return by how much one slope exceeds another."""
-    first, second = (runs.along(name, axis) for name in (line, other))
-    return second.slope - first.slope
+    return _slope(runs, {line: -1.0, other: 1.0}, axis)
 
 
-@says("largest quotient of the means of {over} and {under} along {axis}")
-def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> float:
-    """Return the largest mean of a line over that of another one along an axis."""
-    return float(np.divide(*(runs.along(k, axis).mean for k in (over, under))).max())
+def _pairs(
+    runs: Lookup, over: str, under: str, axis: str
+) -> list[tuple[float, Finals, Finals]]:
+    """Return the values of two lines at all points that both have."""
+    first, second = (runs.along(line, axis) for line in (over, under))
+    at = {float(x): second.finals(place) for place, x in enumerate(second.x)}
+    pairs = [
+        (float(x), first.finals(place), at[float(x)])
+        for place, x in enumerate(first.x)
+        if float(x) in at
+    ]
+    if not pairs:
+        raise Missing(f"{over} and {under} have no value of {axis} in common")
+    return pairs
 
 
-@says("mean at the least {axis}, {over} / {under}")
-def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> float:
-    """Return the mean at the start of the axis of one line divided by another's."""
-    first, second = (runs.along(line, axis).mean[0] for line in (under, over))
-    return float(second / first)
+@says("largest quotient of the {statistic}s of {over} and {under} along {axis}")
+def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
+    """Return the largest average of a line over that of another one along an axis."""
+    pairs = _pairs(runs, over, under, axis)
+
+    def make(share: float) -> list[Estimate]:
+        return [runs.ratio(first, second, share) for _, first, second in pairs]
+
+    return _largest(make, [x for x, _, _ in pairs])
 
 
-@says("mean at the largest {axis}, {over} / {under}")
-def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> float:
-    """Return the mean at the end of the axis of one line divided by another's."""
-    first, second = (runs.along(line, axis).mean[-1] for line in (under, over))
-    return float(second / first)
+def _largest(
+    make: Callable[[float], Sequence[Estimate]],
+    x: Sequence[float],
+    bounds: Sequence[float] = (),
+) -> Evidence:
+    """Return the largest of some numbers; it is decided where that is."""
+    place = int(np.argmax([one.point for one in make(LIKELY)]))
+    bound = bounds[place] if bounds else math.nan
+    return Evidence(largest(make), float(x[place]), bound)
 
 
-@says("least {quantity} of {line} at the largest {axis}")
-def least_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> float:
-    """Return the least value of a column at the end of the axis, over the runs."""
-    return float(runs.along(line, axis).ends[-1].min())
+@says("{statistic} at the least {axis}, {over} / {under}")
+def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
+    """Return the average at the start of the axis of one line over another's."""
+    x, first, second = _pairs(runs, over, under, axis)[0]
+    return Evidence(runs.ratio(first, second), x)
 
 
-@says("upper end of the 95 % bootstrap interval of the mean, {over} / {under}")
-def ratio_at_end_limit(runs: Lookup, under: str, over: str, axis: str) -> float:
-    """Return the upper end of the interval of `ratio_at_end`, runs drawn again."""
-    rng = np.random.default_rng(0)
-    ends = (runs.along(name, axis).ends[-1] for name in (over, under))
-    first, second = (_resampled_means(one, rng) for one in ends)
-    return float(np.quantile(first / second, 0.975))
+@says("{statistic} at the largest {axis}, {over} / {under}")
+def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
+    """Return the average at the end of the axis of one line over another's."""
+    x, first, second = _pairs(runs, over, under, axis)[-1]
+    return Evidence(runs.ratio(first, second), x)
 
 
-def _resampled_means(ends: Array, rng: np.random.Generator) -> Array:
-    return np.asarray(
-        ends[rng.integers(ends.size, size=(DRAWS, ends.size))].mean(axis=1)
-    )
+@says("{statistic} {quantity} of {line} at the largest {axis}")
+def average_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> Estimate:
+    """Return the average of a column at the end of the axis."""
+    return runs.average(runs.along(line, axis).finals(-1))
 
 
-@says("part of the excess at 0 that {line} has lost at the largest {axis} (mean)")
-def excess_lost(runs: Lookup, line: str, axis: str) -> float:
+@says("part of the excess at 0 {line} has lost at the largest {axis} ({statistic})")
+def excess_lost(runs: Lookup, line: str, axis: str) -> Estimate:
     """Return the part of the excess at w = 0 that is lost, whatever a run's length."""
-    found = runs.along(line, axis)
-    return 1.0 - float(found.mean[-1] / found.start[-1])
+    runs.asked.append(runs.along(line, axis).finals(-1))
+    return runs.beside_zero(line, None)[0].map(_rest)
 
 
-@says("largest mean of {line} / the bound of its expectation, over {axis}: lower 95 %")
-def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> float:
+def _rest(share: float) -> float:
+    return 1.0 - share
+
+
+def _share_of_bounds(runs: Lookup, found: Scaling, bounds: Sequence[float]) -> Evidence:
+    """Return the largest quotient of averages and the bounds at the points."""
+
+    def make(share: float) -> list[Estimate]:
+        return [
+            runs.average(found.finals(place), share).over(bound)
+            for place, bound in enumerate(bounds)
+        ]
+
+    return _largest(make, found.x.tolist(), bounds)
+
+
+@says("largest {statistic} of {line} / the bound of its expectation, over {axis}")
+def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Evidence:
     """Return the largest quotient of the projection mechanism's mean and bound.
 
-    The lower ends of the means' 95 % bootstrap intervals are compared: with few
-    coordinates the bound is attained but for 1 / (4 p), and a mean of finitely many
-    runs is above it by chance.
+    With few coordinates the bound is attained but for 1 / (4 p): a mean of finitely
+    many runs is above it by chance, which the interval tells.
     """
     found, rows = runs.along(line, axis), report_runs(runs.table, runs.figure, line)
     first = rows.iloc[0]
     at = [{"n": int(first["n"]), "p": int(first["p"]), axis: int(x)} for x in found.x]
     budget = float(first["epsilon"]), float(first["delta"])
     bounds = [mean_bound(**one, nonzeros=nonzeros, budget=budget) for one in at]
-    rng = np.random.default_rng(0)
-    low = [np.quantile(_resampled_means(ends, rng), 0.025) for ends in found.ends]
-    return float(np.divide(low, bounds).max())
+    return _share_of_bounds(runs, found, bounds)
 
 
 def mean_bound(n: int, p: int, nonzeros: int, budget: tuple[float, float]) -> float:
@@ -134,27 +201,28 @@ def mean_bound(n: int, p: int, nonzeros: int, budget: tuple[float, float]) -> fl
     return min(math.sqrt(2.0 * math.sqrt(nonzeros) * largest), whole)
 
 
-@says("largest mean excess risk of {line} / its bound, over {axis}")
+@says("largest {statistic} excess risk of {line} / its bound, over {axis}")
 def share_of_bound(
-    runs: Lookup,
-    line: str,
-    axis: str,
-    p: int,
-    radius: float,
-    epsilon: float,
-    delta: float,
-) -> float:
+    runs: Lookup, line: str, axis: str, p: int, radius: float
+) -> Evidence:
     """Return the largest quotient of one-pass SGD's mean and bound over n records."""
+    found = runs.along(line, axis)
+    bounds = [_one_pass_bound(runs, line, n, p, radius) for n in found.x.tolist()]
+    return _share_of_bounds(runs, found, bounds)
+
+
+def _one_pass_bound(runs: Lookup, line: str, n: float, p: int, radius: float) -> float:
+    """Return the bound on one-pass SGD's excess at the noise of its runs."""
     from dp_erm_bench.audit.papers import certified_scale, excess_bound
 
-    found = runs.along(line, axis)
-    records = [int(n) for n in found.x]
-    scales = [certified_scale(n, epsilon, delta) for n in records]
-    bounds = [
-        excess_bound(n, p, radius, scale)
-        for n, scale in zip(records, scales, strict=True)
-    ]
-    return float((found.mean / bounds).max())
+    table, panels = runs.table, members({*runs.table["panel"]}, runs.figure, "n")
+    own = table["panel"].isin(panels) & table["line"].eq(line) & table["n"].eq(n)
+    first = table[own].iloc[0]
+    budget = float(first["epsilon"]), float(first["delta"])
+    # The table says behind it what is not proved.
+    how = str(first["calibration"]).partition(" (")[0]
+    scale = certified_scale(int(n), *budget, calibration=how)
+    return excess_bound(int(n), p, radius, scale)
 
 
 def _drawn(study: Lookup) -> Structured:
@@ -167,13 +235,26 @@ def _drawn(study: Lookup) -> Structured:
     raise Missing(f"no figure {study.figure} of the kind structured")
 
 
-@says("|Monte Carlo less closed form| / its standard error, the largest", NOTHING)
-def width_error(study: Lookup) -> float:
-    """Return the largest error of a figure's Gaussian widths, in standard errors."""
+@says("Monte Carlo width / closed form, the furthest from 1: distance", NOTHING)
+def width_error(study: Lookup) -> Estimate:
+    """Return the largest relative error of a figure's Gaussian widths."""
+    from scipy.special import ndtri
+
     from dp_erm_bench.audit import papers
 
     drawn = _drawn(study)
-    return max(papers.width_error(k, p) for k in drawn.norms for p in drawn.values)
+    found = [papers.width_quotient(k, p) for k in drawn.norms for p in drawn.values]
+
+    def make(share: float) -> list[Estimate]:
+        wide = float(ndtri(0.5 + share / 2))
+        return [_distance(abs(x - 1.0), wide * error) for x, error in found]
+
+    return largest(make)
+
+
+def _distance(length: float, error: float) -> Estimate:
+    """Return a length that is known up to an error."""
+    return Estimate(length, max(length - error, 0.0), length + error)
 
 
 @says("slope of the width of {norm} from p = {p} on, log-log least squares", NOTHING)
@@ -251,7 +332,7 @@ def shifted_dual(_: Lookup, shifted: str) -> float:
     return dict(zip(("set", "point"), papers.shifted_dual(), strict=True))[shifted]
 
 
-@says("largest mean excess risk of {line} / its bound, over {axis}")
+@says("largest {statistic} excess risk of {line} / its bound, over {axis}")
 def share_of_output_bound(
     runs: Lookup,
     line: str,
@@ -261,7 +342,7 @@ def share_of_output_bound(
     radius: float,
     epsilon: float,
     delta: float,
-) -> float:
+) -> Evidence:
     """Return the largest quotient of output perturbation's mean and bound over n."""
     from dp_erm_bench.audit import papers
 
@@ -269,124 +350,161 @@ def share_of_output_bound(
     bounds = [
         papers.output_bound(line, int(n), p, kappa, radius, budget) for n in found.x
     ]
-    return float((found.mean / bounds).max())
-
-
-@says("Spearman correlation of widths and mean excess risks at the largest {axis}")
-def width_order(runs: Lookup, axis: str, p: int) -> float:
-    """Return the rank correlation of Gaussian widths and excess risks of all norms."""
-    from scipy.stats import spearmanr
-
-    from dp_erm_bench.audit import papers
-
-    ends = [runs.along(name, axis).mean[-1] for name in papers.NAMES]
-    widths = [papers.width(name, p) for name in papers.NAMES]
-    return float(spearmanr(widths, ends).statistic)
-
-
-def _final(line: LineErrors, of: str = "mean") -> float:
-    """Return the mean, low or high at the last checkpoint, at least `FLOOR`."""
-    return max(float(getattr(line, of)[-1]), FLOOR)
-
-
-def _quotient(numerator: float, denominator: float) -> float:
-    """Divide; a diverged denominator makes the quotient meaningless."""
-    return numerator / denominator if math.isfinite(denominator) else math.nan
+    return _share_of_bounds(runs, found, bounds)
 
 
 @says("relative error at w = 0")
-def error_at_zero(runs: Lookup, line: str) -> float:
+def error_at_zero(runs: Lookup, line: str) -> float | Estimate:
     """Return the relative error of the start of a line."""
-    return float(runs(line).mean[0])
+    run = runs(line)
+    start = run.errors[:, 0]
+    if (start == start[0]).all():
+        return float(start[0])
+    return runs.average(Finals(start, run.finals().sets))
 
 
-@says("mean final error, {over} / {under}")
-def ratio(runs: Lookup, under: str, over: str) -> float:
-    """Return the mean final error of one line divided by that of another."""
-    return _quotient(_final(runs(over)), _final(runs(under)))
+@says("{statistic} final error, {over} / {under}")
+def ratio(runs: Lookup, under: str, over: str) -> Estimate:
+    """Return the average final error of one line divided by that of another."""
+    return runs.ratio(runs.finals(over), runs.finals(under))
 
 
-@says("mean final error, {under} / {over}")
-def inverse_ratio(runs: Lookup, under: str, over: str) -> float:
+@says("{statistic} final error, {under} / {over}")
+def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
     """Return `ratio` the other way round."""
     return ratio(runs, over, under)
 
 
-@says("lowest final error of {over} / highest of {under} (above 1: disjoint)")
-def band_gap(runs: Lookup, under: str, over: str) -> float:
+def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
+    """Return the lower end of one band over the upper end of another.
+
+    Of several data sets it is the geometric mean of what it is on each.
+    """
+    runs.asked.extend((over, under))
+    seeds = [np.unique(one.sets) for one in (over, under)]
+
+    def parts(first: Array, second: Array) -> list[tuple[Array, float, float]]:
+        return [(first, LOW, 1.0), (second, HIGH, -1.0)]
+
+    if len(seeds[0]) < 2 or not np.array_equal(*seeds):
+        pair = parts(over.units(), under.units())
+        return estimate_of_quantiles(pair, share).map(exp)
+    each = [
+        estimate_of_quantiles(
+            parts(over.values[over.sets == one], under.values[under.sets == one])
+        ).point
+        for one in seeds[0]
+    ]
+    gaps = np.array(each)[:, None], np.ones(1)
+    return estimate([gaps], logs=False, share=share).map(exp)
+
+
+@says("20 % quantile of {over} / 80 % quantile of {under}, at the end (above 1: apart)")
+def band_gap(runs: Lookup, under: str, over: str) -> Estimate:
     """Return the factor between the band above and the band below."""
-    return _quotient(_final(runs(over), "low"), _final(runs(under), "high"))
+    return _between(runs, runs.finals(over), runs.finals(under), LIKELY)
 
 
 @says("factor between the final bands of {line} and {other} (at most 1: overlap)")
-def band_separation(runs: Lookup, line: str, other: str) -> float:
+def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
     """Return the factor between two bands, whichever is above."""
-    return float(np.fmax(band_gap(runs, other, line), band_gap(runs, line, other)))
+    first, second = runs.finals(line), runs.finals(other)
+
+    def make(share: float) -> list[Estimate]:
+        orders = (first, second), (second, first)
+        return [_between(runs, *order, share) for order in orders]
+
+    return largest(make)
 
 
 @says("part of the mean decrease of {line} after {iterations} iterations")
-def share_of_progress(runs: Lookup, line: str, iterations: float) -> float:
+def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
     """Return the part of the final decrease reached after some passes."""
     run = runs(line)
-    start, end = float(run.mean[0]), float(run.mean[-1])
-    early = float(run.mean_at(iterations))
-    return (start - early) / (start - end) if start > end else math.nan
+    start, end = run.errors[:, 0], run.errors[:, -1]
+    early, sets = run.finals(iterations)
+    # Lost runs have made no progress that can be divided.
+    if not np.isfinite([early, end]).all():
+        return unknown(math.nan)
+    runs.asked.append(Finals(end, sets))
+    columns = [Finals(start - one, sets).units() for one in (early, end)]
+    return estimate([(np.stack(columns, axis=1), np.array([1.0, -1.0]))]).map(exp)
+
+
+def _left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
+    """Return the error over the error at 0."""
+    run = runs(line)
+    values, sets = run.finals(passes)
+    runs.asked.append(Finals(values, sets))
+    both = [Finals(one, sets).units() for one in (values, run.errors[:, 0])]
+    return estimate([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(exp)
 
 
 @says("part of the error at 0 that {line} loses in {passes} passes (mean)")
-def loss_of_error(runs: Lookup, line: str, passes: float) -> float:
+def loss_of_error(runs: Lookup, line: str, passes: float) -> Evidence:
     """Return the part of the error at 0 that is lost after some passes."""
-    run = runs(line)
-    return 1.0 - float(run.mean_at(passes)) / float(run.mean[0])
+    return Evidence(_left(runs, line, passes).map(_rest), passes)
 
 
 @says("mean final error of {line} / error at 0")
-def share_left(runs: Lookup, line: str) -> float:
+def share_left(runs: Lookup, line: str) -> Estimate:
     """Return the final error over the error at 0."""
-    run = runs(line)
-    return float(run.mean[-1]) / float(run.mean[0])
+    return _left(runs, line)
 
 
 @says("part of the error at 0 that {line} has lost at its end (mean)")
-def share_lost(runs: Lookup, line: str) -> float:
+def share_lost(runs: Lookup, line: str) -> Estimate:
     """Return the part of the error at 0 that is lost at the end."""
-    return 1.0 - share_left(runs, line)
+    return _left(runs, line).map(_rest)
 
 
-@says("mean final error of {line} / highest final error of {other}")
-def ratio_to_band_top(runs: Lookup, line: str, other: str) -> float:
-    """Return the mean end of one line over the highest end of another."""
-    return _quotient(_final(runs(line)), _final(runs(other), "high"))
+@says("mean final error of {line} / 80 % quantile of the final errors of {other}")
+def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
+    """Return the mean end of one line over the upper end of another's band."""
+    first, second = runs.finals(line), runs.finals(other)
+    runs.asked.extend((first, second))
+    parts = [(first.units(), None, 1.0), (second.units(), HIGH, -1.0)]
+    return estimate_of_quantiles(parts).map(exp)
 
 
 @says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
 def excess_nonzeros(runs: Lookup, line: str) -> float:
-    """Return the largest excess of the non-zeros over the passes."""
+    """Return the largest excess of the non-zeros over the passes: one refutes."""
     run = runs(line)
     return float(np.max(run.nnz - run.passes))
 
 
-@says("passes of {line} to {factor} x the mean final error of {other} / its passes")
-def share_of_passes(runs: Lookup, line: str, other: str, factor: float) -> float:
-    """Return the part of another line's passes after which one is as good; or inf."""
-    run, slower = runs(line), runs(other)
-    reached = np.flatnonzero(run.mean <= factor * _final(slower))
-    if not reached.size:
-        return math.inf
-    return float(run.passes[reached[0]] / slower.passes[-1])
+@says("{statistic} error of {line} in {share} of the passes of {other} / its end")
+def ratio_at_share(runs: Lookup, line: str, other: str, share: float) -> Evidence:
+    """Return the error in a part of another line's passes over the latter's end."""
+    passes = share * float(runs(other).passes[-1])
+    early = runs.finals(line, passes)
+    return Evidence(runs.ratio(early, runs.finals(other)), passes)
 
 
-@says("mean final error of {line} / the authors' last point")
-def ratio_to_authors_end(runs: Lookup, line: str, curve: str) -> float:
-    """Return the mean final error divided by that of the authors' figure."""
-    return _final(runs(line)) / float(decoded(runs.figure)[curve][0][-1, 1])
+AUTHORS = END, PASSES = "at the end", "at their passes"
 
 
-@says("largest mean error of {line} / the authors' error over their points")
-def worst_ratio_to_authors(runs: Lookup, line: str, curve: str) -> float:
-    """Return the largest ratio of mean error to that of the authors' figure."""
+@says("{statistic} error of {line} / that of the authors' curve, {at}")
+def ratio_to_authors(runs: Lookup, line: str, curve: str, at: str) -> Evidence:
+    """Return a line's error over that of the authors' figure.
+
+    At the end: of both, whatever their passes. At their passes: the largest quotient
+    over their points, our error being that after as many passes.
+    """
     passes, errors = decoded(runs.figure)[curve][0].T
-    return float((runs(line).mean_at(passes) / errors).max())
+    begun = passes > 0.0  # their first point is w = 0
+    passes, errors = passes[begun], errors[begun]
+    if at == END:
+        return Evidence(runs.average(runs.finals(line)).over(errors[-1]))
+
+    def make(share: float) -> list[Estimate]:
+        return [
+            runs.average(runs.finals(line, float(x)), share).over(error)
+            for x, error in zip(passes, errors, strict=True)
+        ]
+
+    return _largest(make, passes.tolist())
 
 
 @says("epsilon certified for {line}")
@@ -435,36 +553,47 @@ def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) ->
     return violation(Instance(kappa, rivals, n_iter, delta))
 
 
-@says("|mean of tau / n less log 2|, n = {n}, {seeds} passes", NOTHING)
-def length_of_a_pass(_: Lookup, n: int, seeds: int) -> float:
-    """Return how far the mean steps of one-pass SGD are from n log 2, over n."""
+@says("mean of tau / n, n = {n}, {seeds} passes", NOTHING)
+def length_of_a_pass(_: Lookup, n: int, seeds: int) -> Estimate:
+    """Return the mean steps of one-pass SGD over n."""
     from dp_erm_bench.audit.papers import steps_over_n
 
-    return abs(float(steps_over_n(n, seeds).mean()) - math.log(2.0))
+    return _mean(steps_over_n(n, seeds))
+
+
+def _mean(drawn: Array) -> Estimate:
+    return estimate([(drawn[:, None], np.ones(1))]).map(exp)
 
 
 @says("share of passes of more than 2 n steps, n = {n}, {seeds} passes", NOTHING)
-def long_passes(_: Lookup, n: int, seeds: int) -> float:
+def long_passes(_: Lookup, n: int, seeds: int) -> Estimate:
     """Return the share of passes of one-pass SGD that are longer than proved."""
+    from dp_erm_bench.audit import profile
     from dp_erm_bench.audit.papers import steps_over_n
 
-    return float((steps_over_n(n, seeds) > 2.0).mean())
+    long, level = np.sum(steps_over_n(n, seeds) > 2.0, keepdims=True), WRONG
+    low, high = (of(long, seeds, level) for of in (profile.at_least, profile.at_most))
+    return Estimate(float(long[0]) / seeds, float(low[0]), float(high[0]))
 
 
-@says("upper 95 % limit of the estimator's bias / the bias of a batch of 2", NOTHING)
-def share_of_bias(_: Lookup) -> float:
-    """Return the upper limit of bias-reduced SGD's bias over a batch of two's."""
+@says("length of the estimator's bias / that of a batch of 2", NOTHING)
+def share_of_bias(_: Lookup) -> Estimate:
+    """Return the bias of bias-reduced SGD's estimator over that of a batch of two.
+
+    The error of the latter, of 40000 draws, is not in the interval.
+    """
     from dp_erm_bench.audit.papers import batch_bias, estimator_bias
 
-    return estimator_bias()[1] / batch_bias(2)
+    (length, limit), whole = estimator_bias(), batch_bias(2)
+    return _distance(length / whole, (limit - length) / whole)
 
 
 @says("mean steps to the printed end, n = {n}, {seeds} runs", NOTHING)
-def mean_steps(_: Lookup, n: int, delta: float, seeds: int) -> float:
+def mean_steps(_: Lookup, n: int, delta: float, seeds: int) -> Estimate:
     """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
     from dp_erm_bench.audit.papers import stopping_times
 
-    return float(stopping_times(n, 1.0, delta, seeds).mean())
+    return _mean(stopping_times(n, 1.0, delta, seeds))
 
 
 @says("{column} of the row of the claim", NOTHING)

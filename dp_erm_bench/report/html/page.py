@@ -18,7 +18,13 @@ from dp_erm_bench import __version__, registry
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.paths import content_of, listed
 from dp_erm_bench.report import panels
-from dp_erm_bench.report.claims.lookup import NOT_JUDGED, SMOKE, UNJUDGED
+from dp_erm_bench.report.claims.lookup import (
+    GIVEN,
+    NOT_JUDGED,
+    SMOKE,
+    UNJUDGED,
+    by_chance,
+)
 from dp_erm_bench.report.html.parts import (
     Cell,
     PanelSection,
@@ -294,8 +300,13 @@ def _authors(panel: str, room: Room) -> Table | None:
     return table(head, rows, room) if rows else None
 
 
-CLAIM = ("statement", "measured", "threshold", "value")
-"""Columns of claims.csv that are shown as they are."""
+CLAIM = (
+    *("statement", "whose", "measured", "threshold", "value", "interval"),
+    *("good", "of_zero", "expected"),
+)
+"""Columns of claims.csv that are shown as they are, those that a folder has."""
+
+HEADS = {"of_zero": "good line's error / that of w = 0", "good": "good line"}
 
 CHOICE = ("panel", "line", "epsilon", "chosen", "mean", "settings", "trials")
 AUDITS = "audits.csv"
@@ -434,6 +445,7 @@ def _claims_table(
 ) -> Table:
     """Return the claims, each with a link to its panel."""
     rows = []
+    shown = [name for name in CLAIM if name in claims[0]]
     for row in claims:
         verdict, _, reason = row["verdict"].partition(" (")
         verdict = printable(verdict, 40)
@@ -441,11 +453,14 @@ def _claims_table(
         known = verdict.replace(" ", "-") if verdict.replace(" ", "").isalpha() else ""
         panel = gallery.panel(row["figure"])
         cells = [cell(panel.name, href=panel.id), cell(verdict, known)]
-        cells += [cell(row.get(name, "")) for name in CLAIM]
+        cells += [cell(row.get(name) or "") for name in shown]
         rows.append(
             [*cells, cell(reason.removesuffix(")")), _open(row.get("open", ""))]
         )
-    head = ["panel", "verdict", *CLAIM, "why not", "open choices"]
+    head = ["panel", "verdict", *(HEADS.get(name, name) for name in shown)]
+    head += ["why not", "open choices"]
+    if wrong := by_chance(claims):
+        made.notes.append(f"{GIVEN} {wrong}")
     if NOT_JUDGED in made.verdicts and UNJUDGED not in made.notes:
         made.notes.append(UNJUDGED)
     return table(head, rows, gallery.room)
