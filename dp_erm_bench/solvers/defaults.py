@@ -122,7 +122,7 @@ class Declared:
     @property
     def beta(self) -> float:
         """Return H R^2."""
-        return self.curvature * self.norm**2
+        return self.curvature * self.norm * self.norm
 
     @property
     def largest(self) -> float:
@@ -141,7 +141,7 @@ class Declared:
         bent = self.p * self.strength / self.beta
         won = min(1.0, 1.0 / (2.0 * bent * self.at_zero)) if bent > 0.0 else 1.0
         largest = self.at_zero / self.curvature / (1.0 + bent)
-        return 0.5 * math.sqrt(largest) * won * small
+        return max(0.5 * math.sqrt(largest) * won * small, 1.0 / LARGEST)
 
 
 def declared(problem: ERM, budget: Budget, clip: float | None) -> Declared | None:
@@ -157,8 +157,11 @@ def declared(problem: ERM, budget: Budget, clip: float | None) -> Declared | Non
         label = bounds.label
     if not math.isfinite(G):
         G = label
-    norm = (clip or G) / G if bounds is None else bounds.norm
-    squares = norm**2 if bounds is None else float(np.square(bounds.columns).sum())
+    norm = (clip or G) / G if bounds is None else float(bounds.norm)
+    squares = norm * norm
+    if bounds is not None:
+        with np.errstate(over="ignore"):
+            squares = float(np.square(bounds.columns).sum())
     epsilon, mu = budget.epsilon, math.inf
     if math.isfinite(epsilon):
         # Beyond, mu grows like a root; noise is next to nothing.
@@ -302,7 +305,7 @@ def permutation_sgd(public: Declared, given: Given) -> Numbers:
     free, nu = free_of(public, records), public.margin(records)
     bent = records * public.curvature / public.lipschitz
     if math.isfinite(free):
-        free = min(free, math.cbrt(0.5 * public.p * (nu * bent) ** 2))
+        free = min(free, math.cbrt(0.5 * public.p * nu * bent * nu * bent))
     most = ratio(public.beta, public.strength)
     c, t = flow(given, free, most, public.largest)
     clip, n = clip_of(public, c, public.largest), public.n
@@ -373,8 +376,9 @@ def objective_perturbation(public: Declared, given: Given) -> Numbers:
 
 
 def ridge_of(public: Declared, modulus: float) -> float:
-    """Return what a modulus needs beside the penalty's, to three digits."""
-    return three(modulus - public.strength) if modulus > public.strength else 0.0
+    """Return what a modulus needs beside the penalty's; 0 where nothing is declared."""
+    needed = public.bounded and modulus > public.strength
+    return three(modulus - public.strength) if needed else 0.0
 
 
 @dataclass(frozen=True)
