@@ -53,7 +53,7 @@ NO_BOUNDS = (
     "declare public bounds, such as bounds={'columns': 1, 'norm': 1, 'label': 1}"
 )
 
-FAR = 0.01
+FAR = 0.05
 """Share of what w = 0 loses to the minimum that may be left without noise."""
 
 
