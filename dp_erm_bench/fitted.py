@@ -71,7 +71,8 @@ class FitResult:
     params : mapping
         All parameters of the algorithm, numbers where `auto` was asked for.
     rule : str
-        The version of the rule that gave some of them; empty if none did.
+        As ``gd-1: n_iter step``, the version of the rule that gave some of them, and
+        which; empty if none did.
     """
 
     w: Array
@@ -181,7 +182,7 @@ def result_of(
 ) -> FitResult:
     """Return the fit result of trial b of a batch of an algorithm, a name or a pin.
 
-    ``rule`` is the version of the rule that gave parameters.
+    ``rule`` says what gave parameters, see `FitResult`.
 
     Raises
     ------

@@ -352,7 +352,7 @@ class Line:
 
     @property
     def rule(self) -> str:
-        """Return the version of the rule that gave parameters; empty if none did."""
+        """Return the rule that gave parameters, and which; empty if none did."""
         return ""
 
     @property
@@ -766,7 +766,8 @@ class FitLine(Line):
         filled, ruled = dict(self.axes), algorithm_of(self.algorithm).is_ruled
         for key, values in self.axes.items():
             if any(ruled(key, value) for value in values):
-                one, rule = by_rule(self.algorithm, {**params, key: AUTO}, *where)
+                one, told = by_rule(self.algorithm, {**params, key: AUTO}, *where)
+                rule = rule or told.partition(":")[0]
                 others = (one[key] if ruled(key, v) else v for v in values)
                 filled[key] = tuple(dict.fromkeys(others))
         if rule:
@@ -775,7 +776,7 @@ class FitLine(Line):
 
     @property
     def rule(self) -> str:
-        """Return the version of the rule that gave parameters; empty if none did."""
+        """Return the rule that gave parameters, and which; empty if none did."""
         return self._rule
 
     @cached_property

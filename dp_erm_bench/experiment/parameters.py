@@ -293,7 +293,7 @@ def by_rule(
     problem: Any,
     budget: Mapping[str, Any],
 ) -> tuple[dict[str, Any], str]:
-    """Return parameters with numbers in place of `auto`, and the rule's version.
+    """Return parameters with numbers in place of `auto`, and what gave them.
 
     This is the one place where a rule is asked: before a trial has a key.
 
@@ -310,7 +310,8 @@ def by_rule(
     Returns
     -------
     dict, str
-        The version is empty where nothing is `auto`.
+        As `gd-1: n_iter step`, the rule's version and the parameters that it gave;
+        empty where nothing is `auto`.
     """
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__
@@ -320,16 +321,17 @@ def by_rule(
     from dp_erm_bench.accounting.budget import Budget
     from dp_erm_bench.solvers.defaults import declared
 
-    told = {key: value for key, value in given.items() if key not in open_}
+    others = {key: value for key, value in given.items() if key not in open_}
     numbers: Mapping[str, Any] = {}
     if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
-        public = declared(problem, Budget(**budget), told.get("clip"))
+        public = declared(problem, Budget(**budget), others.get("clip"))
         # Where nothing tells a scale, or the problem is refused, no number matters.
-        numbers = rule.numbers(public, told) if public is not None else {}
+        numbers = rule.numbers(public, others) if public is not None else {}
     usual = {key: found.preset.get(key, fields[key].default) for key in open_}
     values = {key: numbers.get(key, usual[key]) for key in open_}
     filled = {key: normalised(algorithm, key, value) for key, value in values.items()}
-    return {**given, **filled}, f"{label(algorithm)}-{rule.version}"
+    told = f"{label(algorithm)}-{rule.version}: {' '.join(sorted(open_))}"
+    return {**given, **filled}, told
 
 
 EPSILONS = 1e-60, 1e60

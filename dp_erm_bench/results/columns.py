@@ -182,7 +182,7 @@ COLUMNS = {
     ),
     "rule": Column(
         TEXT,
-        "version of the rule that gave parameters that were `auto`",
+        "version of the rule of what was `auto`, and the parameters that it gave",
         "where none was",
     ),
     "status": Column(

@@ -14,7 +14,7 @@ from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
-from dp_erm_bench.registry import check_choice, names, read
+from dp_erm_bench.registry import AUTO, check_choice, names, read
 from dp_erm_bench.results.columns import worst
 
 if TYPE_CHECKING:
@@ -57,11 +57,16 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
         On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`, the
         dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise`, `REST`.
         Empty where a row has no such key, and for the parameters of report rows, which
-        were tuned.
+        were tuned; `auto` where a rule gave a parameter, whatever its number.
     """
     import pandas as pd
 
     params = _unpacked(rows, ALGORITHM, "params")
+    for rule in text_of(rows["rule"]).unique() if "rule" in rows else ():
+        version, _, given = rule.partition(": ")
+        own = [f"{version.rpartition('-')[0]}.{key}" for key in given.split()]
+        of_rule = rows["rule"].eq(rule).to_numpy()
+        params.loc[of_rule, [name for name in own if name in params]] = AUTO
     if "phase" in rows:
         params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
     options = _unpacked(rows, DATASET, "dataset_options")

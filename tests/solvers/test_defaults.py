@@ -23,6 +23,7 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import FitLine, line_of
 from dp_erm_bench.experiment.parameters import by_rule, with_defaults
+from dp_erm_bench.results.settings import settings
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
 from dp_erm_bench.solvers.defaults import RULES, declared
@@ -78,7 +79,9 @@ def test_auto_is_the_trial_of_its_numbers(algorithm):
     assert "auto" not in given.values()
     plain = FitLine(algorithm, problem, given, BUDGET, "certified")
     assert auto.setting().trial(0, 2).key == plain.setting().trial(0, 2).key
-    assert (auto.rule, plain.rule) == (f"{algorithm}-{RULES[algorithm].version}", "")
+    version, _, told = auto.rule.partition(": ")
+    assert version == f"{algorithm}-{RULES[algorithm].version}" and plain.rule == ""
+    assert {*told.split()} == {*given}
     labels = auto.setting().trial(0, 2).labels
     assert labels["rule"] == auto.rule
     # A stored spec names numbers: it is read without a rule, those of old ones, too.
@@ -167,7 +170,7 @@ def test_what_is_given_is_kept_and_the_rest_follows():
     with pytest.raises(Unsupported, match="needs a clipping threshold"):
         fit(posed(bounds=None), "gd", epsilon=1.0)
     found = fit(posed(bounds=None), "gd", epsilon=1.0, clip=1.0, seed=0)
-    assert found.rule == "gd-1" and found.params["clip"] == 1.0
+    assert found.rule == "gd-1: n_iter step" and found.params["clip"] == 1.0
 
 
 def test_sweeps_fill_in_each_point(tmp_path):
@@ -180,7 +183,9 @@ def test_sweeps_fill_in_each_point(tmp_path):
     params = [json.loads(one) for one in ends["params"]]
     steps = {(one["n_iter"], one["step"]) for one in params}
     assert len(steps) == 4 and {T for T, step in steps if step == 0.5} == {20, 40}
-    assert set(ends["rule"]) == {"gd-1", ""}
+    assert set(ends["rule"]) == {"gd-1: step", ""}
+    # Of a name of a line these numbers are one.
+    assert set(settings(ends)["gd.step"]) == {"auto", "0.5"}
 
 
 def test_a_tuned_line_takes_what_it_does_not_tune():
@@ -193,7 +198,7 @@ def test_a_tuned_line_takes_what_it_does_not_tune():
     }
     block["dataset"]["clip_to_bounds"] = True
     (line,), _ = expand([block])
-    assert line.rule == "gd-1" and "auto" not in line.axes["step"]
+    assert line.rule == "gd-1: clip n_iter" and "auto" not in line.axes["step"]
     assert isinstance(line.params["n_iter"], int) and line.axes["step"][1] == 0.5
 
 
@@ -228,7 +233,7 @@ def test_a_solver_of_ones_own_has_a_rule(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = fit(posed(), str(path), epsilon=1.0, clip=0.5, seed=0)
-    assert found.rule == "ruled-7"
+    assert found.rule == "ruled-7: n_iter"
     assert found.params["n_iter"] == P + 3 and found.params["step"] == 1.0
 
 
