@@ -179,7 +179,7 @@ def test_diverged_runs_never_hold(tabulate, line):
     for key in ("at_least", "at_most"):
         claim = {k: v for k, v in RATIO.items() if k != "at_least"} | {key: 1.0}
         told = judge(table, claim)["verdict"]
-        assert told.startswith("undecided (no interval: a run was lost")
+        assert told.startswith("undecided (no interval: runs were lost")
 
 
 def test_no_optimum_is_not_run(tabulate):

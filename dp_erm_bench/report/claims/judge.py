@@ -330,10 +330,8 @@ def _verdict(claim: Claim, estimate: Estimate) -> str:
         low, high = (claim["equals"] + way * claim["within"] for way in (-1, 1))
     if math.isnan(estimate.point):
         return f"{UNDECIDED} (no value: runs were lost, or divided by nothing)"
+    if math.isinf(estimate.high - estimate.low):
+        return f"{UNDECIDED} (no interval: runs were lost, or are too few)"
     if low <= estimate.low and estimate.high <= high:
         return HOLDS
-    if estimate.high < low or estimate.low > high:
-        return FAILS
-    if math.isinf(estimate.high - estimate.low):
-        return f"{UNDECIDED} (no interval: a run was lost, or is alone)"
-    return UNDECIDED
+    return FAILS if estimate.high < low or estimate.low > high else UNDECIDED
