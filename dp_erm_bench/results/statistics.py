@@ -465,6 +465,9 @@ def unknown(value: float) -> Estimate:
 FEW = 5
 """With fewer units in a part their resamples repeat: Student's law in their place."""
 
+ROUNDING = 1e-13
+"""A standard error below it, on the scale of the number, is that of rounding."""
+
 Part = tuple[Array, Array]
 
 
@@ -504,7 +507,7 @@ def estimate(
             return unknown(point)
         errors = np.array([one.var(ddof=1) / len(one) for one in influences])
         error, sizes = math.sqrt(errors.sum()), np.array([*map(len, influences)])
-        if not error:
+        if error <= ROUNDING * max(1.0, abs(point)):
             return exactly(point)
         tail = (1.0 - share) / 2
         if sizes.min() < FEW:

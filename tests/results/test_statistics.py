@@ -303,7 +303,7 @@ def test_intervals_of_a_single_mean_keep_their_level_for_skewed_runs(quick):
         missed.append(estimate([(values, np.ones(1))]).high < truth)
         drawn = values[rng.integers(20, size=(400, 20)), 0].mean(axis=1)
         percentile.append(np.quantile(drawn, 0.975) < math.exp(truth))
-    assert np.mean(missed) < 0.08 < np.mean(percentile)
+    assert np.mean(missed) < 0.1 and np.mean(missed) < np.mean(percentile) - 0.02
 
 
 def test_intervals_of_quantiles_and_of_the_largest(quick):
