@@ -247,7 +247,7 @@ def descent(public: Declared, given: Given) -> tuple[float, float]:
 
 def steps_of(t: float, given: Given) -> int:
     """Return how many steps make a flow: the fewest that expand no distance."""
-    step = given.get("step", STEP)
+    step: float = given.get("step", STEP)
     return max(1, min(LONGEST, math.ceil(min(t / step, LONGEST))))
 
 
@@ -280,7 +280,7 @@ def sgd(public: Declared, given: Given) -> Numbers:
     """
     c, t = descent(public, given)
     T = given.get("n_iter", steps_of(t, {} if not public.curved else given))
-    size = given.get("batch_size")
+    size: Any = given.get("batch_size")
     if size is None:
         q = min(1.0, MULTIPLIER * public.mu / math.sqrt(max(T, 1)))
         size = max(1, min(public.n, math.ceil(q * public.n)))

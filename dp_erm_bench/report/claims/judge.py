@@ -258,8 +258,8 @@ def _row(
     claim: Claim, table: pd.DataFrame, config: Mapping[str, Any]
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
-    good, panels = _good(claim), {*table.get("panel", ())}
-    panels = members(panels, claim["figure"], claim.get("axis", ""))
+    good, there = _good(claim), {*table.get("panel", ())}
+    panels = members(there, claim["figure"], claim.get("axis", ""))
     none = f"{good} ({claim['reason']})" if claim.get("reason") else good
     row: dict[str, object] = {
         "paper": config.get("paper", ""),

@@ -372,7 +372,7 @@ def ratio(runs: Lookup, under: str, over: str) -> Estimate:
 @says("{statistic} final error, {under} / {over}")
 def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
     """Return `ratio` the other way round."""
-    return ratio(runs, over, under)
+    return runs.ratio(runs.finals(under), runs.finals(over))
 
 
 def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
@@ -386,7 +386,7 @@ def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimat
     def parts(first: Array, second: Array) -> list[tuple[Array, float, float]]:
         return [(first, LOW, 1.0), (second, HIGH, -1.0)]
 
-    if len(seeds[0]) < 2 or not np.array_equal(*seeds):
+    if len(seeds[0]) < 2 or not np.array_equal(seeds[0], seeds[1]):
         pair = parts(over.units(), under.units())
         return estimate_of_quantiles(pair, share).map(exp)
     each = [
@@ -534,7 +534,8 @@ def selection_scale(noise: Lookup, line: str, n_iter: int) -> float:
 @says("scale of the noise of {under} / that of {over} at T = {n_iter}, n = {n}", NOISE)
 def selection_quotient(noise: Lookup, under: str, over: str, n_iter: int) -> float:
     """Return the scale of one noise divided by that of another."""
-    return selection_scale(noise, under, n_iter) / selection_scale(noise, over, n_iter)
+    first, second = (noise.noise.calibrated(line, n_iter) for line in (under, over))
+    return float(first.scale / second.scale)
 
 
 @says("epsilon certified for the noise of {line} at T = {n_iter}, n = {n}", NOISE)
@@ -571,7 +572,7 @@ def long_passes(_: Lookup, n: int, seeds: int) -> Estimate:
     from dp_erm_bench.audit import profile
     from dp_erm_bench.audit.papers import steps_over_n
 
-    long, level = np.sum(steps_over_n(n, seeds) > 2.0, keepdims=True), WRONG
+    long, level = np.array([np.sum(steps_over_n(n, seeds) > 2.0)]), WRONG
     low, high = (of(long, seeds, level) for of in (profile.at_least, profile.at_most))
     return Estimate(float(long[0]) / seeds, float(low[0]), float(high[0]))
 
