@@ -6,6 +6,7 @@ import itertools
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from omegaconf import OmegaConf
@@ -495,7 +496,7 @@ def test_no_claim_on_a_good_line_holds_for_w_0(name):
         for one in _rows_of(claim)
     ]
     decided = before["verdict"].str.startswith(("holds", "fails", "undecided"))
-    assert (decided | bounds).all(), before[~decided]["verdict"].tolist()
+    assert (decided | np.array(bounds)).all(), before[~decided]["verdict"].tolist()
     assert after["verdict"].str.startswith("vacuous (error of ").all()
     assert after["of_zero"].str.startswith("1 [1, 1]").all()
 
