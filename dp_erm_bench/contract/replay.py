@@ -666,13 +666,12 @@ def _least(case: Case) -> float:
     """Return the least part of a sensitivity that a change must reach.
 
     No run visits all corners of a constraint, and no release that is made a few times
-    meets its worst iterate. Squared loss on a box: where margins are large all
-    gradients lean towards w, so that a replaced record changes less than two opposite
-    ones would; at the start they are as large as labels alone make them.
+    meets its worst iterate. Squared loss on a box: at the start gradients are as large
+    as labels alone make them; where margins are large all lean towards w, so that a
+    replaced record changes less than two opposite ones would.
     """
     free = dict(case.params).get("clip") is None and case.parts[0] == "squared"
-    leaning = free and case.adjacency is Adjacency.REPLACE_ONE
-    return 0.1 if leaning else 0.3
+    return 0.1 if free else 0.3
 
 
 def _grouped(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
