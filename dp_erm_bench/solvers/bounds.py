@@ -96,22 +96,23 @@ def column_bounds(problem: ERM) -> Array:
     return np.array(np.broadcast_to(_declared(problem)[0], problem.p))
 
 
-def bounds_refusal(problem: ERM, solver: str, *, label: bool = False) -> str | None:
+def bounds_refusal(problem: ERM, solver: Solver, *, label: bool = False) -> str | None:
     """Return why a sum of outer products has no sensitivity, None if it has one.
 
-    Clipping gradients does not bound it. ``label``: of X'y, too.
+    A threshold on gradients does not bound it. ``label``: of X'y, too.
     """
-    name = problem.dataset.name
+    name, data = type(solver).__name__, f"dataset {problem.dataset.name}"
     if not math.isfinite(record_bound(problem)):
+        beside = "beside a clipping threshold, " if hasattr(solver, "clip") else ""
         return (
-            f"{solver} needs declared bounds, as no clipping bounds X'X (dataset.bounds"
-            "; with dataset.clip_to_bounds=true where records exceed them): dataset "
-            f"{name} has none"
+            f"{name} needs declared bounds (dataset.bounds, with dataset.clip_to_bounds"
+            f"=true where records exceed them), {beside}as nothing else bounds X'X: "
+            f"{data} has none"
         )
     if label and not math.isfinite(label_bound(problem)):
         return (
-            f"{solver} needs a bound of the label (dataset.bounds.label), as X'y has "
-            f"no other: dataset {name} declares none"
+            f"{name} needs a bound of the label (dataset.bounds.label), as nothing "
+            f"else bounds X'y: {data} declares none"
         )
     return None
 

@@ -84,7 +84,7 @@ class FeatureCovariance(FullGradient):
         name = type(self).__name__
         if not problem.penalty.quadratic:
             return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
-        return bounds_refusal(problem, name) or matrix_refusal(problem)
+        return bounds_refusal(problem, self) or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
         """Return that of a full gradient, and a part of what comes before the first."""
@@ -106,7 +106,8 @@ class FeatureCovariance(FullGradient):
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy step in the geometry, which is published at the first."""
         problem, column = oracle.problem, (oracle.batch, 1)
-        l2, made = problem.penalty.strong_convexity, []
+        l2 = problem.penalty.strong_convexity
+        made: list[tuple[Array, Callable[[Array], Array], Array]] = []
 
         def step(t: int) -> None:
             if not made:

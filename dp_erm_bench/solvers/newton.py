@@ -117,7 +117,7 @@ class Newton(FullBatch):
             )
         if not problem.penalty.quadratic:
             return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
-        reason = bounds_refusal(problem, name) or matrix_refusal(problem)
+        reason = bounds_refusal(problem, self) or matrix_refusal(problem)
         if reason is None and self.curvature == "bound":
             return secant_refusal(problem)
         return reason

@@ -80,7 +80,7 @@ class SufficientStatistics(SingleAnswer):
         0.5, above=0.0, most=0.99, help="k, the part of the release that is X'X"
     )
     ridge: float | str = shape(
-        0.1,
+        0.3,
         above=0.0,
         words=("adaptive",),
         help="ridge over deviation of the noise of X'X, per sqrt(p); adaptive: AdaSSP",
@@ -102,7 +102,7 @@ class SufficientStatistics(SingleAnswer):
             return f"loss={problem.loss.name}: {name} serves squared and logistic only"
         if not problem.penalty.quadratic:
             return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
-        reason = bounds_refusal(problem, name, label=True)
+        reason = bounds_refusal(problem, self, label=True)
         return reason or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -157,10 +157,10 @@ class SufficientStatistics(SingleAnswer):
     def ridges(self, gram: Array, s: Array, mechanisms: Mechanisms, p: int) -> Array:
         """Return the ridges that are added to X'X, (B,)."""
         if self.ridge != "adaptive":
-            return np.asarray(self.ridge * math.sqrt(p) * s)
+            return np.asarray(float(self.ridge) * math.sqrt(p) * s)
         smallest = mechanisms["smallest"]
         exact = spectrum(unpacked(gram[0], p))[0][0]
         noisy = smallest(np.full(len(gram), exact))
         doubt = math.sqrt(2.0 * math.log(1.0 / RHO)) * smallest.scale[:, 0]
         largest = s * math.sqrt(p * math.log(2.0 * p**2 / RHO))
-        return np.maximum(largest - np.maximum(noisy - doubt, 0.0), 0.0)
+        return np.asarray(np.maximum(largest - np.maximum(noisy - doubt, 0.0), 0.0))

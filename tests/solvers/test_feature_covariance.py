@@ -113,7 +113,7 @@ class Replayed:
     [
         ({"loss": "absolute"}, "loss=absolute is not smooth: FeatureCovariance needs"),
         ({"penalty": "l1"}, "penalty=l1: FeatureCovariance serves none and l2 only"),
-        ({"bounds": None}, "FeatureCovariance needs declared bounds, as no clipping"),
+        ({"bounds": None}, "FeatureCovariance needs declared bounds (dataset.bounds"),
     ],
 )
 def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):

@@ -221,7 +221,7 @@ def test_the_worst_records_reach_the_bound_of_a_direction():
         ({"loss": "linear"}, "loss=linear: Newton needs a second derivative"),
         ({"loss": "sigmoid"}, "loss=sigmoid is not convex"),
         ({"penalty": "l1"}, "penalty=l1: Newton serves none and l2 only"),
-        ({"bounds": None}, "Newton needs declared bounds, as no clipping bounds X'X"),
+        ({"bounds": None}, "Newton needs declared bounds (dataset.bounds"),
     ],
 )
 def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):

@@ -123,7 +123,7 @@ def test_the_solution_is_a_function_of_what_was_published(ridge, z):
             {"constraint": {"name": "l2_ball", "radius": 1.0}, "penalty": "none"},
             "does not keep its iterates in constraint=l2_ball",
         ),
-        ({"bounds": None}, "needs declared bounds, as no clipping bounds X'X"),
+        ({"bounds": None}, "needs declared bounds (dataset.bounds"),
         ({"bounds": {"columns": 5.0}}, "needs a bound of the label"),
     ],
 )

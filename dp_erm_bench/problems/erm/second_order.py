@@ -125,7 +125,7 @@ def _block(rows: Any) -> int:
     """Return the number of records of a block."""
     n, p = rows.shape
     # Each block adds up p x p numbers: no fewer records than some p.
-    return max(1, BLOCK * n // max(rows.size, 1), 4 * p)
+    return int(max(1, BLOCK * n // max(rows.size, 1), 4 * p))
 
 
 def label_products(oracle: Oracle) -> Array:
@@ -239,8 +239,8 @@ def spectrum(matrix: Array) -> tuple[Array, Array]:
 def lifted(values: Array, floor: float, lift: str = "clip") -> Array:
     """Return eigenvalues >= floor: max(l, floor), or max(l, 0) + floor (``add``)."""
     if lift == "add":
-        return np.maximum(values, 0.0) + floor
-    return np.maximum(values, floor)
+        return np.asarray(np.maximum(values, 0.0) + floor)
+    return np.asarray(np.maximum(values, floor))
 
 
 def check_regular(values: Array, what: str) -> None:
