@@ -267,15 +267,13 @@ def solved(matrix: Array, g: Array, floor: float, ridge: float, lift: str) -> Ar
         If what is solved is singular.
     """
     cut, added = (0.0, floor + ridge) if lift == "add" else (floor, ridge)
-    try:
-        linalg.cholesky(_shifted(matrix, -cut), check_finite=False)
-        whole = _shifted(matrix, added)
-        factor = linalg.cho_factor(whole, overwrite_a=True, check_finite=False)
-        diagonal = factor[0].diagonal()
-        if diagonal.min() > math.sqrt(SINGULAR) * diagonal.max():
-            return np.asarray(linalg.cho_solve(factor, g, check_finite=False))
-    except linalg.LinAlgError:
-        pass
+    # As they are: what scipy wraps them in costs more than a small system.
+    _, lacking = linalg.lapack.dpotrf(_shifted(matrix, -cut))
+    if not lacking:
+        factor, found, lacking = linalg.lapack.dposv(_shifted(matrix, added), g)
+        diagonal = factor.diagonal()
+        if not lacking and diagonal.min() > math.sqrt(SINGULAR) * diagonal.max():
+            return np.asarray(found).ravel()
     values, vectors = spectrum(matrix)
     values = lifted(values, floor, lift) + ridge
     check_regular(values, "the matrix of a step")
