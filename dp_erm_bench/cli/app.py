@@ -52,6 +52,7 @@ from dp_erm_bench.results.statistics import (
     TIE,
     TIES,
     WINS,
+    medians_of,
 )
 from dp_erm_bench.results.tuned import BESIDE, PROBLEM, tuned
 from dp_erm_bench.runner.options import run_options
@@ -460,7 +461,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
             table.add_row(*map(escape, cells), style=style)
         for name in BASELINES:
             levels = [
-                rows[rows["quantity"] == one][name].median() for one in quantities
+                medians_of(rows.loc[rows["quantity"] == one, [name]])[name]
+                for one in quantities
             ]
             if not all(map(math.isnan, levels)):
                 cells = ["" if math.isnan(one) else f"{one:.3g}" for one in levels]

@@ -40,6 +40,7 @@ from dp_erm_bench.results.statistics import (
     baselines,
     central,
     check_alike,
+    medians_of,
     places,
     pooled,
     quantile,
@@ -397,7 +398,7 @@ def summary(drawn: Shown) -> pd.DataFrame:
         panel = ", ".join(filter(None, names_of_cell))
         for at, rows in cell.groupby("_x", sort=True):
             same = {PANEL: panel, x: at, "quantity": y}
-            beside = rows[names].median()
+            beside = medians_of(rows[names])
             groups = rows.groupby(LINE, sort=False)["_y"]
             errors = {str(line): sign * own.to_numpy(float) for line, own in groups}
             judged = places(errors, sign * beside.get(ZERO, np.nan))
@@ -409,7 +410,8 @@ def summary(drawn: Shown) -> pd.DataFrame:
                 counted = {"runs": len(errors[line]), "beats_zero": one.beats_zero}
                 place = {"place": one.place, "best": one.place == WINS}
                 found.append({**same, LINE: line, **values, **counted, **place})
-            for name, value in beside.dropna().items():
+            known = {name: v for name, v in beside.items() if not np.isnan(v)}
+            for name, value in known.items():
                 values = dict(zip(NUMBERS, (value, np.nan, np.nan), strict=True))
                 rest = {"runs": 0, "beats_zero": "", "place": "", "best": False}
                 found.append({**same, LINE: name, **values, **rest})

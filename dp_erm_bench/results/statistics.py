@@ -219,6 +219,14 @@ def _may_be_as_small(draws: Array, best: Array) -> bool:
     return central(gap, LIKELY)[0] <= 0.0
 
 
+def medians_of(frame: pd.DataFrame) -> dict[str, float]:
+    """Return the median of each column; nan where all of it is missing.
+
+    Older versions of pandas warn of such a column.
+    """
+    return {str(name): float(one.dropna().median()) for name, one in frame.items()}
+
+
 def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
     """Return what needs no private training, for each run: columns of `BASELINES`.
 

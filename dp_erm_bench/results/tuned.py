@@ -17,7 +17,14 @@ from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import as_it_was
 from dp_erm_bench.results.runs import read_noted
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
-from dp_erm_bench.results.statistics import ZERO, Array, baselines, places, quantile
+from dp_erm_bench.results.statistics import (
+    ZERO,
+    Array,
+    baselines,
+    medians_of,
+    places,
+    quantile,
+)
 from dp_erm_bench.results.store import PLAN, read_plan
 from dp_erm_bench.results.table import load_results
 
@@ -116,7 +123,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
             problems.setdefault(where, {})[len(found)] = sign * values
             runs = rows.loc[rows["trial"].isin(own["trial"])]
-            models = baselines(runs, judged["quantity"]).median()
+            models = medians_of(baselines(runs, judged["quantity"]))
             found.append({**told, **judged, **_beside(own), **models})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
