@@ -42,7 +42,8 @@ def records(seed=0, n=N):
 
 def posed(seed=0, bounds=1.0, strength=0.01, **how):
     X, y = records(seed)
-    posed = {"loss": "logistic", "penalty": "l2", "strength": strength, **how}
+    penalty = {"penalty": "l2", "strength": strength} if strength else {}
+    posed = {"loss": "logistic", "penalty": "none", **penalty, **how}
     given = None if bounds is None else {"columns": bounds}
     return problem_from_arrays(X, y, bounds=given, **posed)
 
@@ -72,7 +73,9 @@ def test_no_record_moves_a_number(algorithm):
 
 @each("algorithm", SIX)
 def test_auto_is_the_trial_of_its_numbers(algorithm):
-    problem = posed()
+    dataset = {"n": N, "p": P, "bounds": {"columns": 3.0}, "clip_to_bounds": True}
+    penalty = {"name": "l2", "strength": 0.01}
+    problem = load_problem("log1", loss="logistic", penalty=penalty, **dataset)
     ruled = with_defaults(algorithm, {})
     auto = FitLine(algorithm, problem, ruled, BUDGET, "certified")
     given = {key: value for key, value in auto.params.items() if key in ruled}
@@ -153,7 +156,7 @@ def test_any_budget_gives_numbers_that_a_solver_takes(algorithm):
         for strength in (0.0, 1e-12, 1e9):
             found = numbers(
                 algorithm,
-                posed(strength=strength) if strength else posed(penalty="none"),
+                posed(strength=strength),
                 {"epsilon": epsilon, "delta": 1e-5, "adjacency": "zero_out"},
             )
             registry.build("algorithm", algorithm, **found)
