@@ -36,7 +36,7 @@ from dp_erm_bench.errors import (
     refused,
     shown,
 )
-from dp_erm_bench.experiment.parameters import normalised
+from dp_erm_bench.experiment.parameters import algorithm_of, normalised, with_defaults
 from dp_erm_bench.fitted import FitResult
 from dp_erm_bench.plugins.names import label, named_in
 from dp_erm_bench.results.statistics import NO, TIE, ZERO
@@ -157,6 +157,11 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 raise _of_a_file(whose, "algorithm", name)
             pin = registry.pinned(name)
             typed = {k: normalised(pin, k, v) for k, v in row["chosen"].items()}
+            # What the choice left at its field's default is there, and no rule's.
+            default = algorithm_of(pin).full(typed)
+            typed |= {
+                k: default[k] for k in with_defaults(pin, typed) if k not in typed
+            }
         except UsageError as error:
             raise in_python(error) from None
         except (KeyError, TypeError, AttributeError):

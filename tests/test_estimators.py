@@ -438,10 +438,10 @@ def test_a_solver_of_a_file_is_the_one_that_is_named(results, monkeypatch, tmp_p
         DPClassifier.from_results(results, 10.0)
     plain = {**row, "chosen": {"step": 3.0}}
     monkeypatch.setattr(estimators, "best_choice", lambda *_: (plain, spec))
-    default = algorithm_of("gd").solver({}).n_iter
-    assert default != estimators.USUAL["gd"]["n_iter"]
     model = DPClassifier.from_results(results, 10.0)
-    assert model.parameters == {"step": 3.0, "n_iter": default}
+    default = algorithm_of("gd").solver({"step": 3.0})
+    rest = {"n_iter": default.n_iter, "clip": default.clip}
+    assert model.parameters == {"step": 3.0, **rest}
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,8 @@ def test_what_was_not_tuned_is_refused_in_one_sentence(results, how, said):
 )
 def test_a_folder_is_not_trusted(results, monkeypatch, kind, row, spec, said):
     found = best_choice(results, 10.0, algorithm="gd")
-    changed = {**found[0], **row}, {**found[1], **spec}
+    sound = {"open": "", "beats_zero": "yes"}
+    changed = {**found[0], **sound, **row}, {**found[1], **spec}
     monkeypatch.setattr(estimators, "best_choice", lambda *_: changed)
     with pytest.raises(UsageError, match=said) as caught:
         kind.from_results(results, 10.0)

@@ -48,6 +48,7 @@ from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
+    FEWEST,
     NOTHING,
     TIE,
     TIES,
@@ -438,7 +439,7 @@ def _verdict(rows: pd.DataFrame) -> str:
         if not math.isnan(value := float(first[name]))
     )
     winner = rows[rows["place"] == WINS]
-    if winner.empty and rows["runs"].max() < 2:
+    if winner.empty and rows["runs"].max() < FEWEST:
         return f"{ALONE} ({beside})" if beside else ALONE
     if winner.empty and rows["beats_zero"].eq("").any():
         return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
@@ -459,6 +460,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
 
     Below each problem what needs no private training.
     """
+    import pandas as pd
+
     runs = ", ".join(map(str, sorted(found["runs"].unique())))
     words = f"{name}: median of {runs} runs on fresh seeds [95 % interval], best first"
     table = Table(title=escape(words), title_justify="left", box=box.SIMPLE_HEAD)
@@ -472,7 +475,7 @@ def _table(name: str, found: pd.DataFrame) -> Table:
         same = [panel] * several + [f"{epsilon:g}"]
         for row in rows.to_dict("records"):
             marked = f"{row['median']:.3g}"
-            if row["runs"] > 1:
+            if not math.isnan(row["ci_low"]):
                 marked += f" [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
             judged = [marked if one == row["quantity"] else "" for one in quantities]
             judged += [f"{row[one]:.3g}" for one in others]
@@ -482,14 +485,21 @@ def _table(name: str, found: pd.DataFrame) -> Table:
             style = "bold" if row["place"] == WINS else ""
             table.add_row(*map(escape, cells), style=style)
         for name in BASELINES:
-            levels = [
-                medians_of(rows.loc[rows["quantity"] == one, [name]])[name]
-                for one in quantities
+            levels = pd.DataFrame(
+                [
+                    {row["quantity"]: row[name]}
+                    | {one: row["baselines"].get(one, {}).get(name) for one in others}
+                    for row in rows.to_dict("records")
+                ],
+                columns=[*quantities, *others],
+                dtype=float,
+            )
+            cells = [
+                "" if math.isnan(one) else f"{one:.3g}"
+                for one in medians_of(levels).values()
             ]
-            if not all(map(math.isnan, levels)):
-                cells = ["" if math.isnan(one) else f"{one:.3g}" for one in levels]
-                empty = [""] * (len(others) + 1)
-                table.add_row(*map(escape, [*same, name, *cells, *empty]), style="dim")
+            if any(cells):
+                table.add_row(*map(escape, [*same, name, *cells, ""]), style="dim")
     return table
 
 

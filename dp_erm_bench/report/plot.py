@@ -44,6 +44,7 @@ from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
+    FEWEST,
     FLOOR,
     MODELS,
     NO,
@@ -441,7 +442,7 @@ def _ends(drawn: Shown) -> pd.DataFrame:
     """Return the ends of the runs, smaller values of `_y` being better."""
     runs = final_rows(drawn.rows.assign(epsilon=drawn.rows["epsilon"].astype(float)))
     counts = runs.groupby([LINE, PANEL, FACET, "epsilon"])["_y"].transform("size")
-    runs["_alone"] = counts.lt(2)
+    runs["_alone"] = counts.lt(FEWEST)
     extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
     runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
     if is_better_higher(drawn.view.y):

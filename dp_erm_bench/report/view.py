@@ -31,6 +31,7 @@ from dp_erm_bench.results.settings import (
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
+    FEWEST,
     FLOOR,
     LOSES,
     NOTHING,
@@ -383,10 +384,10 @@ def summary(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
-        bootstrap interval `ci_low`, `ci_high` over `runs`, nan and 0 of `BASELINES`;
-        and what `places` says: `beats_zero`, `place`, and `best`, whether it wins,
-        which none does of lines that do not compare. Runs that diverged count as
-        infinite.
+        bootstrap interval `ci_low`, `ci_high` over `runs`, nan of fewer than `FEWEST`;
+        nan and 0 of `BASELINES`; and what `places` says: `beats_zero`, `place`, and
+        `best`, whether it wins, which none does of lines that do not compare. Runs that
+        diverged count as infinite.
     """
     import pandas as pd
 
@@ -455,13 +456,14 @@ def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
     runs, beaten = groups["runs"].transform("max"), groups["_beaten"].transform("all")
     judged = table.assign(_zero=table[LINE].eq(ZERO)).groupby([PANEL, x])["_zero"]
     nothing = beaten & judged.transform("any")
-    words = np.where(runs < 2, f" ({ALONE})", np.where(nothing, f" ({NOTHING})", ""))
+    lost = np.where(nothing, f" ({NOTHING})", "")
+    words = np.where(runs < FEWEST, f" ({ALONE})", lost)
     return table[PANEL].mask(np.ones(len(table), dtype=bool), words)
 
 
 def _cell(row: Mapping[Any, Any], kind: str) -> str:
     median, low, high = (f"{row[name]:.3g}" for name in NUMBERS)
-    if row["runs"] < 2:
+    if np.isnan(row[NUMBERS[1]]):
         return median
     bold = (r"\textbf{", "}") if kind == "latex" else ("**", "**")
     shown = f"{bold[0]}{median}{bold[1]}" if row["best"] else median

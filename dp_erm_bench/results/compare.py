@@ -21,10 +21,10 @@ import pandas as pd
 
 from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import POSED, check_choice
+from dp_erm_bench.registry import AUTO, POSED, check_choice
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import plural, typed
-from dp_erm_bench.results.settings import final_rows, worst_if_lost
+from dp_erm_bench.results.settings import final_rows, given_by, worst_if_lost
 from dp_erm_bench.results.statistics import (
     central,
     quantile,
@@ -101,7 +101,7 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     line : mapping
-        With `spec` and `tuned`.
+        With `spec`, `tuned` and `rule`.
     """
     spec = line["spec"]
     setting: dict[str, Any] = {}
@@ -114,7 +114,9 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     if setting.get("dataset.path"):
         setting["dataset.path"] = PurePath(setting["dataset.path"]).name
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
-    chosen = {} if line["tuned"] else params
+    # What was asked for is `auto`, whatever number it is for a problem and a budget.
+    ruled = dict.fromkeys(given_by(str(line.get("rule", ""))), AUTO)
+    chosen = {} if line["tuned"] else {**params, **ruled}
     return {
         **setting,
         "algorithm": name,
@@ -330,6 +332,8 @@ def apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     for key in sorted({key for side in sides for setting in side for key in setting}):
         a, b = ({spelled(one[key]) for one in side if key in one} for side in sides)
         told.append((key, a, b))
+    # What both have says more than the parameters of an algorithm that one has alone.
+    told.sort(key=lambda one: not (one[1] and one[2]))
     words = [
         f"{key} is {_brief(a)} in A and {_brief(b)} in B"
         for key, a, b in told

@@ -43,6 +43,11 @@ MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
 """Lines that `labelled` made, beside others that are called alike."""
 
 
+def given_by(rule: str) -> list[str]:
+    """Return the parameters that a rule gave, of the text of column `rule`."""
+    return rule.partition(": ")[2].split()
+
+
 def settings(rows: pd.DataFrame) -> pd.DataFrame:
     """Return all that names a setting but its seeds, as text.
 
@@ -63,8 +68,8 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
 
     params = _unpacked(rows, ALGORITHM, "params")
     for rule in text_of(rows["rule"]).unique() if "rule" in rows else ():
-        version, _, given = rule.partition(": ")
-        own = [f"{version.rpartition('-')[0]}.{key}" for key in given.split()]
+        algorithm = rule.partition(": ")[0].rpartition("-")[0]
+        own = [f"{algorithm}.{key}" for key in given_by(rule)]
         of_rule = rows["rule"].eq(rule).to_numpy()
         params.loc[of_rule, [name for name in own if name in params]] = AUTO
     if "phase" in rows:

@@ -136,7 +136,13 @@ The first answers the shares of the classes in the training part, the second its
 """
 
 BASELINES = (ZERO, *MODELS.values())
-ALONE = "single runs have no interval: none wins"
+FEWEST = 6
+"""Runs that a 95 % interval of a median takes.
+
+All of n independent runs lie on one side of the median of their law with probability
+2^(1 - n), which is below 5 % from six on: of fewer no interval between runs is one.
+"""
+ALONE = f"fewer than {FEWEST} runs have no 95 % interval: none wins"
 AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
 """What w = 0, whose scores are all equal, has of these."""
 
@@ -155,7 +161,8 @@ class Standing(NamedTuple):
     Attributes
     ----------
     median, low, high : float
-        Over its runs, with the 95 % bootstrap interval; a single run has none: nan.
+        Over its runs, with the 95 % bootstrap interval; fewer than `FEWEST` have
+        none: nan.
     beats_zero : str
         Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
         above, `tie` around it or without an interval, empty if w = 0 has no error.
@@ -191,7 +198,7 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
         if own is None:
             continue
         low = high = math.nan
-        if len(own) > 1:
+        if len(own) >= FEWEST:
             # The samples are not paired: each algorithm has noise of its own.
             draws[line] = resampled_medians(own, sample)
             low, high = central(draws[line], LIKELY)
@@ -298,8 +305,8 @@ def bands(
     DataFrame
         One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
         `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median, nan
-        of a single run); and `n`, the number of runs. Its `attrs["pooled"]` says over
-        what: `5 seeds`.
+        of fewer than `FEWEST`); and `n`, the number of runs. Its `attrs["pooled"]`
+        says over what: `5 seeds`.
 
     Raises
     ------
@@ -405,11 +412,11 @@ def _finals_of(
 
 
 def _band(values: Array) -> dict[str, float]:
-    """Return the columns of `bands` at one place; of a single value no interval."""
+    """Return the columns of `bands` at one place; of a few values no interval."""
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
     band = {name: float(quantile(values, q)) for name, q in levels.items()}
     interval = central(resampled_medians(values), 0.95)
-    low, high = interval if len(values) > 1 else (math.nan, math.nan)
+    low, high = interval if len(values) >= FEWEST else (math.nan, math.nan)
     return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
 
 

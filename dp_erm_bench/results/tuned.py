@@ -90,8 +90,9 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         there is one; `median` over the `runs` on report seeds with its 95 % bootstrap
         interval `ci_low`, `ci_high`; `beats_zero` and `place`, as `places` says;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
-        nan where there is none; `open`, why a better setting may lie beyond, and
-        `uncharged`. Runs that were lost count as the worst;
+        nan where there is none, and in `baselines` that of each of these medians, a
+        dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`.
+        Runs that were lost count as the worst;
         lines whose algorithm refuses the problem are left out.
 
     Raises
@@ -124,7 +125,9 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             problems.setdefault(where, {})[len(found)] = sign * values
             runs = rows.loc[rows["trial"].isin(own["trial"])]
             models = medians_of(baselines(runs, judged["quantity"]))
-            found.append({**told, **judged, **_beside(own), **models})
+            beside = _beside(own)
+            others = {name: medians_of(baselines(runs, name)) for name in beside}
+            found.append({**told, **judged, **beside, **models, "baselines": others})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():

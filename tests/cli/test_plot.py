@@ -23,7 +23,7 @@ SWEEP = """
     dataset=log1,log2 dataset.n=80 dataset.p=4 algorithm=random_cd,gd
     algorithm.random_cd.clip=0.5,1 algorithm.random_cd.passes=2
     algorithm.gd.clip=1 algorithm.gd.n_iter=2
-    budget.epsilon=1,4 seed=range(0,3) runner.n_jobs=1
+    budget.epsilon=1,4 seed=range(0,6) runner.n_jobs=1
 """.split()
 FORMATS = ("pdf", "png", "svg", "txt", "tex")
 
@@ -40,7 +40,7 @@ def table(folder):
     return load_results(folder)
 
 
-def made(lines=2, epsilons=(1.0,), seeds=3, places=4, panels=("data",), **columns):
+def made(lines=2, epsilons=(1.0,), seeds=6, places=4, panels=("data",), **columns):
     """A table of a sweep, with any names."""
     rows = [
         {
@@ -87,7 +87,7 @@ def test_a_sweep_is_drawn_without_a_line_of_python(folder, capsys):
     for stem in stems:
         assert f"{folder / 'plots' / stem}: .pdf, .png, .svg, .txt, .tex" in said
     caption = (folder / "plots" / "curves_relative_error_passes.txt").read_text()
-    assert "Median and min..max of 3 seeds, 1 dataset_seed." in caption
+    assert "Median and min..max of 6 seeds, 1 dataset_seed." in caption
     assert "epsilon = 1, 4; adjacency = replace_one" in caption
 
 
@@ -107,7 +107,7 @@ def test_options_choose_what_is_drawn_and_written(folder, tmp_path):
         ("--x nothing", "x=nothing"),
         ("--y epsilonn", "did you mean epsilon"),
         ("--y algorithm", "y=algorithm"),
-        ("--y auc", "no trial has a value of auc: 36 ok"),
+        ("--y auc", "no trial has a value of auc: 72 ok"),
         ("--panel nothing", "panel=nothing"),
         ("--line nothing", "line=nothing"),
         ("--facet nothing", "facet=nothing"),
@@ -197,7 +197,7 @@ def test_any_axis_of_the_sweep(table):
 
 
 def test_winners_and_profiles_hold_w_0():
-    table = made(lines=2, epsilons=(1.0, 4.0), panels=("a", "b"), seeds=5)
+    table = made(lines=2, epsilons=(1.0, 4.0), panels=("a", "b"))
     # On b w = 0 is better than both.
     zero = np.where(table["panel"].eq("a"), 9.0, 1e-3)
     start = table["iteration"].eq(0)
@@ -309,9 +309,9 @@ def test_any_name_of_a_line_or_a_panel(name, tmp_path):
         made(relative_error=0.0),
         made(relative_error=-1e-12),
         made(relative_error=1.0),
-        made(relative_error=[math.inf, 1.0, 1e-100, 1e100] * 6),
-        made(relative_error=[-1.0, 1.0, 2.0, 3.0] * 6),
-        made(status="diverged", relative_error=[1.0, 2.0, math.nan, math.nan] * 6),
+        made(relative_error=[math.inf, 1.0, 1e-100, 1e100] * 12),
+        made(relative_error=[-1.0, 1.0, 2.0, 3.0] * 12),
+        made(status="diverged", relative_error=[1.0, 2.0, math.nan, math.nan] * 12),
         made(passes=0.0),
         made(uncharged=None, message=None),
     ],
@@ -327,7 +327,9 @@ def test_odd_numbers_are_a_picture(frame, tmp_path):
 def test_nothing_but_failures_is_a_sentence(status):
     frame = made(status=status, message="why\nmore", relative_error=math.nan)
     frame = frame.assign(objective=math.nan)
-    with pytest.raises(UsageError, match=rf"no trial has a value .*6 {status} \(why\)"):
+    with pytest.raises(
+        UsageError, match=rf"no trial has a value .*12 {status} \(why\)"
+    ):
         plot(frame)
 
 
@@ -335,7 +337,7 @@ def test_failures_beside_others_are_told():
     good, bad = made(lines=1), made(lines=2).query("line.str.contains('1.5')")
     bad = bad.assign(status="error", message="it broke", relative_error=math.nan)
     drawn = shown(pd.concat([good, bad]), View())
-    assert drawn.left_out == ("Left out: 3 error (it broke).",)
+    assert drawn.left_out == ("Left out: 6 error (it broke).",)
 
 
 def test_trials_that_only_tune_are_no_result():

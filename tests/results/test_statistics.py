@@ -83,7 +83,7 @@ def test_diverged_runs_are_at_the_top_of_a_band():
 
 
 def test_all_diverged_is_infinite_and_no_warning():
-    band = only(bands(runs("a", [math.nan] * 4, status="diverged")))
+    band = only(bands(runs("a", [math.nan] * 6, status="diverged")))
     assert band["min"] == band["median"] == band["ci_high"] == math.inf
 
 
@@ -169,11 +169,11 @@ def test_a_single_run_has_a_median_but_no_interval():
 
 
 def test_runs_are_paired_by_seed_whatever_their_order():
-    first = runs("a", [1.0, 10.0, 100.0])
-    second = runs("b", [2.0, 20.0, 200.0])[::-1]
+    first = runs("a", [1.0, 10.0, 100.0] * 2)
+    second = runs("b", [2.0, 20.0, 200.0] * 2)[::-1]
     found = only(compare(first, second))
     assert found["median"] == found["ci_low"] == found["ci_high"] == 0.5
-    assert (found["wins"], found["pairs"]) == (1.0, 3)
+    assert (found["wins"], found["pairs"]) == (1.0, 6)
 
 
 def test_a_difference_has_the_sign_of_the_first():
