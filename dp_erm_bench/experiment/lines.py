@@ -361,6 +361,11 @@ class Line:
         return self.panel, self.line
 
     @property
+    def called(self) -> tuple[str, str]:
+        """Return panel and line; dataset and algorithm where nobody named them."""
+        return self.label
+
+    @property
     def read(self) -> tuple[str, ...]:
         """Return what reading the records took from them, as it is not declared."""
         return ()
@@ -399,6 +404,9 @@ class BatchKey:
         are to run only.
     iterations : callable
         Returns the number of iterations of one trial; 1 if it has none.
+    refusal : callable
+        Returns why the trials are refused before they are calibrated; empty if they
+        are not, or if only they can tell.
     """
 
     code: Callable[[], str] = str
@@ -406,6 +414,7 @@ class BatchKey:
     batchable: bool = False
     work: Callable[[int], Work] = lambda rows: Work()
     iterations: Callable[[], int] = lambda: 1
+    refusal: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -759,6 +768,12 @@ class FitLine(Line):
     )
     _rule: str = field(default="", init=False, repr=False)
 
+    @property
+    def called(self) -> tuple[str, str]:
+        """Return panel and line; dataset and algorithm where nobody named them."""
+        own = self.base.get("dataset", {}).get("name", ""), label(self.algorithm)
+        return self.label if any(self.label) else own
+
     def __post_init__(self) -> None:
         """Fill in what rules give, before anything is named by the parameters."""
         where = self.problem, self.budget
@@ -891,12 +906,14 @@ class FitLine(Line):
     def _batch_key(self, group: str, opened: Mapping[str, Any]) -> BatchKey:
         algorithm = algorithm_of(self.algorithm)
         trial = ({**self.params, **opened}, self.problem)
+        whole = (algorithm, *trial, self.budget, self.calibration)
         return BatchKey(
             partial(code_fingerprint, algorithm.target, self._chosen_code),
             group,
             getattr(algorithm.cls, "batchable", True),
-            cache(partial(work_of, algorithm, *trial, self.budget, self.calibration)),
+            cache(partial(work_of, *whole)),
             cache(partial(algorithm.iterations, *trial)),
+            cache(partial(refusal, *whole)),
         )
 
 

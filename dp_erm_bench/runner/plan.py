@@ -31,7 +31,7 @@ from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.results.store import FINISHED, Entry, Store, read_plan
 from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.session import Label, Session, batch_size
+from dp_erm_bench.runner.session import Label, Reasons, Session, batch_size
 
 SAME = "recorded trials of the same settings"
 SCALED = "other recorded trials, scaled by a model of the work"
@@ -49,12 +49,16 @@ SAMPLE = 30
 
 
 class Tally(NamedTuple):
-    """One line of the plan: its trials by state, and the seconds of each to do."""
+    """One line of the plan: its trials by state, and the seconds of each to do.
+
+    And of those to do which are known to be refused: their keys, and why.
+    """
 
     trials: int
     done: int
     failed: int
     costs: dict[Any, float]
+    refused: dict[Any, str]
 
 
 class Expected(NamedTuple):
@@ -89,6 +93,7 @@ class Costs(NamedTuple):
 def print_plan(session: Session) -> None:
     """Print per line the trials in all, done, failed, to do, and the time to expect.
 
+    And how many of those to do are known to be refused, and why.
     Rounds of tuning that depend on trials to do are counted as if no axis were
     extended. A trial of two lines is counted in both.
     """
@@ -111,6 +116,11 @@ def print_plan(session: Session) -> None:
         about = "" if costs.bases == (SAME,) else "about "
         print(f"{about}{computing:.3g} s of computing in all")
         print(f"{about}{time} on {workers}, from {'; '.join(costs.bases)}")
+    reasons = Reasons()
+    for why in total.refused.values():
+        reasons.add("skipped", why)
+    for told in reasons.lines(session.store):
+        print(told if told.startswith(" ") else f"will be {told}")
 
 
 def _row(panel: str, line: str, *columns: object) -> str:
@@ -144,10 +154,10 @@ def estimated(session: Session) -> tuple[dict[Label, Tally], Costs]:
         new, missing = session.announce(stage)
         todo += missing
         for one in new:
-            named[one.setting.line.label].append(one)
+            named[one.setting.line.called].append(one)
     later: dict[Label, list[Later]] = {}
     for label, number in expected.items():
-        tuners = [tuner for tuner in session.tuners if tuner.line.label == label]
+        tuners = [tuner for tuner in session.tuners if tuner.line.called == label]
         later[label] = list(_later(number - len(named[label]), tuners))
     examples = [one for groups in later.values() for ones, _ in groups for one in ones]
     planned = [one for ones in named.values() for one in ones]
@@ -157,15 +167,25 @@ def estimated(session: Session) -> tuple[dict[Label, Tally], Costs]:
         states = Counter(session.statuses[one.key] for one in named[label])
         failed = sum(states[status] for status in FAILED)
         done = len(named[label]) - states["planned"] - failed
-        left = (o for o in named[label] if session.statuses[o.key] == "planned")
+        left = [o for o in named[label] if session.statuses[o.key] == "planned"]
         seconds: dict[Any, float] = {one.key: costs.seconds[one.kind] for one in left}
+        refused: dict[Any, str] = {one.key: _refusal(one, costs) for one in left}
         # Those not named yet cost what examples cost.
         for ones, members in later[label]:
             each = fmean(costs.seconds[example.one.kind] for example in ones)
-            seconds |= {object(): each for _ in range(members)}
+            whys = [_refusal(example.one, costs) for example in ones]
+            keys = [object() for _ in range(members)]
+            seconds |= dict.fromkeys(keys, each)
+            refused |= dict.fromkeys(keys, whys[0] if all(whys) else "")
         trials = max(number, len(named[label]))
-        lines[label] = Tally(trials, done, failed, seconds)
+        known = {key: why for key, why in refused.items() if why}
+        lines[label] = Tally(trials, done, failed, seconds, known)
     return lines, costs
+
+
+def _refusal(one: Trial, costs: Costs) -> str:
+    """Return why a trial is known to be refused, which takes no time by the model."""
+    return "" if costs.seconds[one.kind] > 0 else one.setting.batch_key.refusal()
 
 
 def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:
@@ -191,6 +211,7 @@ def _total(lines: Collection[Tally]) -> Tally:
         sum(line.done for line in lines),
         sum(line.failed for line in lines),
         {key: cost for line in lines for key, cost in line.costs.items()},
+        {key: why for line in lines for key, why in line.refused.items()},
     )
 
 

@@ -430,9 +430,9 @@ class Session:
         expected: Counter[Label] = Counter()
         for line in self.lines:
             if line.tune is None:
-                expected[line.label] += len(line.seeds) * len(line.settings)
+                expected[line.called] += len(line.seeds) * len(line.settings)
         for tuner in self.tuners:
-            expected[tuner.line.label] += tuner.expected()
+            expected[tuner.line.called] += tuner.expected()
         return expected
 
     def stages(self) -> Iterator[list[Trial]]:

@@ -203,6 +203,20 @@ def test_what_is_refused_by_the_model_takes_no_time(block, tmp_path):
     assert costs(tmp_path, refused) == (plan.GUESSED, [0.0] * 3)
 
 
+def test_lines_are_named_and_refusals_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    line = "dataset=log1 algorithm=frank_wolfe,random_cd,svrg algorithm.svrg.clip=null"
+    line += " algorithm.random_cd.clip=1 seed=0,1 mode=plan"
+    assert main(line.split()) == 0
+    out = capsys.readouterr().out
+    rows, _ = table(out)
+    assert rows["frank_wolfe"][:4] == rows["random_cd"][:4] == ["2", "0", "0", "2"]
+    told = out.splitlines()[-3:]
+    assert told[0] == "will be skipped: 4 trials"
+    assert "  2 x constraint=none: frank_wolfe needs a set with vertices" in told[1]
+    assert told[2].startswith("  2 x ") and "log1" in out
+
+
 HANGS = "        yield oracle.w\n"
 
 
