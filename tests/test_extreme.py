@@ -298,7 +298,7 @@ def test_what_is_spent_by_a_run_that_diverges_is_certified():
 def test_permutation_sgd_refuses_what_could_overflow():
     X, y = records(1.0, "row")
     bounded = {"loss": "squared", "bounds": {"norm": 2.0}}
-    how = {"epsilon": 1.0, "delta": 1e-3, "passes": 2}
+    how = {"epsilon": 1.0, "delta": 1e-3, "passes": 2, "batch_size": 1, "step": 1.0}
     labelled = posed("permutation_sgd", X, 1e160 * y, **bounded)
     for made, clip in (
         (posed("permutation_sgd", X, y, **bounded), 1e150),

@@ -322,6 +322,8 @@ def by_rule(
     from dp_erm_bench.solvers.defaults import declared
 
     others = {key: value for key, value in given.items() if key not in open_}
+    found.solver(others)  # what is given is checked before a rule computes with it
+    others = {k: v for k, v in others.items() if v is not None or k not in LENGTHS}
     numbers: Mapping[str, Any] = {}
     if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
         public = declared(problem, Budget(**budget), others.get("clip"))

@@ -28,7 +28,6 @@ from dp_erm_bench.plugins.load import load, place_of
 from dp_erm_bench.plugins.names import entry_points, is_file, named_in
 from dp_erm_bench.plugins.passed import is_ours, solver_digest
 from dp_erm_bench.registry import ALGORITHM, FROM_FILES, POSED, conf_dir
-from dp_erm_bench.runner.execute import problem_of
 
 VERSIONS = (
     *("numpy", "scipy", "numba", "llvmlite", "dp-accounting", "scikit-learn"),
@@ -225,6 +224,9 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
                 raise Unlike(str(error)) from None
     posed, name = pins.get(_text(spec)), _algorithm(spec)
     if posed is not None:
+        # Not at the top: whoever plans needs no kernels.
+        from dp_erm_bench.runner.execute import problem_of
+
         what = f"dataset {spec['dataset']['name']}"
         try:
             found = problem_of(spec).identity

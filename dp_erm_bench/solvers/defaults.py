@@ -165,6 +165,10 @@ def declared(problem: ERM, budget: Budget, clip: float | None) -> Declared | Non
     if bounds is not None:
         with np.errstate(over="ignore"):
             squares = float(np.square(bounds.columns).sum())
+    try:
+        at_zero = float(loss.value(np.array([label]), np.zeros(1))[0])
+    except Exception:
+        return None  # that a loss of one's own has no value is told by its trials
     epsilon, mu = budget.epsilon, math.inf
     if math.isfinite(epsilon):
         # Beyond, mu grows like a root; noise is next to nothing.
@@ -178,7 +182,7 @@ def declared(problem: ERM, budget: Budget, clip: float | None) -> Declared | Non
         strength=problem.penalty.strong_convexity,
         lipschitz=G,
         curvature=H if 0.0 < H < math.inf else G,
-        at_zero=float(loss.value(np.array([label]), np.zeros(1))[0]),
+        at_zero=at_zero,
         norm=norm,
         squares=squares,
         curved=0.0 < H < math.inf,

@@ -189,7 +189,7 @@ def test_steps_on_batches_and_missing_convexity_are_refused():
     assert "is not separable" in batch.refusal(problem("range", l2=0.5))
     for algorithm in list(ONE_ANSWER)[:3]:
         with pytest.raises(Unsupported) as error:
-            fit(problem("range"), algorithm, epsilon=1.0, seed=0)
+            fit(problem("range"), algorithm, epsilon=1.0, seed=0, ridge=0.0)
         assert str(error.value).endswith(
             "use penalty l2 or elastic_net, a penalty.l2, or the parameter ridge"
         )

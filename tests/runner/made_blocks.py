@@ -9,7 +9,7 @@ def make_block(**changes):
         "panel": "panel",
         "line": "line",
         "dataset": SMALL,
-        "algorithm": {"name": "random_cd", "clip": 1.0, "passes": 2},
+        "algorithm": {"name": "random_cd", "clip": 1.0, "passes": 2, "step": 1.0},
         "budget": {"epsilon": 1.0},
         "seed": [0, 1, 2],
     }

@@ -10,6 +10,7 @@ from dp_erm_bench.experiment.lines import BatchKey, Setting, Work
 from dp_erm_bench.experiment.lines import work_of as work_of_trial
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
 from dp_erm_bench.runner.session import LEAST, batches_of
+from tests.serving import known
 
 
 def planned(group, count, work=1.0, batchable=True, n_checkpoints=51):
@@ -82,7 +83,8 @@ def test_value_parameters_share_a_group_and_shape_parameters_do_not(block):
 
 def work_of(block, n=60, p=5, rows=2, **given):
     """The work of a trial, its dataset and its algorithm given."""
-    algorithm = {"name": "sgd", "clip": 1, **given}
+    usual = known(given.get("name", "sgd"), clip=1, step=1, batch_size=1)
+    algorithm = {"name": "sgd", **usual, **given}
     data = {"name": "log1", "n": n, "p": p}
     (line,), _ = expand([block(dataset=data, algorithm=algorithm)])
     return next(line.sweep(rows)).work

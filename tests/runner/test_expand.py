@@ -106,7 +106,7 @@ WRONG = {
     "no dataset": ({"dataset": None}, "dataset"),
     "unknown loss": ({"loss": "hinged"}, "hinged"),
     "negative strength": ({"penalty": {"name": "l2", "strength": -1}}, "strength"),
-    "unknown algorithm": ({"algorithm": "newton"}, "newton"),
+    "unknown algorithm": ({"algorithm": "newtom"}, "did you mean newton"),
     "unknown parameter": ({"algorithm": {"name": "sgd", "lr": 1}}, "lr"),
     "parameter of no type": (
         {"algorithm": {"name": "sgd", "step": "big"}},

@@ -184,7 +184,8 @@ def test_the_plan_line_holds_the_spec(inline, block):
     inline(block(seed=5))
     (line,) = map(json.loads, (inline.folder / "plan.jsonl").read_text().splitlines())
     assert line["spec"]["seed"] == 5
-    assert line["spec"]["algorithm"]["params"] == {"clip": 1.0, "passes": 2.0}
+    params = {"clip": 1.0, "passes": 2.0, "step": 1.0}
+    assert line["spec"]["algorithm"]["params"] == params
     assert (line["phase"], line["tuned"]) == ("sweep", False)
 
 

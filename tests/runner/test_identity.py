@@ -56,12 +56,15 @@ FILES = {"records.csv": RECORDS, "own.py": OWN, "own_helper.py": "LENGTH = 3\n"}
 
 SMALL = {"name": "log1", "n": 60, "p": 5}
 CLIPPED = {"columns": 3, "norm": 4.0, "label": 1}
-RANDOM = {"name": "random_cd", "clip": 1.0, "passes": 2}
+RANDOM = {"name": "random_cd", "clip": 1.0, "passes": 2, "step": 1.0}
+ALL = {"step": 1.0, "batch_size": 1}
+"""What was a default before it was a rule."""
+
 GREEDY = {"name": "greedy_cd", "n_iter": 7, "rule": "GS-r"}
 BLOCKS = {
     "as it stands": {},
     "another seed": {"seed": 2**40},
-    "defaults": {"algorithm": "gd"},
+    "defaults": {"algorithm": {"name": "gd", "n_iter": 20, "step": 1, "clip": None}},
     "null words": {
         "dataset": {"name": "quasi_sparse", "n": 40, "p": 6},
         "algorithm": {
@@ -69,13 +72,17 @@ BLOCKS = {
             "order": "cyclic",
             "clip": None,
             "n_iter": 9,
+            "step": 1,
         },
     },
     "private M": {"algorithm": {**RANDOM, "smoothness": "private"}},
     "no noise": {"budget": {"epsilon": "inf", "delta": 1e-6}},
     "a budget": {"budget": {"epsilon": 0.5, "delta": "1/n", "adjacency": "zero_out"}},
     "paper": {"calibration": "paper"},
-    "authors": {"algorithm": {"name": "sgd", "clip": 1}, "calibration": "authors"},
+    "authors": {
+        "algorithm": {"name": "sgd", "clip": 1, "passes": 10, **ALL},
+        "calibration": "authors",
+    },
     "overrides": {
         "dataset": {**SMALL, "sigma": 2, "standardise": True, "test_fraction": 0.2}
     },
@@ -112,7 +119,7 @@ BLOCKS = {
             "bounds": {"columns": 3},
         },
         "penalty": {"name": "l2", "strength": 0.25},
-        "algorithm": {"name": "permutation_sgd", "passes": 2},
+        "algorithm": {"name": "permutation_sgd", "passes": 2, "clip": None, **ALL},
     },
     "own.py": {"algorithm": {"name": "own.py", "step": 0.5, "clip": 2}},
     "entry point": {"algorithm": {"name": "outside", "step": 0.5, "clip": 2}},

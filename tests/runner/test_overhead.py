@@ -25,7 +25,7 @@ CLIPS = [0.1 + i / 50 for i in range(50)]
 KINDS = {
     "seeds only": {"seed": list(range(5000))},
     "a setting each": {
-        "algorithm": {"name": "random_cd", "step": STEPS, "clip": CLIPS},
+        "algorithm": {"name": "random_cd", "step": STEPS, "clip": CLIPS, "passes": 2},
         "seed": 0,
     },
     "a shape each": {

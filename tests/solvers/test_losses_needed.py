@@ -12,11 +12,14 @@ from tests.serving import RISKS
 
 X = np.array([[1.0, 0.5], [-0.5, 1.0], [0.2, -1.0], [-1.0, -0.3]])
 Y = np.array([1.0, -1.0, 1.0, -1.0])
+CURVED = ("newton", "ssp")
+"""They take second derivatives."""
 STEPPED, OTHERS = (
     [
         name
         for name in RISKS
         if registry.target("algorithm", name).smooth_losses is smooth
+        and name not in CURVED
     ]
     for smooth in (True, False)
 )
@@ -50,6 +53,15 @@ def test_the_minimiser_of_lines_and_a_ridge_is_published():
 def test_others_serve_kinks_and_lines_in_a_set(name, loss):
     found = fit(problem(loss, constraint=BALL), name, epsilon=5.0, seed=0)
     assert np.isfinite(found.w).all() and np.linalg.norm(found.w) <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "linear"])
+def test_kinks_and_lines_have_no_second_derivative(name, loss):
+    with pytest.raises(
+        Unsupported, match=f"loss={loss}: .* (second derivative|serves)"
+    ):
+        fit(problem(loss, penalty="l2", strength=0.2), name, epsilon=5.0, seed=0)
 
 
 @pytest.mark.parametrize("name", OTHERS)
