@@ -121,6 +121,7 @@ def most(tune):
     return math.prod(map(len, tune["axes"].values())) * len(seeds(tune["seeds"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_number_of_trials(name):
     counts = tuple(

@@ -99,6 +99,7 @@ def test_scales_follow_each_coordinates_bound():
     np.testing.assert_allclose(made.scale[0], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", BATCHED)
 def test_ten_thousand_seeds_end_in_ten_thousand_places(algorithm):
     candidate = candidate_of(algorithm)

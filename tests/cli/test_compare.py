@@ -58,6 +58,7 @@ def run(results, capsys, monkeypatch):
     return compare
 
 
+@pytest.mark.slow
 def test_the_same_sweep_again_is_the_same_to_the_last_bit(run):
     code, said, _ = run("base", "again", "--on", "objective,relative_error")
     assert code == 0

@@ -287,6 +287,7 @@ def test_more_panels_than_a_page_has_are_a_sentence():
         plot(made(lines=1, places=2, panels=[f"d{k}" for k in range(61)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["a/b", "../x", "$x_", r"\frac{", "50 % & #1", "数据", "", "a, b=c", "x" * 150],
@@ -301,6 +302,7 @@ def test_any_name_of_a_line_or_a_panel(name, tmp_path):
         plot(pd.concat([both, more]), kind=kind).savefig(tmp_path / "y.png")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "frame",
     [

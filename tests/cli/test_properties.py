@@ -186,6 +186,7 @@ def changed(tree, change, where, name, leaf):
         inside[key] = new[change]
 
 
+@pytest.mark.slow
 @budget_of(80)
 @given(
     st.lists(st.tuples(CHANGES, st.integers(0, 10**6), NAMES, LEAVES), max_size=3),

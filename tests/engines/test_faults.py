@@ -166,6 +166,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault, engine", CASES)
 def test_nothing_is_lost_and_nobody_accused_wrongly(
     fault, engine, tmp_path, request, seen, heeded

@@ -96,6 +96,7 @@ def test_the_time_limit_is_that_of_a_trial_not_of_a_task(runs):
     assert runs.calls() == list(range(30))
 
 
+@pytest.mark.slow
 def test_trials_too_slow_together_run_one_by_one(runs):
     code, _, _ = runs("slow", batch_trials=12, time_limit=0.8)
     assert code == 0

@@ -81,6 +81,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in paths if path.is_file()}
 
 
+@pytest.mark.slow
 def test_clones_share_it_and_an_edit_reaches_the_kernels_of_other_files(copied):
     # At once: each waits for what the other one is compiling.
     both = [start(copied / name) for name in ("one", "other")]

@@ -363,6 +363,7 @@ def test_folders_without_results_of_damaged_files_and_other_versions(
     assert "paper is not shown: it is no PNG" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.0.1", "99.0", None, [HOSTILE]])
 def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, capsys):
     old = tmp_path / "old"
@@ -378,6 +379,7 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     assert not capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["more", "fewer"])
 def test_tables_with_other_columns_are_made_again_or_a_sentence(
     sweep, tmp_path, columns, capsys

@@ -376,6 +376,7 @@ def drawn(tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_draw_writes_figures_page_and_table(drawn, table):
     folder = drawn[0] / "figures"
     for stem in ("profiles", "heat", "error", "risk", "accuracy", "auc"):

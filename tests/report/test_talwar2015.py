@@ -80,6 +80,7 @@ def captions(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 def test_all_figures_are_drawn(table, tmp_path):
     folder = tmp_path / "figures"
     written = drawn(table, folder)
