@@ -6,6 +6,7 @@ The caption is no part of the picture, it is a file beside it.
 from __future__ import annotations
 
 import io
+import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,8 +14,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench.paths import write_atomic
 
@@ -135,9 +138,14 @@ WIDTHS = {"column": 3.4, "page": 7.0}
 
 # Inches.
 LEFT, GAP, TOP, AXIS, NARROWEST = 0.74, 0.55, 0.12, 0.28, 1.45
-LINE, LEGEND_LINE, HANDLE = 0.135, 0.165, 0.5
-LETTER, SMALL_LETTER = 0.066, 0.061
-"""Mean widths of a letter of a title and of a legend."""
+LINE, BESIDE = 0.135, 0.1
+LETTER, TICK_LETTER = 0.066, 0.056
+"""Mean widths of a letter of a title and of a tick."""
+
+# In the size of the letters; the first is their mean width.
+SMALL_LETTER, HANDLE, SPACING, LEGEND_LINE, LEGEND_GAP = 0.56, 2.6, 1.2, 1.2, 0.55
+LEGEND_SIZES = (7.5, 7.0, 6.5)
+"""Points of a legend: smaller where it would outgrow the plot."""
 
 
 @dataclass(frozen=True)
@@ -280,9 +288,11 @@ def fill(figure: Figure, sheet: Sheet) -> None:
     below = [_wrapped(ax.xaxis.label, width + GAP / 2, LETTER) for ax in axes.values()]
     top = TOP + LINE * max(titles, default=0)
     axis = AXIS + LINE * max(below, default=0)
-    entries, per_row, lines = _legend(axes.values(), wide)
-    legend = LEGEND_LINE * lines + 0.12 if entries else 0.05
     rows = -(-len(sheet.cells) // sheet.across)
+    key = _legend(_entries(axes.values()), wide - 2 * BESIDE, rows * height)
+    legend = key.height + 0.12 if key else 0.05
+    if key and not sheet.exact:
+        height = max(height, key.height / rows)
     total = legend + rows * (top + height + axis)
     figure.set_size_inches(wide, total)
     for place, ax in axes.items():
@@ -293,24 +303,89 @@ def fill(figure: Figure, sheet: Sheet) -> None:
         if column == 0:
             ax.set_ylabel(sheet.quantity)
             _wrapped(ax.yaxis.label, height + 0.5, LETTER)
-    if entries:
-        look: dict[str, Any] = {"loc": "lower center", "ncols": per_row}
-        look |= {"frameon": False, "borderaxespad": 0, "columnspacing": 1.2}
-        at = (0.5, 0.06 / total)
-        figure.legend(entries.values(), entries, bbox_to_anchor=at, **look)
+        _thin(ax, width, height)
+    if key:
+        look: dict[str, Any] = {"loc": "lower center", "ncols": key.columns}
+        look |= {"frameon": False, "borderaxespad": 0, "borderpad": 0}
+        look |= {"columnspacing": SPACING, "labelspacing": LEGEND_GAP}
+        look |= {"handlelength": HANDLE - 0.6, "handletextpad": 0.6}
+        look |= {"bbox_to_anchor": (0.5, 0.06 / total), "fontsize": key.size}
+        figure.legend(key.handles, key.labels, **look)
 
 
-def _legend(drawn: Iterable[Axes], wide: float) -> tuple[Mapping[str, Any], int, int]:
-    """Return the entries of a legend, how many stand in a row, and its lines."""
-    handles = _entries(drawn)
-    most = max(12, int((wide - HANDLE - 0.2) / SMALL_LETTER))
-    labels = [_broken(label, most) for label in handles]
-    longest = max((_length(one) for one in labels), default=0)
-    room = wide - 0.2 + 0.15
-    per_row = max(1, min(len(labels), int(room / (HANDLE + SMALL_LETTER * longest))))
-    rows = -(-len(labels) // per_row)
-    lines = rows * max((one.count("\n") + 1 for one in labels), default=0)
-    return dict(zip(labels, handles.values(), strict=True)), per_row, lines
+class Key(NamedTuple):
+    """A legend below the cells: its labels in lines, its columns and its height."""
+
+    handles: Sequence[Any]
+    labels: Sequence[str]
+    columns: int
+    size: float
+    height: float
+
+
+def _legend(entries: Mapping[str, Any], wide: float, tall: float) -> Key | None:
+    """Return the legend that is lowest, with few labels broken and letters not small.
+
+    Parameters
+    ----------
+    entries : mapping of str to handle
+        By label.
+    wide, tall : float
+        Inches that there are, and that the plots above are tall.
+    """
+    found: list[tuple[float, Key]] = []
+    for size in LEGEND_SIZES if entries else ():
+        em = size / 72.0
+        for columns in range(1, len(entries) + 1):
+            room = (wide + SPACING * em) / columns / em - HANDLE - SPACING
+            least = 10 if columns > 1 else 1
+            if (most := int(room / SMALL_LETTER)) < least:
+                break
+            whole = _columns([*entries], columns)
+            fits = sum(max(map(_length, one)) * SMALL_LETTER for one in whole)
+            broken = fits > columns * room
+            labels = [_broken(one, most) if broken else one for one in entries]
+            lines = [
+                sum(one.count("\n") * LEGEND_LINE + 1.1 + LEGEND_GAP for one in column)
+                for column in _columns(labels, columns)
+            ]
+            cut = sum("\n" in one for one in labels)
+            key = Key([*entries.values()], labels, columns, size, max(lines) * em)
+            # Inches that it is worth.
+            cost = key.height + 0.08 * cut + 0.15 * (LEGEND_SIZES[0] - size)
+            found.append((cost + 0.01 * columns + 10.0 * (key.height > tall), key))
+    return min(found, key=itemgetter(0))[1] if found else None
+
+
+def _columns(labels: Sequence[str], columns: int) -> list[Sequence[str]]:
+    """Return the labels of a legend's columns, the first ones longer."""
+    each, more = divmod(len(labels), columns)
+    ends = [each * k + min(k, more) for k in range(columns + 1)]
+    return [labels[a:b] for a, b in pairwise(ends)]
+
+
+def _thin(ax: Axes, width: float, height: float) -> None:
+    """Leave out ticks whose labels would overlap those before; names of places stay."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter
+
+    for axis, inches, along in ((ax.xaxis, width, 0), (ax.yaxis, height, 1)):
+        write = axis.get_major_formatter()
+        fixed = isinstance(axis.get_major_locator(), FixedLocator)
+        if not fixed or not isinstance(write, FuncFormatter):
+            continue
+        kept: list[float] = []
+        end = -math.inf
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_majorticklocs():
+            if not low <= tick <= high:
+                continue
+            corner = ax.transLimits.transform(ax.transScale.transform((tick, tick)))
+            half = LINE / 2 if along else TICK_LETTER * _length(write(tick)) / 2
+            at = float(corner[along]) * inches
+            if at - half >= end:
+                kept.append(float(tick))
+                end = at + half + 0.05 * (not along)
+        axis.set_major_locator(FixedLocator(kept))
 
 
 def _length(text: str) -> int:
@@ -329,7 +404,8 @@ def _broken(text: str, letters: int) -> str:
     if _length(text) <= letters:
         return text
     formulas = iter(MATH.findall(text))
-    lines = textwrap.wrap(MATH.sub(_standing, text), letters)
+    words = MATH.sub(_standing, text)
+    lines = textwrap.wrap(words, letters, break_on_hyphens=False)
     return re.sub("\0+", lambda _: next(formulas, ""), "\n".join(lines))
 
 

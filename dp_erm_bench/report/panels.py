@@ -33,6 +33,7 @@ from dp_erm_bench.results.settings import (
     unchecked_in,
     under_bounds,
 )
+from dp_erm_bench.results.statistics import ZERO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,7 +181,7 @@ def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
 
 
 def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
-    """Draw the final error of each line against epsilon, both on log scales.
+    """Draw the final error of each line and of w = 0 against epsilon, on log scales.
 
     Parameters
     ----------
@@ -199,8 +200,14 @@ def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
     ax.set_title(panel.title)
     ax.set_xlabel(r"$\varepsilon$")
     every = [run for runs in lines.values() for _, run in runs]
+    levels = {
+        line: ([e for e, _ in runs], [np.median(run.zeros) for _, run in runs])
+        for line, runs in lines.items()
+    }
+    zeros = style.draw_baseline(ax, ZERO, levels)
+    low, high = _extent(every, last=True)
     style.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
-    style.scale_errors(ax, _extent(every, last=True))
+    style.scale_errors(ax, (min([low, *zeros]), max([high, *zeros])))
 
 
 def _drawable(errors: Array) -> Array:

@@ -19,7 +19,6 @@ from dp_erm_bench.report.figure import Drawing, Figure, check_stem
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
 from dp_erm_bench.report.panels import paragraphs, told
 from dp_erm_bench.report.style import (
-    STYLES,
     Style,
     forget,
     house_style,
@@ -320,7 +319,8 @@ def _spans(values: Any) -> bool:
 
 def _mode(drawn: Shown) -> str:
     """Return the scale of the y axis: log, linear or symlog."""
-    values, y = drawn.rows[["_y", *drawn.beside]].to_numpy(float), drawn.view.y
+    columns = ["_y", *drawn.beside.values()]
+    values, y = drawn.rows[columns].to_numpy(float), drawn.view.y
     finite = values[np.isfinite(values)]
     size = np.abs(finite[finite != 0])
     if is_better_higher(y) or not size.size or size.max() < 3 * size.min():
@@ -338,7 +338,7 @@ def _cell(
     ax: Axes,
     title: str,
     rows: pd.DataFrame,
-    beside: Sequence[str],
+    beside: Mapping[str, str],
 ) -> None:
     """Draw the lines of one cell with their bands, and the baselines beside them."""
     along = view.x in ALONG
@@ -355,19 +355,14 @@ def _cell(
         style.draw_line(ax, np.asarray(x, dtype=float), band, looks[str(line)], **more)
         ends.append(float(x.max()))
         extent += [float(v) for part in band for v in part[np.isfinite(part)]]
-    for name in beside:
-        level = rows.groupby("_x", sort=True)[name].median().dropna()
-        values = _drawable(level, mode)
-        if not np.isfinite(values).any():
-            continue
-        extent += [float(v) for v in values[np.isfinite(values)]]
-        look = STYLES[name].curve() | {"marker": None, "zorder": 1.2}
-        if along or len(set(values)) == 1:
-            ax.axhline(float(np.nanmedian(values)), **look)
-        elif texts:
-            ax.plot([*map(places.index, level.index)], values, **look)
-        else:
-            ax.plot(style.reached(level.index.to_numpy(float), places), values, **look)
+    for name, column in beside.items():
+        levels: dict[str, tuple[Any, Any]] = {}
+        for line, own in rows.groupby(LINE, sort=False):
+            level = own.groupby("_x", sort=True)[column].median().dropna()
+            at: Any = [*level.index]
+            at = [*map(places.index, at)] if texts else style.reached(at, places)
+            levels[str(line)] = at, level
+        extent += style.draw_baseline(ax, name, levels, looks, mode == "log")
     ax.set_title(title)
     ax.set_xlabel(literal(words(view.x)) if view.x != "epsilon" else words(view.x))
     if texts:
@@ -381,6 +376,10 @@ def _cell(
     elif mode == "symlog":
         size = min((abs(v) for v in extent if v), default=1.0)
         ax.set_yscale("symlog", linthresh=size)
+        locator: Any = ax.yaxis.get_major_locator()
+        locator.set_params(numticks=style.MOST_TICKS)
+    else:
+        style.scale_plain(ax.yaxis)
     if numbers:
         _bar(ax, numbers, ", ".join(view.line))
 

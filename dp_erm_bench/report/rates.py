@@ -28,6 +28,7 @@ from dp_erm_bench.report.layout import Cell, Sheet, save
 from dp_erm_bench.report.panels import origin, paragraphs, problem
 from dp_erm_bench.report.scaling import Scaling, along, facts
 from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.results.statistics import BASELINES
 from dp_erm_bench.results.table import MEASURED
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ if TYPE_CHECKING:
     from dp_erm_bench.releases.base import Release
     from dp_erm_bench.run import Run
 
-DASHES: tuple[Any, ...] = ("dotted", "dashed", (0, (6, 2, 1, 2)), "solid")
+SHAPES: tuple[Any, ...] = tuple(
+    {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 1.2}
+    for colour in ("#444444", style.BROWN)
+    for dashes in ((0, (6, 1.5, 1, 1.5)), (0, (4, 1, 1, 1, 1, 1)), "solid", (0, (1, 1)))
+)
+"""The looks of bounds: none is that of w = 0."""
 
 
 def form(power: float | str) -> Callable[[Array], Array]:
@@ -77,8 +83,8 @@ class Cross:
     anchor: str = ""
 
 
-def draw_cross(ax: Axes, cross: Cross) -> None:
-    """Draw median and range of each line, its slope, and the anchored shapes.
+def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
+    """Draw median and range of each line, the baselines and the anchored shapes.
 
     Parameters
     ----------
@@ -86,6 +92,8 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
         The axes to draw on.
     cross : Cross
         The cell to draw.
+    shapes : sequence of str
+        The labels of all shapes of the sheet, by whose places they are told apart.
     """
     rates = cross.rates.values()
     for line, rate in cross.rates.items():
@@ -94,15 +102,17 @@ def draw_cross(ax: Axes, cross: Cross) -> None:
     low = min(float(np.min(rate.low)) for rate in rates)
     high = max(_top(rate) for rate in rates)
     anchor = cross.rates.get(cross.anchor, next(iter(rates)))
-    if anchor.start.size:
-        high = max(high, min(float(np.max(anchor.start)), 2.0 * high))
-        ax.plot(anchor.x, anchor.start, color="#BBBBBB", linewidth=3, label="w = 0")
+    for name in BASELINES:
+        beside = {k: r.beside[name] for k, r in cross.rates.items() if name in r.beside}
+        levels = {line: (cross.rates[line].x, own) for line, own in beside.items()}
+        values = style.draw_baseline(ax, name, levels)
+        low, high = min([low, *values]), max([high, *values])
+    labels = [*dict.fromkeys([*shapes, *cross.shapes])]
     along = np.geomspace(anchor.x[0], anchor.x[-1], 60)
-    for place, (label, power) in enumerate(cross.shapes.items()):
+    for label, power in cross.shapes.items():
         shape = form(power)
         values = shape(along) / shape(anchor.x[:1])[0] * anchor.median[0]
-        look: dict[str, Any] = {"linestyle": DASHES[place], "zorder": 1.2}
-        ax.plot(along, values, color="#555555", linewidth=0.9, label=label, **look)
+        ax.plot(along, values, label=label, **SHAPES[labels.index(label) % len(SHAPES)])
     ax.set_title(cross.title)
     ax.set_xlabel(cross.axis)
     every = sorted({float(at) for rate in rates for at in rate.x})
@@ -156,7 +166,10 @@ def save_crosses(
     """
     if not crosses:
         return []
-    cells: list[Cell] = [partial(draw_cross, cross=cross) for cross in crosses]
+    shapes = [label for cross in crosses for label in cross.shapes]
+    cells: list[Cell] = [
+        partial(draw_cross, cross=cross, shapes=shapes) for cross in crosses
+    ]
     drawn = [rate for cross in crosses for rate in cross.rates.values()]
     along = [cross.axis for cross in crosses]
     measured = [
@@ -422,6 +435,7 @@ class Rates(Figure):
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the cells, none where nothing ran."""
         table, config = drawing.table, drawing.config
+        style.reserve(line for cell in self.cells for line in cell.lines)
         blocks = {str(block["panel"]) for block in config.get("blocks") or ()}
         crosses: list[Cross] = []
         rows: list[Mapping[str, Any]] = []

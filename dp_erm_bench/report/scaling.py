@@ -93,8 +93,8 @@ class Scaling(Bands):
         Values of the axis, increasing.
     ends : tuple of k ndarrays
         Final values of all runs at each of them; inf where a run diverged.
-    start : ndarray of shape (k,)
-        Mean value at w = 0, beyond which no algorithm need ever be; empty if unknown.
+    beside : mapping of str to ndarray of shape (k,)
+        The median over the runs of each of `BASELINES` that is known, by its name.
     skipped : mapping of float to str
         Values of the axis that the algorithm cannot serve, and why.
     excess : float
@@ -110,7 +110,7 @@ class Scaling(Bands):
 
     x: Array
     ends: tuple[Array, ...]
-    start: Array = field(default_factory=lambda: np.empty(0))
+    beside: Mapping[str, Array] = field(default_factory=dict)
     skipped: Mapping[float, str] = field(default_factory=dict)
     excess: float = math.nan
     quantity: str = ""
@@ -201,17 +201,15 @@ def scaling(
     rows = curves.ended(rows[served] if served.any() else rows, line)
     excess = _values(rows, line, quantity).astype(float).fillna(math.inf)
     proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
-    zero = baselines(rows, quantity or "objective")[ZERO]
-    zero = zero if quantity else zero - rows["optimum"]
-    rows, trials = (
-        rows.assign(excess=excess, zero=zero),
-        rows.groupby("trial")["iteration"],
-    )
-    first, last = (
-        rows.loc[end].sort_values("trial") for end in (trials.idxmin(), trials.idxmax())
-    )
-    along, starts = last[axis].to_numpy(float), first["excess"].to_numpy()
-    ends, zeros = last["excess"].to_numpy(), last["zero"].to_numpy(float)
+    levels = baselines(rows, quantity or "objective")
+    if not quantity:  # above the optimum, which is no baseline of itself
+        levels = levels[[ZERO]].sub(rows["optimum"], axis=0)
+    rows = rows.assign(excess=excess).join(levels)
+    trials = rows.groupby("trial")["iteration"]
+    last = rows.loc[trials.idxmax()].sort_values("trial")
+    along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
+    zeros = last[ZERO].to_numpy(float)
+    beside = last.groupby(axis)[[*levels]].median().dropna(axis=1, how="all")
     sets = last["dataset_seed"].to_numpy(float)
     places = sorted(skipped[axis].dropna().unique())
     unserved = {float(at): curves.why(skipped[skipped[axis] == at]) for at in places}
@@ -219,7 +217,7 @@ def scaling(
     return Scaling(
         x,
         tuple(ends[along == value] for value in x),
-        np.array([starts[along == value].mean() for value in x]),
+        {str(name): beside[name].to_numpy(float) for name in beside},
         unserved,
         float(proved.fillna(math.inf).max()),
         quantity=quantity,
@@ -305,7 +303,7 @@ def along(
     return Scaling(
         np.array([x for x, _ in places]),
         tuple(one.errors[:, -1] for one in lines),
-        np.array([one.errors[:, 0].mean() for one in lines]),
+        {ZERO: np.array([np.median(one.zeros) for one in lines])},
         sets=tuple(one.finals().sets for one in lines),
         zeros=tuple(one.zeros for one in lines),
         runs=tuple(sorted({run for one in lines for run in one.runs})),

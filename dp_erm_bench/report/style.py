@@ -8,7 +8,7 @@ markers tell lines apart in grey.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -50,7 +50,7 @@ class Style:
     size: float = 4.5
     width: float = 1.6
     family: str = ""
-    dashes: str = "solid"
+    dashes: Any = "solid"
 
     def curve(self) -> dict[str, Any]:
         """Return the arguments of a line plot."""
@@ -118,7 +118,7 @@ STYLES = {
     "Objective Gaussian no ridge": Style("objective, Gaussian, no ridge", BLACK, "X"),
     "AMP": Style("AMP", GREEN, "P", 5.0),
     "Permutation SGD": Style("permutation SGD", GREY, "*", 6.0),
-    ZERO: Style(ZERO, GREY, "", dashes="dashed"),
+    ZERO: Style(ZERO, GREY, "", width=1.2, dashes=(0, (5, 2))),
     **{
         name: Style(name, GREY, "", width=1.2, dashes="dotted")
         for name in (MODELS["base_rate"], MODELS["mean"])
@@ -221,6 +221,76 @@ def house_style() -> Iterator[None]:
         yield
 
 
+OWN = "{}, each line's own"
+"""What a legend says of baselines that differ from line to line."""
+
+
+def draw_baseline(
+    ax: Axes,
+    name: str,
+    levels: Mapping[str, tuple[Any, Any]],
+    looks: Mapping[str, Style] | None = None,
+    log: bool = True,
+) -> list[float]:
+    """Draw a baseline beside lines, and return what was drawn, for the extent.
+
+    Lines on the same problems share one, across the axes if it is one number. Lines on
+    problems of their own have one each, dotted in their colours.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    name : str
+        One of `BASELINES`.
+    levels : mapping of str to (array of shape (k,), array of shape (k,))
+        Where, and how large it is there, by line; not a number where it is unknown.
+    looks : mapping of str to Style
+        The lines' styles, by default those of their labels.
+    log : bool
+        Whether values that are not positive cannot be shown.
+    """
+    known: dict[str, dict[float, float]] = {}
+    for line, (x, values) in levels.items():
+        pairs = zip(np.asarray(x, float), np.asarray(values, float), strict=True)
+        own = {at: y for at, y in pairs if math.isfinite(y) and (y > 0 or not log)}
+        known |= {line: own} if own else {}
+    if not known:
+        return []
+    look = STYLES[name].curve() | {"marker": None, "zorder": 1.2}
+    drawn = [y for own in known.values() for y in own.values()]
+    shared = {at: y for own in known.values() for at, y in own.items()}
+    if all(
+        math.isclose(y, shared[at], rel_tol=1e-6)
+        for own in known.values()
+        for at, y in own.items()
+    ):
+        if math.isclose(min(drawn), max(drawn), rel_tol=1e-6):
+            ax.axhline(float(np.median(drawn)), **look)
+        else:
+            ax.plot(*zip(*sorted(shared.items()), strict=True), **look)
+        return drawn
+    ax.plot([], [], **{**look, "linestyle": _dots(), "label": OWN.format(name)})
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for line, own in known.items():
+        alike.setdefault(tuple(f"{y:.5g}" for y in own.values()), []).append(line)
+    for lines in alike.values():
+        for place, line in enumerate(lines):
+            x, y = zip(*sorted(known[line].items()), strict=True)
+            colour = ((looks or {}).get(line) or of(line)).colour
+            mine = {"color": colour, "linestyle": _dots(place, len(lines))}
+            # A single place has no line between two.
+            mark = {"marker": "_", "markersize": 9.0} if len(x) == 1 else {}
+            ax.plot(x, y, **{**look, **mine, **mark, "label": f"_{name}"})
+    return drawn
+
+
+def _dots(place: int = 0, lines: int = 1) -> tuple[float, tuple[float, float]]:
+    """Return dots that leave room for those of other lines at the same place."""
+    step = 2.8
+    return step * (lines - place), (1.0, step * lines - 1.0)
+
+
 PASSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 
@@ -254,8 +324,11 @@ def pass_ticks(end: float) -> list[float]:
     return [tick for tick in PASSES if tick < 0.8 * end] + [float(end)]
 
 
+MOST_TICKS = 5
+
+
 def error_ticks(low: float, high: float) -> list[float]:
-    """Return three to about seven round ticks of a log axis.
+    """Return three to five round ticks of a log axis.
 
     Parameters
     ----------
@@ -263,21 +336,22 @@ def error_ticks(low: float, high: float) -> list[float]:
         The range of the axis, both positive.
     """
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for digits in ([1], [1, 3], [1, 2, 5], range(1, 10)):
-        candidates = np.outer(decades, list(digits)).ravel()
+    for digits in ([1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]):
+        candidates = np.outer(decades, digits).ravel()
         inside = candidates[(candidates >= low) & (candidates <= high)]
         if len(inside) >= 3:
-            return [float(tick) for tick in inside[:: 1 + len(inside) // 8]]
+            return [float(tick) for tick in inside[:: -(-len(inside) // MOST_TICKS)]]
     return _linear_ticks(low, high)
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:
-    """Return round ticks where less than one digit changes."""
-    raw = (high - low) / 4
-    unit = 10.0 ** np.floor(np.log10(raw))
-    step = unit * min((1, 2, 5, 10), key=lambda digit: abs(digit * unit - raw))
-    first, last = int(np.ceil(low / step)), int(np.floor(high / step))
-    return [float(round(k * step, 12)) for k in range(first, last + 1)]
+    """Return round ticks, six at most, where less than one digit changes."""
+    unit = 10.0 ** np.floor(np.log10((high - low) / 6))
+    for step in (unit, 2 * unit, 5 * unit, 10 * unit):
+        first, last = int(np.ceil(low / step)), int(np.floor(high / step))
+        if last - first <= MOST_TICKS:
+            break
+    return [float(f"{k * step:.10g}") for k in range(first, last + 1)]
 
 
 def scale_passes(ax: Axes, ticks: Sequence[float], log: bool) -> None:
@@ -323,8 +397,10 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
     elif low > 0 and high >= 8 * low:
         ax.set_xscale("log")
         _label(ax.xaxis, _apart(values), last)
-    elif len(values) <= 6 or high == last:
+    elif len(values) <= MOST_TICKS or high == last:
         _label(ax.xaxis, values, last)
+    else:
+        scale_plain(ax.xaxis)
 
 
 def beyond(values: Sequence[float]) -> float:
@@ -370,12 +446,30 @@ def _apart(values: Sequence[float]) -> list[float]:
     return ticks
 
 
+def scale_plain(axis: Axis) -> None:
+    """Give a linear axis few ticks, in plain numbers without an offset or a factor."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: plain(tick)))
+
+
+def plain(tick: float) -> str:
+    """Return a number as it is read: with a power of ten only if it is long."""
+    if tick == 0.0 or 1e-4 <= abs(tick) < 1e6:
+        return f"{tick:.6g}"
+    digits, _, exponent = f"{tick:.5e}".partition("e")
+    power, factor = f"10^{{{int(exponent)}}}", float(digits)
+    sign = {1.0: "", -1.0: "-"}.get(factor, rf"{factor:g}\cdot ")
+    return f"${sign}{power}$"
+
+
 def _label(axis: Axis, ticks: Sequence[float], endless: float = np.nan) -> None:
     """Show exactly these ticks, in plain numbers; one of them may be infinity."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     def shown(tick: float, _: Any) -> str:
-        return "∞" if tick == endless else f"{tick:.6g}"
+        return "∞" if tick == endless else plain(tick)
 
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())

@@ -73,6 +73,8 @@ FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
 OVER = " over epsilon"
 RUN = ["experiment", "panel", "line", "phase", "trial"]
 PANEL, LINE, FACET = "panel", "line", "facet"
+OWN = "_zero"
+"""What w = 0 has on the problem of a run, whatever the others' problems are."""
 NO_SETTINGS = ("seed", "phase")
 
 
@@ -153,10 +155,15 @@ class Shown:
         return [name for name in BASELINES if self.rows[name].notna().any()]
 
     @property
-    def beside(self) -> list[str]:
-        """Return those drawn beside lines: what is drawn as it goes begins at w = 0."""
+    def beside(self) -> dict[str, str]:
+        """Return the columns of those drawn beside lines, by name.
+
+        What is drawn as it goes begins at w = 0, else each run has that of its problem.
+        """
         along = self.view.x in ALONG
-        return [name for name in self.baselines if name != ZERO or not along]
+        columns = {name: name for name in self.baselines if name != ZERO}
+        own = not along and self.rows[OWN].notna().any()
+        return {ZERO: OWN, **columns} if own else columns
 
     @property
     def cells(self) -> dict[tuple[str, str], pd.DataFrame]:
@@ -209,7 +216,7 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
     parts = rows.groupby([*PARTS], sort=False, dropna=False).ngroup()
     several = parts.groupby(cells).transform("nunique").gt(1)
-    rows = rows.assign(_alike=True)
+    rows = rows.assign(_alike=True, **{OWN: rows[ZERO]})
     if not several.any():
         return rows, ""
     for name in BASELINES:

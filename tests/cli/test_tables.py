@@ -166,6 +166,11 @@ def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
     assert drawn.baselines == []
     if kind is None:
         assert not summary(drawn)["best"].any()
+        view = {"x": "epsilon", "y": "relative_error", "line": "strength"}
+        ax = plot(table.assign(panel="a"), **view).axes[0]
+        own = [line for line in ax.lines if line.get_label() == "_w = 0"]
+        # Each line's own is drawn all the same.
+        assert [{*line.get_ydata()} for line in own] == [{8.0}, {9.0}]
     else:
         figure = plot(table.assign(panel="a"), y="relative_error", kind=kind)
         assert not any(len(one.get_offsets()) for one in figure.axes[0].collections)

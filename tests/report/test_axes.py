@@ -24,16 +24,49 @@ PANELS = [*mangold2022.PANELS, *mangold2023.PANELS, *mangold2023.figure("rules")
         (1e-9, 1e3),
         (0.09, 3.5),
         (0.999, 1.001),
+        (0.032, 0.17),
+        (0.00055, 0.0035),
+        (1e-15, 1.2e-15),
     ],
 )
 def test_error_ticks_are_few_round_and_inside(low, high):
     ticks = style.error_ticks(low, high)
-    assert 3 <= len(ticks) <= 10
+    assert 3 <= len(ticks) <= 6
     assert ticks == sorted(set(ticks))
     assert low <= ticks[0] and ticks[-1] <= high
     labels = [f"{tick:.6g}" for tick in ticks]
     assert len(set(labels)) == len(labels)
     np.testing.assert_allclose([float(label) for label in labels], ticks, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0.0, "0"),
+        (0.0006, "0.0006"),
+        (-250000, "-250000"),
+        (1e6, "$10^{6}$"),
+        (2e6, r"$2\cdot 10^{6}$"),
+        (-1e-5, "$-10^{-5}$"),
+        (1234567.0, r"$1.23457\cdot 10^{6}$"),
+    ],
+)
+def test_numbers_are_plain_until_they_are_long(number, words):
+    assert style.plain(number) == words
+
+
+def test_linear_axes_have_few_plain_ticks_and_no_offset():
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    ax = figure.add_subplot()
+    ax.plot([1, 2], [3e6, 3.000002e6])
+    style.scale_plain(ax.yaxis)
+    figure.canvas.draw()
+    labels = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert 2 <= len(labels) <= 7
+    assert ax.yaxis.get_offset_text().get_text() == ""
+    assert "\\cdot 10^{6}" in labels[0]
 
 
 @pytest.mark.parametrize("end", [0.5, 1.0, 3.0, 5.0, 7.0, 20.0, 30.0, 50.0])
@@ -59,6 +92,22 @@ def test_lines_of_a_panel_differ_in_colour_marker_and_label(panel):
         assert one.colour != other.colour
         assert one.marker != other.marker
         assert one.label != other.label
+
+
+@each("paper", ["mangold2022", "mangold2023", "talwar2015", "kumar2019", "ghazi2024"])
+def test_no_two_lines_of_a_sheet_look_alike(paper):
+    from dp_erm_bench import registry
+    from dp_erm_bench.report.figure import figures_of
+
+    for one in figures_of(registry.read("experiment", paper)):
+        style.forget()
+        lines = [line for cell in getattr(one, "cells", ()) for line in cell.lines]
+        for panel in getattr(one, "panels", ()):
+            lines += [*panel.lines, *panel.over_epsilon]
+        style.reserve(lines)
+        looks = {(of(k).colour, of(k).marker): of(k).label for k in lines}
+        assert len(looks) == len({of(k).label for k in lines}), one
+    style.forget()
 
 
 def test_authors_curves_have_the_colour_of_ours_but_thin_and_dashed():

@@ -208,7 +208,7 @@ def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
     panel = mangold2022.PANELS[0]
     found = look_up(tabulate(*panel_lines(panel)), panel)
     figure = sheet(lambda ax: draw_passes(ax, panel, found.lines))
-    names = legend(figure)
+    names = [" ".join(name.split()) for name in legend(figure)]
     assert names[: len(panel.lines)] == [of(line).label for line in panel.lines]
     assert names[len(panel.lines) :] == [
         "DP-CD (authors' figure)",
@@ -283,8 +283,20 @@ def test_error_against_epsilon_joins_the_main_line(tabulate, sheet):
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "10"]
     assert len(ax.collections) == len(panel.over_epsilon)
     # At their true epsilon, all of them.
-    for line in ax.lines:
+    for line in ax.lines[: len(panel.over_epsilon)]:
         assert list(line.get_xdata()) == [0.1, 1.0, 10.0]
+
+
+def test_final_errors_stand_beside_that_of_w_0(tabulate, sheet):
+    panel = mangold2023.PANELS[0]
+    above = tabulate(*panel_lines(panel, start=7.0))
+    found = look_up(above, panel).over_epsilon
+    ax = sheet(lambda ax: draw_epsilon(ax, panel, found)).axes[0]
+    (zero,) = [line for line in ax.lines if line.get_label() == "w = 0"]
+    assert list(zero.get_ydata()) == pytest.approx([7.0, 7.0])
+    assert ax.get_ylim()[0] < 7.0 < ax.get_ylim()[1]
+    assert not zero.get_marker() or zero.get_marker() == "None"
+    assert zero.get_linewidth() < min(line.get_linewidth() for line in ax.lines[:-1])
 
 
 def test_error_against_one_epsilon_only(tabulate, sheet):

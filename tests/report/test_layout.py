@@ -6,7 +6,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from dp_erm_bench.report import paper, plot, rates
+from dp_erm_bench.report import paper, plot, rates, style
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, latex, plain, save
 from dp_erm_bench.report.style import (
     Style,
@@ -21,10 +21,11 @@ from dp_erm_bench.report.style import (
 from tests.report.papers import mangold2022, mangold2023
 from tests.report.test_draw import panel_lines
 
-# What each sheet showed with captions in the picture: panels, lines, bands.
+# What each sheet shows: panels, lines (w = 0 among them, once a panel of final values),
+# bands.
 BEFORE = {
-    "mangold2022": {"mangold2022": (9, 48, 42), "electricity_raw": (1, 11, 8)},
-    "mangold2023": {"mangold2023": (11, 60, 57), "mangold2023_rules": (3, 9, 9)},
+    "mangold2022": {"mangold2022": (9, 52, 42), "electricity_raw": (1, 11, 8)},
+    "mangold2023": {"mangold2023": (11, 63, 57), "mangold2023_rules": (3, 9, 9)},
 }
 
 
@@ -132,6 +133,57 @@ def test_an_axis_that_is_symlog_says_so():
     scale_passes(ax, [0.0, 1.0, 10.0], log=True)
     assert ax.get_xscale() == "symlog"
     assert ax.get_xlabel() == "passes (linear up to 1, then log)"
+
+
+LONG = [
+    *("DP-CD, cyclic", "DP-CD, uniform", "DP-CD, private $M_j$", "DP-CD, public $M_j$"),
+    *("DP-SGD, authors' noise", "DP-SGD, tight, batch 1", "DP-SGD, tight, batch 100"),
+    *("DP-SVRG, tight, batch 100", "DP-SGD, tight, full batch", "w = 0"),
+    *("output perturbation, strongly convex", "DP-CD, private $M_j$ (authors' figure)"),
+]
+
+
+@pytest.mark.parametrize(("width", "cells"), [("column", 1), ("page", 1), ("page", 3)])
+@pytest.mark.parametrize("size", [(4.4, 3.0), (10.4, 4.8)])
+def test_a_legend_of_many_lines_is_no_taller_than_the_plots(width, cells, size):
+    def cell(ax):
+        for label in LONG:
+            ax.plot([1, 2], [1, 2], label=label)
+
+    figure = drawn(Sheet([cell] * cells, 3, "", size, width=width))
+    key = figure.legends[0].get_window_extent()
+    assert key.height <= 1.02 * figure.axes[0].get_window_extent().height
+    assert key.x0 >= 0 and key.x1 <= figure.bbox.x1
+    assert key.y0 >= 0 and not key.overlaps(figure.axes[0].get_tightbbox())
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [" ".join(one.split()) for one in words] == LONG
+
+
+def test_few_short_labels_are_neither_broken_nor_small():
+    def cell(ax):
+        for label in ("one", "two", "three"):
+            ax.plot([1, 2], [1, 2], label=label)
+
+    texts = drawn(Sheet([cell], 1, "", (4.4, 3.0))).legends[0].get_texts()
+    assert [one.get_text() for one in texts] == ["one", "two", "three"]
+    assert {one.get_fontsize() for one in texts} == {7.5}
+
+
+@pytest.mark.parametrize(
+    "values", [[0.03159, 0.0999, 0.315, 0.973, 2.15], range(10, 60)]
+)
+def test_labels_of_ticks_do_not_overlap_in_narrow_cells(values):
+    def cell(ax):
+        ax.plot([*values], [*values], label="one")
+        style.scale_numbers(ax, [float(one) for one in values], (0.011, 0.49))
+
+    figure = drawn(Sheet([cell] * 3, 3, "", (2.9, 1.6)))
+    figure.canvas.draw()
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        boxes = [one.get_window_extent() for one in axis.get_ticklabels()]
+        assert 2 <= len(boxes) <= 9
+        for place, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[place + 1 :])
 
 
 def test_many_unknown_lines_are_told_apart():

@@ -1,10 +1,12 @@
 """Rates: slopes of excess risk, quotients of bounds, noise of releases."""
 
+import json
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.report import rates
@@ -13,7 +15,7 @@ from dp_erm_bench.report.claims.measures import mean_bound
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, fill
-from dp_erm_bench.report.rates import Cross, draw_cross, slopes
+from dp_erm_bench.report.rates import Cross, draw_cross, save_crosses, slopes
 from dp_erm_bench.report.scaling import (
     Scaling,
     along,
@@ -23,6 +25,7 @@ from dp_erm_bench.report.scaling import (
     slope,
 )
 from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.results.statistics import ZERO
 from tests.loops import each
 from tests.report.papers import mangold2022, mangold2023
 
@@ -45,9 +48,9 @@ def power_rows(rows, exponent, axis="p", **more):
     return found
 
 
-def constant(values, start=()):
+def constant(values, zeros=()):
     ends = tuple(np.array([value, value]) for value in values)
-    return Scaling(X, ends, np.asarray(start, float))
+    return Scaling(X, ends, {ZERO: np.asarray(zeros, float)} if len(zeros) else {})
 
 
 @each("axis", ["n", "p", "epsilon"])
@@ -58,7 +61,7 @@ def test_slope_is_the_exponent(rows, axis, exponent):
     np.testing.assert_array_equal(found.x, X)
     np.testing.assert_allclose(found.mean, 1e-3 * X**exponent, rtol=1e-5)
     assert found.slope == pytest.approx(exponent, abs=1e-6)
-    np.testing.assert_allclose(found.start, 0.3)
+    np.testing.assert_allclose(found.beside[ZERO], 0.3)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,7 @@ def test_errors_are_sorted_by_the_quotient(unbalanced):
     rate = along(unbalanced, config, "unbalanced", "quotient", line)
     assert rate.x.tolist() == sorted(found.values())
     np.testing.assert_allclose(rate.mean, [0.16, 0.01])
-    np.testing.assert_allclose(rate.start, 0.6)
+    np.testing.assert_allclose(rate.beside[ZERO], 0.6)
     assert rate.slope < -0.5
 
 
@@ -332,9 +335,58 @@ def test_shapes_go_through_the_anchor(axes):
 
 
 def test_level_of_doing_nothing_is_drawn_where_it_is_known(axes):
-    for start, expected in ((X, True), ((), False)):
-        ax = axes(Cross("t", "p", {LINE: constant([1, 2, 3, 4], start)}))
-        assert ("w = 0" in {line.get_label() for line in ax.lines}) == expected
+    for zeros, expected in ((X, True), ((), False), ([1e-3] * 4, True)):
+        ax = axes(Cross("t", "p", {LINE: constant([1, 2, 3, 4], zeros)}))
+        drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
+        assert ("w = 0" in drawn) == expected
+        if expected:
+            low, high = ax.get_ylim()
+            # However far it is, all of it is seen.
+            assert low < min(drawn["w = 0"]) and max(drawn["w = 0"]) < high
+
+
+def test_lines_on_problems_of_their_own_have_each_its_own_w_0(axes):
+    names = ["DP-CD cyclic", "DP-CD uniform", LINE]
+    zeros = [[9.0] * 4, [9.0] * 4, [6.0, 5.0, 4.0, 3.0]]
+    pairs = zip(names, zeros, strict=True)
+    rates = {k: constant([1, 2, 3, 4], own) for k, own in pairs}
+    ax = axes(Cross("t", "p", rates))
+    own = [line for line in ax.lines if line.get_label() == "_w = 0"]
+    assert [line.get_color() for line in own] == [of(name).colour for name in names]
+    assert [list(line.get_ydata()) for line in own] == zeros
+    # Of those that lie on each other the dots alternate.
+    dots = [line._unscaled_dash_pattern for line in own]
+    assert dots[0] != dots[1] and dots[0][1] == dots[1][1]
+    labels = [line.get_label() for line in ax.lines]
+    assert labels.count("w = 0, each line's own") == 1 and "w = 0" not in labels
+
+
+def test_held_out_measures_stand_beside_the_models_too(rows):
+    table = pd.DataFrame(power_rows(rows, -0.5, "n"))
+    table["test_risk"] = table["objective"]
+    models = {"base_rate": {"test_risk": 0.6}, "optimum": {"test_risk": 0.2}}
+    table["references"] = json.dumps(models)
+    found = scaling(table, "theory_n", LINE, "n", "test_risk").beside
+    assert set(found) == {ZERO, "base rate (not private)", "optimum (not private)"}
+    assert found["optimum (not private)"].tolist() == [0.2] * 4
+    assert set(scaling(table, "theory_n", LINE, "n").beside) == {ZERO}
+
+
+def test_shapes_of_all_cells_of_a_sheet_are_told_apart(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr(rates, "save", lambda sheet, _: found.append(sheet) or [])
+    line = {LINE: constant([1, 2, 3, 4])}
+    crosses = [Cross("t", "n", line, {label: -1}) for label in ("one", "two", "three")]
+    save_crosses(crosses, tmp_path / "x", "", "y")
+    figure = Figure()
+    fill(figure, found[0])
+    dashes = {
+        str(one._unscaled_dash_pattern)
+        for ax in figure.axes
+        for one in ax.lines
+        if one.get_label() in ("one", "two", "three")
+    }
+    assert len(dashes) == 3
 
 
 def test_diverged_point_does_not_hide_the_others(axes):
