@@ -19,6 +19,7 @@ from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.mean import problem_from_records
 from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.solvers.bounds import outer_change
 from tests.loops import each
 from tests.privacy.replaying import replay_audit
 from tests.serving import (
@@ -227,6 +228,28 @@ def test_bounds_whose_squares_overflow_are_refused_in_a_sentence(key):
         problem_from_arrays(
             X, y, loss="logistic", bounds={"columns": 1.0, "norm": 3.0, key: 1e160}
         )
+
+
+@each(
+    "algorithm, given, words",
+    [
+        ("newton", {"bounds": 1e145}, "norm=1.73205e+145"),
+        ("newton", {"loss": {"name": "smoothed_hinge", "h": 1e-300}}, "smoothness=1.2"),
+        ("feature_covariance", {"bounds": 1e-150}, "norm=1.73205e-150"),
+        ("ssp", {"bounds": 1e145}, "norm=1.73205e+145"),
+        ("ssp", {"loss": "squared", "label": 1e-200}, "label=1e-200"),
+    ],
+)
+def test_sums_of_squares_that_are_no_usual_floats_are_refused(algorithm, given, words):
+    """What vanishes has no noise: R = 1e-162, R^2 = 0, and curvatures of 1e300."""
+    (X, y), given = records(1.0, "row"), {"bounds": 1.0, "label": 1.0, **given}
+    R, Y = given.pop("bounds"), given.pop("label")
+    bounds = {"columns": R, "label": Y}
+    made = posed(algorithm, R * X, Y * y, bounds=bounds, **given)
+    reason = built(algorithm).refusal(made)
+    assert words in reason and "must be 0, or between 1e-140 and 1e+140" in reason
+    change = outer_change(made, Adjacency.ZERO_OUT, made.loss.smoothness)
+    assert math.isinf(change) or words.startswith("label")
 
 
 @each("how", [True, "scale"])

@@ -12,6 +12,7 @@ import numpy as np
 
 from dp_erm_bench.constraints.base import UNCOMPILED
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.kernels.lengths import USUAL, unscaled
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.base import Array, Indices, Solver
 from dp_erm_bench.solvers.terms import ERM, Adjacency
@@ -96,10 +97,13 @@ def column_bounds(problem: ERM) -> Array:
     return np.array(np.broadcast_to(_declared(problem)[0], problem.p))
 
 
-def bounds_refusal(problem: ERM, solver: Solver, *, label: bool = False) -> str | None:
+def bounds_refusal(
+    problem: ERM, solver: Solver, *, label: bool = False, weight: float = 1.0
+) -> str | None:
     """Return why a sum of outer products has no sensitivity, None if it has one.
 
-    A threshold on gradients does not bound it. ``label``: of X'y, too.
+    A threshold on gradients does not bound it. ``label``: of X'y, too. ``weight``: A,
+    of a sum with weights in [0, A].
     """
     name, data = type(solver).__name__, f"dataset {problem.dataset.name}"
     if not math.isfinite(record_bound(problem)):
@@ -114,7 +118,25 @@ def bounds_refusal(problem: ERM, solver: Solver, *, label: bool = False) -> str 
             f"{name} needs a bound of the label (dataset.bounds.label), as nothing "
             f"else bounds X'y: {data} declares none"
         )
+    bounds = {
+        "norm": record_bound(problem),
+        "norm times the root of the loss's smoothness": _root(problem, weight),
+        "label": label_bound(problem) if label else 0.0,
+    }
+    least, most = USUAL
+    for key, bound in bounds.items():
+        if bound and not unscaled(bound):
+            return (
+                f"{name} squares declared bounds: {key}={bound:g} of {data} must be 0, "
+                f"or between {least:g} and {most:g}; take other units "
+                "(dataset.scale=bounds)"
+            )
     return None
+
+
+def _root(problem: ERM, weight: float) -> float:
+    """Return sqrt(A) R, the root of the bound on norm_F(q xx')."""
+    return math.sqrt(weight) * record_bound(problem)
 
 
 def outer_change(
@@ -141,7 +163,8 @@ def outer_change(
     Parameters
     ----------
     problem : ERM
-        Its declared bound R; infinite without one.
+        Its declared bound R; infinite without one, or where R^2 or A R^2 may overflow
+        in the sum, or lose digits: what vanishes has no noise, but may have a change.
     adjacency : Adjacency
     weight : float
         A > 0.
@@ -150,7 +173,9 @@ def outer_change(
     sampled : bool
         Whether the sum is over a secret Poisson sample.
     """
-    bound = weight * record_bound(problem) ** 2
+    R = record_bound(problem)
+    usual = R == 0.0 or (unscaled(R) and unscaled(_root(problem, weight)))
+    bound = weight * R**2 if usual else math.inf
     if signed or sampled:
         return adjacency.of_sum(bound)
     if problem.p == 1:

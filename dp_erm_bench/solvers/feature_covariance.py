@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.kernels.lengths import USUAL
 from dp_erm_bench.problems.erm.second_order import (
     Geometry,
     check_regular,
@@ -106,15 +107,18 @@ class FeatureCovariance(FullGradient):
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy step in the geometry, which is published at the first."""
         problem, column = oracle.problem, (oracle.batch, 1)
-        l2 = problem.penalty.strong_convexity
+        l2, declared = problem.penalty.strong_convexity, norm_bound(problem, self.clip)
+        charged = np.isfinite(declared) & (declared > 0.0)
         made: list[tuple[Array, Callable[[Array], Array], Array]] = []
 
         def step(t: int) -> None:
             if not made:
                 made.append(self.geometry(oracle, mechanisms))
             Q, sums, bound = made[0]
-            C = np.broadcast_to(bound, column)
-            unit = np.where(np.isfinite(C) & (C > 0.0), C, 1.0)
+            # Private in units of itself is any threshold that is a usual float.
+            C = np.where(charged, np.clip(bound, *USUAL), bound)
+            C = np.broadcast_to(C, column)
+            unit = np.where(charged, C, 1.0)
             total = mechanisms["gradient"](sums(C) / unit) * unit
             if self.clip_in == "euclidean":
                 total = (total[:, None] @ Q)[:, 0]
@@ -148,5 +152,6 @@ class FeatureCovariance(FullGradient):
         if self.clip_in == "euclidean":
             return Q, oracle.clipped_sum, bound
         if self.clip is None:
-            bound = bound * longest
+            with np.errstate(over="ignore"):  # a step takes a float in its place
+                bound = bound * longest
         return Q, Geometry(oracle, Q).clipped_sum, bound

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.kernels.lengths import norm2
+from dp_erm_bench.kernels.lengths import USUAL, norm2
 from dp_erm_bench.problems.erm.second_order import (
     curvatures,
     matrix_refusal,
@@ -33,6 +33,10 @@ from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
 TRACE = 0.1
 """The trace's part of what noise=direction spends on curvature."""
 
+LEAST = 1e-8
+"""The least floor of noise=direction over M: the exact matrix is then never singular,
+which a refusal would tell, and solved to far less than what a record moves."""
+
 
 @dataclass(frozen=True)
 class Newton(FullBatch):
@@ -50,7 +54,8 @@ class Newton(FullBatch):
     (c M / n)^2, times ``floor``, for noise of c times the direction's sensitivity: at
     about that l0 what the noise adds to the objective, tr(H) (c M / (n l0^2))^2
     |g|^2 / 2, is what the floor leaves along eigenvalues of its size, |g|^2 / (8 l0).
-    tr(H) is published with noise: its terms q_i |x_i|^2 are in [0, M], M = A R^2.
+    tr(H) is published with noise: its terms q_i |x_i|^2 are in [0, M], M = A R^2. As
+    H is the exact one, the floor is at least `LEAST` M.
 
     Without noise there is no floor, and a singular matrix is refused.
 
@@ -117,7 +122,8 @@ class Newton(FullBatch):
             )
         if not problem.penalty.quadratic:
             return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
-        reason = bounds_refusal(problem, self) or matrix_refusal(problem)
+        reason = bounds_refusal(problem, self, weight=loss.smoothness)
+        reason = reason or matrix_refusal(problem)
         if reason is None and self.curvature == "bound":
             return secant_refusal(problem)
         return reason
@@ -171,20 +177,24 @@ class Newton(FullBatch):
     def by_direction(self, oracle: Oracle, mechanisms: Mechanisms, g: Array) -> Array:
         """Return the noisy (H + l0 I + l2 I)^-1 g, (B, p)."""
         problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
-        M = problem.loss.smoothness * record_bound(problem) ** 2
+        # Where the records are declared to be 0 nothing is moved, in whatever units.
+        M = problem.loss.smoothness * record_bound(problem) ** 2 or 1.0
         trace, direction = mechanisms["trace"], mechanisms["direction"]
         q = self.weights(oracle)
         noisy = trace(q @ np.square(problem.dataset.row_norms))[:, None]
-        positive = np.maximum(noisy, trace.scale) / n
-        floors = self.floor * np.cbrt(positive * np.square(direction.scale * M / n))
+        # In units of M: its cube may be no float.
+        positive = np.maximum(noisy, trace.scale) / (n * M)
+        floors = self.floor * np.cbrt(positive * np.square(direction.scale / n))
+        floors = M * np.where(direction.scale > 0.0, np.maximum(floors, LEAST), 0.0)
+        # Quotients of the smallest floats may be longer than 1.
         length = norm2(g, axis=-1, keepdims=True)
-        along = np.divide(g, length, out=np.zeros_like(g), where=length > 0.0)
+        along = np.divide(g, length, out=np.zeros_like(g), where=length >= USUAL[0])
         exact = outer_products(oracle, q) / n
         matrices = (unpacked(row, p) for row in exact)
         unit = self.direction_unit(problem, floors, M)
         unit = np.where((direction.scale > 0.0) & (unit > 0.0), unit, 1.0)
         answer = direction(self.systems(oracle, matrices, along, floors) / unit)
-        return np.asarray(answer * unit * length * (M > 0.0))
+        return np.asarray(answer * unit * length * (record_bound(problem) > 0.0))
 
     def direction_unit(self, problem: ERM, floors: Array, M: float) -> Array:
         """Return what a record moves (H + l0 I + l2 I)^-1 u by, |u| = 1 published.
@@ -208,10 +218,10 @@ class Newton(FullBatch):
         (`outer_change`): the unit is M / (n l^2), and the sensitivity 1 or sqrt(2).
         """
         n, least = problem.n, floors + problem.penalty.strong_convexity
-        square = n * np.square(least)
-        added = M * least if self.lift == "add" else 0.0
+        added = M if self.lift == "add" else 0.0
+        # The quotients are floats where a square of l is none.
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(M / (square + added))
+            return np.asarray(M / least / (n * least + added))
 
     def systems(
         self, oracle: Oracle, matrices: Iterator[Array], g: Array, floors: Array

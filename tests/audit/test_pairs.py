@@ -18,6 +18,7 @@ from dp_erm_bench.trust.replay import changes
 from tests.loops import each
 
 ALGORITHMS = registry.names("algorithm")
+OUTER = ("hessian", "covariance", "moments")
 LEAST = {"ssp": math.sqrt(2.0 / 2.25)}
 """Its worst records are at an angle of 60 degrees, not of 90, by 6 % of the change."""
 
@@ -49,13 +50,16 @@ def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
     )
     if attack.guarantee.secret:  # there is no query
         return
-    ratios = [changes(a, b).max() for a, b in zip(*asked_of(attack), strict=True)]
+    asked = list(zip(*asked_of(attack), strict=True))
+    ratios = [changes(a, b).max() for a, b in asked]
     assert max(ratios) <= 1.0 + 1e-9
+    # Outer products are told apart best by others than the gradients before them.
+    place = next((k for k, (a, _) in enumerate(asked) if a.name in OUTER), 0)
     gone = adjacency is Adjacency.ZERO_OUT
     # Another record takes the place of one that is not in a sample of fixed size.
     placed = issubclass(type(attack.solver), BiasReducedSGD)
     least = 0.5 if gone and placed else LEAST.get(algorithm, 1.0)
-    assert ratios[0] >= least - 1e-3  # but for what a solver's tolerance adds
+    assert ratios[place] >= least - 1e-3  # but for what a solver's tolerance adds
     first, second = (p.dataset for p in (attack.pair.first, attack.pair.second))
     assert (first.X != second.X).any(axis=1).tolist() == [True] + [False] * (
         first.n - 1

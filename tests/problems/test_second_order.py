@@ -6,6 +6,8 @@ from scipy.sparse import csc_array
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.kernels.lengths import norm2
+from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.problems.erm import second_order as so
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from tests.loops import each
@@ -77,6 +79,14 @@ def test_curvatures_are_second_derivatives_within_their_bound(loss):
     assert np.isfinite(so.curvatures(oracle)).all()
 
 
+def test_weights_are_cut_off_at_the_bound_whatever_a_loss_computes(monkeypatch):
+    oracle = oracle_of()
+    oracle.move_to(0.0 * W)
+    monkeypatch.setattr(Logistic, "smoothness", 0.1)  # not 1/4
+    for weights in (so.curvatures, so.secants):
+        assert (weights(oracle) == 0.1).all()
+
+
 @each("loss", ["logistic", "squared", "huber", "smoothed_hinge"])
 def test_parabolas_by_secants_lie_above_the_loss_and_touch_it(loss):
     oracle = oracle_of(loss=loss)
@@ -132,6 +142,16 @@ def test_records_that_are_not_finite_add_nothing_in_a_geometry(form):
     Q = np.stack([1e10 * np.eye(P)] * B)
     found = so.Geometry(oracle, Q).clipped_sum(np.ones((B, 1)))
     assert np.isfinite(found).all() and (np.linalg.norm(found, axis=1) <= N).all()
+
+
+def test_images_that_underflow_or_are_no_number_are_clipped_all_the_same():
+    opposite = np.array([[1e200, 0.0], [-1e200, 0.0]])
+    cases = [([1e-170, 0.0], 1e-160 * np.eye(2), 1e150), ([1e150] * 2, opposite, 1.0)]
+    for x, Q, y in cases:
+        arrays = np.array([x, [0.0, 0.0]]), np.array([y, 1.0])
+        oracle = problem_from_arrays(*arrays, loss="squared", **L2).oracle(1)
+        found = so.Geometry(oracle, Q[None]).clipped_sum(np.full((1, 1), 1e-200))
+        assert norm2(found) <= 1e-200 * (1 + 1e-12)
 
 
 @each("lift", ["clip", "add"])

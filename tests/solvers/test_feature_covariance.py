@@ -16,11 +16,12 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.problems.erm.second_order import Geometry, unpacked
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers import feature_covariance as fc
 from dp_erm_bench.solvers.feature_covariance import FeatureCovariance
 from tests.loops import each
+from tests.privacy.replaying import replay_audit
 
 REPLACE, ZERO = Adjacency
 RNG = np.random.default_rng(6)
@@ -137,6 +138,27 @@ def test_a_singular_geometry_is_refused_without_noise_alone():
         assert np.isfinite(run_at(problem, [solver], z=5.0).iterates()).all()
 
 
+def test_a_threshold_that_overflows_is_one_all_the_same():
+    """G R |Q|, which is known after Q, is no float: the sum is charged for in it."""
+    runs = []
+    for label in (1e150, -1e150):
+        problem = problem_from_arrays(
+            1e-3 * X,
+            np.append(label, SIGNS[1:]),
+            loss={"name": "huber", "kappa": 1e307},
+            penalty="none",
+            bounds={"columns": 0.012, "label": 1e150},
+        )
+        solver = FeatureCovariance(n_iter=1, clip_in="covariance", floor=1e-4)
+        runs.append(run_at(problem, [solver], z=1.0))
+    one, two = runs
+    report = replay_audit(
+        *(one.mechanisms, lambda _: one.iterates()),
+        *(two.mechanisms, lambda _: two.iterates()),
+    )
+    assert report.violations() == []
+
+
 def test_records_that_are_declared_to_be_zero_move_nothing():
     problem = problem_of("logistic", "none", p=1, dead=0)
     for clip_in in MODES:
@@ -201,9 +223,54 @@ class LongestOfTheData(FeatureCovariance):
         return Q, sums, sums.__self__.lengths.max(axis=1, keepdims=True)
 
 
+class FloorOfTheData(FeatureCovariance):
+    """A floor by the exact matrix' size."""
+
+    def geometry(self, oracle, mechanisms):
+        covariance = mechanisms["covariance"]
+        told = {"covariance": covariance(fc.outer_products(oracle))}
+        s = np.abs(fc.outer_products(oracle)).max()
+        return super().geometry(oracle, {"covariance": Replayed(told, s)})
+
+
+class LengthsOfTheData(FeatureCovariance):
+    """Clips in the geometry of the exact covariance."""
+
+    def geometry(self, oracle, mechanisms):
+        Q, sums, bound = super().geometry(oracle, mechanisms)
+        X, n = oracle.problem.dataset.rows, oracle.problem.n
+        values, V = np.linalg.eigh(X.T @ X / n)
+        own = oracle.problem.penalty.strong_convexity
+        images = X @ (V / np.sqrt(np.maximum(values, 0.0) / 4 + own))
+        sums.__self__.lengths[:] = np.linalg.norm(images, axis=1)
+        return Q, sums, bound
+
+
+class InItsOwnUnits(FeatureCovariance):
+    """A sum that is charged for in units of C, and is not in them."""
+
+    def stepper(self, oracle, mechanisms):
+        paid, C = mechanisms["gradient"], float(np.max(self.clip))
+        given = {**mechanisms, "gradient": lambda total: paid(C * total) / C}
+        return super().stepper(oracle, given)
+
+
+class OverN(FeatureCovariance):
+    """The sensitivities of means, for sums."""
+
+    def releases(self, problem, adjacency, schedule):
+        for one in super().releases(problem, adjacency, schedule):
+            part = problem.n if one.name == "covariance" else 1.0
+            yield Gaussian(one.name, one.sensitivity / part, one.times, one.weight)
+
+
 @each(
     "fault",
     [
+        solver_of(FloorOfTheData),
+        solver_of(LengthsOfTheData),
+        solver_of(InItsOwnUnits, clip=3.0),
+        solver_of(OverN),
         solver_of(OfTheData),
         solver_of(OfTheData, "euclidean"),
         solver_of(EuclideanLengths),

@@ -16,11 +16,12 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.problems.erm.second_order import solved, unpacked
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers import newton
 from dp_erm_bench.solvers.newton import TRACE, Newton
 from tests.loops import each
+from tests.privacy.replaying import replay_audit
 
 REPLACE, ZERO = Adjacency
 RNG = np.random.default_rng(4)
@@ -260,6 +261,57 @@ def test_a_singular_hessian_is_refused_without_noise_alone():
         assert np.isfinite(w).all()
 
 
+@each("lift", ["add", "clip"])
+@each("adjacency", Adjacency)
+def test_that_the_exact_matrix_is_singular_is_not_told(lift, adjacency):
+    """By a refusal under a floor of next to nothing; one record makes it regular."""
+    here = np.column_stack([X[:, 0], np.zeros(80)])
+    there = here.copy()
+    there[0] = 0.0, 4.0
+    here[0] *= adjacency is REPLACE
+    given = {"loss": "logistic", "penalty": "none", "bounds": 4.0}
+    solver = Newton(n_iter=2, noise="direction", lift=lift, floor=1e-16, clip=1.0)
+    for pair in ((here, there), (there, here)):
+        one, two = (
+            run_at(
+                problem_from_arrays(Z, SIGNS, **given),
+                [solver],
+                0.3,
+                adjacency=adjacency,
+            )
+            for Z in pair
+        )
+        report = replay_audit(
+            *(one.mechanisms, lambda _, run=one: run.iterates()),
+            *(two.mechanisms, lambda _, run=two: run.iterates()),
+        )
+        assert report.violations() == []
+
+
+@each("noise", ["hessian", "direction"])
+@each("lift", ["add", "clip"])
+def test_steps_do_not_depend_on_the_units_of_records(noise, lift):
+    ends = []
+    for unit in (1.0, 1e-120, 1e120):
+        problem = problem_from_arrays(
+            unit * X, SIGNS, loss="logistic", penalty="none", bounds=6.0 * unit
+        )
+        solver = Newton(n_iter=2, noise=noise, lift=lift)
+        ends.append(unit * run_at(problem, [solver], z=0.3).iterates()[-1])
+    np.testing.assert_allclose(ends[1:], ends[:1] * 2, rtol=1e-9)
+
+
+def test_what_a_direction_is_of_is_not_longer_than_1():
+    """(d, d) / norm2((d, d)) is (1, 1) for the least float d."""
+    problem, told = problem_from_arrays(X[:, :2], SIGNS, loss="logistic", **L2), []
+    run = run_at(problem, [Newton(noise="direction")], z=1.0)
+    run.mechanisms["direction"].intercept = lambda query, publish: (
+        told.append(query.value) or publish()
+    )
+    run.solver.by_direction(run.oracle(), run.mechanisms, np.full((1, 2), 5e-324))
+    assert not told[0].any()
+
+
 def test_records_that_are_declared_to_be_zero_move_nothing():
     for noise in ("hessian", "direction"):
         problem = problem_of("logistic", "none", p=1, dead=0)
@@ -357,6 +409,63 @@ class AlongTheExact(Newton):
         return super().by_direction(oracle, mechanisms, g) * np.linalg.norm(exact)
 
 
+class MeanOfTheCurved(Newton):
+    """A mean over the records with a curvature, charged as one over n."""
+
+    def weights(self, oracle):
+        q = super().weights(oracle)
+        curved = np.count_nonzero(q, axis=1, keepdims=True)
+        return q * oracle.problem.n / np.maximum(curved, 1)
+
+
+class NotNormed(Newton):
+    """What a direction is of has the length 2, not 1."""
+
+    def systems(self, oracle, matrices, g, floors):
+        return super().systems(oracle, matrices, 2.0 * g, floors)
+
+
+class HalfTheFloor(Newton):
+    """A system with half of the floor that its bound has."""
+
+    def systems(self, oracle, matrices, g, floors):
+        return super().systems(oracle, matrices, g, 0.5 * floors)
+
+
+class NoWorse(Newton):
+    """Steps that raise the exact objective are not made."""
+
+    def stepper(self, oracle, mechanisms):
+        step = super().stepper(oracle, mechanisms)
+
+        def kept(t):
+            start = oracle.w.copy()
+            before = oracle.objective(start)
+            step(t)
+            worse = oracle.objective(oracle.w) > before
+            oracle.move_to(np.where(worse[:, None], start, oracle.w))
+
+        return kept
+
+
+class TraceOfTheMean(Newton):
+    """The sensitivity of tr(H) declared for tr(n H)."""
+
+    def releases(self, problem, adjacency, schedule):
+        for one in super().releases(problem, adjacency, schedule):
+            part = problem.n if one.name == "trace" else 1.0
+            yield Gaussian(one.name, one.sensitivity / part, one.times, one.weight)
+
+
+class Unclipped(Newton):
+    """Gradients that are not clipped to what is declared."""
+
+    def stepper(self, oracle, mechanisms):
+        exact = oracle.clipped_sum
+        oracle.clipped_sum = lambda clip: exact(np.full_like(clip, np.inf))
+        return super().stepper(oracle, mechanisms)
+
+
 def of(kind, solver):
     return kind(**dict(params_of(solver)))
 
@@ -378,6 +487,11 @@ MADE = {
     "the floor is from the data": of(FloorOfData, HESSIAN),
     "the trace is not paid": of(FreeTrace, DIRECTION),
     "the length is the exact gradient's": of(AlongTheExact, DIRECTION),
+    "a direction that is not normed": of(NotNormed, DIRECTION),
+    "half of the floor": of(HalfTheFloor, DIRECTION),
+    "the trace is of a mean": of(TraceOfTheMean, DIRECTION),
+    "steps that depend on the objective": of(NoWorse, HESSIAN),
+    "gradients are not clipped": of(Unclipped, Newton(n_iter=2, clip=0.5)),
 }
 
 
@@ -392,3 +506,8 @@ def test_planted_constants_are_found(fault):
 @each("fault", MADE)
 def test_planted_leaks_are_found(fault):
     assert next(accusations(MADE[fault]), None), fault
+
+
+def test_a_mean_over_the_records_with_a_curvature_is_found():
+    fault = MeanOfTheCurved(n_iter=2, clip=1.0)
+    assert next(accusations(fault, ("huber", "smoothed_hinge")), None)

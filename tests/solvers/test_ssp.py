@@ -16,11 +16,12 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.problems.erm.second_order import unpacked
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.gaussian import gdp_delta
+from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers import ssp
 from dp_erm_bench.solvers.ssp import SufficientStatistics
 from tests.loops import each
+from tests.privacy.replaying import replay_audit
 
 REPLACE, ZERO = Adjacency
 RNG = np.random.default_rng(3)
@@ -151,8 +152,38 @@ def test_a_singular_matrix_is_refused_without_noise_alone():
     assert np.isfinite(run_at(problem, [SufficientStatistics()]).iterates()).all()
 
 
+def moved(adjacency, R=2.0, label=3.0):
+    """What the worst records move the moments by, over what is declared."""
+    x, z = R * np.array([1.0, 0.0]), R * np.array([0.5, math.sqrt(0.75)])
+    worst = [(x, label), (z, -label) if adjacency is REPLACE else (0.0 * x, 0.0)]
+    runs = []
+    for record, y in worst:
+        problem = problem_from_arrays(
+            np.array([record, 0.0 * x]),
+            np.array([y, 0.0]),
+            loss="squared",
+            bounds={"columns": R, "norm": R, "label": label},
+        )
+        runs.append(run_at(problem, [SufficientStatistics()], adjacency=adjacency))
+    one, two = runs
+    report = replay_audit(
+        *(one.mechanisms, lambda _: one.iterates()),
+        *(two.mechanisms, lambda _: two.iterates()),
+    )
+    return report.ratios["moments"]
+
+
+@each("adjacency", Adjacency)
+def test_the_worst_records_move_the_moments_by_all_that_is_declared(adjacency):
+    assert moved(adjacency) == pytest.approx(1.0, rel=1e-9)
+    for forgotten in ("label_bound", "record_bound"):
+        with pytest.MonkeyPatch.context() as one:
+            one.setattr(ssp, forgotten, lambda problem: 1.0)
+            assert moved(adjacency) > 1.5
+
+
 FAMILIES = {
-    REPLACE: ("outlier", "interior", "corners 3", "corners 4"),
+    REPLACE: ("outlier", "interior", "corners 3", "corners 4", "one column"),
     ZERO: ("outlier", "interior", "corners 0"),
 }
 
@@ -223,6 +254,19 @@ def test_planted_faults_are_found(fault):
     with pytest.MonkeyPatch.context() as one:
         one.setattr(*FAULTS[fault])
         assert next(accusations(SufficientStatistics()), None), fault
+
+
+def test_an_eigenvalue_of_a_mean_that_is_one_of_a_sum_is_found(monkeypatch):
+    """Of one column it moves by R^2."""
+    sound = SufficientStatistics.releases
+
+    def releases(self, problem, *given):
+        for one in sound(self, problem, *given):
+            part = problem.n if one.name == "smallest" else 1.0
+            yield Gaussian(one.name, one.sensitivity / part, one.times, one.weight)
+
+    monkeypatch.setattr(SufficientStatistics, "releases", releases)
+    assert next(accusations(SufficientStatistics(ridge="adaptive")), None)
 
 
 def test_an_eigenvalue_that_is_not_paid_is_found(monkeypatch):

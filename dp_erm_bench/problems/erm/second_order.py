@@ -36,6 +36,9 @@ BLOCK = 1 << 22
 NEAR = 1e-5
 """Distance to the centre below which a secant's slope is the tangent's."""
 
+TINY = float(np.finfo(np.float64).tiny)
+"""More than what underflows in the image of a record of up to 1e6 features."""
+
 SINGULAR = 1e-14
 """Least eigenvalue, as a part of the largest, that is not rounding."""
 
@@ -224,7 +227,10 @@ def _lengths(rows: Any, Q: Array) -> Array:
     n, p = rows.shape
     m = max(1, BLOCK // p)
     parts = (rows[start : start + m] @ Q for start in range(0, n, m))
-    return np.concatenate([norm2(one, axis=-1) for one in parts])
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.concatenate([norm2(one, axis=-1) for one in parts])
+    # Clipping needs no shorter ones than they are: nor 0, nor what is no number.
+    return np.where(np.isnan(lengths), np.inf, lengths + TINY)
 
 
 def spectrum(matrix: Array) -> tuple[Array, Array]:
@@ -250,8 +256,8 @@ def check_regular(values: Array, what: str) -> None:
     """
     if not values.min() > SINGULAR * values.max():
         raise Unsupported(
-            f"{what} is singular, and without noise nothing lifts its eigenvalues: "
-            "use penalty=l2"
+            f"{what} is singular, and without noise nothing lifts its eigenvalues, nor "
+            "does with noise a floor that small: use penalty=l2"
         )
 
 
