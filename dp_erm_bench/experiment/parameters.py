@@ -312,6 +312,11 @@ def by_rule(
     dict, str
         As `gd-1: n_iter step`, the rule's version and the parameters that it gave;
         empty where nothing is `auto`.
+
+    Raises
+    ------
+    UsageError
+        If something is `auto` and a value that is given is not allowed.
     """
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__
@@ -322,6 +327,7 @@ def by_rule(
     from dp_erm_bench.solvers.defaults import declared
 
     others = {key: value for key, value in given.items() if key not in open_}
+    found.solver(others)  # a rule divides by what is given
     numbers: Mapping[str, Any] = {}
     if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
         public = declared(problem, Budget(**budget), others.get("clip"))
