@@ -299,6 +299,8 @@ CELLS = {
 
 
 @pytest.mark.slow
+# Bounds of 3 standard deviations clip a fifth of the records of breast_cancer.
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.ClippedRecords")
 @each("name", sorted(CELLS))
 def test_defaults_lose_to_nothing_in_no_cell(name):
     _, strength, bounds = CELLS[name]
