@@ -1229,7 +1229,8 @@ def beside(path: str) -> dict[str, Path]:
     """Return a user's file and the modules beside it that it imports, at any depth.
 
     A module that is found elsewhere too (the standard library, an installed package)
-    is that one: files beside a solver replace none.
+    is that one: files beside a solver replace none. In a folder of `alone` what lies
+    there is what was imported.
 
     Raises
     ------
@@ -1245,6 +1246,18 @@ def beside(path: str) -> dict[str, Path]:
                 files[imported] = _module_file(file.parent, imported) or file
                 todo.append(imported)
     return files
+
+
+def alone(folder: Path) -> None:
+    """Take a folder for one that holds what a file had beside it, and nothing else.
+
+    Its modules may be found elsewhere by now: in the working folder, from which they
+    were copied, or in a package of another one's that has a name of theirs.
+    """
+    _alone.add(str(folder))
+
+
+_alone: set[str] = set()
 
 
 def _imported_beside(module: str, file: Path, folder: Path) -> Iterator[str]:
@@ -1268,6 +1281,8 @@ def _imported_beside(module: str, file: Path, folder: Path) -> Iterator[str]:
 def _is_elsewhere(top: str, folder: str) -> bool:
     if top in sys.stdlib_module_names:
         return True
+    if folder in _alone:
+        return False
     others = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != folder]
     return importlib.machinery.PathFinder.find_spec(top, others) is not None
 

@@ -7,6 +7,7 @@ installed here; code that it brings along runs only if `--trust` is given.
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import sys
 from collections import Counter
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SAMPLE, ALL = 5, "all"
 SEEDS = 10**6
+NUMBER = re.compile("0*([0-9]{1,18})[0-9]*")
+"""Of thousands of digits Python makes no number, and we need no more than the first."""
 SHORT = 12
 """Digits of a key that are shown."""
 
@@ -130,17 +133,23 @@ def _asked(arguments: Sequence[str]) -> Wanted:
             "replay: name one results folder or one zip, as in replay results/sweep"
         )
     sample = given.get("--sample", str(SAMPLE))
-    if sample != ALL and not (sample.isdecimal() and int(sample) > 0):
+    count = 0 if sample == ALL else _whole(sample)
+    if sample != ALL and count < 1:
         raise UsageError(f"--sample {sample}: must be an integer of at least 1, or all")
-    seed = given.get("--seed", str(secrets.randbelow(SEEDS)))
-    if not (seed.isdecimal() and int(seed) < SEEDS):
-        raise UsageError(f"--seed {seed}: must be an integer from 0 to {SEEDS - 1}")
+    word = given.get("--seed", str(secrets.randbelow(SEEDS)))
+    if not 0 <= (seed := _whole(word)) < SEEDS:
+        raise UsageError(f"--seed {word}: must be an integer from 0 to {SEEDS - 1}")
     data = given.get("--data")
     if data is not None and not Path(data).is_dir():
         raise UsageError(f"--data {data}: no such folder")
-    count = 0 if sample == ALL else int(sample)
     place = None if data is None else Path(data)
-    return Wanted(words[0], count, int(seed), "--trust" in given, place)
+    return Wanted(words[0], count, seed, "--trust" in given, place)
+
+
+def _whole(word: str) -> int:
+    """Return the number that is typed, at least 10^17 of a longer one; else -1."""
+    found = NUMBER.fullmatch(word)
+    return int(found[1]) if found else -1
 
 
 def replay_command(arguments: Sequence[str]) -> int:
@@ -315,8 +324,12 @@ def _trusted(
         )
         told = f"{names}: sha256 {text_digest(files)}"
         if asked.trust:
-            print(f"trusted: {told}, in a copy of its own")
-            pins[source] = registry.pinned(str(path), source.group)
+            # What runs next may end the process.
+            print(f"trusted: {told}, in a copy of its own", flush=True)
+            try:
+                pins[source] = registry.pinned(str(path), source.group)
+            except UsageError as error:  # its name is one of the package's by now
+                print(f"{source.name}.py: {error}")
         else:
             where = f"sources/{path.parent.name}/"
             print(f"not trusted: {told}; read {where}, then add --trust to run it")

@@ -312,6 +312,11 @@ def by_rule(
     dict, str
         As `gd-1: n_iter step`, the rule's version and the parameters that it gave;
         empty where nothing is `auto`.
+
+    Raises
+    ------
+    UsageError
+        If something is `auto` and a value that is given is not allowed.
     """
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__

@@ -80,6 +80,14 @@ def entry_points() -> dict[str, str]:
     return {point.name: point.value.replace(":", ".") for point in points}
 
 
+def packages() -> dict[str, str]:
+    """Return name and version of the package of each algorithm that is installed."""
+    from importlib import metadata
+
+    points = metadata.entry_points(group=GROUP)
+    return {p.name: f"{p.dist.name} {p.dist.version}" for p in points if p.dist}
+
+
 def pinned(name: str, group: str) -> str:
     """Return the absolute path of a file with the digest of its content.
 
@@ -125,7 +133,8 @@ def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
         return beside(path)
     except SyntaxError as error:
         raise broken(error.filename or path, error, group) from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
+        # The parser of Python 3.11 says of what is nested too deeply: no memory.
         raise broken(path, error, group) from None
 
 

@@ -29,17 +29,26 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
+from io import FileIO
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.libsvm import most_unpacked, unpacks_too_much
+from dp_erm_bench.definitions import alone
 from dp_erm_bench.errors import UsageError, escaped
 from dp_erm_bench.paths import MOST_FILES, listed, write_atomic
-from dp_erm_bench.plugins.names import digest, label, sources, text_digest
+from dp_erm_bench.plugins.names import (
+    digest,
+    label,
+    packages,
+    sources,
+    text_digest,
+)
 from dp_erm_bench.results.files import BLOCK, telling, typed
 from dp_erm_bench.results.runs import (
+    noted_bytes,
     noted_files,
     read_manifest,
     read_noted,
@@ -77,13 +86,14 @@ def keep_sources(
         for module, file in found.items():
             _keep(folder, kept, f"{name}/{_place(module, file)}", file.read_bytes())
     for name, text in experiments.items():
-        _keep(folder, kept, f"{sha256(text).hexdigest()[:NAMED]}/{name}", text)
+        plain = re.sub(r"[^\w .-]", "_", name)
+        _keep(folder, kept, f"{sha256(text).hexdigest()[:NAMED]}/{plain}", text)
 
 
 def _keep(folder: Path, kept: set[str], place: str, text: bytes) -> None:
     name = f"{SOURCES}/{place}{TEXT}"
     with contextlib.suppress(UsageError):
-        if name in kept and read_noted(folder, name) == text.decode():
+        if name in kept and noted_bytes(folder, name) == text:
             return
     write_noted(folder, name, text)
 
@@ -92,6 +102,10 @@ def _place(module: str, file: Path) -> str:
     """Return the place of a module's file below that of the first one."""
     path = module.replace(".", "/")
     return f"{path}/__init__.py" if file.name == "__init__.py" else f"{path}.py"
+
+
+WORD = re.compile(r"[^\W\d]\w{0,199}")
+"""Names of files of code, without their suffix: a spec's may be anything."""
 
 
 class Source(NamedTuple):
@@ -139,6 +153,8 @@ def copied_out(folder: Path, source: Source, into: Path) -> Path | None:
         If a file of it is damaged or was edited.
     """
     edited: UsageError | None = None
+    if not WORD.fullmatch(source.name):
+        return None
     for kept in listed(folder / SOURCES, ""):
         if not (kept / f"{source.name}.py{TEXT}").is_file():
             continue
@@ -146,13 +162,13 @@ def copied_out(folder: Path, source: Source, into: Path) -> Path | None:
         try:
             if not target.is_dir():
                 _copy_out(folder, kept, target)
+                alone(target)
         except UsageError as error:
             edited = error
             continue
         path = target / f"{source.name}.py"
-        with contextlib.suppress(UsageError, OSError):
-            if digest(sources(str(path), source.group)) == source.content:
-                return path
+        if _holds(path, source):
+            return path
     if edited is not None:
         raise edited
     return None
@@ -170,19 +186,19 @@ def _copy_out(folder: Path, kept: Path, target: Path) -> None:
     found = {}
     for place in sorted(kept.rglob(f"*{TEXT}"))[:MOST_FILES]:
         name = place.relative_to(folder).as_posix()
-        text = read_noted(folder, name, lost)
+        text = noted_bytes(folder, name, lost)
         inner = PurePath(place.relative_to(kept).as_posix().removesuffix(TEXT))
         if text is None or inner.suffix != ".py":
             continue
         module = inner.parent if inner.name == "__init__.py" else inner.with_suffix("")
         found[module.as_posix().replace("/", ".")] = (inner, text)
-    parts = [f"{k} {_sha256(found[k][1].encode())}" for k in sorted(found)]
+    parts = [f"{k} {_sha256(found[k][1])}" for k in sorted(found)]
     if _sha256("\n".join(parts).encode())[:NAMED] != kept.name:
         where = f"{SOURCES}/{kept.name}"
         raise UsageError(f"{where}: was edited, it has another digest; {lost}")
     for inner, text in found.values():
         path = target / inner
-        write_atomic(path, functools.partial(_write, text.encode()))
+        write_atomic(path, functools.partial(_write, text))
 
 
 def _write(text: bytes, file: Any) -> None:
@@ -196,8 +212,11 @@ def _sha256(text: bytes) -> str:
 # Names of a machine and its user -----------------------------------------------------
 
 RUN = re.compile(r"(\d{20})-(\w+)-(\d+)")
-FOLDERS = re.compile(r"(?<![\w./:~^*)\]%&?<-])~?/(?:[^\s/'\"`,;:=()\[\]{}<>|]+/)+")
-"""The folders of a path that begins at the root or at home."""
+FOLDERS = re.compile(
+    r"(?:\bfile://|(?<![\w./~^*)\]%?<-]))"
+    r"(?:(?<=['\"])~?/(?:[^\n/'\"]+/)+|~?/(?:[^\s/'\"`,;:=()\[\]{}<>|]+/)+)"
+)
+"""The folders of a path that begins at the root or at home; in quotes with blanks."""
 
 SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
 NOBODY = ("root", "user", "home", "localhost", "machine", "nobody")
@@ -316,7 +335,7 @@ class Mask:
     def found(self, text: str) -> list[str]:
         """Return the names and the places of this machine that a text holds."""
         deep = (place for place in self.places if place.count("/") > 1)
-        own = [place for place in deep if _whole(place).search(text)]
+        own = [place for place in deep if re.search(rf"{re.escape(place)}\b", text)]
         return own + [name for name in self.names if _word(name).search(text)]
 
 
@@ -330,12 +349,13 @@ KEPT = (
 
 @functools.cache
 def _word(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])")
+    whole = rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
+    return re.compile(whole, re.IGNORECASE)
 
 
 @functools.cache
 def _whole(place: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w.:/~-]){re.escape(place)}(?:(/)|(?![\w.-]))")
+    return re.compile(rf"(?<![\w./~-]){re.escape(place)}(?:(/)|(?![\w.-]))")
 
 
 def _is_told(name: str) -> bool:
@@ -416,6 +436,9 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
         for source in used(lines):
             if path := copied_out(folder, source, Path(home)):
                 keep_sources(into, {str(_masked(path, source, mask)): source.group})
+            else:
+                why = "its source was not kept: nobody else can repeat its rows"
+                print(f"{typed(folder)}: {source.name}.py: {why}", file=sys.stderr)
     return mask
 
 
@@ -437,18 +460,24 @@ def _texts(folder: Path, name: str) -> str | None:
 
 
 def _masked(path: Path, source: Source, mask: Mask) -> Path:
-    """Take names out of a copied source where they are no code: of comments."""
-    files = sources(str(path), source.group)
-    texts = {file: file.read_bytes() for file in files.values()}
-    for file, text in texts.items():
-        with contextlib.suppress(UnicodeDecodeError):
-            file.write_text(mask.text(text.decode()))
-    with contextlib.suppress(UsageError):
-        if digest(sources(str(path), source.group)) == source.content:
-            return path
-    for file, text in texts.items():
-        file.write_bytes(text)
+    """Take names out of the lines of a copied source that are no code: of comments."""
+    for file in sources(str(path), source.group).values():
+        lines = file.read_bytes().splitlines(keepends=True)
+        for place, line in enumerate(lines):
+            with contextlib.suppress(UnicodeDecodeError):
+                lines[place] = mask.text(line.decode()).encode()
+            if lines[place] != line:
+                file.write_bytes(b"".join(lines))
+                if not _holds(path, source):
+                    lines[place] = line
+                    file.write_bytes(b"".join(lines))
     return path
+
+
+def _holds(path: Path, source: Source) -> bool:
+    with contextlib.suppress(UsageError, OSError):
+        return digest(sources(str(path), source.group)) == source.content
+    return False
 
 
 def about(folder: Path, name: str, uses: Iterable[str]) -> str:
@@ -485,6 +514,10 @@ def about(folder: Path, name: str, uses: Iterable[str]) -> str:
             "`--trust` runs the authors' own code, kept as text in `sources/`: read it "
             "first."
         )
+    text += (
+        f"Algorithm `{one}` is of the installed package {whose}, which is not in here."
+        for one, whose in _others(read_plan(folder)).items()
+    )
     text += ["\n## Commands\n"]
     commands = (one.get("command") for one in manifests)
     words = (shlex.join(map(str, one)) for one in commands if isinstance(one, list))
@@ -497,6 +530,14 @@ def about(folder: Path, name: str, uses: Iterable[str]) -> str:
     if found:
         text.append("\nEach certified epsilon takes what its row lists here as public.")
     return "\n".join(text) + "\n"
+
+
+def _others(lines: Iterable[Mapping[str, Any] | None]) -> dict[str, str]:
+    """Return the packages of a plan's algorithms that are neither ours nor files."""
+    offered = packages()
+    parts = (line["spec"].get("algorithm") for line in lines if line is not None)
+    names = {str(part.get("name")) for part in parts if isinstance(part, dict)}
+    return {name: offered[name] for name in sorted(names & offered.keys())}
 
 
 def _data(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -573,14 +614,20 @@ MEMBERS = re.compile(
     r"(?:plan\.jsonl|manifest\.json|results\.parquet|report\.html|README\.md"
     r"|requirements\.lock|[A-Za-z0-9_-]+\.csv|runs/[A-Za-z0-9_-]+\.json"
     r"|segments/[A-Za-z0-9_-]+\.jsonl"
-    r"|sources/[0-9a-f]{16}/(?:(?:[^\W\d]\w*/)*[^\W\d]\w*\.py|[\w .-]+\.yaml)\.txt)"
+    r"|sources/[0-9a-f]{16}/"
+    r"(?:(?:[^\W\d]\w*/){0,20}[^\W\d]\w*\.py|[\w .-]+\.yaml)\.txt)"
 )
 """Names of members."""
 PARENTS = re.compile(r"(?:[\w-]+/)+")
 """Names of folders, which other programs make members."""
 
+DEVICE = re.compile(r"(?:.*/)?(?:con|prn|aux|nul|com\d|lpt\d)\.[^/]*", re.IGNORECASE)
+"""Names that are devices on Windows, whatever comes after the dot."""
+
 LARGEST_ZIP = 1 << 30
 MOST_MEMBERS = 20_000
+LARGEST_DIRECTORY = 1 << 23
+"""Bytes of the list of members, which a reader of zips holds in memory as a whole."""
 BROKEN = (
     *(BadZipFile, OSError, EOFError, ValueError, LookupError, RuntimeError),
     *(NotImplementedError, zlib.error, OverflowError),
@@ -597,11 +644,15 @@ def pack(folder: Path, path: Path) -> list[str]:
     Raises
     ------
     UsageError
-        If it cannot be written.
+        If it cannot be written, or is one that `unpacked` refuses.
     """
     every = (one for one in sorted(folder.rglob("*")) if one.is_file())
     found = {one.relative_to(folder).as_posix(): one for one in every}
     members = {name: one for name, one in found.items() if MEMBERS.fullmatch(name)}
+
+    more = f"{typed(path)}: would have more than"
+    if len(members) > MOST_MEMBERS:
+        raise UsageError(f"{more} {MOST_MEMBERS:,} members")
 
     def write(file: Any) -> None:
         with ZipFile(file, "w", ZIP_DEFLATED) as archive:
@@ -609,6 +660,8 @@ def pack(folder: Path, path: Path) -> list[str]:
                 info = ZipInfo(name, EPOCH)
                 info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
                 archive.writestr(info, one.read_bytes())
+        if file.tell() > LARGEST_ZIP:
+            raise UsageError(f"{more} {LARGEST_ZIP:,} bytes")
 
     with telling(path.parent):
         write_atomic(path, write)
@@ -634,7 +687,7 @@ def unpacked(path: Path, into: Path) -> Path:
     try:
         if path.stat().st_size > LARGEST_ZIP:
             raise UsageError(f"{path}: has more than {LARGEST_ZIP:,} bytes")
-        with ZipFile(path) as archive:
+        with _Received(path) as file, ZipFile(file) as archive:
             _unpack(archive, path, target)
     except UsageError:
         raise
@@ -644,6 +697,17 @@ def unpacked(path: Path, into: Path) -> Path:
     if not (target / "plan.jsonl").is_file():
         raise UsageError(f"{path}: no bundle, it has no plan.jsonl")
     return target
+
+
+class _Received(FileIO):
+    """A zip of anyone's; its end may say that millions of members are listed in it."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return as many bytes; a list of `MOST_MEMBERS` has fewer than the limit."""
+        size = -1 if size is None else size
+        if size > LARGEST_DIRECTORY:
+            raise UsageError(f"{self.name}: has more than {MOST_MEMBERS:,} members")
+        return super().read(size) or b""
 
 
 def _unpack(archive: ZipFile, path: Path, target: Path) -> None:
@@ -678,6 +742,7 @@ def _odd(member: ZipInfo) -> str:
     kind = stat.S_IFMT(member.external_attr >> 16)
     if (
         not MEMBERS.fullmatch(member.filename)
+        or DEVICE.fullmatch(member.filename)
         or member.orig_filename != member.filename
     ):
         return "is none that a bundle has"

@@ -112,19 +112,26 @@ def read_noted(folder: Path, name: str, again: str = "") -> str | None:
     UsageError
         If its digest is not that in the latest manifest.
     """
+    again = again or f"dp-erm-bench collect {typed(folder)} makes it again"
+    text = noted_bytes(folder, name, again)
+    try:
+        return None if text is None else text.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{folder / name}: is damaged; {again}") from None
+
+
+def noted_bytes(folder: Path, name: str, again: str = "") -> bytes | None:
+    """Return what `read_noted` does, with its errors, as bytes."""
     noted = _noted(read_manifest(folder)).get(name)
     if noted is None and not (folder / name).is_file():
         return None
     try:
         text = paths.content_of(folder / name, folder)
         if noted in (None, sha256(text).hexdigest()):
-            return text.decode()
+            return text
         why = "is damaged or was edited"
-    except UnicodeDecodeError:
-        why = "is damaged"
     except OSError as error:
         why = f"cannot be read ({error.strerror})"
-    again = again or f"dp-erm-bench collect {typed(folder)} makes it again"
     raise UsageError(f"{folder / name}: {why}; {again}")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp_erm_bench.cli import bundle as cli
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.paths import unsealed_json
 from dp_erm_bench.results import table
@@ -425,6 +426,8 @@ def test_wrong_input_is_a_sentence(here, capsys):
         ("mine.zip", "--sample", "0"): "--sample 0: must be an integer of at least 1",
         ("mine.zip", "--sample=-3"): "--sample -3: must be an integer of at least 1",
         ("mine.zip", "--sample"): "--sample: needs a value",
+        ("mine.zip", "--sample", "00"): "--sample 00: must be an integer of at least 1",
+        ("mine.zip", f"--seed={'0' * 20}{2**32}"): "must be an integer from 0",
         ("mine.zip", "--seed=x"): "--seed x: must be an integer from 0 to 999999",
         ("mine.zip", f"--seed={2**32}"): "must be an integer from 0 to 999999",
         ("mine.zip", "--data=none"): "--data none: no such folder",
@@ -449,6 +452,10 @@ def test_wrong_input_is_a_sentence(here, capsys):
         assert main(["bundle", *line]) == 2
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1
+
+
+def test_a_number_of_thousands_of_digits_is_all_rows():
+    assert cli._asked(["x", "--sample", "9" * 5000, "--seed=007"])[1:3] >= (10**9, 7)
 
 
 def test_distances_are_relative_and_unlike_columns_are_infinitely_apart():

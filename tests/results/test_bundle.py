@@ -1,6 +1,7 @@
 """A zip of a results folder is anyone's, and tells nothing of who made it."""
 
 import getpass
+import hashlib
 import os
 import re
 import shutil
@@ -73,8 +74,62 @@ def test_two_versions_are_kept_side_by_side(folder, own, tmp_path):
         path = copied_out(folder, version, tmp_path / "fresh")
         assert path.read_text() == text
         assert (path.parent / "beside" / "two.py").is_file()
+    for name in ("own", "a" * 5000, "../own", str(own)[:-3], "own\0", "\x1b[2J", ""):
+        other = Source("algorithm", name, "0" * 64)
+        assert copied_out(folder, other, tmp_path / "fresh") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# coding: latin-1\n# L\xe9on's\nONE = 1\n".encode("latin-1"),
+        b"\xef\xbb\xbfONE = 1\r\n",
+    ],
+)
+def test_a_source_is_kept_to_the_byte_in_any_encoding(folder, own, text, tmp_path):
+    own.write_bytes(text)
+    for _ in range(2):
+        keep_sources(folder, {str(own): "algorithm"})
+    path = copied_out(folder, source_of(own), tmp_path / "fresh")
+    assert path.read_bytes() == text
+
+
+def test_a_source_that_no_parser_reads_is_none(folder, own, tmp_path):
+    deep = b"x = " + b"-" * 200_000 + b"1\n"
+    name = hashlib.sha256(f"own {hashlib.sha256(deep).hexdigest()}".encode())
+    kept = folder / "sources" / name.hexdigest()[:16]
+    kept.mkdir(parents=True)
+    (kept / "own.py.txt").write_bytes(deep)
     other = Source("algorithm", "own", "0" * 64)
     assert copied_out(folder, other, tmp_path / "fresh") is None
+    own.write_bytes(deep)
+    with pytest.raises(UsageError, match="own.py: cannot be imported"):
+        names.sources(str(own))
+
+
+def test_the_name_of_an_experiment_is_one_that_a_bundle_has(folder):
+    keep_sources(folder, {}, {"mine (2).yaml": b"blocks: []\n"})
+    (name,) = kept(folder)
+    assert name.endswith("/mine _2_.yaml.txt")
+    assert bundle.MEMBERS.fullmatch(f"sources/{name}")
+
+
+def test_a_solver_of_a_package_is_named_with_it(monkeypatch):
+    monkeypatch.setattr(bundle, "packages", lambda: {"offered": "outside 1.0"})
+    specs = [{"algorithm": {"name": one}} for one in ("gd", "offered")]
+    lines = [None, *({"spec": spec} for spec in (*specs, {"task": {}}))]
+    assert bundle._others(lines) == {"offered": "outside 1.0"}
+
+
+def test_what_was_kept_is_taken_wherever_it_is_found_too(
+    folder, own, tmp_path, monkeypatch
+):
+    """As in the folder of the code itself, or where `beside` is installed."""
+    keep_sources(folder, {str(own): "algorithm"})
+    source = source_of(own)
+    monkeypatch.syspath_prepend(own.parent)
+    path = copied_out(folder, source, tmp_path / "fresh")
+    assert names.sources(str(path))["beside.two"].is_relative_to(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("noted", [True, False])
@@ -112,19 +167,33 @@ def test_paths_and_names_are_taken_out_of_texts(tmp_path, monkeypatch):
         f'File "{home}/my code/own.py", line 3': 'File "my code/own.py", line 3',
         "dataset.path=/mnt/data/x.csv": "dataset.path=x.csv",
         "~/data/x.csv and 1/n, and/or, 1 / n": "x.csv and 1/n, and/or, 1 / n",
+        "no cache:/srv/ada/x.bin": "no cache:x.bin",
+        "file:///srv/ada/x.bin": "x.bin",
+        "P=/srv/ada:/srv/b/c d=1": "P=ada:c d=1",
+        "'/srv/my own data/x.csv', \"~/my own/y\"": "'x.csv', \"y\"",
         "https://example.org/a/b/c": "https://example.org/a/b/c",
         "lost with gpu03": f"lost with {mask.hosts['gpu03']}",
-        "by lovelace at ada-desk.lab": f"by someone at {mask.hosts['ada-desk.lab']}",
+        "by Lovelace at ada-desk.lab": f"by someone at {mask.hosts['ada-desk.lab']}",
         run: run.replace("node_7", mask.hosts["node_7"]),
     }.items():
         assert mask.text(text) == told, text
         assert not mask.found(told)
     assert str(home) in mask.found(f"{home}/x")
+    assert str(home) in mask.found(f"-I{home}/x")
     assert mask.found("on gpu03") == ["gpu03"]
     assert mask.word("algorithm=code/own.py,gd") == "algorithm=own.py,gd"
     for word in ("penalty.strength=1/n", "budget.delta=1/n^1.5", "x=[0.5,1e-3]"):
         assert mask.word(word) == word
     assert len(set(mask.hosts.values())) == len(mask.hosts)
+
+
+def test_names_are_taken_out_of_each_line_of_a_source_that_is_no_code(own, tmp_path):
+    lines = ["# By ada.\n", "NAME = 'ada'  # of ada\n", "ONE = 1  # ada's\n"]
+    own.write_text("".join(lines))
+    mask = Mask(tmp_path / "results", [{"hosts": {"ada": {}}}])
+    told = bundle._masked(own, source_of(own), mask).read_text()
+    host = mask.hosts["ada"]
+    assert told == f"# By {host}.\n{lines[1]}ONE = 1  # {host}'s\n"
 
 
 def test_a_manifest_says_what_and_not_where(tmp_path):
@@ -176,6 +245,8 @@ NAMES = (
     *("sources/../../evil.py.txt", "sources/" + "a" * 16 + "/../x.py.txt"),
     *("runs/\x1b[2J.json", "runs/\u202e.json", "runs/a/b.json", "plan.jsonl/x"),
     *("sources/" + "a" * 16 + "/own.py", "sources/" + "a" * 16 + "/a b/own.py.txt"),
+    *("NUL.csv", "runs/com1.json", "sources/" + "a" * 16 + "/b/aux.py.txt"),
+    "sources/" + "a" * 16 + "/" + "a/" * 30 + "own.py.txt",
     *("segments/x.pkl", "manifest.json ", "data.npz", "x/"),
 )
 
@@ -211,8 +282,26 @@ def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
     refused(path, tmp_path, "unpack to more than")
     monkeypatch.setattr(bundle, "MOST_MEMBERS", 2)
     refused(path, tmp_path, "more than 2 members")
+    with monkeypatch.context() as patch:
+        # Millions of members are not even listed.
+        patch.setattr(bundle, "LARGEST_DIRECTORY", 100)
+        patch.setattr(bundle, "_unpack", None)
+        refused(path, tmp_path, "more than 2 members")
     monkeypatch.setattr(bundle, "LARGEST_ZIP", 10)
     refused(path, tmp_path, "more than 10 bytes")
+
+
+def test_no_zip_is_made_that_would_be_refused(folder, monkeypatch):
+    (folder / "plan.jsonl").write_text("{}\n")
+    path = folder.parent / "mine.zip"
+    assert bundle.pack(folder, path) == ["manifest.json", "plan.jsonl", "runs/1.json"]
+    for limit, words in {"MOST_MEMBERS": "2 members", "LARGEST_ZIP": "2 bytes"}.items():
+        path.unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(bundle, limit, 2)
+            with pytest.raises(UsageError, match=f"would have more than {words}"):
+                bundle.pack(folder, path)
+        assert {p.name for p in folder.parent.iterdir()} == {folder.name}
 
 
 def test_what_is_no_zip_or_damaged_is_a_sentence(tmp_path):
