@@ -169,9 +169,7 @@ def test_few_short_labels_are_neither_broken_nor_small():
     assert {one.get_fontsize() for one in texts} == {7.5}
 
 
-@pytest.mark.parametrize(
-    "values", [[0.03159, 0.0999, 0.315, 0.973, 2.15], range(10, 60)]
-)
+@pytest.mark.parametrize("values", [[100000, 160000, 250000, 400000, 640000], [1, 9]])
 def test_labels_of_ticks_do_not_overlap_in_narrow_cells(values):
     def cell(ax):
         ax.plot([*values], [*values], label="one")
