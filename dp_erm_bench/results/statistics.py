@@ -554,7 +554,9 @@ def _studentised(
     moved, spread = np.full(RESAMPLES, -point), np.zeros(RESAMPLES)
     for sample, (values, weights) in enumerate(parts):
         rng, n = np.random.default_rng(sample), len(values)
-        drawn = values[rng.integers(n, size=(RESAMPLES, n))]
+        # Sorted: an interval must not depend on the names by which runs are ordered.
+        ordered = values[np.lexsort(values.T)]
+        drawn = ordered[rng.integers(n, size=(RESAMPLES, n))]
         means = drawn.mean(axis=1)
         moved += (np.log(means) if logs else means) @ weights
         each = weights / means if logs else np.broadcast_to(weights, means.shape)
@@ -568,7 +570,11 @@ def _studentised(
 def estimate_of_quantiles(
     parts: Sequence[tuple[Array, float | None, float]], share: float = LIKELY
 ) -> Estimate:
-    """Return a weighted sum of logarithms of quantiles, with its bootstrap interval.
+    """Return a weighted sum of logarithms of quantiles, with its interval.
+
+    How many of n values lie below a quantile is binomial: of a single one the interval
+    is that of order statistics, of a sum the draws of each are added. Percentiles of
+    resampled quantiles miss those of 20 runs twice as often as they say.
 
     Parameters
     ----------
@@ -576,9 +582,9 @@ def estimate_of_quantiles(
         Samples that are independent of each other: values, shape (units,); which
         quantile of them, None for their mean; and the weight.
     share : float
-        Of the interval, that of percentiles. It is unknown where a sample is so small
-        that all of it may lie on one side of the quantile: 6 values tell of their
-        median, 17 of their 80 % quantile.
+        Of the interval. It is unknown where a sample is so small that all of it may
+        lie on one side of the quantile: 6 values tell of their median, 17 of their 80 %
+        quantile.
     """
     tail = (1.0 - share) / 2
 
@@ -599,10 +605,33 @@ def estimate_of_quantiles(
             return unknown(point)
         draws = np.zeros(RESAMPLES)
         for sample, (values, q, weight) in enumerate(parts):
-            rng, n = np.random.default_rng(sample), len(values)
-            drawn = values[rng.integers(n, size=(n, RESAMPLES))]
-            draws += weight * of(drawn, q)
+            rng = np.random.default_rng(sample)
+            ordered = np.sort(np.asarray(values, float))
+            if q is None:
+                draws += weight * _likely_means(ordered, rng)
+            else:
+                draws += weight * _likely_quantiles(ordered, q, rng)
     return Estimate(point, *central(draws, share))
+
+
+def _likely_means(values: Array, rng: np.random.Generator) -> Array:
+    """Return draws of the logarithm of a mean, whose percentiles are bootstrap-t."""
+    n, mean = len(values), values.mean()
+    drawn = values[rng.integers(n, size=(n, RESAMPLES))]
+    means = drawn.mean(axis=0)
+    t = np.log(means / mean) / (drawn.std(axis=0) / means)
+    # A resample of equal values has no scale.
+    t = np.where(np.isnan(t), 0.0, t)
+    return np.asarray(np.log(mean) - t * values.std() / mean)
+
+
+def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Array:
+    """Return draws of the logarithm of a quantile, none beyond all of the values."""
+    logs = np.log(ordered[[0, *range(len(ordered)), -1]])
+    below = rng.binomial(len(ordered), q, RESAMPLES)
+    low, high, part = logs[below], logs[below + 1], rng.random(RESAMPLES)
+    between = low + part * np.where(np.isfinite(high - low), high - low, 0.0)
+    return np.where(np.isinf(high - low), np.where(part < 0.5, low, high), between)
 
 
 def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:

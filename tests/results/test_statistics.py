@@ -274,7 +274,7 @@ def lognormal(rng, n, spread=0.8):
     ("n", "sets", "least"),
     [(20, 0, 0.9), (100, 0, 0.92), (3, 0, 0.88), (20, 5, 0.88)],
 )
-def test_intervals_cover_as_often_as_they_say(quick, n, sets, least):
+def test_intervals_cover_as_often_as_they_say(n, sets, least):
     """Of a quotient of means; of 3 runs, or of 5 data sets that differ, too."""
     rng, ways = np.random.default_rng(3), np.array([1.0, -1.0])
     covered, below = [], []
@@ -308,11 +308,15 @@ def test_intervals_of_a_single_mean_keep_their_level_for_skewed_runs(quick):
 
 def test_intervals_of_quantiles_and_of_the_largest(quick):
     rng = np.random.default_rng(7)
-    covered, most = [], []
+    truth, missed, most = -0.8 * 0.8416, [], []
     for _ in range(200):
         values = [lognormal(rng, 20)[:, 0] for _ in range(3)]
-        found = estimate_of_quantiles([(values[0], 0.2, 1.0), (values[1], 0.8, -1.0)])
-        covered.append(found.low <= -2 * 0.8 * 0.8416 <= found.high)
+        gap = estimate_of_quantiles([(values[0], 0.2, 1.0), (values[1], 0.8, -1.0)])
+        ends = [estimate_of_quantiles([(one, 0.2, 1.0)]) for one in values]
+        ratio = estimate_of_quantiles([(values[0], None, 1.0), (values[1], 0.8, -1.0)])
+        missed.append([gap.low > 2 * truth, *(one.low > truth for one in ends)])
+        missed.append([gap.high < 2 * truth, *(one.high < truth for one in ends)])
+        most.append(ratio.low <= 0.32 + truth <= ratio.high)
 
         def make(share, values=values):
             parts = [[(one[:, None], np.ones(1))] for one in values]
@@ -320,7 +324,21 @@ def test_intervals_of_quantiles_and_of_the_largest(quick):
 
         top = largest(make)
         most.append(top.low <= 0.32 <= top.high)
-    assert np.mean(covered) > 0.88 and np.mean(most) > 0.92
+    # Percentiles of resampled quantiles miss .065 of them on one side.
+    assert np.mean(missed, axis=0).max() < 0.04 and np.mean(most) > 0.93
+
+
+def test_intervals_do_not_depend_on_the_order_of_the_runs(quick):
+    rng = np.random.default_rng(8)
+    values, again = rng.lognormal(size=(12, 2)), rng.permutation(12)
+    ways = np.array([1.0, -1.0])
+    assert estimate([(values, ways)]) == pytest.approx(
+        estimate([(values[again], ways)])
+    )
+    one = values[:, 0]
+    for q in (0.5, None):
+        found = estimate_of_quantiles([(one, q, 1.0)])
+        assert found == pytest.approx(estimate_of_quantiles([(one[again], q, 1.0)]))
 
 
 def test_what_the_runs_do_not_tell_has_no_interval():

@@ -239,8 +239,9 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     import pandas as pd
 
     table = explained(table, config)
+    seen: dict[tuple[Any, ...], Any] = {}
     rows = [
-        _row(claim, table, config)
+        _row(claim, table, config, seen)
         for entry in config.get("claims", ())
         for claim in _rows_of(entry)
     ]
@@ -255,7 +256,10 @@ def _rows_of(entry: Claim) -> Iterator[dict[str, Any]]:
 
 
 def _row(
-    claim: Claim, table: pd.DataFrame, config: Mapping[str, Any]
+    claim: Claim,
+    table: pd.DataFrame,
+    config: Mapping[str, Any],
+    seen: dict[tuple[Any, ...], Any],
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
     good, there = _good(claim), {*table.get("panel", ())}
@@ -280,7 +284,7 @@ def _row(
     if str(claim.get("measure")) not in MEASURES:
         reason = f"measure={claim.get('measure')}: there is none any more"
         return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
-    measure, lookup = measure_of(claim), Lookup(table, config, claim)
+    measure, lookup = measure_of(claim), Lookup(table, config, claim, seen=seen)
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
     words = {"statistic": lookup.statistic, **claim, **more}
     row["measured"] = measure.words.format(**words)

@@ -112,12 +112,15 @@ class Lookup:
         1 if not given; `statistic` averages the runs, their mean if not given.
     asked : list of Finals
         What measures averaged.
+    seen : dict
+        Runs that were looked up already, by what names them: of all claims of a table.
     """
 
     table: pd.DataFrame
     config: Mapping[str, Any]
     claim: Claim
     asked: list[Finals] = field(default_factory=list)
+    seen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     @property
     def figure(self) -> str:
@@ -131,8 +134,11 @@ class Lookup:
 
     def __call__(self, line: str) -> LineErrors:
         """Return the report runs of a line; raises `Missing` if there are none."""
-        epsilon = float(self.claim.get("epsilon", 1.0))
-        return curves(self.table, self.figure, line, epsilon)
+        named = self.figure, line, float(self.claim.get("epsilon", 1.0))
+        if named not in self.seen:
+            self.seen[named] = curves(self.table, *named)
+        found: LineErrors = self.seen[named]
+        return found
 
     def finals(self, line: str, passes: float | None = None) -> Finals:
         """Return the errors of a line's runs at their end, or at some passes.
@@ -145,7 +151,11 @@ class Lookup:
     def along(self, line: str, axis: str, quantity: str | None = None) -> Scaling:
         """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""
         quantity = str(self.claim.get("quantity", "")) if quantity is None else quantity
-        return along(self.table, self.config, self.figure, axis, line, quantity)
+        named = self.figure, axis, line, quantity
+        if named not in self.seen:
+            self.seen[named] = along(self.table, self.config, *named)
+        found: Scaling = self.seen[named]
+        return found
 
     @property
     def noise(self) -> Noise:

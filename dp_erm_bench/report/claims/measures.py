@@ -433,10 +433,9 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
 
 def _left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
     """Return the error over the error at 0."""
-    run = runs(line)
-    values, sets = run.finals(passes)
-    runs.asked.append(Finals(values, sets))
-    both = [Finals(one, sets).units() for one in (values, run.errors[:, 0])]
+    values, sets = found = runs.finals(line, passes)
+    runs.asked.append(found)
+    both = [Finals(one, sets).units() for one in (values, runs(line).errors[:, 0])]
     return estimate([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(exp)
 
 
