@@ -36,7 +36,7 @@ help:
 	@echo "make publish              keep their claims and choices in results/published/"
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
-	@echo "make leaderboard          every algorithm on eight datasets"
+	@echo "make leaderboard          every algorithm on fourteen datasets"
 	@echo "                          [PROFILE=smoke|default|paper], published: the docs' page"
 	@echo "make clean                remove the environment and the caches, keep results/"
 

@@ -78,6 +78,30 @@ def _parse_california(content: bytes) -> Raw:
     return np.column_stack([income, age, *means, latitude, longitude]), value / 1e5
 
 
+def _parse_wine(red: bytes, white: bytes) -> Raw:
+    """Return the wines of both colours; the last column is 1 of the red ones."""
+    tables = [
+        np.loadtxt(io.BytesIO(content), delimiter=";", skiprows=1)
+        for content in (red, white)
+    ]
+    colour = np.repeat([1.0, 0.0], [len(table) for table in tables])
+    table = np.vstack(tables)
+    return np.column_stack([table[:, :-1], colour]), table[:, -1]
+
+
+def _parse_communities(content: bytes) -> Raw:
+    """Return the columns that are predictive and have a value in every other record.
+
+    The first five name a place and a fold; the last is the label. The one record that
+    lacks a value of the others is left out.
+    """
+    words = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=str)[:, 5:]
+    # One record lacks one value of a column that all others have.
+    words = words[:, (words == "?").sum(axis=0) <= 1]
+    table = words[(words != "?").all(axis=1)].astype(np.float64)
+    return table[:, :-1], table[:, -1]
+
+
 def _fetch_madelon() -> Raw:
     parts = [libsvm.fetch(name) for name in MADELON]
     X = np.vstack([np.asarray(X) for X, _ in parts])
@@ -144,5 +168,7 @@ mtp = _openml(
 )
 
 dorothea = Published("dorothea", ("dorothea",), _svmlight(100_000))
+communities = Published("communities", ("communities",), _parse_communities)
 mushrooms = Published("mushrooms", ("mushrooms",), _svmlight(112))
 news20 = Published("news20", ("news20.multiclass",), _svmlight(62_061))
+wine = Published("wine", ("winequality_red", "winequality_white"), _parse_wine)

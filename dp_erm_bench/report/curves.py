@@ -111,6 +111,8 @@ class LineErrors(Bands):
         The seed of the data of each run; empty if they all have the same.
     zeros : ndarray of shape (seeds,)
         The relative error of w = 0 on the problem of each run; nan if unknown.
+    seconds : ndarray of shape (seeds, k)
+        Time spent up to the checkpoints; that of a batch over its trials.
     """
 
     passes: Array
@@ -119,6 +121,7 @@ class LineErrors(Bands):
     nnz: Array
     sets: Array = field(default_factory=lambda: np.empty(0))
     zeros: Array = field(default_factory=lambda: np.empty(0))
+    seconds: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def n_seeds(self) -> int:
@@ -246,11 +249,11 @@ def curves(
         If nothing ran, a run failed or the problem has no certified optimum.
     """
     rows = ended(report_runs(table, panel, line, epsilon, data_seed), line)
-    errors, nnz = (
+    errors, nnz, seconds = (
         rows.pivot_table(index="trial", columns="iteration", values=of, dropna=False)
         .sort_index(axis=1)
         .to_numpy(float)
-        for of in ("relative_error", "nnz")
+        for of in ("relative_error", "nnz", "seconds")
     )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
@@ -262,6 +265,7 @@ def curves(
         nnz,
         rows.groupby("trial")["dataset_seed"].first().sort_index().to_numpy(float),
         zeros.sort_index().to_numpy(float),
+        seconds,
         runs=runs_in(rows),
         unchecked=unchecked_in(rows),
     )

@@ -38,23 +38,35 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-NOT_PRIVATE = {"base_rate": "base rate", "optimum": "optimum"}
-"""The models that a table has beside them, and their names here."""
+BASES = {"base_rate": "base rate", "mean": "mean of the labels"}
+NOT_PRIVATE = {**BASES, "optimum": "optimum"}
+"""The models that a table has beside them, and their names here: a problem has one of
+`BASES`, a classification the first, a regression the second."""
 
 MEDIANS = {
     **{"objective": ("objective", math.inf), "test_risk": ("test_risk", math.inf)},
     "accuracy": ("test_accuracy", 0.0),
     **{"balanced_accuracy": ("balanced_accuracy", 0.0), "auc": ("auc", 0.0)},
+    **{"rmse": ("rmse", math.inf), "r2": ("r2", -math.inf)},
 }
 """Columns that are medians of a table's, and what a run that was lost is worth."""
 
-HELD_OUT = tuple(MEDIANS)[1:]
+HELD_OUT = {
+    "test risk / accuracy / balanced accuracy / AUC": (
+        *("test_risk", "accuracy", "balanced_accuracy", "auc"),
+    ),
+    "test risk / RMSE / R²": ("test_risk", "rmse", "r2"),
+}
+"""What a page says of held-out records, of a classification and of a regression."""
 COLUMNS = (
     *("panel", "epsilon", "line", "status", "reason"),
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "place"),
 )
-BOARDS = {"l2": "l2 penalty", "l1": "L1 ball"}
+BOARDS = {
+    **{"l2": "l2 penalty", "l1": "L1 ball"},
+    **{"squared": "squared loss", "huber": "Huber loss"},
+}
 """Endings of the panels: problems whose objectives may be compared in kind."""
 
 
@@ -79,7 +91,7 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         (tie); `place`: of those that beat w = 0, wins for the best, ties for those
         that the bootstrap cannot tell from it.
     """
-    reports = table[table["phase"] != "tune"]
+    reports = _complete(table[table["phase"] != "tune"])
     finals = final_rows(reports)
     finals = finals.assign(error=worst_if_lost(finals, "relative_error"))
     ranking: list[dict[str, Any]] = []
@@ -96,6 +108,12 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         _compare(ranked, [runs["error"].to_numpy(float) for runs in own.values()])
         ranking += ranked
     return pd.DataFrame(ranking, columns=list(COLUMNS))
+
+
+def _complete(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with all columns of `MEDIANS`; those of before lack some."""
+    columns = {of for of, _ in MEDIANS.values()} - {*table.columns}
+    return table.assign(**dict.fromkeys(sorted(columns), math.nan))
 
 
 def problems(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
@@ -134,22 +152,27 @@ def references(table: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         ``w = 0`` at epsilon 0, of status ``no data``; ``base rate``, which answers the
-        share of each class in the training part, and ``optimum``, both at epsilon
-        infinite and of status ``not private``. Numbers that the table has not are nan.
+        share of each class in the training part, of a regression ``mean of the
+        labels``, which answers that of the training part, and ``optimum``, both at
+        epsilon infinite and of status ``not private``. Numbers that the table has not
+        are nan.
     """
     found: list[dict[str, Any]] = []
-    for panel, rows in table.groupby("panel", sort=False):
+    for panel, rows in _complete(table).groupby("panel", sort=False):
         starts = rows[rows["iteration"] == 0]
         zero = {name: _centre(starts[of]) for name, (of, _) in MEDIANS.items()}
-        share = zero["accuracy"]
-        # All its scores are equal, and it answers one class.
-        zero |= {"accuracy": max(share, 1.0 - share), "balanced_accuracy": 0.5}
-        zero |= {"auc": 0.5, "median": _centre(starts["relative_error"])}
-        first = {"panel": str(panel), "epsilon": 0.0, "line": ZERO, "status": "no data"}
-        found.append(first | zero)
+        share, zero["median"] = zero["accuracy"], _centre(starts["relative_error"])
         texts = rows["references"].dropna().unique()
         models = next(filter(None, map(models_of, texts)), {})
-        for name, line in NOT_PRIVATE.items():
+        base = "mean" if "mean" in models else "base_rate"
+        if base == "base_rate":
+            # All its scores are equal, and it answers one class.
+            zero |= {"accuracy": max(share, 1.0 - share), "balanced_accuracy": 0.5}
+            zero["auc"] = 0.5
+        first = {"panel": str(panel), "epsilon": 0.0, "line": ZERO, "status": "no data"}
+        found.append(first | zero)
+        for name in (base, "optimum"):
+            line = NOT_PRIVATE[name]
             own = models.get(name, {})
             row = {key: number(own.get(of)) for key, (of, _) in MEDIANS.items()}
             if name == "optimum":
@@ -333,16 +356,16 @@ def _places(rows: pd.DataFrame) -> str:
 
 def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     """Return the problems on which no algorithm beats w = 0, or the classes alone."""
-    accurate = rows["accuracy"] > rows["majority"]
-    base = models[models["line"] == NOT_PRIVATE["base_rate"]]
-    risks = rows["panel"].map(base.set_index("panel")["test_risk"])
-    verdicts = {
-        "objective": rows["beats_zero"] == "yes",
-        "test risk (the base rate is as good)": rows["test_risk"] < risks,
-        "test accuracy (the larger class is as good)": accurate,
-    }
-    if risks.isna().all():  # a table of before has no references
-        del verdicts["test risk (the base rate is as good)"]
+    base = models[models["panel"].isin(rows["panel"])]
+    base = base[base["line"].isin([*BASES.values()])].set_index("panel")
+    risks = rows["panel"].map(base["test_risk"])
+    verdicts = {"objective": rows["beats_zero"] == "yes"}
+    if risks.notna().any():  # a table of before has no references
+        word = f"test risk (the {base['line'].iloc[0]} is as good)"
+        verdicts[word] = rows["test_risk"] < risks
+    if rows["majority"].notna().any():
+        accurate = rows["accuracy"] > rows["majority"]
+        verdicts["test accuracy (the larger class is as good)"] = accurate
     lines = []
     for word, better in verdicts.items():
         where: dict[str, list[str]] = {}
@@ -363,24 +386,27 @@ def _problem_section(
     ran = rows[rows["status"] == "ok"]
     middle = epsilons[len(epsilons) // 2]
     errors, held_out = [], []
+    told, *others = HELD_OUT
+    told = next((t for t in others if rows[HELD_OUT[t][-1]].notna().any()), told)
+    seen = HELD_OUT[told]
     for line, own in ran.groupby("line"):
         by = {row["epsilon"]: row for row in own.to_dict("records")}
         at = [by.get(epsilon) for epsilon in epsilons]
         time = f"{1e3 * by[middle]['seconds']:.1f}" if middle in by else "-"
         errors.append((str(line), *map(_error, at), time))
-        held_out.append((str(line), *map(_held_out, at)))
+        held_out.append((str(line), *(_held_out(row, seen) for row in at)))
     if len(ran):
         zero = _number(ran["zero"].iloc[0])
         errors.append(("*w = 0*", *[zero] * len(epsilons), "0"))
     for row in models[models["panel"] == panel].to_dict("records"):
         name = row["line"] + f", {row['status']}" * (row["line"] != ZERO)
-        held_out.append((f"*{name}*", *[_held_out(row)] * len(epsilons)))
+        held_out.append((f"*{name}*", *[_held_out(row, seen)] * len(epsilons)))
     head = ("algorithm", *(f"epsilon = {e:g}" for e in epsilons))
     parts = (
         _facts(table[table["panel"] == panel]),
         "",
         _table((*head, f"ms at {middle:g}"), errors),
-        "Held-out records: test risk / accuracy / balanced accuracy / AUC.\n",
+        f"Held-out records: {told}.\n",
         _table(head, held_out),
         *_skipped(rows),
         "",
@@ -397,9 +423,9 @@ def _error(row: Mapping[Hashable, Any] | None) -> str:
     return f"**{text}**" if row["place"] != LOSES else text
 
 
-def _held_out(row: Mapping[Hashable, Any] | None) -> str:
-    """Return the medians of what held-out records say, in the order of `HELD_OUT`."""
-    values = [math.nan if row is None else float(row[name]) for name in HELD_OUT]
+def _held_out(row: Mapping[Hashable, Any] | None, names: Sequence[str]) -> str:
+    """Return the medians of what held-out records say, in the order of the names."""
+    values = [math.nan if row is None else float(row[name]) for name in names]
     if all(map(math.isnan, values)):
         return "-"
     risk, *shares = values
@@ -455,6 +481,9 @@ LOOKS: dict[str, tuple[Any, ...]] = {
     "objective_perturbation": ("#882255", "d", 4.5, 1.6, "objective"),
     "approximate_minima_perturbation": ("#DDAA88", "p", 4.5, 1.6, "AMP"),
     "permutation_sgd": (style.BROWN, "X", 4.5, 1.6, "permutation"),
+    "newton": ("#999933", ">"),
+    "feature_covariance": ("#AA4499", "<", 4.5, 1.6, "covariance"),
+    "ssp": ("#44AA99", "H", 5.0),
     ZERO: (style.BLACK, "", 0.0, 1.6, "", "dashed"),
 }
 STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
@@ -470,18 +499,27 @@ CAPTIONS = {
     "within noise of the winner; both only where w = 0 is beaten. White: refused. AMP, "
     "output, objective: perturbation; permutation: permutation_sgd.",
     "error": "Dashed: w = 0. Errors above 10 times that are left out.",
-    "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate; "
-    "dotted: the optimum; neither is private. Risks above twice log 2 are left out.",
+    "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate, or "
+    "the mean of the labels; dotted: the optimum; none is private. Risks above twice "
+    "log 2, of numbers twice that of the mean, are left out.",
     "accuracy": "Dashed: share of the larger class in the test set; dotted: the "
     "optimum, not private.",
     "auc": "Area under the ROC curve of held-out records. Dashed: without data; "
     "dotted: the optimum, not private.",
+    "rmse": "Root of the mean squared error on held-out records, in the labels' unit. "
+    "Dashed: the mean of the labels; dotted: the optimum; neither is private. Above "
+    "twice that of the mean it is left out.",
+    "r2": "1 less the mean squared error over the variance of the held-out labels. "
+    "Dashed: the mean of the labels; dotted: the optimum; neither is private. Below -1 "
+    "it is left out.",
 }
 PROBLEMS = {
     "error": ("median", "relative error"),
     "risk": ("test_risk", "test risk"),
     "accuracy": ("accuracy", "test accuracy"),
     "auc": ("auc", "test AUC"),
+    "rmse": ("rmse", "test RMSE"),
+    "r2": ("r2", r"test $R^2$"),
 }
 """Figures with axes for each problem: the column of the standings, and its words."""
 
@@ -536,7 +574,9 @@ def _sheets(
     )
     sheets = {}
     for stem, draw, about, *shape in kinds:
-        groups = [*(parts.items() if about is first else panels)]
+        column = PROBLEMS.get(stem, ("line",))[0]
+        own = (one for one in panels if one[1][column].notna().any())
+        groups = [*(parts.items() if about is first else own)]
         if stem != "heat":
             groups = [part for group in groups for part in _facets(*group)]
         cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
@@ -609,14 +649,19 @@ def _problem(
     """Draw a column of the standings of one problem against epsilon."""
     epsilons = sorted(set(rows["epsilon"]))
     own = models[models["panel"] == name].set_index("line")
+    # In a regression the mean is what the base rate is in a classification.
+    (known,) = {*BASES.values()} & {*own.index}
     base = {
         "median": float(rows["zero"].iloc[0]),
-        "test_risk": float(own[column][NOT_PRIVATE["base_rate"]]),
         "accuracy": float(rows["majority"].iloc[0]),
         "auc": 0.5,
-    }[column]
-    most = {"median": 10.0 * base, "test_risk": 2.0 * math.log(2.0)}
-    shown = rows[rows["drawn"] & ~(rows[column] > most.get(column, math.inf))]
+    }.get(column, float(own[column][known]))
+    classes = known == BASES["base_rate"]
+    most = {"median": 10.0 * base, "rmse": 2.0 * base}
+    most["test_risk"] = 2.0 * (math.log(2.0) if classes else base)
+    far = rows[column] > most.get(column, math.inf)
+    far |= (rows[column] < -1.0) & (column == "r2")
+    shown = rows[rows["drawn"] & ~far]
     for line in (line for line in STYLES if line in set(shown["line"])):
         points = shown[shown["line"] == line].sort_values("epsilon")
         look = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}

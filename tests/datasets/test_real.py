@@ -11,6 +11,8 @@ FACTS = [
     ("electricity", 45312, 8, 19237),
     ("california", 20640, 8, None),
     ("madelon", 2600, 500, 1300),
+    ("wine", 6497, 12, None),
+    ("communities", 1993, 100, None),
 ]
 
 # Relative error at w = 0, with the digits that papers.md prints.
@@ -57,6 +59,17 @@ def test_california_has_scikit_learns_columns(mirror):
     np.testing.assert_allclose(found.X[0], expected)
     assert found.y[0] == pytest.approx(4.526)
     assert found.bounds is None
+
+
+def test_wine_has_both_colours_and_communities_no_gap(mirror):
+    wine = load_dataset(dataset_spec("wine", standardise=False))
+    np.testing.assert_array_equal(
+        wine.X[0], [7.4, 0.7, 0, 1.9, 0.076, 11, 34, 0.9978, 3.51, 0.56, 9.4, 1]
+    )
+    assert (wine.y.min(), wine.y.max(), wine.X[:, -1].sum()) == (3, 9, 1599)
+    communities = load_dataset(dataset_spec("communities"))
+    np.testing.assert_array_equal(communities.X[0, :4], [0.19, 0.33, 0.02, 0.9])
+    assert communities.y[0] == 0.2 and communities.bounds.label == 1
 
 
 def test_madelon_has_the_challenges_check_sum(mirror):

@@ -354,6 +354,45 @@ def test_ratio_at_a_share_of_the_passes(tabulate, passes, verdict):
     assert row["verdict"] == verdict
 
 
+FAST = {
+    "id": "fast",
+    "figure": "log1",
+    "statement": "fast",
+    "measure": "quotient_of_seconds",
+    "under": "DP-CD cyclic",
+    "over": "DP-SGD authors",
+    "factor": 1.1,
+    "at_least": 10,
+}
+
+
+def test_quotient_of_the_seconds_until_errors_stay_near_their_end(tabulate):
+    table = tabulate({"n_seeds": 20}, {"line": "DP-SGD authors", "n_seeds": 20})
+    own = table["line"] == "DP-CD cyclic"
+    checkpoints = sorted(set(table["iteration"]))
+    # One is there at its third checkpoint, and the other is there twice.
+    errors = {True: (9, 2, 1, 1.05), False: (9, 1, 3, 1.05)}
+    for line, values in errors.items():
+        for place, value in enumerate((*values, *[1.0] * 7)):
+            at = own.eq(line) & table["iteration"].eq(checkpoints[place])
+            assert at.sum() == 20
+            scatter = 1 + 0.01 * table.loc[at, "seed"]
+            table.loc[at, "relative_error"] = value
+            table.loc[at, "seconds"] = place * scatter * (1.0 if line else 30.0)
+    row = judge(table, FAST)
+    assert row["value"] == pytest.approx(3 * 30 / 2)
+    assert row["verdict"] == "holds"
+    assert row["measured"].startswith(
+        "seconds of DP-SGD authors / DP-CD cyclic until their mean error stays within "
+        "1.1 of that at their end; 20 runs"
+    )
+    # Who stays at w = 0 is there at the first checkpoint, and says nothing.
+    table.loc[own, "relative_error"] = 9.0
+    row = judge(table, {**FAST, "good": "{under}"})
+    assert row["value"] == pytest.approx(3 * 30)
+    assert row["verdict"].startswith("vacuous")
+
+
 @pytest.mark.parametrize(("factor", "verdict"), [(1.9, "holds"), (2.1, "fails")])
 def test_ratio_to_the_authors_at_the_end(tabulate, factor, verdict):
     end = decoded("electricity_raw")["DP-CD"][0][-1, 1]

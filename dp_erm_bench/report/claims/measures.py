@@ -375,6 +375,34 @@ def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
     return runs.ratio(runs.finals(under), runs.finals(over))
 
 
+@says(
+    "seconds of {over} / {under} until their {statistic} error stays within {factor} "
+    "of that at their end"
+)
+def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> Estimate:
+    """Return the time of one line to about its own end over that of another.
+
+    The time is that of the first checkpoint from which on the average error is at most
+    ``factor`` times the final one. Which one that is is given, like the settings: the
+    interval is of its times.
+    """
+    return runs.ratio(*(_seconds_to_end(runs, line, factor) for line in (over, under)))
+
+
+def _seconds_to_end(runs: Lookup, line: str, factor: float) -> Finals:
+    """Return the seconds of all runs at the checkpoint at which a line has arrived."""
+    run = runs(line)
+    average = np.median if runs.statistic == "median" else np.mean
+    errors = average(run.errors, axis=0)
+    if not math.isfinite(errors[-1]):
+        raise Missing(f"{line}: runs were lost, so that it has no end to come near to")
+    place = len(errors) - int(
+        np.argmin([*(errors <= factor * errors[-1])[::-1], False])
+    )
+    # What is there at w = 0 is there at the first checkpoint after it.
+    return Finals(run.seconds[:, max(place, 1)], run.finals().sets)
+
+
 def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
     """Return the lower end of one band over the upper end of another.
 
