@@ -1,5 +1,6 @@
 """Private gradient descent in the geometry of a covariance that is published once."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,21 +101,19 @@ class FeatureCovariance(FullGradient):
         once = min(self.n_iter, 1)
         covariance = Gaussian("covariance", outer_change(problem, adjacency), once)
         bound = norm_bound(problem, self.clip)
-        unit = np.where(np.isfinite(bound), 1.0 * (bound > 0.0), np.inf)
+        unit = np.where(np.isfinite(bound), np.sign(bound), np.inf)
         gradient = Gaussian("gradient", adjacency.of_sum(unit), self.n_iter)
         yield from divided([(covariance, self.share), (gradient, 1.0 - self.share)])
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy step in the geometry, which is published at the first."""
         problem, column = oracle.problem, (oracle.batch, 1)
-        l2, declared = problem.penalty.strong_convexity, norm_bound(problem, self.clip)
-        charged = np.isfinite(declared) & (declared > 0.0)
-        made: list[tuple[Array, Callable[[Array], Array], Array]] = []
+        l2 = problem.penalty.strong_convexity
+        charged = np.isfinite(norm_bound(problem, self.clip))
+        made = functools.cache(lambda: self.geometry(oracle, mechanisms))
 
         def step(t: int) -> None:
-            if not made:
-                made.append(self.geometry(oracle, mechanisms))
-            Q, sums, bound = made[0]
+            Q, sums, bound = made()
             # Private in units of itself is any threshold that is a usual float.
             C = np.where(charged, np.clip(bound, *USUAL), bound)
             C = np.broadcast_to(C, column)

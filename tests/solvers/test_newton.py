@@ -1,6 +1,7 @@
 """Newton steps: exact without noise, noise in closed form, its bound, its faults."""
 
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -309,7 +310,7 @@ def test_what_a_direction_is_of_is_not_longer_than_1():
         told.append(query.value) or publish()
     )
     run.solver.by_direction(run.oracle(), run.mechanisms, np.full((1, 2), 5e-324))
-    assert not told[0].any()
+    assert np.abs(told[0]).max() < 1e-100
 
 
 def test_records_that_are_declared_to_be_zero_move_nothing():
@@ -335,7 +336,8 @@ def accusations(solver, losses=("logistic", "squared")):
         for family in families
         for z in (30.0, 0.1)
     ]
-    for result in replayed(candidate, cases):
+    # One by one: the first that is found is enough.
+    for result in chain.from_iterable(replayed(candidate, [one]) for one in cases):
         assert not result.refusal
         yield from result.all
 

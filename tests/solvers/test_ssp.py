@@ -1,6 +1,7 @@
 """Least squares from noisy moments: exact without noise, its ridges, its faults."""
 
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -198,7 +199,8 @@ def accusations(solver):
         for family in families
         for z in (30.0, 0.1)
     ]
-    for result in replayed(candidate, cases):
+    # One by one: the first that is found is enough.
+    for result in chain.from_iterable(replayed(candidate, [one]) for one in cases):
         assert not result.refusal
         yield from result.all
 
