@@ -51,7 +51,7 @@ def after(line):
         ("list b", ["blocks"]),
         ("list settings gr", []),
         ("list algorithm gr", ["greedy_cd"]),
-        ("check s", ["sgd", "svrg"]),
+        ("check s", ["sgd", "ssp", "svrg"]),
         ("--config-", ["--config-dir", "--config-name"]),
         ("col", ["collect"]),
         ("-cd e", []),
