@@ -386,8 +386,8 @@ def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> E
     ``factor`` times the final one. Which one that is is given, like the settings: the
     interval is of its times.
     """
-    late, soon = (_seconds_to_end(runs, line, factor) for line in (over, under))
-    return runs.ratio(late, soon)
+    first, second = (_seconds_to_end(runs, line, factor) for line in (over, under))
+    return runs.ratio(first, second)
 
 
 def _seconds_to_end(runs: Lookup, line: str, factor: float) -> Finals:
