@@ -5,6 +5,7 @@ The caption is no part of the picture, it is a file beside it.
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import re
@@ -368,10 +369,14 @@ def _thin(ax: Axes, width: float, height: float) -> None:
     """Leave out ticks whose labels would overlap those before; names of places stay."""
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
+    def named(write: FuncFormatter) -> bool:
+        return isinstance(write.func, functools.partial)
+
     for axis, inches, along in ((ax.xaxis, width, 0), (ax.yaxis, height, 1)):
         write = axis.get_major_formatter()
         fixed = isinstance(axis.get_major_locator(), FixedLocator)
-        if not fixed or not isinstance(write, FuncFormatter):
+        # Of ticks with names matplotlib's formatter looks these up.
+        if not fixed or not isinstance(write, FuncFormatter) or named(write):
             continue
         kept: list[float] = []
         end = -math.inf

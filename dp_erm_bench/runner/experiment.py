@@ -36,6 +36,7 @@ from dp_erm_bench.datasets.libsvm import sha256 as file_digest
 from dp_erm_bench.datasets.prepare import clipping_told
 from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.lines import FitLine, Line
+from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecutive
 from dp_erm_bench.experiment.tune import Choice, rounded
 from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
@@ -555,7 +556,11 @@ def _options(
 
 
 def _sections(lines: Any) -> list[dict[str, Any]]:
-    """Return lines as blocks; a UsageError if one is no mapping."""
+    """Return lines as blocks; a UsageError if one is no mapping.
+
+    What an earlier call has read is read again: a notebook's file may be another one.
+    """
+    forget_problems()
     alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
     sections = [_plain(one) for one in ([lines] if alone else lines)]
     if not all(isinstance(one, dict) for one in sections):

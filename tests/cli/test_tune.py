@@ -188,10 +188,19 @@ def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):
     assert 0.3 < found["median"].iloc[0] <= 1.0
 
 
+def test_a_file_that_has_changed_is_read_again(here):
+    block = {"dataset": {"name": "file", "path": "my.csv"}, "algorithm": "gd"}
+    lines = (here / "my.csv").read_text().splitlines(keepends=True)
+    for rows in (40, 60):
+        (here / "my.csv").write_text("".join(lines[: 1 + rows]))
+        table = dp_erm_bench.sweep({**block, "seed": 0}, f"out{rows}", n_jobs=1)
+        assert set(table["n"]) == {rows}
+
+
 def test_a_plan_runs_nothing(here, capsys):
     line = ["tune", *TINY, "algorithm=gd", "budget.epsilon=1,10", "mode=plan"]
     assert main(line) == 0
-    assert re.search(r"^my +gd +20 ", capsys.readouterr().out, re.M)
+    assert re.search(r"^my +gd +16 ", capsys.readouterr().out, re.M)
     assert not (here / "results").exists()
 
 
