@@ -189,7 +189,8 @@ def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):
 
 
 def test_a_file_that_has_changed_is_read_again(here):
-    block = {"dataset": {"name": "file", "path": "my.csv"}, "algorithm": "gd"}
+    gd = {"name": "gd", "clip": 1, "n_iter": 2}
+    block = {"dataset": {"name": "file", "path": "my.csv"}, "algorithm": gd}
     lines = (here / "my.csv").read_text().splitlines(keepends=True)
     for rows in (40, 60):
         (here / "my.csv").write_text("".join(lines[: 1 + rows]))
