@@ -150,7 +150,7 @@ Exit code: 0 all that were drawn are the same, 1 not all, 2 wrong input.
   --between    a key of one folder whose values are compared
   --where      with --between: the values of a key to keep
   --tolerance  relative change that does not count
-  --interval   share of the bootstrap interval
+  --interval   share of the interval
   --ignore     keys of settings in which the two folders may differ
 """,
 }

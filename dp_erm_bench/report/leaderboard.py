@@ -86,10 +86,10 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         `high` (10 and 90 % quantiles) of the relative error, runs that were lost
         counting as infinite; `MEDIANS` of the last checkpoint, of which `test_risk` is
         the mean loss of held-out records; `factor`, the median over the best one of
-        the problem, w = 0 included; `beats_zero`, whether the 95 % bootstrap interval
+        the problem, w = 0 included; `beats_zero`, whether the 95 % interval
         of the median lies below the error of w = 0 (yes), above (no) or around it
         (tie); `place`: of those that beat w = 0, wins for the best, ties for those
-        that the bootstrap cannot tell from it.
+        that cannot be told from it.
     """
     reports = _complete(table[table["phase"] != "tune"])
     finals = final_rows(reports)

@@ -535,7 +535,7 @@ def winners_sheet(drawn: Shown) -> Sheet:
     text = paragraphs(
         f"Colour: the median final {_measure(drawn)} over that of the best line of the "
         "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
-        "bootstrap interval lies below w = 0; ring: one of these that cannot be told "
+        "interval lies below w = 0; ring: one of these that cannot be told "
         f"from it. Cross: {NOTHING}. White: did not run.",
         f"{ALONE[0].upper()}{ALONE[1:]}." if runs["_alone"].any() else "",
         told(drawn),

@@ -39,13 +39,12 @@ from dp_erm_bench.results.statistics import (
     YES,
     ZERO,
     baselines,
-    central,
     check_alike,
+    median_interval,
     medians_of,
     places,
     pooled,
     quantile,
-    resampled_medians,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ ALONG = ("passes", "iteration", "seconds")
 STATISTICS = {
     "median": ("median and min..max", (0.0, 0.5, 1.0)),
     "quantiles": ("median and 10..90 % quantiles", (0.1, 0.5, 0.9)),
-    "interval": ("median and its 95 % bootstrap interval", None),
+    "interval": ("median and its 95 % interval", None),
     "mean": ("mean and min..max", (0.0, None, 1.0)),
 }
 """Line and band over the runs, in words and as quantiles; None is the mean."""
@@ -363,7 +362,7 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
     for place, own in rows.groupby("iteration" if along else "_x", sort=True):
         values = own["_y"].to_numpy(float)
         if levels is None:
-            low, high = central(resampled_medians(values), 0.95)
+            low, high = median_interval(values)
             line = float(quantile(values, 0.5))
         else:
             low, line, high = (
@@ -391,7 +390,7 @@ def summary(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
-        bootstrap interval `ci_low`, `ci_high` over `runs`, nan of fewer than `FEWEST`;
+        interval `ci_low`, `ci_high` over `runs`, nan of fewer than `FEWEST`;
         nan and 0 of `BASELINES`; and what `places` says: `beats_zero`, `place`, and
         `best`, whether it wins, which none does of lines that do not compare. Runs that
         diverged count as infinite.

@@ -27,9 +27,9 @@ from dp_erm_bench.results.files import plural, typed
 from dp_erm_bench.results.settings import final_rows, given_by, worst_if_lost
 from dp_erm_bench.results.statistics import (
     central,
+    likely_medians,
     quantile,
     relative_change,
-    resampled_medians,
 )
 from dp_erm_bench.results.store import PLAN, read_plan
 from dp_erm_bench.results.table import MEASURED, UNREADABLE, recorded
@@ -376,7 +376,7 @@ class ComparisonRule(NamedTuple):
     tolerance : float
         Relative changes up to this size are of no interest.
     interval : float
-        Share of the bootstrap's draws that the interval holds.
+        Share of the interval of the median change.
     """
 
     by: str = "trial"
@@ -541,13 +541,13 @@ def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
     if rule.by == "trial":
         changes = relative_change(measure, a, b)
         change = quantile(changes, 0.5)
-        changes = resampled_medians(changes) if decisive else changes
+        changes = likely_medians(changes) if decisive else changes
     elif np.array_equal(np.sort(a), np.sort(b)):
         change, changes = np.zeros(()), np.zeros(1)
     else:
         change = relative_change(measure, *medians.values())
         if decisive:
-            a, b = resampled_medians(a), resampled_medians(b, sample=1)
+            a, b = likely_medians(a), likely_medians(b, sample=1)
         else:
             a, b = np.sort(a)[[[0], [-1]]], np.sort(b)[[0, -1]]
         changes = relative_change(measure, a, b)

@@ -1,7 +1,7 @@
 """Statistics over the runs of a results table: pools, bands, comparisons, who wins.
 
 Runs that diverged count as infinitely bad, never as missing. What is drawn at random
-(the bootstrap) has a fixed seed: the same table gives the same numbers.
+(for intervals) has a fixed seed: the same table gives the same numbers.
 """
 
 from __future__ import annotations
@@ -161,15 +161,15 @@ class Standing(NamedTuple):
     Attributes
     ----------
     median, low, high : float
-        Over its runs, with the 95 % bootstrap interval; fewer than `FEWEST` have
-        none: nan.
+        Over its runs, with the interval of `median_interval`; fewer than `FEWEST`
+        have none: nan.
     beats_zero : str
         Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
         above, `tie` around it or without an interval, empty if w = 0 has no error.
     place : str
         Of the lines that beat w = 0 (of all that have an interval, if it has no error)
-        `wins` is the least median, `ties` one that the bootstrap cannot tell from it;
-        else empty.
+        `wins` is the least median, `ties` one that cannot be told from it (the 95 %
+        interval of their difference does not lie above 0); else empty.
     """
 
     median: float
@@ -197,11 +197,10 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
     for sample, (line, own) in enumerate(errors.items()):
         if own is None:
             continue
-        low = high = math.nan
+        # The samples are not paired: each algorithm has noise of its own.
+        low, high = median_interval(own, sample)
         if len(own) >= FEWEST:
-            # The samples are not paired: each algorithm has noise of its own.
-            draws[line] = resampled_medians(own, sample)
-            low, high = central(draws[line], LIKELY)
+            draws[line] = likely_medians(own, sample)
         beats = YES if high < zero else NO if low > zero else TIE
         beats = "" if math.isnan(zero) else beats
         found[line] = Standing(float(quantile(own, 0.5)), low, high, beats, LOSES)
@@ -304,7 +303,7 @@ def bands(
     -------
     DataFrame
         One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
-        `min`, `max`; `ci_low`, `ci_high` (95 % bootstrap interval of the median, nan
+        `min`, `max`; `ci_low`, `ci_high` (95 % interval of the median, nan
         of fewer than `FEWEST`); and `n`, the number of runs. Its `attrs["pooled"]`
         says over what: `5 seeds`.
 
@@ -351,7 +350,7 @@ def paired(
     Returns
     -------
     DataFrame
-        The columns of `by`; `median` over pairs with its 95 % bootstrap interval
+        The columns of `by`; `median` over pairs with its 95 % interval
         `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`.
         `attrs["pooled"]` says over what.
 
@@ -415,8 +414,7 @@ def _band(values: Array) -> dict[str, float]:
     """Return the columns of `bands` at one place; of a few values no interval."""
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
     band = {name: float(quantile(values, q)) for name, q in levels.items()}
-    interval = central(resampled_medians(values), 0.95)
-    low, high = interval if len(values) >= FEWEST else (math.nan, math.nan)
+    low, high = median_interval(values)
     return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
 
 
@@ -610,7 +608,7 @@ def estimate_of_quantiles(
             if q is None:
                 draws += weight * _likely_means(ordered, rng)
             else:
-                draws += weight * _likely_quantiles(ordered, q, rng)
+                draws += weight * _likely_quantiles(np.log(ordered), q, rng)
     return Estimate(point, *central(draws, share))
 
 
@@ -626,12 +624,24 @@ def _likely_means(values: Array, rng: np.random.Generator) -> Array:
 
 
 def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Array:
-    """Return draws of the logarithm of a quantile, none beyond all of the values."""
-    logs = np.log(ordered[[0, *range(len(ordered)), -1]])
-    below = rng.binomial(len(ordered), q, RESAMPLES)
-    low, high, part = logs[below], logs[below + 1], rng.random(RESAMPLES)
-    between = low + part * np.where(np.isfinite(high - low), high - low, 0.0)
-    return np.where(np.isinf(high - low), np.where(part < 0.5, low, high), between)
+    """Return draws of where a quantile may be, none beyond all of the sorted values.
+
+    They are one from each of equal parts of their law, in random order.
+    """
+    from scipy.special import bdtr
+
+    n = len(ordered)
+    u = (rng.permutation(RESAMPLES) + 0.5) / RESAMPLES
+    # The probability that fewer than k of the values lie below the quantile.
+    fewer = np.append(0.0, bdtr(np.arange(n + 1), n, q))
+    below = np.searchsorted(fewer, u) - 1
+    part = (u - fewer[below]) / np.diff(fewer)[below]
+    ends = ordered[[0, *range(n), -1]]
+    low, high = ends[below], ends[below + 1]
+    with np.errstate(invalid="ignore"):
+        gap = high - low
+    between = low + part * np.where(np.isfinite(gap), gap, 0.0)
+    return np.where(np.isinf(gap), np.where(part < 0.5, low, high), between)
 
 
 def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
@@ -667,11 +677,27 @@ def central(draws: Array, share: float) -> tuple[float, float]:
     return float(quantile(draws, tail)), float(quantile(draws, 1.0 - tail))
 
 
-def resampled_medians(values: Array, sample: int = 0) -> Array:
-    """Return medians of bootstrap samples, always the same ones.
+def median_interval(values: Array, sample: int = 0) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of a median; of fewer than `FEWEST` nan.
 
-    Of n draws from n sorted values only the middle is drawn: its rank follows a Beta
-    law, so that many values cost no more than few.
+    Parameters
+    ----------
+    values : array
+        Numbers, which may be infinite.
+    sample : int
+        As in `likely_medians`.
+    """
+    if len(values) < FEWEST:
+        return math.nan, math.nan
+    return central(likely_medians(values, sample), LIKELY)
+
+
+def likely_medians(values: Array, sample: int = 0) -> Array:
+    """Return draws of where the median of the law of runs may be, always the same.
+
+    How many of n runs lie below it is binomial, so that the percentiles of the draws
+    are interpolated order statistics. Those of resampled medians, the usual bootstrap,
+    miss the median of 6 to 8 runs up to 6 times in 100 on a side where 2.5 are meant.
 
     Parameters
     ----------
@@ -679,16 +705,13 @@ def resampled_medians(values: Array, sample: int = 0) -> Array:
         Numbers, at least one; they may be infinite.
     sample : int
         Names the draws: samples that are not paired must not share them.
+
+    References
+    ----------
+    Hettmansperger, Sheather, "Confidence intervals based on interpolated order
+    statistics", Statistics & Probability Letters 1986.
     """
-    ordered, n = np.sort(values), len(values)
-    rng, middle = np.random.default_rng(sample), (len(values) + 1) // 2
-    lower = upper = rng.beta(middle, n - middle + 1, RESAMPLES)
-    if n % 2 == 0:
-        upper = lower + (1.0 - lower) * rng.beta(1, n - middle, RESAMPLES)
-    below, above = (
-        ordered[np.minimum((n * rank).astype(int), n - 1)] for rank in (lower, upper)
-    )
-    return _between(below, above, 0.5)
+    return _likely_quantiles(np.sort(values), 0.5, np.random.default_rng(sample))
 
 
 def quantile(values: npt.ArrayLike, q: float) -> Array:

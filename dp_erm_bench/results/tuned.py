@@ -87,7 +87,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         `trial`, one of its runs on report seeds; `chosen`, a
         dict of all its parameters but defaults; `quantity`, the column that it is
         judged by: what chose, or the relative error in place of the objective where
-        there is one; `median` over the `runs` on report seeds with its 95 % bootstrap
+        there is one; `median` over the `runs` on report seeds with its 95 %
         interval `ci_low`, `ci_high`; `beats_zero` and `place`, as `places` says;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a

@@ -129,7 +129,7 @@ def test_nothing_is_crowned_that_w_0_beats(zero, beats, place):
     assert text.count("**") == 2 * ("wins" in place)
 
 
-def test_lines_that_no_bootstrap_tells_apart_tie_everywhere():
+def test_lines_that_no_interval_tells_apart_tie_everywhere():
     table = made(lines=2, places=2, seeds=9)
     table["objective"] = (
         1.0 + 0.1 * table["seed"] + 1e-3 * table["line"].eq("gd, step=1.5")
