@@ -255,9 +255,10 @@ def test_blocks_name_what_exists(anything):
         # Rates are at a fixed one: the logarithm of 1/n^2 would bend their slopes.
         rates = {
             "hard_mean": (1e-8, 0.0),
-            "linear_hard": (1e-8,),
+            "linear_hard": (1e-8, 0.0),
             "median_regression": (1e-8,),
             "sparse_classification": (1e-6,),
+            "one_hot_fields": (1e-6, 0.0),
         }
         fixed = rates.get(datasets[0]["name"], ("1/n^2",))
         assert block["budget"]["delta"] in fixed

@@ -453,6 +453,53 @@ def sparse_classification(
     return X, np.where(rng.logistic(size=n) < scores, 1.0, -1.0)
 
 
+def one_hot_fields(
+    seed: int,
+    n: int = 1000,
+    p: int = 400,
+    nonzeros: int = 4,
+    exponent: float = 1.0,
+    scale: float = 8.0,
+) -> tuple[csc_array, Array]:
+    """Draw records of one word of each of s fields, some words far commoner than others.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is words, w, labels.
+    n, p : int
+        Records and features: p / s words a field, of which s divides p.
+    nonzeros : int
+        s; a record has the entry 1 / sqrt(s) at one word of each field.
+    exponent : float
+        The k-th word of a field has a probability like k^-exponent (Zipf's law).
+    scale : float
+        Standard deviation of the true weights.
+
+    Returns
+    -------
+    X : sparse array of shape (n, p)
+    y : array of shape (n,), -1 and +1
+        Logistic.
+    """
+    check_records(n, p)
+    check_count("nonzeros", nonzeros, 1, p)
+    check_numbers(exponent=exponent, scale=scale)
+    words, left = divmod(p, nonzeros)
+    if left:
+        raise UsageError(f"nonzeros={nonzeros}: must divide p={p}, a field for each")
+    rng = np.random.default_rng(seed)
+    # Relative to the first word: no exponent overflows.
+    weights = np.arange(1.0, words + 1.0) ** -exponent
+    chosen = rng.choice(words, (n, nonzeros), p=weights / weights.sum())
+    columns = chosen + words * np.arange(nonzeros)
+    values = np.full(columns.size, 1.0 / math.sqrt(nonzeros))
+    rows = np.repeat(np.arange(n), nonzeros)
+    X = csc_array((values, (rows, columns.ravel())), shape=(n, p))
+    scores = X @ (scale * rng.standard_normal(p))
+    return X, np.where(rng.logistic(size=n) < scores, 1.0, -1.0)
+
+
 def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
     """Return the ridge that balances both errors of Algorithm 6 on the unit ball.
 

@@ -12,6 +12,7 @@ from dp_erm_bench.datasets.synthetic import (
     hard_mean,
     hard_ridge,
     linear_hard,
+    one_hot_fields,
     sparse_classification,
 )
 from dp_erm_bench.errors import UsageError
@@ -145,6 +146,22 @@ def test_sparse_classification_has_records_of_norm_one_and_logistic_labels():
     assert 0.8 < right < 0.99
     found = load_problem("sparse_classification", n=50, p=20)
     assert (found.dataset.bounds.norm, found.dataset.bounds.nonzeros) == (1.0, 4)
+
+
+def test_one_hot_fields_have_a_word_of_each_field_by_zipfs_law():
+    X, y = one_hot_fields(0, n=20_000, p=30, nonzeros=3)
+    fields = X.toarray().reshape(20_000, 3, 10)
+    assert (np.count_nonzero(fields, axis=2) == 1).all() and set(y) == {-1.0, 1.0}
+    np.testing.assert_allclose(fields.max(axis=2), 3**-0.5)
+    harmonic = (1.0 / np.arange(1.0, 11.0)).sum()
+    shares = np.count_nonzero(fields, axis=0) / 20_000
+    np.testing.assert_allclose(
+        shares[:, [0, 9]],
+        1 / harmonic / np.array([1, 10]) * np.ones((3, 1)),
+        atol=0.012,
+    )
+    with pytest.raises(UsageError, match="nonzeros=4: must divide p=30"):
+        one_hot_fields(0, p=30)
 
 
 def test_a_figure_of_non_zeros_counts_those_of_records(tmp_path, monkeypatch):
