@@ -102,6 +102,14 @@ def _parse_communities(content: bytes) -> Raw:
     return table[:, :-1], table[:, -1]
 
 
+def _parse_melting_point(content: bytes) -> Raw:
+    """Return the descriptors; the last column is the label, the one before a split."""
+    header, _ = content.split(b"\n", 1)
+    columns = [*range(header.count(b",") - 1), header.count(b",")]
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=columns)
+    return table[:, :-1], table[:, -1]
+
+
 def _fetch_madelon() -> Raw:
     parts = [libsvm.fetch(name) for name in MADELON]
     X = np.vstack([np.asarray(X) for X, _ in parts])
@@ -167,6 +175,9 @@ mtp = _openml(
     "mtp", _parse_table, _fetch_mtp, "list/data_name/mtp/*", "'mtp', version=1"
 )
 
+melting_point = Published(
+    "melting_point", ("meltingpoint_qsardata",), _parse_melting_point
+)
 dorothea = Published("dorothea", ("dorothea",), _svmlight(100_000))
 communities = Published("communities", ("communities",), _parse_communities)
 mushrooms = Published("mushrooms", ("mushrooms",), _svmlight(112))

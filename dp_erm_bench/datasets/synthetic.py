@@ -197,6 +197,49 @@ def unbalanced_classification(
     return X, np.where(scores >= 0.0, 1.0, -1.0)
 
 
+def equicorrelated_classification(
+    seed: int, n: int = 5000, p: int = 16, correlation: float = 1.0, noise: float = 0.5
+) -> tuple[Array, Array]:
+    """Draw a linear classification whose features all have the same correlation.
+
+    Parameters
+    ----------
+    seed : int
+        Of the generator; the order of the draws is what features share, what each has
+        of its own, noise.
+    n, p : int
+        Records and features.
+    correlation : float
+        Of any two features, from 0 to 1, where all columns are the same one.
+    noise : float
+        Standard deviation of the noise on the mean of the features, in units of that of
+        the mean.
+
+    Returns
+    -------
+    X : array of shape (n, p)
+        Columns of mean 0 and variance 1.
+    y : array of shape (n,), -1 and +1
+
+    References
+    ----------
+    Mangold, Bellet, Salmon, Tommasi. Differentially private coordinate descent for
+    composite empirical risk minimization. ICML 2022, section 3.4 (balanced).
+    """
+    check_records(n, p)
+    check_numbers(correlation=correlation, noise=noise)
+    if number(correlation) > 1.0:
+        raise refused("correlation", correlation, "a number from 0 to 1")
+    rng = np.random.default_rng(seed)
+    shared = rng.standard_normal((n, 1))
+    own = math.sqrt(1.0 - correlation) * rng.standard_normal((n, p))
+    X = math.sqrt(correlation) * shared + own
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    mean = X.mean(axis=1)
+    scores = mean + noise * mean.std() * rng.standard_normal(n)
+    return X, np.where(scores >= 0.0, 1.0, -1.0)
+
+
 def _quasi_sparse_weights(
     rng: np.random.Generator, w: Array, tau: int, plateau: int | None
 ) -> Array:

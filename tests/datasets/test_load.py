@@ -13,7 +13,9 @@ from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.registry import names
 
 PUBLISHED = {"electricity", "california", "madelon", "mtp"}
-MIRRORED = {"communities", "dorothea", "mushrooms", "news20", "wine"}
+MIRRORED = {
+    *("communities", "dorothea", "melting_point", "mushrooms", "news20", "wine"),
+}
 NEED_FILES = PUBLISHED | MIRRORED
 ASK = {"libsvm": "dataset.name=a9a", "file": "dataset.path=data.csv"}
 

@@ -201,6 +201,14 @@ def test_a_file_of_mtp_in_a_mirror_is_read(make_mirror):
     np.testing.assert_array_equal(y, [3.0, 6.0])
 
 
+def test_melting_points_leave_out_the_split(make_mirror):
+    table = b"a,b,split,melting_point\n1,2,Training,3\n4,5,Testing,6\n"
+    make_mirror({"meltingpoint_qsardata": ("meltingpoint.csv", table)})
+    X, y = real.melting_point()
+    np.testing.assert_array_equal(X, [[1.0, 2.0], [4.0, 5.0]])
+    np.testing.assert_array_equal(y, [3.0, 6.0])
+
+
 def test_a_file_of_another_format_is_refused(make_mirror):
     make_mirror({"mtp": ("mtp.csv", b"a,b,y\n1,two,3\n")})
     with pytest.raises(DataUnavailable, match="dataset mtp: its file is not of the"):
