@@ -304,7 +304,28 @@ def page(
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
         boards="".join(_board(*one, models, table) for one in parts.items()),
+        predicted=_predicted(table),
         missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
+    )
+
+
+def _predicted(table: pd.DataFrame) -> str:
+    """Return how far predictions of the excess are off, empty where there are none."""
+    if "predicted_excess" not in table:
+        return ""
+    finals = final_rows(table[table["phase"] != "tune"])
+    ends = worst_if_lost(finals, "objective")
+    actual = (ends - finals["optimum"]).mask(ends == math.inf, math.inf)
+    cells = finals.assign(actual=actual).groupby(["panel", "epsilon", "line"])
+    means = cells[["actual", "predicted_excess"]].mean()
+    ratios = (means["actual"] / means["predicted_excess"]).dropna().to_numpy(float)
+    if not len(ratios):
+        return ""
+    middle, low, high = (_number(float(quantile(ratios, q))) for q in (0.5, 0.0, 1.0))
+    return (
+        f"\n- Excess that noise alone predicts (`predicted_excess`, made of what was "
+        f"published): actual over predicted is {middle} in the median of {len(ratios)} "
+        f"lines at one epsilon, from {low} to {high}."
     )
 
 

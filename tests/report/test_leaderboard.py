@@ -548,6 +548,26 @@ def test_the_page_says_what_it_rests_on(table):
     assert "Tuning is not charged" in text and "batch size 1" in text
 
 
+def test_the_page_says_how_far_predictions_of_the_excess_are_off(table):
+    """Means of a line at one epsilon; a run that was lost counts, unpredicted."""
+    assert "predicted_excess" not in text_of(table)
+    ends = (table["panel"] == "a9a_l2") & (table["iteration"] == 1.0)
+    excess = (table["objective"] - table["optimum"]).where(ends)
+    times = {"gd": 2.0, "sgd": 0.5}
+    told = table.assign(predicted_excess=excess / table["line"].map(times))
+    assert (
+        "actual over predicted is 1.25 in the median of 4 lines at one epsilon, from "
+        "0.5 to 2." in text_of(told)
+    )
+    lost = ends & (table["line"] == "gd") & (table["seed"] == 0)
+    gone = dict.fromkeys(("objective", "relative_error", "predicted_excess"), math.nan)
+    for name, value in gone.items():
+        told.loc[lost, name] = value
+    told.loc[lost, "status"] = "diverged"
+    assert "from 0.5 to inf." in text_of(told)
+    assert "predicted_excess" not in text_of(table.assign(predicted_excess=math.nan))
+
+
 def test_times_of_batches_are_called_so(table):
     assert "in batches of up to 8" in text_of(table.assign(batch_size=8.0))
 
