@@ -442,11 +442,11 @@ def _families(rows: pd.DataFrame, found: Mapping[tuple[str, str], Pair]) -> str:
         body.append((line, *cells))
     short = [(STYLES[o].family or o) if o in STYLES else o for o in lines]
     few = {pair.families for pair in found.values()} - {len(names)}
-    some = f" (in some pairs {min(few)})" if few else ""
+    some = f" (for some pairs {min(few)})" if few else ""
     told = _template("families").substitute(
         count=len(names), some=some, names=", ".join(sorted(names))
     )
-    return f"{told}\n{_table(('', *short), body)}"
+    return f"{told}\n\n{_table(('', *short), body)}"
 
 
 def _chances(pair: Pair | None) -> str:

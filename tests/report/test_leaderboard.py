@@ -581,8 +581,9 @@ def test_the_page_says_who_is_better_on_other_data(table):
     text = text_of(pd.concat([table, table_of(*more)], ignore_index=True))
     _, l2, l1 = re.split(r"## Problems: .*", text)
     # 4 sets, of which a5a and a9a are one; random_cd is refused on madelon.
-    assert "4 here (in some pairs 3), adult, electricity, madelon, w8a." in " ".join(
-        l2.split()
+    assert (
+        "Here are 4 (for some pairs 3): adult, electricity, madelon, w8a."
+        in " ".join(l2.split())
     )
     heads = next(line for line in l2.splitlines() if line.startswith("|  |"))
     assert heads == "|  | gd | sgd | random_cd |"
