@@ -25,7 +25,7 @@ Problem = tuple[str, float]
 Errors = Mapping[Problem, Mapping[str, Array]]
 
 
-class Pair(NamedTuple):
+class Contrast(NamedTuple):
     """How a line A did beside a line B, on the problems on which both ran.
 
     Attributes
@@ -53,7 +53,7 @@ def family(dataset: str) -> str:
     return next((one for of, one in ONE.items() if of.fullmatch(dataset)), dataset)
 
 
-def pairs(errors: Errors) -> dict[tuple[str, str], Pair]:
+def pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
     """Return how each line did beside each other one, by (A, B).
 
     Bayesian bootstrap over families: their weights are drawn from the flat Dirichlet
@@ -102,8 +102,8 @@ def pairs(errors: Errors) -> dict[tuple[str, str], Pair]:
     return found
 
 
-def _pair(ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]) -> Pair:
-    """Return a pair from its logarithms by family, (1 + DRAWS,) a problem.
+def _pair(ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]) -> Contrast:
+    """Return a contrast from its logarithms by family, (1 + DRAWS,) a problem.
 
     The first are of all runs. An infinite one counts whatever its weight; the sum of
     two of opposite sign is nan.
@@ -119,12 +119,12 @@ def _pair(ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]) -> Pa
         logs[1:] += math.sqrt((k + 1.0) / (k - 1.0)) * moved
     ratio, logs = float(np.exp(logs[0])), logs[1:]
     if k < 2:
-        return Pair(1, count, ratio, math.nan, math.nan)
+        return Contrast(1, count, ratio, math.nan, math.nan)
     better, within = (
         float(np.mean(np.where(np.isnan(logs) | (logs == end), 0.5, logs < end)))
         for end in (0.0, math.log(NEAR))
     )
-    return Pair(k, count, ratio, better, within)
+    return Contrast(k, count, ratio, better, within)
 
 
 def _medians(runs: Array, *names: Hashable) -> Array:

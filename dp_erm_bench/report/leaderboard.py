@@ -15,7 +15,7 @@ import pandas as pd
 
 from dp_erm_bench.errors import number
 from dp_erm_bench.report import plot, style
-from dp_erm_bench.report.families import Pair, family, pairs
+from dp_erm_bench.report.families import Contrast, family, pairs
 from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save, write_text
 from dp_erm_bench.report.paper import open_choices
@@ -116,7 +116,7 @@ def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
 
 
-Beside = Mapping[str, Mapping[tuple[str, str], Pair]]
+Beside = Mapping[str, Mapping[tuple[str, str], Contrast]]
 
 
 def beside(table: pd.DataFrame) -> Beside:
@@ -134,7 +134,7 @@ def beside(table: pd.DataFrame) -> Beside:
 
 
 def pairs_table(found: Beside) -> pd.DataFrame:
-    """Return a row a pair, to four digits: board, line, other, what `Pair` says."""
+    """Return a row a pair, to four digits: board, line, other, what `Contrast` says."""
     import pandas as pd
 
     rows = [
@@ -142,7 +142,7 @@ def pairs_table(found: Beside) -> pd.DataFrame:
         for board, own in found.items()
         for (line, other), pair in own.items()
     ]
-    columns = ["board", "line", "other", *Pair._fields]
+    columns = ["board", "line", "other", *Contrast._fields]
     frame = pd.DataFrame(rows, columns=columns)
     names = ["ratio", "better", "within"]
     return frame.assign(**frame[names].map(lambda value: float(f"{value:.4g}")))
@@ -381,7 +381,7 @@ def _board(
     board: str,
     rows: pd.DataFrame,
     models: pd.DataFrame,
-    found: Mapping[tuple[str, str], Pair],
+    found: Mapping[tuple[str, str], Contrast],
     table: pd.DataFrame,
 ) -> str:
     """Return the part of one board."""
@@ -423,7 +423,7 @@ def _places(rows: pd.DataFrame) -> str:
     return _table(head, body)
 
 
-def _families(rows: pd.DataFrame, found: Mapping[tuple[str, str], Pair]) -> str:
+def _families(rows: pd.DataFrame, found: Mapping[tuple[str, str], Contrast]) -> str:
     """Return the probabilities of being better as a table, who is ahead first."""
     ran = rows[rows["status"] == "ok"]
     names = {family(panel.rpartition("_")[0]) for panel in ran["panel"]}
@@ -449,7 +449,7 @@ def _families(rows: pd.DataFrame, found: Mapping[tuple[str, str], Pair]) -> str:
     return f"{told}\n\n{_table(('', *short), body)}"
 
 
-def _chances(pair: Pair | None) -> str:
+def _chances(pair: Contrast | None) -> str:
     """Return the two probabilities of a pair in percent; - where there are none."""
     if pair is None or math.isnan(pair.better):
         return "-"

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.report.families import Pair, family, pairs
+from dp_erm_bench.report.families import Contrast, family, pairs
 from tests.loops import each
 
 SETS = ("breast_cancer", "w8a", "electricity", "madelon", "dense", "quasi_sparse")
@@ -49,7 +49,7 @@ def test_equal_lines_are_not_told_apart():
     twice = {key: {"a": own["a"], "b": own["a"]} for key, own in same.items()}
     assert pairs(twice)["a", "b"].better == pytest.approx(0.5, abs=0.05)
     flat = {key: dict.fromkeys("ab", np.full(20, 0.3)) for key in same}
-    assert pairs(flat)["a", "b"] == Pair(6, 12, 1.0, 0.5, 1.0)
+    assert pairs(flat)["a", "b"] == Contrast(6, 12, 1.0, 0.5, 1.0)
 
 
 def test_a_family_counts_once_however_many_sets_it_has():
