@@ -135,6 +135,7 @@ leaderboard: $(READY)
 	    cp results/leaderboard/leaderboard.md docs/leaderboard.md && \
 	    cp results/leaderboard/choices.csv results/published/leaderboard_choices.csv && \
 	    cp results/leaderboard/leaderboard.csv \
+	       results/leaderboard/leaderboard_pairs.csv \
 	       results/leaderboard/figures/leaderboard_profiles.png \
 	       results/leaderboard/figures/leaderboard_heat.png \
 	       results/published/ && \

@@ -141,10 +141,11 @@ class FitResult:
         iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
         is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc;
         of a regression rmse, r2 there;
-        where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap; where
-        true weights are known support_f1; of groups active_groups, of range
-        change_points.
-        They are computed from the data at published iterates: they are not private.
+        where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap; of
+        newton predicted_excess; where true weights are known support_f1; of groups
+        active_groups, of range change_points.
+        But for predicted_excess, made of what was published, they are computed from
+        the data at published iterates: they are not private.
         """
         # Not at the top: importing it takes longer than a fit.
         import pandas as pd

@@ -15,6 +15,7 @@ import pandas as pd
 
 from dp_erm_bench.errors import number
 from dp_erm_bench.report import plot, style
+from dp_erm_bench.report.families import Contrast, family, pairs
 from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save, write_text
 from dp_erm_bench.report.paper import open_choices
@@ -91,9 +92,7 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         (tie); `place`: of those that beat w = 0, wins for the best, ties for those
         that cannot be told from it.
     """
-    reports = _complete(table[table["phase"] != "tune"])
-    finals = final_rows(reports)
-    finals = finals.assign(error=worst_if_lost(finals, "relative_error"))
+    reports, finals = _judged(table)
     ranking: list[dict[str, Any]] = []
     for panel, epsilon, rows in problems(finals):
         starts = reports[(reports["panel"] == panel) & (reports["iteration"] == 0)]
@@ -108,6 +107,45 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         _compare(ranked, [runs["error"].to_numpy(float) for runs in own.values()])
         ranking += ranked
     return pd.DataFrame(ranking, columns=list(COLUMNS))
+
+
+def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of report runs, and the last of each with its `error`."""
+    reports = _complete(table[table["phase"] != "tune"])
+    finals = final_rows(reports)
+    return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
+
+
+Beside = Mapping[str, Mapping[tuple[str, str], Contrast]]
+
+
+def beside(table: pd.DataFrame) -> Beside:
+    """Return how each line did beside each other one, by board (`families.pairs`)."""
+    errors: dict[str, dict[tuple[str, float], dict[str, Array]]] = {}
+    for panel, epsilon, rows in problems(_judged(table)[1]):
+        dataset, _, board = panel.rpartition("_")
+        ran = {
+            str(line): runs["error"].to_numpy(float)
+            for line, runs in rows.groupby("line")
+            if not runs["status"].eq("skipped").any() and runs["error"].notna().any()
+        }
+        errors.setdefault(board, {})[dataset, epsilon] = ran
+    return {board: pairs(own) for board, own in errors.items()}
+
+
+def pairs_table(found: Beside) -> pd.DataFrame:
+    """Return a row a pair, to four digits: board, line, other, what `Contrast` says."""
+    import pandas as pd
+
+    rows = [
+        {"board": board, "line": line, "other": other, **pair._asdict()}
+        for board, own in found.items()
+        for (line, other), pair in own.items()
+    ]
+    columns = ["board", "line", "other", *Contrast._fields]
+    frame = pd.DataFrame(rows, columns=columns)
+    names = ["ratio", "better", "within"]
+    return frame.assign(**frame[names].map(lambda value: float(f"{value:.4g}")))
 
 
 def _complete(table: pd.DataFrame) -> pd.DataFrame:
@@ -267,6 +305,7 @@ def published(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
 def page(
     ranking: pd.DataFrame,
     models: pd.DataFrame,
+    found: Beside,
     table: pd.DataFrame,
     profile: str,
     open_choices: Sequence[str],
@@ -278,6 +317,8 @@ def page(
     ----------
     ranking, models : DataFrame
         The results of `standings` and `references`.
+    found : mapping
+        The result of `beside`.
     table : DataFrame
         The tidy table behind the ranking.
     profile : str
@@ -303,8 +344,31 @@ def page(
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
-        boards="".join(_board(*one, models, table) for one in parts.items()),
+        boards="".join(
+            _board(*one, models, found.get(one[0], {}), table) for one in parts.items()
+        ),
+        predicted=_predicted(table),
         missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
+    )
+
+
+def _predicted(table: pd.DataFrame) -> str:
+    """Return how far predictions of the excess are off, empty where there are none."""
+    if "predicted_excess" not in table:
+        return ""
+    finals = final_rows(table[table["phase"] != "tune"])
+    ends = worst_if_lost(finals, "objective")
+    actual = (ends - finals["optimum"]).mask(ends == math.inf, math.inf)
+    cells = finals.assign(actual=actual).groupby(["panel", "epsilon", "line"])
+    means = cells[["actual", "predicted_excess"]].mean()
+    ratios = (means["actual"] / means["predicted_excess"]).dropna().to_numpy(float)
+    if not len(ratios):
+        return ""
+    middle, low, high = (_number(float(quantile(ratios, q))) for q in (0.5, 0.0, 1.0))
+    return (
+        f"\n- Excess that noise alone predicts (`predicted_excess`, made of what was "
+        f"published): actual over predicted is {middle} in the median of {len(ratios)} "
+        f"lines at one epsilon, from {low} to {high}."
     )
 
 
@@ -314,7 +378,11 @@ def _template(name: str) -> Template:
 
 
 def _board(
-    board: str, rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame
+    board: str,
+    rows: pd.DataFrame,
+    models: pd.DataFrame,
+    found: Mapping[tuple[str, str], Contrast],
+    table: pd.DataFrame,
 ) -> str:
     """Return the part of one board."""
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
@@ -323,6 +391,7 @@ def _board(
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary(rows),
         places=_places(rows),
+        families=_families(rows, found),
         nothing=_nothing(rows, models),
         problems="".join(_problem_section(ran, models, table) for ran in problems),
     )
@@ -352,6 +421,39 @@ def _places(rows: pd.DataFrame) -> str:
     head = ("problem", *(f"epsilon = {e:g}" for e in epsilons))
     body = [(p, *(by.get(e, "") for e in epsilons)) for p, by in cells.items()]
     return _table(head, body)
+
+
+def _families(rows: pd.DataFrame, found: Mapping[tuple[str, str], Contrast]) -> str:
+    """Return the probabilities of being better as a table, who is ahead first."""
+    ran = rows[rows["status"] == "ok"]
+    names = {family(panel.rpartition("_")[0]) for panel in ran["panel"]}
+    if len(names) < 2:
+        return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
+
+    def ahead(line: str) -> tuple[float, str]:
+        own = [pair.better for (first, _), pair in found.items() if first == line]
+        told = [one for one in own if not math.isnan(one)]
+        return -sum(told) / max(len(told), 1), line
+
+    lines = sorted({line for pair in found for line in pair}, key=ahead)
+    body = []
+    for line in lines:
+        cells = ["" if line == o else _chances(found.get((line, o))) for o in lines]
+        body.append((line, *cells))
+    short = [(STYLES[o].family or o) if o in STYLES else o for o in lines]
+    few = {pair.families for pair in found.values()} - {len(names)}
+    some = f" (for some pairs {min(few)})" if few else ""
+    told = _template("families").substitute(
+        count=len(names), some=some, names=", ".join(sorted(names))
+    )
+    return f"{told}\n\n{_table(('', *short), body)}"
+
+
+def _chances(pair: Contrast | None) -> str:
+    """Return the two probabilities of a pair in percent; - where there are none."""
+    if pair is None or math.isnan(pair.better):
+        return "-"
+    return f"{100.0 * pair.better:.0f} / {100.0 * pair.within:.0f}"
 
 
 def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
@@ -531,18 +633,20 @@ class Leaderboard(Figure):
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the leaderboard; return the files written, no figures if nothing ran.
 
-        leaderboard.md and leaderboard.csv go beside the folder of the figures.
+        leaderboard.md, leaderboard.csv and leaderboard_pairs.csv go beside the folder
+        of the figures.
         """
         table, folder, name = drawing.table, drawing.folder, drawing.profile
-        ranking, beside = standings(table), folder.parent
-        models = references(table)
-        beyond, manifest = open_choices(beside), read_manifest(beside)
+        ranking, outer = standings(table), folder.parent
+        models, found = references(table), beside(table)
+        beyond, manifest = open_choices(outer), read_manifest(outer)
         log = "\n".join(["Choices beyond which a better setting may lie", *beyond, ""])
         texts = {
-            beside / "leaderboard.md": page(
-                ranking, models, table, name, beyond, manifest
+            outer / "leaderboard.md": page(
+                ranking, models, found, table, name, beyond, manifest
             ),
-            beside / "leaderboard.csv": csv_of(published(ranking, models)),
+            outer / "leaderboard.csv": csv_of(published(ranking, models)),
+            outer / "leaderboard_pairs.csv": csv_of(pairs_table(found)),
             folder / "log.txt": log,
         }
         written = [write_text(path, text) for path, text in texts.items()]

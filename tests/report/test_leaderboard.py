@@ -26,8 +26,10 @@ from dp_erm_bench.report.leaderboard import (
     STYLES,
     ZERO,
     Leaderboard,
+    beside,
     boards,
     page,
+    pairs_table,
     problems,
     profile,
     published,
@@ -450,7 +452,8 @@ def test_titles():
 
 def text_of(table, edges=(), manifest=None):
     models = references(table)
-    return page(standings(table), models, table, "default", edges, manifest or {})
+    ranking, found = standings(table), beside(table)
+    return page(ranking, models, found, table, "default", edges, manifest or {})
 
 
 def test_the_page_says_who_wins_where(table):
@@ -546,6 +549,62 @@ def test_the_page_says_what_it_rests_on(table):
     assert text.count("- dorothea: no mirror") == 1
     assert f"over {SEEDS} report seeds" in text
     assert "Tuning is not charged" in text and "batch size 1" in text
+
+
+def test_the_page_says_how_far_predictions_of_the_excess_are_off(table):
+    """Means of a line at one epsilon; a run that was lost counts, unpredicted."""
+    assert "predicted_excess" not in text_of(table)
+    ends = (table["panel"] == "a9a_l2") & (table["iteration"] == 1.0)
+    excess = (table["objective"] - table["optimum"]).where(ends)
+    times = {"gd": 2.0, "sgd": 0.5}
+    told = table.assign(predicted_excess=excess / table["line"].map(times))
+    assert (
+        "actual over predicted is 1.25 in the median of 4 lines at one epsilon, from "
+        "0.5 to 2." in text_of(told)
+    )
+    lost = ends & (table["line"] == "gd") & (table["seed"] == 0)
+    gone = dict.fromkeys(("objective", "relative_error", "predicted_excess"), math.nan)
+    for name, value in gone.items():
+        told.loc[lost, name] = value
+    told.loc[lost, "status"] = "diverged"
+    assert "from 0.5 to inf." in text_of(told)
+    assert "predicted_excess" not in text_of(table.assign(predicted_excess=math.nan))
+
+
+def test_the_page_says_who_is_better_on_other_data(table):
+    """Row against column, who is ahead first; of one family nothing is said."""
+    more = [
+        runs(f"{name}_l2", line, scale * around(middle))
+        for name, scale in (("w8a", 1.0), ("electricity", 0.2), ("a5a", 3.0))
+        for line, middle in (("gd", 0.1), ("sgd", 0.2), ("random_cd", 0.4))
+    ]
+    text = text_of(pd.concat([table, table_of(*more)], ignore_index=True))
+    _, l2, l1 = re.split(r"## Problems: .*", text)
+    # 4 sets, of which a5a and a9a are one; random_cd is refused on madelon.
+    assert (
+        "Here are 4 (for some pairs 3): adult, electricity, madelon, w8a."
+        in " ".join(l2.split())
+    )
+    heads = next(line for line in l2.splitlines() if line.startswith("|  |"))
+    assert heads == "|  | gd | sgd | random_cd |"
+    assert "| random_cd | 0 / 0 | 0 / 0 |  |" in l2
+    assert "Nothing is told of other data: adult is one family." in l1
+
+
+def test_pairs_of_lines_are_a_table_of_their_own(table):
+    found = pairs_table(beside(table))
+    assert [*found.columns] == [
+        *("board", "line", "other", "families", "problems"),
+        *("ratio", "better", "within"),
+    ]
+    (row,) = found[(found["line"] == "gd") & (found["other"] == "random_cd")].to_dict(
+        "records"
+    )
+    # On a9a at two epsilons alone; on madelon random_cd is skipped.
+    assert (row["board"], row["families"], row["problems"]) == ("l2", 1, 2)
+    assert row["ratio"] == pytest.approx(0.25) and math.isnan(row["better"])
+    both = found[(found["line"] == "gd") & (found["other"] == "sgd")]
+    assert both["families"].tolist() == [2]
 
 
 def test_times_of_batches_are_called_so(table):

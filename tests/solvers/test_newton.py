@@ -164,6 +164,93 @@ def test_steps_follow_from_what_was_published(noise, lift, z):
     np.testing.assert_allclose(w, -moved, rtol=1e-9)
 
 
+def told_by(run):
+    """The excess that each trial of a run predicts at its end, (B,)."""
+    oracle = run.oracle()
+    steps = [*run.steps(oracle, range(run.solver.n_iter + 1))]
+    assert len(steps) == run.solver.n_iter + 1
+    return oracle.told.get("predicted_excess")
+
+
+@each("lift", ["add", "clip"])
+@each("adjacency", Adjacency)
+def test_the_predicted_excess_is_that_of_what_was_published(lift, adjacency):
+    """By numpy from the last answer; the same of other records with these answers."""
+    problem = problem_from_arrays(X, SIGNS, loss="logistic", **L2)
+    others = problem_from_arrays(-0.5 * X[::-1], SIGNS, loss="logistic", **L2)
+    assert others.n == problem.n
+    answers, found = [], []
+
+    def hear(query, publish):
+        answers.append((query.name, publish()))
+        return answers[-1][1]
+
+    def replay(query, publish):
+        publish()
+        name, answer = replayed_answers.pop(0)
+        assert name == query.name
+        return answer
+
+    for one, answer in ((problem, hear), (others, replay)):
+        replayed_answers = list(answers)
+
+        def listen(mechanisms, answer=answer):
+            for mechanism in mechanisms.values():
+                mechanism.intercept = answer
+
+        solver = Newton(n_iter=3, floor=0.6, lift=lift)
+        run = run_at(one, [solver] * 2, 0.1, "ab", adjacency=adjacency, listen=listen)
+        found.append(told_by(run))
+    np.testing.assert_array_equal(*found)
+    n, p, (name, last) = problem.n, 5, answers[-1]
+    assert name == "hessian" and len(answers) == 6
+    R = problem.dataset.bounds.norm
+    signs, pairs = (2.0, math.sqrt(2.0)) if adjacency is REPLACE else (1.0, 1.0)
+    s = 0.1 * math.sqrt(3 / 0.8) * signs * R / n
+    f = 0.6 * 0.1 * math.sqrt(3 / 0.2) * pairs * R**2 / 4 * math.sqrt(p) / n
+    for row, predicted in zip(last, found[0], strict=True):
+        values, V = np.linalg.eigh(unpacked(row / n, p))
+        H = V @ np.diag(np.maximum(values, f) + 0.03) @ V.T
+        least = np.maximum(values, 0.0) + f if lift == "add" else np.maximum(values, f)
+        M = V @ np.diag(least + 0.03) @ V.T
+        by_trace = np.trace(np.linalg.inv(M @ M) @ H) * s**2 / 2
+        assert predicted == pytest.approx(by_trace, rel=1e-9)
+
+
+def test_the_predicted_excess_is_what_runs_have_where_the_floor_is_small():
+    """Many records, little noise: then the formula is the law, and its mean is told."""
+    rng = np.random.default_rng(3)
+    Z = np.clip(rng.normal(size=(4000, 4)), -2.0, 2.0)
+    y = np.where(Z @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=4000) > 0, 1.0, -1.0)
+    problem = problem_from_arrays(Z, y, loss="logistic", **L2 | {"bounds": 2.0})
+    solver = Newton(n_iter=6, floor=0.02)
+    run = run_at(problem, [solver] * 200, 0.3, [f"{k}" for k in range(200)])
+    run.record(2)
+    excess = run.rows.objective[-1] - problem.optimum.value
+    told = run.rows.measures["predicted_excess"]
+    assert np.isnan(told[0]).all()
+    # Its relative deviation is at most that of a square of a normal: sqrt(2 / 200).
+    assert excess.mean() == pytest.approx(told[1].mean(), rel=0.3)
+
+
+def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
+    problem = problem_from_arrays(X, SIGNS, loss="logistic", **L2)
+    bound = problem.dataset.bounds.norm
+    alone = {"few": 0.99 * bound, "same": bound, "more": 2.0 * bound}
+    batch = [Newton(clip=clip) for clip in alone.values()]
+    told = told_by(run_at(problem, batch, 0.5, "abc"))
+    np.testing.assert_array_equal(np.isfinite(told), [False, True, True])
+    told = told_by(run_at(problem, [Newton(step=s) for s in (1.0, 0.5)], 0.5, "ab"))
+    np.testing.assert_array_equal(np.isfinite(told), [True, False])
+    assert np.isnan(told_by(run_at(problem, [Newton()], 0.0))).all()
+    assert np.isnan(told_by(run_at(problem, [Newton(n_iter=0)], 0.5))).all()
+    assert np.isnan(told_by(run_at(problem, [Newton(curvature="bound")], 0.5))).all()
+    assert told_by(run_at(problem, [Newton(noise="direction")], 0.5)) is None
+    # The squared loss has no bound on its slope.
+    squared = problem_from_arrays(X, SIGNS, loss="squared", **L2)
+    assert np.isnan(told_by(run_at(squared, [Newton(clip=1e9)], 0.5))).all()
+
+
 @each("lift", ["add", "clip"])
 @each("adjacency", Adjacency)
 def test_no_record_moves_a_direction_by_more(lift, adjacency):
@@ -380,8 +467,8 @@ def without_n(self, problem, floors, M):
 class Unpaid(Newton):
     """The exact Hessian in the step."""
 
-    def by_hessian(self, oracle, mechanisms, g):
-        super().by_hessian(oracle, mechanisms, g)
+    def by_hessian(self, oracle, mechanisms, g, last):
+        super().by_hessian(oracle, mechanisms, g, last)
         exact = EXACT(oracle, self.weights(oracle)) / oracle.problem.n
         matrices = (unpacked(row, oracle.problem.p) for row in exact)
         return self.systems(oracle, matrices, g, np.full((len(g), 1), 0.1))
