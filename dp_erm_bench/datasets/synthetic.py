@@ -504,7 +504,7 @@ def one_hot_fields(
     exponent: float = 1.0,
     scale: float = 8.0,
 ) -> tuple[csc_array, Array]:
-    """Draw records of one word of each of s fields, some words far commoner than others.
+    """Draw records of one word of each of s fields, of which some are far commoner.
 
     Parameters
     ----------
