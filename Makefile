@@ -33,7 +33,7 @@ help:
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
 	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
 	@echo "                          [PROFILE=smoke|default|paper] [EXPERIMENT=name]"
-	@echo "make publish              keep their claims and choices in results/published/"
+	@echo "make publish              keep their claims, choices and figures in results/published/"
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
 	@echo "make leaderboard          every algorithm on fourteen datasets"
@@ -118,16 +118,9 @@ reproduce-figures: $(READY)
 audit accounting: $(READY)
 	$(BIN)/dp-erm-bench experiment=$@ profile=$(PROFILE)
 
-# What a run of the papers' profiles leaves, where the README and the docs show it.
-publish:
-	@for name in $(EXPERIMENT); do \
-	    for table in claims choices; do \
-	        cp results/$$name/$$table.csv results/published/$${name}_$$table.csv || exit 1; \
-	        echo "published: results/published/$${name}_$$table.csv"; \
-	    done; \
-	done; \
-	[ ! -f results/mangold2022/figures/electricity_raw.png ] || \
-	    cp results/mangold2022/figures/electricity_raw.png results/published/
+# What a run leaves, where the README and the docs show it: docs/figures.md.
+publish: $(READY)
+	$(BIN)/python -m benchmarks.publish $(EXPERIMENT)
 
 leaderboard: $(READY)
 	$(BIN)/dp-erm-bench experiment=leaderboard profile=$(PROFILE)
