@@ -183,8 +183,8 @@ def _group(ax: Axes, names: Sequence[str]) -> None:
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
     room = max(3, int(100 / len(starts)))
     for start, stop in zip(starts, [*starts[1:], len(names)], strict=True):
-        name = names[start]
-        short = name if len(name) <= room else f"{name[: room - 1]}…"
+        parts = names[start].split(", ")
+        short = "\n".join(n if len(n) <= room else f"{n[: room - 1]}…" for n in parts)
         look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
         ax.text((start + stop - 1) / 2, -0.6, short, **look)
         if start:

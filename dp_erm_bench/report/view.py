@@ -199,6 +199,16 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     view = replace(view, highlight=_highlit(told[LINE], view))
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
+    if view.panel != (PANEL,):
+        keys = rows[[]].assign(
+            **{str(k): column(rows, one, PANEL) for k, one in enumerate(view.panel)}
+        )
+        in_order = keys.sort_values(
+            [*keys],
+            kind="stable",
+            key=lambda own: own if _numbers(own) else text_of(own),
+        )
+        rows = rows.loc[in_order.index]
     rows, apart = _alike(rows, view)
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
     unlike = " ".join(filter(None, (unlike, apart)))
@@ -289,7 +299,7 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     every = settings(ends)
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
-        parts = [text_of(column(ends, one, name)) for one in columns]
+        parts = [_told(column(ends, one, name), one, name) for one in columns]
         names[name] = pd.concat(parts, axis=1).agg(", ".join, axis=1) if parts else ""
     names[FACET] = ""
     for one in view.facet or ():
@@ -305,6 +315,16 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     if view.line != (LINE,):
         return names, check_alike(told, by, "plot")
     return names, pooled(told, by)
+
+
+def _numbers(values: pd.Series[Any]) -> bool:
+    return values.dtype.kind in "iuf"
+
+
+def _told(values: pd.Series[Any], one: str, name: str) -> pd.Series[str]:
+    """Return values as words; a number alone would not say of what a panel is."""
+    words = text_of(values)
+    return f"{one} = " + words if name == PANEL and _numbers(values) else words
 
 
 def _called(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:

@@ -375,3 +375,13 @@ def test_a_hundred_thousand_rows_are_drawn_in_time():
     start = time.process_time()
     plot(frame)
     assert time.process_time() - start <= 10
+
+
+def test_panels_of_numbers_say_of_what_and_come_in_order():
+    table = made(panels=("b", "a", "c"))
+    table["n"] = table["dataset"].map({"b": 3000, "a": 16000, "c": 500})
+    drawn = shown(table, View("passes", panel=("n",)))
+    named = [panel for panel, _ in drawn.rows.groupby("panel", sort=False)]
+    assert named == ["n = 500", "n = 3000", "n = 16000"]
+    both = shown(table, View("passes", panel=("dataset", "n"))).rows["panel"]
+    assert [*both.unique()] == ["a, n = 16000", "b, n = 3000", "c, n = 500"]
