@@ -501,7 +501,7 @@ def one_hot_fields(
     n: int = 1000,
     p: int = 400,
     nonzeros: int = 4,
-    exponent: float = 1.0,
+    exponent: float = 1.5,
     scale: float = 8.0,
 ) -> tuple[csc_array, Array]:
     """Draw records of one word of each of s fields, of which some are far commoner.

@@ -149,7 +149,7 @@ def test_sparse_classification_has_records_of_norm_one_and_logistic_labels():
 
 
 def test_one_hot_fields_have_a_word_of_each_field_by_zipfs_law():
-    X, y = one_hot_fields(0, n=20_000, p=30, nonzeros=3)
+    X, y = one_hot_fields(0, n=20_000, p=30, nonzeros=3, exponent=1.0)
     fields = X.toarray().reshape(20_000, 3, 10)
     assert (np.count_nonzero(fields, axis=2) == 1).all() and set(y) == {-1.0, 1.0}
     np.testing.assert_allclose(fields.max(axis=2), 3**-0.5)
