@@ -39,7 +39,7 @@ class BiasReducedSGD(Prefixed):
 
         G = (g(B) - (g(O) + g(E)) / 2) / p_N + g(I),    x <- proj(x - step G).
 
-    A mean of k terms has noise 2 C z / k, with the same multiplier z in all slots and
+    A mean of k terms has noise S z / k, with the same multiplier z in all slots and
     levels, so that g(B) of a level and g(O), g(E) of the next have equal laws: the
     sum telescopes, and G has the mean of g of the largest batch. With ``projection`` g
     is Algorithm 1, the point nearest to the noisy mean of gradients with s entries in
@@ -47,8 +47,9 @@ class BiasReducedSGD(Prefixed):
 
     The levels are public; B, O, E, I are secret samples of the mechanisms. A record is
     in B and in one of O and E, so that the three sums together have the sensitivity
-    sqrt(2) 2 C; g(I) is a release of its own. The budget pays for the longest prefix of
-    the drawn levels: its certificate holds given the levels.
+    sqrt(2) S, S being that of a sum: 2 C, under ``zero_out`` C; g(I) is a release of
+    its own. The budget pays for the longest prefix of the drawn levels: its certificate
+    holds given the levels.
 
     References
     ----------
@@ -62,11 +63,6 @@ class BiasReducedSGD(Prefixed):
     smooth_losses: ClassVar[bool] = False
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
-    exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "another record takes the place of one that is not "
-        "sampled, so that under zero_out a record's own term is half of what is charged"
-    }
-
     n_iter: int = shape(1000, least=0, help="steps drawn; the budget may pay for fewer")
     multiplier: float = multiplier_field()
     output: str = shape(
@@ -144,19 +140,21 @@ class BiasReducedSGD(Prefixed):
         self, problem: ERM, adjacency: Adjacency, schedule: Levels
     ) -> Releases:
         """Yield the sums of each level and the terms of single records."""
-        kinds = self.kinds(problem)
+        kinds = self.kinds(problem, adjacency)
         times = np.bincount(schedule.levels[0], minlength=len(kinds))
         for (level, _), used in zip(kinds, times.tolist(), strict=True):
             if used:
                 yield replace(level, times=used)
         yield replace(kinds[0][1], times=schedule.levels.shape[1])
 
-    def kinds(self, problem: ERM) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
+    def kinds(
+        self, problem: ERM, adjacency: Adjacency
+    ) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
         """Return what a step of each level publishes: sums, and a single term."""
-        n, change = problem.n, 2.0 * norm_bound(problem, self.clip)
-        root = math.sqrt(2)
-        how: dict[str, Any] = {"weight": 1 / root, "halves": True}
-        single = FixedSizeGaussian("single", change, 1, rate=1 / n)
+        n, change = problem.n, adjacency.of_sum(norm_bound(problem, self.clip))
+        root, zeroed = math.sqrt(2), adjacency is Adjacency.ZERO_OUT
+        how: dict[str, Any] = {"weight": 1 / root, "halves": True, "zeroed": zeroed}
+        single = FixedSizeGaussian("single", change, 1, rate=1 / n, zeroed=zeroed)
 
         def sums(level: int) -> FixedSizeGaussian:
             rate = 2 ** (level + 1) / n
