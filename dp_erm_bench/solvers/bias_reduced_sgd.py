@@ -7,13 +7,23 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
-from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
-from dp_erm_bench.solvers.runs import Prefixed, State, clip_field, multiplier_field
+from dp_erm_bench.solvers.bounds import (
+    mean_radius,
+    norm_bound,
+    projected_means,
+    projection_refusal,
+)
+from dp_erm_bench.solvers.runs import (
+    Prefixed,
+    State,
+    clip_field,
+    mean_field,
+    multiplier_field,
+)
 from dp_erm_bench.solvers.sampled import sampled_step
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
@@ -70,12 +80,7 @@ class BiasReducedSGD(Prefixed):
         choices=("average", "uniform"),
         help="the mean of all iterates, or one drawn at random",
     )
-    mean: str = shape(
-        "gaussian",
-        choices=("gaussian", "projection"),
-        help="noisy means as they are, or projected on the l1 ball that holds means of "
-        "sparse gradients (dataset.bounds.nonzeros; without, of p entries)",
-    )
+    mean: str = mean_field("; without, of p entries")
     step: float = value(0.1, above=0.0, help="step size")
     clip: float | None = clip_field()
 
@@ -189,9 +194,7 @@ class BiasReducedState(State):
         self.mechanisms: Mapping[str, Any] = mechanisms
         self.p = probabilities(problem.n)
         self.clip = float(np.ravel(norm_bound(problem, solver.clip))[0])
-        bounds = problem.dataset.bounds
-        entries = getattr(bounds, "nonzeros", None) or problem.p
-        self.radius = math.sqrt(entries) * self.clip
+        self.radius = float(mean_radius(problem, solver.clip)[0, 0])
         self.step = np.atleast_2d(solver.step)
         self.kept, self.done = oracle.w.copy(), 0
 
@@ -227,8 +230,8 @@ class BiasReducedState(State):
 
     def mean(self, noisy: Array, size: int) -> Array:
         """Return the private mean of a noisy sum of some terms, (1, p)."""
-        if self.solver.mean == "projection" and self.radius < math.inf:
-            return L1Ball(self.radius).project(noisy / size)
+        if self.solver.mean == "projection":
+            return projected_means(noisy / size, self.radius)
         return noisy / size
 
     def sampled(self, name: str) -> Indices:
