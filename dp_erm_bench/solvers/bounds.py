@@ -87,7 +87,7 @@ def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def projected_means(noisy: Array, radius: Array | float) -> Array:
-    """Return the points, (B, p), of l1 balls, radii (1 or B, 1), nearest to noisy means.
+    """Return the nearest points of l1 balls to noisy means, (B, p); radii (1 or B, 1).
 
     The balls are public, so that this costs no privacy; and a ball that holds the mean
     has no point that is nearer to the noisy mean and farther from the mean. Infinite
