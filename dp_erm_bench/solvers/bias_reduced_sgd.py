@@ -74,8 +74,8 @@ class BiasReducedSGD(Prefixed):
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "samples are drawn: in the few steps of a level that "
-        "a check makes the record may be in none of them"
+        "sensitivities_are_tight": "samples are drawn: of the few steps that a check "
+        "makes at a level none may sample the record"
     }
 
     n_iter: int = shape(1000, least=0, help="steps drawn; the budget may pay for fewer")
@@ -85,7 +85,7 @@ class BiasReducedSGD(Prefixed):
         choices=("average", "uniform"),
         help="the mean of all iterates, or one drawn at random",
     )
-    mean: str = mean_field("; without, of p entries")
+    mean: str = mean_field()
     step: float = value(0.1, above=0.0, help="step size")
     clip: float | None = clip_field()
 

@@ -103,17 +103,6 @@ def projected_means(noisy: Array, radius: Array | float) -> Array:
     return np.stack([projected((L1Ball.code, r), row) for r, row in rows])
 
 
-def mean_refusal(problem: ERM, mean: str) -> str | None:
-    """Return the refusal of a projection without a declared s, None if there is one."""
-    declared = getattr(problem.dataset.bounds, "nonzeros", None)
-    if mean != "projection" or declared is not None:
-        return None
-    return (
-        "mean=projection: needs a declared bound on the non-zeros of a record "
-        "(dataset.bounds.nonzeros)"
-    )
-
-
 def record_bound(problem: ERM) -> float:
     """Return R, the declared bound on norm2(x_i); infinite where there is none."""
     bounds = problem.dataset.bounds

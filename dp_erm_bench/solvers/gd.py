@@ -10,7 +10,6 @@ from dp_erm_bench.solvers.base import Limit, value
 from dp_erm_bench.solvers.bounds import (
     inverse,
     mean_radius,
-    mean_refusal,
     projected_means,
     projection_refusal,
 )
@@ -41,7 +40,7 @@ class GD(FullGradient):
     any_penalty: ClassVar[bool] = True
 
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
-    mean: str = mean_field("", later=True)
+    mean: str = mean_field(later=True)
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -50,9 +49,8 @@ class GD(FullGradient):
         yield Limit(cls(n_iter=1_000, output="average"), gap=1e-2, slope=-0.9)
 
     def unsupported(self, problem: ERM) -> str | None:
-        """Refuse penalties without projection, and ``mean`` without a declared s."""
-        reason = projection_refusal(problem, "gd")
-        return reason or mean_refusal(problem, self.mean)
+        """Refuse penalties for which no step keeps the constraint."""
+        return projection_refusal(problem, "gd")
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy proximal gradient step."""

@@ -10,7 +10,6 @@ from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import (
     mean_radius,
-    mean_refusal,
     norm_bound,
     projected_means,
     projection_refusal,
@@ -61,7 +60,7 @@ class SGD(Sampled):
         later=True,
         help="the last iterate, or the mean of all after the start",
     )
-    mean: str = mean_field("", later=True)
+    mean: str = mean_field(later=True)
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -75,9 +74,8 @@ class SGD(Sampled):
                 yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
     def unsupported(self, problem: ERM) -> str | None:
-        """Refuse large batches, penalties without projection, ``mean`` without an s."""
+        """Refuse batches larger than the data, and penalties without projection."""
         reason = projection_refusal(problem, "sgd", compiled=True)
-        reason = reason or mean_refusal(problem, self.mean)
         return reason or super().unsupported(problem)
 
     def iterations(self, problem: ERM) -> int:
