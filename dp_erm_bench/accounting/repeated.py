@@ -56,7 +56,8 @@ def calibrated_prefix(
         return certify(laws_of(count), z, budget.number, budget.adjacency)
 
     if mode == "paper":
-        z, steps = printed_prefix(printed, costs, budget.epsilon, budget.number)
+        asked = budget.epsilon, budget.number, budget.adjacency
+        z, steps = printed_prefix(printed, costs, *asked)
     else:
         steps = largest(lambda count: proof(count).epsilon <= budget.epsilon, steps)
     return steps, proved(z, budget, proof(steps), mode)

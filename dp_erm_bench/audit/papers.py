@@ -59,7 +59,8 @@ def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
     solver, steps = BiasReducedSGD(n_iter=n), []
     for seed in range(seeds):
         costs = solver.costs(problem, solver.plan(problem, [str(seed)]))
-        steps.append(printed_prefix(solver.printed, costs, epsilon, delta)[1])
+        asked = epsilon, delta, Adjacency.REPLACE_ONE
+        steps.append(printed_prefix(solver.printed, costs, *asked)[1])
     return np.array(steps, np.float64)
 
 

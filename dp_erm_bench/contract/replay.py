@@ -377,6 +377,10 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     for one in first.matched:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
+    if case.toggled is not None:
+        # Of a sample in which another record stands in our place.
+        for name in first.zeroed & report.ratios.keys():
+            report.ratios[name] /= 2.0
     result.ratios = report.ratios
     sentences = _departures(report, second, case.z)
     if case.toggled is None:

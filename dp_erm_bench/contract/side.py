@@ -273,6 +273,8 @@ class Account:
     sampled : dict of str to bool
         Releases of sums over samples, and whether a record's own term must be at most
         half of the sensitivity under ``replace_one``.
+    zeroed : set of str
+        Those in whose samples an exchange is charged at twice the sensitivity.
     read : dict of str to list of bool
         Releases that read each record once: whether the trials read the one exchanged.
     told : list of (str, str)
@@ -295,6 +297,7 @@ class Account:
     terms: list[Array] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
     sampled: dict[str, bool] = field(default_factory=dict)
+    zeroed: set[str] = field(default_factory=set)
     read: dict[str, list[bool]] = field(default_factory=dict)
     told: told.Told = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
@@ -442,6 +445,8 @@ class Side:
                 setattr(mechanism, "sample", sample)  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
+                    if getattr(mechanism.release, "zeroed", False):
+                        self.account.zeroed.add(name)
             if isinstance(mechanism, SingleUseMechanism):
                 record, m = self.neighbours.record, mechanism.release.fresh
                 if mechanism.release.drawn:

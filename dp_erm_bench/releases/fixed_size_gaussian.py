@@ -27,6 +27,9 @@ HIGHEST = 512
 """Renyi orders up to here are amplified; beyond, all records are charged."""
 STEP, REACH = 0.05, 12.0
 """Spacing, and half of the window, of the quadrature, in deviations."""
+WIDEST, STEEPEST = 40.0, 8.0
+"""Orders times d, and d, up to which the parts of ``log_profiles`` are integrated."""
+PIECE = 8
 UP = 1e-6
 """Relative margin over the error of the quadrature, measured at 1e-8."""
 
@@ -53,40 +56,139 @@ def log_integral(logs: Callable[[Floats], Floats], low: Floats, high: Floats) ->
 def log_moments(d: float) -> Floats:
     """Return log of max(T_j, U_j) for j = 2 .. HIGHEST, see the law's docstring.
 
-    T_j = e^(3 j^2 d^2/8 - j d^2/2) E |2 sinh(d t/2)|^j and U_j = E |e^(d t - d^2/2) -
-    1|^j for a normal number t, the integrals of T_j and, on either side of d/2, of U_j
-    with their peaks less than ``REACH`` from the ends of the intervals.
+    T_j = e^(3 j^2 d^2/8 - j d^2/2) E |2 sinh(d t/2)|^j for a normal number t, its
+    integral with its peak less than ``REACH`` from the ends of the interval.
     """
     j = whole_orders()
     m, zero, root = j[:, None], np.zeros_like(j), np.sqrt(j)
-
-    def grown(t: Floats) -> Floats:  # log(e^(d t) - 1)
-        return d * t + np.log(-np.expm1(-d * t))
-
     triangle = log_integral(
-        lambda t: m * (grown(t) - d * t / 2) - t * t / 2,
+        lambda t: m * (grown(t, d) - d * t / 2) - t * t / 2,
         np.maximum(zero, j * d / 2 - REACH),
         j * d / 2 + root + REACH,
     )
     triangle += math.log(2) + (3 * j * j / 8 - j / 2) * d * d
+    return np.maximum(triangle, log_pair_moments(d))
+
+
+def grown(t: Floats, d: float) -> Floats:
+    """Return log(e^(d t) - 1)."""
+    return d * t + np.log(-np.expm1(-d * t))
+
+
+@functools.lru_cache(maxsize=64)
+def log_pair_moments(d: float) -> Floats:
+    """Return log U_j = log E |e^(d t - d^2/2) - 1|^j for j = 2 .. HIGHEST, t normal.
+
+    The integrals on either side of d/2, with their peaks as in ``log_moments``.
+    """
+    j = whole_orders()
+    m, zero, root = j[:, None], np.zeros_like(j), np.sqrt(j)
     above = log_integral(
-        lambda t: m * grown(t) - (t + d / 2) ** 2 / 2,
+        lambda t: m * grown(t, d) - (t + d / 2) ** 2 / 2,
         np.maximum(zero, (j - 0.5) * d - REACH),
         j * d + root + REACH,
     )
     below = log_integral(
-        lambda t: m * (grown(t) - d * t) - (t - d / 2) ** 2 / 2,
+        lambda t: m * (grown(t, d) - d * t) - (t - d / 2) ** 2 / 2,
         zero,
         d / 2 + root + REACH,
     )
-    return np.maximum(triangle, np.logaddexp(above, below))
+    return np.logaddexp(above, below)
+
+
+@functools.lru_cache(maxsize=64)
+def log_row_moments(d: float) -> Floats:
+    """Return log V_j, V_j = E |(N_2d - N_d)/N_0|^j under N_0, for j = 2 .. HIGHEST.
+
+    With t the distance to 3d/2, N_2d - N_d is e^(-t^2/2 - d^2/8) 2 sinh(d t/2) there,
+    N_0 is e^(-t^2/2 -+ 3 d t/2 - 9 d^2/8) above and below it. Peaks as in
+    ``log_moments``.
+    """
+    j = whole_orders()
+    m, zero, root = j[:, None], np.zeros_like(j), np.sqrt(j)
+    peak = (2 * j - 1.5) * d
+    above = log_integral(
+        lambda t: m * (grown(t, d) - d * t / 2) + 1.5 * (m - 1) * d * t - t * t / 2,
+        np.maximum(zero, peak - REACH),
+        peak + root + REACH,
+    )
+    below = log_integral(
+        lambda t: m * (grown(t, d) - d * t / 2) - 1.5 * (m - 1) * d * t - t * t / 2,
+        zero,
+        root + REACH,
+    )
+    return np.logaddexp(above, below) + (j - 9 / 8) * d * d
 
 
 @functools.lru_cache(maxsize=512)
-def log_sums(d: float, rate: float) -> Floats:
-    """Return log(1 + sum_j C(r, j) q^j max(T_j, U_j)) for r in ``whole_orders``."""
-    terms = whole_orders() * math.log(rate) + log_moments(d) + log_binomials()
+def log_sums(d: float, rate: float, zeroed: bool = False) -> Floats:
+    """Return log(1 + sum_j C(r, j) q^j M_j) for r in ``whole_orders``.
+
+    M_j is max(T_j, U_j); if ``zeroed``, (1 - q) V_j + q U_j.
+    """
+    if zeroed:
+        row = math.log1p(-rate) + log_row_moments(d)
+        logs = np.logaddexp(row, math.log(rate) + log_pair_moments(d))
+    else:
+        logs = log_moments(d)
+    terms = whole_orders() * math.log(rate) + logs + log_binomials()
     return np.asarray(np.logaddexp(0.0, logsumexp(terms, axis=1)))
+
+
+def log_excess(log_gap: Floats, r: Floats, rises: bool) -> Floats:
+    """Return log(t^r - 1 - r (t - 1)) for t = 1 + e^log_gap or, else, its inverse."""
+    log_t = np.logaddexp(0.0, log_gap)
+    if not rises:
+        log_t, log_gap = -log_t, log_gap - log_t
+    is_near = np.log(r) + log_gap < math.log(1e-3)
+    gap = np.exp(np.where(is_near, log_gap, -np.inf)) * (1.0 if rises else -1.0)
+    bend = np.log1p((r - 2) * gap / 3 * (1 + (r - 3) * gap / 4))
+    near = 2 * log_gap + np.log(r * (r - 1) / 2) + bend
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if rises:
+            line = np.logaddexp(0.0, np.log(r) + log_gap)
+            far = r * log_t + np.log1p(-np.exp(line - r * log_t))
+        else:
+            far = np.log(np.expm1(r * log_t) + r * np.exp(log_gap))
+    return np.where(is_near, near, far)
+
+
+@functools.lru_cache(maxsize=512)
+def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
+    """Return log(1 + the larger sum of parts, see the law) for orders > 1.
+
+    Infinite where r d is large, and a sample helps no longer. In units of the noise, b
+    is at 0; of the opposite pair a is at d, c at -d, of the equal one both at -d, so
+    that in either one the larger law is on t > d/2.
+    """
+    sums = np.full(len(orders), np.inf)
+    most = min(float(HIGHEST), WIDEST / d) if d <= STEEPEST else 0.0
+    kept = np.flatnonzero(np.array(orders) <= most)
+
+    def part(some: Floats, opposite: bool, rises: bool) -> Floats:
+        r = some[:, None]
+
+        def logs(t: Floats) -> Floats:
+            # Of the smaller law and the two laws' gap, relative to N_0 and to that law.
+            lower = np.zeros_like(t)
+            if opposite:
+                c = math.log1p(-rate) - d * t - d * d / 2
+                lower = np.logaddexp(c, math.log(rate))
+            gap = math.log(rate) + grown(t - d / 2, d) - lower
+            under = lower if rises else lower + np.logaddexp(0.0, gap)
+            return under - t * t / 2 + log_excess(gap, r, rises)
+
+        reach = (2 * some if rises else np.full_like(some, 4.0)) * d
+        return log_integral(logs, np.full_like(some, d / 2), reach + REACH)
+
+    # In pieces, of which each has as many nodes as its widest interval needs.
+    for k in range(0, kept.size, PIECE):
+        piece = kept[k : k + PIECE]
+        some = np.array(orders)[piece]
+        first = np.logaddexp(part(some, True, True), part(some, False, False))
+        second = np.logaddexp(part(some, False, True), part(some, True, False))
+        sums[piece] = np.logaddexp(0.0, np.maximum(first, second))
+    return sums
 
 
 @functools.cache
@@ -129,9 +231,52 @@ class FixedSizeGaussianLaw(SampledLaw):
 
     (r - 1) D_r is convex in r and 0 at r = 1: between whole orders its chord is taken.
     Nothing is charged above the mechanism on all records (joint quasi-convexity).
+
+    **Zeroed.** Under ``zero_out`` let b be the mean where our record's term is 0, and d
+    the norm of any record's term: a and c are within d of b, and within 2 d of each
+    other. As |x|^j y^(1 - j) is convex in y and Q = (1 - q) N_c + q N_b, E_Q |W|^j is
+    at most (1 - q) E |(N_a - N_b)/N_c|^j + q E |(N_a - N_b)/N_b|^j, under N_c and N_b.
+    The second moment grows with D, to U_j at D = d^2. The first one is symmetric in A
+    and B and grows with D, see above: let A >= B and D = d^2, where A is at most (s +
+    d)^2 for s = sqrt(B) <= d. It grows with A, to that of three points in a row, c, b,
+    a at 0, s, s + d: e^(j (j-1) s^2/2) E |e^((j-1) s d) Y - 1|^j, Y = e^(d g - d^2/2).
+    In e^((j-1) s d) it is convex, and its slope at s = 0 is j E |Y - 1|^(j-1) sign(Y -
+    1) Y. Under the law weighted by Y, log Y is normal around d^2/2 > 0, and as e^t - 1
+    >= 1 - e^-t the slope is >= 0: it grows with s, to V_j at s = d. So all is largest
+    at the same triple, c, b, a at 0, d, 2 d: the term of the other record is opposite
+    to ours, -C, 0 and C. For P in place of Q exchange a and b: N_a - N_b changes its
+    sign, the second moment is U_j again, and the first one, symmetric in A and B, V_j.
+    So one bound holds for both directions,
+
+        E |W|^j <= (1 - q) V_j + q U_j,
+
+    and on all records the mechanism is charged at d, not 2 d: in a coupled pair the
+    components N_c are equal, and N_a and N_b within d. All that was used is that a and
+    b, and b and c, are within d; so the bound holds under ``replace_one``, too, where d
+    is twice the bound on a term, but is larger there.
+
+    Which triple is the worst depends on the direction. For e >= 0 the hockey-stick
+    divergence of P from Q, the largest P(S) - e^e Q(S), is E_b phi(u, v) with phi = (q
+    u - (1 - q)(e^e - 1) v - q e^e)+, u = N_a/N_b, v = N_c/N_b. The logs of u and v are
+    normal, of variances k, l, means -k/2, -l/2 and covariance x = (a - b)(c - b). By
+    the heat equation its slopes in k, l, x are E u^2 phi_uu / 2, E v^2 phi_vv / 2, both
+    >= 0 for phi is convex, and E u v phi_uv, of the sign of the product of the
+    coefficients of u and v, <= 0. So the largest k = l = d^2 and the least x = -d^2 are
+    the worst: opposite terms. In the divergence of Q from P both coefficients are <= 0
+    and that slope is >= 0: equal terms, a = c, are the worst, where P = N_a is a
+    removed record's pair over a Poisson sample. The moment is E_Q f(P/Q) + 1, f(t) =
+    t^r - 1 - r (t - 1), and any such divergence is a mixture, with weights f''(s) and
+    f''(1/s)/s^3, s > 1, of hockey-stick divergences of P from Q, which make the part of
+    it where P > Q, and of Q from P, where P < Q. So it is at most the part of the
+    opposite pair where P > Q and that of the equal pair where P < Q, and E_P f(Q/P)
+    likewise at most the part of the equal pair where Q > P and that of the opposite
+    pair where Q < P. The larger sum is the second bound, up to 1.25 times the
+    divergence of the opposite pair, where the first one is next to it for small q and
+    d, and far above it for large ones. The smaller of both is charged.
     """
 
     name: ClassVar[str] = "fixed_size_gaussian"
+    zeroed: bool = False
 
     def rdp(self, z: float, orders: Floats) -> Floats:
         """Return the smaller of the bound of the sample and that of all records."""
@@ -140,8 +285,12 @@ class FixedSizeGaussianLaw(SampledLaw):
         # Beyond, a sample helps no longer and the quadrature needs too many nodes.
         if not 1e-150 < d < 1e3:
             return full
-        nodes = np.append(1.0, whole), np.append(0.0, log_sums(d, self.rate))
+        sums = log_sums(d, self.rate, self.zeroed)
+        nodes = np.append(1.0, whole), np.append(0.0, sums)
         moments = np.interp(orders, *nodes, right=np.inf)
+        if self.zeroed:
+            parts = log_profiles(d, self.rate, tuple(orders.tolist()))
+            moments = np.minimum(moments, parts)
         return np.asarray(np.minimum(full, moments / (orders - 1)))
 
     def guess(self, square: float) -> float:
@@ -198,13 +347,15 @@ def drawn(u: Floats, n: int) -> list[int]:
 class FixedSizeGaussian(SampledRelease):
     """A function of k of n records, drawn without replacement, plus normal noise.
 
-    The records come in random order, so that a query may tell their places apart. Its
-    sensitivity is the largest change, in the euclidean norm, when one record of the
-    sample is exchanged for any other, at the same place: 2 C for a sum of terms of
-    norm at most C, under both adjacencies. For under ``zero_out``, too, another record
-    takes the place of the one that is not sampled; only where both datasets have the
-    record in the sample is the change C. To charge 2 C there, too, holds and is dear:
-    3.3 to 4.2 times the Renyi divergence that is needed at usual noise.
+    The records come in random order, so that a query may tell their places apart. For
+    neighbours of which one has another record in the place of ours, the sensitivity is
+    the largest change, in the euclidean norm, when one record of the sample is
+    exchanged for any other, at the same place: 2 C for a sum of terms of norm at most
+    C. Where neighbours differ in that our term is 0 (``zeroed``, under ``zero_out``) it
+    is the largest change when any term of the sample becomes 0, C for a sum. Another
+    record still takes the place of one that is not sampled: that the answer then moves
+    by up to 2 C is in the law. To declare C without ``zeroed`` charges three answers
+    that are C apart, too little by a factor of up to 4 in Renyi divergence.
 
     Parameters
     ----------
@@ -214,6 +365,8 @@ class FixedSizeGaussian(SampledRelease):
         Whether the query is made of the sums over the sample, its first half and its
         second half: a record is in two of the three, so that the sensitivity of all
         together is sqrt(2) times that of one.
+    zeroed : bool
+        Whether a term of 0 is within the sensitivity of any record's.
     """
 
     vectors: ClassVar[bool] = True
@@ -221,9 +374,10 @@ class FixedSizeGaussian(SampledRelease):
     mechanism: ClassVar[type[Mechanism]] = FixedSizeMechanism
     draw = staticmethod(draws.gaussian)
     halves: bool = False
+    zeroed: bool = False
 
     def law(self) -> Law:
         """Return the law of the sample; of all records, the Gaussian mechanism."""
         if self.rate == 1:
             return GaussianLaw(self.times, self.weight)
-        return FixedSizeGaussianLaw(self.times, self.weight, self.rate)
+        return FixedSizeGaussianLaw(self.times, self.weight, self.rate, self.zeroed)

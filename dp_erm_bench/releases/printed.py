@@ -113,15 +113,14 @@ def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
-    """Return z and the number of steps of bias-reduced SGD.
+    """Return z under ``replace_one`` and the number of steps of bias-reduced SGD.
 
     A slot's mean of k terms of norm L has noise (2 L/k) 32 sqrt(2 log(20/delta)) / eps,
-    the quarter of a quarter of eps/2: z is the same under both adjacencies, as is the
-    sensitivity of a sample of fixed size. A step of level N takes the part
-    a = (3 2^(N+1) + 1) / (16 n) of the budget. Steps are made while those before have
-    sqrt(2 log(4/delta) sum a^2) + (eps/2) sum a^2 <= 1/2 and sum a <= 1/4 (Ghazi,
-    Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with sparse
-    gradients", NeurIPS 2024, Algorithms 3 and 4).
+    the quarter of a quarter of eps/2, under either adjacency. A step of level N takes
+    the part a = (3 2^(N+1) + 1) / (16 n) of the budget. Steps are made while those
+    before have sqrt(2 log(4/delta) sum a^2) + (eps/2) sum a^2 <= 1/2 and sum a <= 1/4
+    (Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithms 3 and 4).
     """
     if epsilon > 1:
         raise Unsupported(
@@ -177,10 +176,19 @@ PREFIXES: dict[str, Callable[[Floats, float, float], tuple[float, int]]] = {
 
 
 def printed_prefix(
-    name: str | None, costs: Floats, epsilon: float, delta: float
+    name: str | None,
+    costs: Floats,
+    epsilon: float,
+    delta: float,
+    adjacency: Adjacency,
 ) -> tuple[float, int]:
-    """Return the z and the length that a paper prints for a drawn schedule."""
-    return PREFIXES[str(name)](costs, epsilon, delta)
+    """Return the z and the length that a paper prints for a drawn schedule.
+
+    The noise is the same under both adjacencies, and half of the sensitivity twice the
+    z.
+    """
+    z, steps = PREFIXES[str(name)](costs, epsilon, delta)
+    return z * Adjacency.REPLACE_ONE.of_sum(1.0) / adjacency.of_sum(1.0), steps
 
 
 def printed_multiplier(

@@ -7,13 +7,23 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
-from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
-from dp_erm_bench.solvers.runs import Prefixed, State, clip_field, multiplier_field
+from dp_erm_bench.solvers.bounds import (
+    mean_radius,
+    norm_bound,
+    projected_means,
+    projection_refusal,
+)
+from dp_erm_bench.solvers.runs import (
+    Prefixed,
+    State,
+    clip_field,
+    mean_field,
+    multiplier_field,
+)
 from dp_erm_bench.solvers.sampled import sampled_step
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
@@ -39,7 +49,7 @@ class BiasReducedSGD(Prefixed):
 
         G = (g(B) - (g(O) + g(E)) / 2) / p_N + g(I),    x <- proj(x - step G).
 
-    A mean of k terms has noise 2 C z / k, with the same multiplier z in all slots and
+    A mean of k terms has noise S z / k, with the same multiplier z in all slots and
     levels, so that g(B) of a level and g(O), g(E) of the next have equal laws: the
     sum telescopes, and G has the mean of g of the largest batch. With ``projection`` g
     is Algorithm 1, the point nearest to the noisy mean of gradients with s entries in
@@ -47,8 +57,9 @@ class BiasReducedSGD(Prefixed):
 
     The levels are public; B, O, E, I are secret samples of the mechanisms. A record is
     in B and in one of O and E, so that the three sums together have the sensitivity
-    sqrt(2) 2 C; g(I) is a release of its own. The budget pays for the longest prefix of
-    the drawn levels: its certificate holds given the levels.
+    sqrt(2) S, S being that of a sum: 2 C, under ``zero_out`` C; g(I) is a release of
+    its own. The budget pays for the longest prefix of the drawn levels: its certificate
+    holds given the levels.
 
     References
     ----------
@@ -63,8 +74,8 @@ class BiasReducedSGD(Prefixed):
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "another record takes the place of one that is not "
-        "sampled, so that under zero_out a record's own term is half of what is charged"
+        "sensitivities_are_tight": "samples are drawn: of the few steps that a check "
+        "makes at a level none may sample the record"
     }
 
     n_iter: int = shape(1000, least=0, help="steps drawn; the budget may pay for fewer")
@@ -74,12 +85,7 @@ class BiasReducedSGD(Prefixed):
         choices=("average", "uniform"),
         help="the mean of all iterates, or one drawn at random",
     )
-    mean: str = shape(
-        "gaussian",
-        choices=("gaussian", "projection"),
-        help="noisy means as they are, or projected on the l1 ball that holds means of "
-        "sparse gradients (dataset.bounds.nonzeros; without, of p entries)",
-    )
+    mean: str = mean_field()
     step: float = value(0.1, above=0.0, help="step size")
     clip: float | None = clip_field()
 
@@ -144,19 +150,21 @@ class BiasReducedSGD(Prefixed):
         self, problem: ERM, adjacency: Adjacency, schedule: Levels
     ) -> Releases:
         """Yield the sums of each level and the terms of single records."""
-        kinds = self.kinds(problem)
+        kinds = self.kinds(problem, adjacency)
         times = np.bincount(schedule.levels[0], minlength=len(kinds))
         for (level, _), used in zip(kinds, times.tolist(), strict=True):
             if used:
                 yield replace(level, times=used)
         yield replace(kinds[0][1], times=schedule.levels.shape[1])
 
-    def kinds(self, problem: ERM) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
+    def kinds(
+        self, problem: ERM, adjacency: Adjacency
+    ) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
         """Return what a step of each level publishes: sums, and a single term."""
-        n, change = problem.n, 2.0 * norm_bound(problem, self.clip)
-        root = math.sqrt(2)
-        how: dict[str, Any] = {"weight": 1 / root, "halves": True}
-        single = FixedSizeGaussian("single", change, 1, rate=1 / n)
+        n, change = problem.n, adjacency.of_sum(norm_bound(problem, self.clip))
+        root, zeroed = math.sqrt(2), adjacency is Adjacency.ZERO_OUT
+        how: dict[str, Any] = {"weight": 1 / root, "halves": True, "zeroed": zeroed}
+        single = FixedSizeGaussian("single", change, 1, rate=1 / n, zeroed=zeroed)
 
         def sums(level: int) -> FixedSizeGaussian:
             rate = 2 ** (level + 1) / n
@@ -191,9 +199,7 @@ class BiasReducedState(State):
         self.mechanisms: Mapping[str, Any] = mechanisms
         self.p = probabilities(problem.n)
         self.clip = float(np.ravel(norm_bound(problem, solver.clip))[0])
-        bounds = problem.dataset.bounds
-        entries = getattr(bounds, "nonzeros", None) or problem.p
-        self.radius = math.sqrt(entries) * self.clip
+        self.radius = float(mean_radius(problem, solver.clip)[0, 0])
         self.step = np.atleast_2d(solver.step)
         self.kept, self.done = oracle.w.copy(), 0
 
@@ -229,8 +235,8 @@ class BiasReducedState(State):
 
     def mean(self, noisy: Array, size: int) -> Array:
         """Return the private mean of a noisy sum of some terms, (1, p)."""
-        if self.solver.mean == "projection" and self.radius < math.inf:
-            return L1Ball(self.radius).project(noisy / size)
+        if self.solver.mean == "projection":
+            return projected_means(noisy / size, self.radius)
         return noisy / size
 
     def sampled(self, name: str) -> Indices:

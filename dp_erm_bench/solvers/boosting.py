@@ -167,7 +167,7 @@ class Boosting(SingleAnswer):
                 1,
                 multiplier=self.multiplier,
                 chances=tuple(probabilities(problem.n).tolist()),
-                steps=algorithm.kinds(problem),
+                steps=algorithm.kinds(problem, adjacency),
                 most=self.n_iter,
             )
         else:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import UNCOMPILED
+from dp_erm_bench.constraints.base import UNCOMPILED, projected
+from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.lengths import USUAL, unscaled
 from dp_erm_bench.releases.base import Release
@@ -72,6 +73,34 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
     bounds = problem.dataset.bounds
     norm = np.inf if bounds is None else bounds.norm
     return np.atleast_2d(problem.lipschitz * norm)
+
+
+def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
+    """Return the l1 radius sqrt(s) C of means of clipped gradients, (1 or B, 1).
+
+    A gradient is a multiple of its record: it has at most s entries, s being the
+    declared number of non-zeros, else p, and a norm of at most C (``norm_bound``).
+    """
+    bounds = problem.dataset.bounds
+    entries = getattr(bounds, "nonzeros", None) or problem.p
+    return math.sqrt(entries) * norm_bound(problem, clip)
+
+
+def projected_means(noisy: Array, radius: Array | float) -> Array:
+    """Return the nearest points of l1 balls to noisy means, (B, p); radii (1 or B, 1).
+
+    The balls are public, so that this costs no privacy; and a ball that holds the mean
+    has no point that is nearer to the noisy mean and farther from the mean. Infinite
+    radii change nothing.
+
+    References
+    ----------
+    Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
+    sparse gradients", NeurIPS 2024, Algorithm 1.
+    """
+    radii = np.broadcast_to(radius, (len(noisy), 1))[:, 0].tolist()
+    rows = zip(radii, noisy, strict=True)
+    return np.stack([projected((L1Ball.code, r), row) for r, row in rows])
 
 
 def record_bound(problem: ERM) -> float:

@@ -7,8 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from dp_erm_bench.solvers.base import Limit, value
-from dp_erm_bench.solvers.bounds import inverse, projection_refusal
-from dp_erm_bench.solvers.runs import FullGradient, Step
+from dp_erm_bench.solvers.bounds import (
+    inverse,
+    mean_radius,
+    projected_means,
+    projection_refusal,
+)
+from dp_erm_bench.solvers.runs import FullGradient, Step, mean_field
 from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 
 
@@ -17,19 +22,25 @@ class GD(FullGradient):
     """Differentially private proximal gradient descent (DP-GD).
 
     Each step publishes the sum of all records' clipped gradients with Gaussian noise;
-    the last iterate or the mean of all after the start is returned. Each step ends
-    with the projection on the constraint, which the run starts in.
+    the last iterate or the mean of all after the start is returned. With
+    ``mean=projection`` a step goes along the point nearest to the noisy mean in the l1
+    ball of radius sqrt(s) C, which holds all means of gradients with s entries and norm
+    C: free, for it reads the published mean alone. Each step ends with the projection
+    on the constraint, which the run starts in.
 
     References
     ----------
     Bassily, Smith, Thakurta, "Private empirical risk minimization: efficient
     algorithms and tight error bounds", FOCS 2014, with all records in every step;
-    Song, Chaudhuri, Sarwate, GlobalSIP 2013.
+    Song, Chaudhuri, Sarwate, GlobalSIP 2013; Ghazi, Guzman, Kamath, Kumar, Manurangsi,
+    "Differentially private optimization with sparse gradients", NeurIPS 2024, Algorithm
+    1, the projection.
     """
 
     any_penalty: ClassVar[bool] = True
 
     step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
+    mean: str = mean_field(later=True)
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -44,10 +55,13 @@ class GD(FullGradient):
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy proximal gradient step."""
         problem = oracle.problem
+        radius = mean_radius(problem, self.clip)
         size = self.step * inverse(np.atleast_2d(problem.smoothness.norm))
 
         def step(t: int) -> None:
             noisy = self.noisy_mean(oracle, mechanisms)
+            if self.mean == "projection":
+                noisy = projected_means(noisy, radius)
             moved = problem.penalty.prox(oracle.w - size * noisy, size)
             oracle.move_to(problem.constraint.project(moved))
 

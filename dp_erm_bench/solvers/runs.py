@@ -61,6 +61,17 @@ def clip_field(what: str = "bound on a gradient's norm") -> Any:
     return value(None, above=0.0, help=f"{what}; null: declared bounds")
 
 
+def mean_field(**how: Any) -> Any:
+    """Return the field of what becomes of a noisy mean of gradients."""
+    return shape(
+        "gaussian",
+        choices=("gaussian", "projection"),
+        help="noisy means as they are, or projected on the l1 ball that holds means of "
+        "sparse gradients (dataset.bounds.nonzeros; without, of p entries)",
+        **how,
+    )
+
+
 class State(ABC):
     """The state of B running trials.
 

@@ -8,8 +8,13 @@ import numpy as np
 
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
-from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
-from dp_erm_bench.solvers.runs import State, clip_field
+from dp_erm_bench.solvers.bounds import (
+    mean_radius,
+    norm_bound,
+    projected_means,
+    projection_refusal,
+)
+from dp_erm_bench.solvers.runs import State, clip_field, mean_field
 from dp_erm_bench.solvers.sampled import Batches, Sampled, SampledState, batch_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
@@ -21,12 +26,15 @@ class SGD(Sampled):
     Each record is in a step's batch with probability q, independently (Poisson
     sampling); the sum of the clipped gradients gets Gaussian noise and is divided
     by the expected batch size q n, so that an empty batch is a step of pure noise.
+    ``mean=projection`` is that of ``gd``; a batch larger than expected may leave the
+    ball without noise, too, and is moved into it, which matters for small batches.
     Each step ends with the projection on the constraint, which the run starts in.
 
     References
     ----------
     Bassily, Smith, Thakurta, FOCS 2014; Abadi et al., "Deep learning with
-    differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi.
+    differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi; Ghazi,
+    Guzman, Kamath, Kumar, Manurangsi, NeurIPS 2024, Algorithm 1, the projection.
     """
 
     constrained: ClassVar[bool] = True
@@ -52,6 +60,7 @@ class SGD(Sampled):
         later=True,
         help="the last iterate, or the mean of all after the start",
     )
+    mean: str = mean_field(later=True)
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -94,6 +103,10 @@ class StochasticState(SampledState):
 
     def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SGD) -> None:
         super().__init__(oracle, mechanisms, "gradient", solver)
+        self.radius = mean_radius(oracle.problem, solver.clip)
+        self.projects = solver.mean == "projection"
+        # No compiled step projects the mean.
+        self.ahead &= not self.projects
         decay = np.asarray(solver.decay, np.float64)
         self.decay = np.broadcast_to(decay, self.step.shape)
         self.averages = solver.output == "average"
@@ -115,6 +128,8 @@ class StochasticState(SampledState):
         """Make one step of Algorithm 1 in each trial."""
         (total,) = self.sums(self.oracle)
         noisy = self.sampled(total) / self.expected
+        if self.projects:
+            noisy = projected_means(noisy, self.radius)
         step, oracle = self.step_sizes(slice(None), 1), self.oracle
         problem = oracle.problem
         if self.averages:

@@ -16,6 +16,7 @@ from dp_erm_bench.releases.fixed_size_gaussian import (
     FixedSizeGaussian,
     FixedSizeGaussianLaw,
     log_moments,
+    log_row_moments,
     whole_orders,
 )
 from dp_erm_bench.releases.gaussian import gaussian_rdp
@@ -145,24 +146,99 @@ def test_the_bound_is_within_those_of_others(rate, z):
 
 @each("rate", RATES)
 @each("z", [0.5, 3.0, 20.0])
-def test_the_twin_counts_the_same(rate, z):
+@each("zeroed", [False, True])
+def test_the_twin_counts_the_same(rate, z, zeroed):
     orders = default_orders()
-    bound = FixedSizeGaussianLaw(1, 1.0, rate).rdp(z, orders)
-    again = FixedSizeGaussianTwin(z, 1, rate).renyi(orders)
+    bound = FixedSizeGaussianLaw(1, 1.0, rate, zeroed).rdp(z, orders)
+    again = FixedSizeGaussianTwin(z, 1, rate, zeroed=zeroed).renyi(orders)
     for times in (1, 30, 1000):
         counted = converted_epsilon(orders, times * again, 1e-6)
         proved = converted_epsilon(orders, times * bound, 1e-6)
         assert counted == pytest.approx(proved, rel=1e-3)
 
 
-def test_half_of_the_change_is_exceeded_where_a_record_goes():
+@each("c", [0.2, 1.0])
+@each("rate", [0.01, 0.5])
+def test_what_becomes_zero_is_charged_between_its_term_and_an_exchange(c, rate):
     # Zero-out: the other records are at -C, ours at C or at 0, in units of the noise.
-    c, rate = 1.0, 0.01
-    charged = FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / c, ORDERS)
     exact = divergence(rate, (2 * c, 0.0), (c, 0.0), ORDERS)
-    assert (exact > 3 * charged).all()
-    whole = FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / (2 * c), ORDERS)
-    assert (exact <= whole).all()
+    law = FixedSizeGaussianLaw(1, 1.0, rate, zeroed=True)
+    zeroed = law.rdp(1 / c, ORDERS)
+    assert (exact <= zeroed * (1 + 1e-9)).all()
+    assert (zeroed <= FixedSizeGaussianLaw(1, 1.0, rate).rdp(1 / (2 * c), ORDERS)).all()
+    assert (zeroed <= gaussian_rdp(ORDERS, 1 / c)).all()
+    if rate == 0.01 and c == 1.0:  # C, C, C for C, C, 2 C
+        assert (
+            exact[:2] > 3 * FixedSizeGaussianLaw(1, 1.0, rate).rdp(1, ORDERS)[:2]
+        ).all()
+
+
+@each("rate", [1e-3, 0.03, 0.5, 0.95])
+@each("d", [0.2, 0.6, 1.5])
+def test_opposite_terms_nearly_reach_the_bound(rate, d):
+    bound = FixedSizeGaussianLaw(1, 1.0, rate, zeroed=True).rdp(1 / d, ORDERS)
+    exact = divergence(rate, (2 * d, 0.0), (d, 0.0), ORDERS)
+    assert (exact > bound / 1.25).all()
+
+
+def places(d, count=12):
+    """Where a and b are from c at 0: both a and c up to d from b, most often at d."""
+    rng = np.random.default_rng(3)
+    for k in range(count):
+        sizes = d * (np.ones(2) if k % 3 else rng.random(2))
+        turns = rng.random(2) * 2 * math.pi
+        own, other = sizes[:, None] * np.stack([np.cos(turns), np.sin(turns)], axis=1)
+        yield own - other, -other
+
+
+@each("rate", [0.01, 0.5])
+@each("d", [0.3, 1.2])
+def test_terms_in_any_direction_are_covered_where_one_becomes_zero(rate, d):
+    bound = FixedSizeGaussianLaw(1, 1.0, rate, zeroed=True).rdp(1 / d, ORDERS)
+    for a, b in places(d, count=4):
+        for one, other in ((a, b), (b, a)):
+            exact = divergence(rate, one, other, ORDERS)
+            assert (exact <= bound * (1 + 1e-9)).all()
+
+
+def hockey_stick(rate, one, other, factor):
+    """The largest P(S) - factor Q(S) of two mixtures with N(0, 1) in the plane."""
+    step = 0.05
+    x, y = np.meshgrid(*[np.arange(-9, 9, step)] * 2)
+    densities = []
+    for a in (one, other):
+        gain = x * a[0] + y * a[1] - (a[0] ** 2 + a[1] ** 2) / 2
+        densities.append(
+            (1 - rate + rate * np.exp(gain)) * np.exp(-(x * x + y * y) / 2)
+        )
+    p, q = densities
+    return np.maximum(p - factor * q, 0.0).sum() * step**2 / (2 * math.pi)
+
+
+@each("factor", [1.0, 1.05, 1.5])
+@each("rate", [0.1, 0.6])
+def test_opposite_terms_are_worst_in_one_direction_and_equal_ones_in_the_other(
+    factor, rate
+):
+    d = 0.9
+    opposite = hockey_stick(rate, (2 * d, 0.0), (d, 0.0), factor)
+    equal = hockey_stick(rate, (-d, 0.0), (0.0, 0.0), factor)
+    for a, b in places(d):
+        assert hockey_stick(rate, a, b, factor) <= opposite + 1e-4
+        assert hockey_stick(rate, b, a, factor) <= equal + 1e-4
+
+
+@each("d", [0.05, 0.3, 1.0, 2.5])
+@each("j", [2, 3, 7, 40])
+def test_no_three_laws_in_a_row_have_a_larger_moment(d, j):
+    grid = np.linspace(0.0, d, 5)
+    most = max(
+        log_moment(j, (near + apart * share) ** 2, near**2, apart**2)
+        for near, apart in itertools.product(grid, grid[1:])
+        for share in (-1.0, 0.0, 0.5, 1.0)
+        if near + apart * share >= 0
+    )
+    assert most <= log_row_moments(d)[j - 2] <= most + 2e-6
 
 
 def test_all_records_are_the_gaussian_mechanism():

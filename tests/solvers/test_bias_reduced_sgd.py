@@ -1,6 +1,7 @@
 """Bias-reduced SGD: its levels, its length, its estimator and its broken twins."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
-from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.printed import ghazi2024
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.bias_reduced_sgd import (
@@ -81,7 +81,8 @@ def test_the_printed_run_is_that_of_the_algorithm(adjacency, name):
     run = run_of(solver, data, Budget(1.0, 1e-8, adjacency), "paper", name)
     costs = solver.costs(data, solver.plan(data, [name]))
     assert run.solver.iterations(data) == stopped(costs, 1.0, 1e-8) < 2000
-    assert run.calibration.z == pytest.approx(32 * math.sqrt(2 * math.log(2e9)))
+    noise = run.calibration.z * adjacency.of_sum(1.0)
+    assert noise == pytest.approx(2 * 32 * math.sqrt(2 * math.log(2e9)))
     assert run.calibration.epsilon_certified < 0.25
     assert run.calibration.label == "paper"
 
@@ -247,8 +248,7 @@ class HalvesUncharged(BiasReducedSGD):
     def releases(self, problem, adjacency, schedule):
         for release in super().releases(problem, adjacency, schedule):
             size = release.sensitivity / (math.sqrt(2) if release.halves else 1.0)
-            one = (release.name, size, release.times, 1.0)
-            yield FixedSizeGaussian(*one, rate=release.rate, halves=release.halves)
+            yield replace(release, sensitivity=size, weight=1.0)
 
 
 class SingleUncharged(BiasReducedSGD):
@@ -266,20 +266,25 @@ class SingleUncharged(BiasReducedSGD):
 
 
 class OneTerm(BiasReducedSGD):
-    """C for 2 C under ``zero_out``."""
+    """C, C, C for C, C, 2 C under ``zero_out``."""
 
     def releases(self, problem, adjacency, schedule):
-        less = 0.5 * adjacency.of_sum(1.0)
         for release in super().releases(problem, adjacency, schedule):
-            how = {"rate": release.rate, "halves": release.halves}
-            head = (release.name, less * release.sensitivity, release.times)
-            yield FixedSizeGaussian(*head, release.weight, **how)
+            yield replace(release, zeroed=False)
+
+
+class Zeroed(BiasReducedSGD):
+    """The sensitivity of a term that becomes 0 under ``replace_one``, too."""
+
+    def releases(self, problem, adjacency, schedule):
+        return super().releases(problem, Adjacency.ZERO_OUT, schedule)
 
 
 FOUND = {
     HalvesUncharged: "replay_audit",
     SingleUncharged: "replay_audit",
     OneTerm: "samples_are_those_charged",
+    Zeroed: "replay_audit",
 }
 
 

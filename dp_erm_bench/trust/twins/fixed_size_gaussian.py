@@ -14,6 +14,8 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 # Whole orders whose bound is expanded, and panels of the quadrature a deviation.
 AMPLIFIED = range(2, 513)
 PANELS = 2
+# Distances, and orders times distances, up to which pairs are integrated.
+FARTHEST, WIDEST = 8.0, 40.0
 
 
 @functools.lru_cache(maxsize=64)
@@ -50,6 +52,63 @@ def moments(d: float, highest: int) -> tuple[float, ...]:
     )
 
 
+@functools.lru_cache(maxsize=16)
+def row_moments(d: float, rate: float, highest: int) -> tuple[float, ...]:
+    """Return the log-moments of three means in a row, ours in the middle or outside.
+
+    They are those under N_c and under N_b of means c, b, a at 0, d, 2 d, weighted as
+    these are in the mixture.
+    """
+    weights, square = (math.log1p(-rate), math.log(rate)), d * d
+    return tuple(
+        float(
+            np.logaddexp(
+                weights[0] + log_moment(j, 4 * square, square, square),
+                weights[1] + log_moment(j, square, 0.0, square),
+            )
+        )
+        for j in range(2, highest + 1)
+    )
+
+
+def worst_cumulants(d: float, rate: float, orders: Array) -> Array:
+    """Return log-moments of losses, the gains of one pair and the others of another.
+
+    The pairs are (1 - q) N_c + q N_a and (1 - q) N_c + q N_0 for a = d and c = -d, or c
+    = d. Of (P/Q)^r - 1 under Q the part P > Q is that of the first pair and the part P
+    < Q that of the second, for P and Q in either order; the masses of the rest have a
+    ratio of 1. The larger moment, by Gauss and Legendre, a panel of 1/PANELS
+    deviations.
+    """
+    wide = 2 * float(orders.max()) * d + 14
+    ends = np.linspace(0.0, wide, math.ceil(wide * max(PANELS, d * PANELS)))
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    half = np.diff(ends)[:, None] / 2
+    far = (ends[:-1, None] + half * (nodes + 1)).ravel()
+    measure = np.log((half * weights).ravel() / math.sqrt(2 * math.pi))
+
+    def laws(x: Array, c: float) -> tuple[Array, Array]:
+        common = math.log1p(-rate) - (x - c) ** 2 / 2
+        own = [math.log(rate) - (x - mean) ** 2 / 2 for mean in (d, 0.0)]
+        return np.logaddexp(common, own[0]), np.logaddexp(common, own[1])
+
+    p, q = laws(d / 2 + far, -d)
+    little, much = laws(d / 2 - far, d)
+    found = []
+    # Losses of gains, of losses, and the measures under which they are moments.
+    for up, down in (((p, q), (little, much)), ((much, little), (q, p))):
+        logs = []
+        for one, other in (up, down):
+            power = orders[:, None] * (one - other)
+            gain = np.log(np.abs(np.expm1(-np.abs(power))))
+            logs.append(other + np.maximum(power, 0.0) + gain + measure)
+        top = np.maximum(logs[0].max(axis=1), logs[1].max(axis=1))[:, None]
+        total = [np.exp(log - top).sum(axis=1) for log in logs]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.append(top[:, 0] + np.log(total[0] - total[1]))
+    return np.asarray(np.logaddexp(0.0, np.fmax(*found)))
+
+
 @dataclass(frozen=True)
 class FixedSizeGaussianTwin(Twin):
     """The Gaussian mechanism on a part of the records, drawn without replacement.
@@ -60,18 +119,21 @@ class FixedSizeGaussianTwin(Twin):
         The part that was drawn.
     halves : bool
         Whether sums over a half of the sample are published beside that of all.
+    zeroed : bool
+        Whether ``ratio`` is of the change where a term becomes 0, not of an exchange.
     """
 
     exact: ClassVar[bool] = True
     rate: float = 1.0
     halves: bool = False
+    zeroed: bool = False
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
         """Return the twin of a mechanism; at rate 1, that of the Gaussian."""
         if mechanism.rate == 1.0:
             return GaussianTwin(ratio, times)
-        return cls(ratio, times, mechanism.rate, release.halves)
+        return cls(ratio, times, mechanism.rate, release.halves, release.zeroed)
 
     @property
     def typical_loss(self) -> float:
@@ -85,7 +147,9 @@ class FixedSizeGaussianTwin(Twin):
         (order - 1) times the divergence between them.
         """
         whole = AMPLIFIED[: max(1, math.ceil(orders.max()) - 1)]
-        logs = np.array(moments(1 / self.ratio, whole[-1]))
+        d = 1 / self.ratio
+        row = (d, self.rate, whole[-1])
+        logs = np.array(row_moments(*row) if self.zeroed else moments(d, whole[-1]))
         cumulants = [0.0]
         for order in whole:
             terms, choose, gain = [0.0], math.log(order), math.log(self.rate)
@@ -94,18 +158,26 @@ class FixedSizeGaussianTwin(Twin):
                 terms.append(choose + j * gain + logs[j - 2])
             cumulants.append(float(np.logaddexp.reduce(terms)))
         chords = np.interp(orders, (1, *whole), cumulants, right=np.inf)
+        if self.zeroed and d <= FARTHEST:
+            near = orders * d <= WIDEST
+            for k in np.array_split(np.flatnonzero(near & (orders <= whole[-1])), 40):
+                if k.size:
+                    worst = worst_cumulants(d, self.rate, orders[k])
+                    chords[k] = np.minimum(chords[k], worst)
         return np.minimum(chords / (orders - 1), orders / (2 * self.ratio**2))
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
         """Return the library's distribution of an instance.
 
         All other records are equal, and in one dataset so is the one in which the
-        neighbours differ: a record of zeros under ``zero_out``, where the sum of the
-        other one is half of what is charged. Of halves, the sum over all is looked at.
+        neighbours differ: a record of zeros under ``zero_out``, of which an exchange
+        that was charged (not ``zeroed``) is twice the change. Of halves, the sum over
+        all is looked at.
         """
         if not least:
             raise ValueError("no dominating pair is kept for a sample of fixed size")
-        less = 1.0 if adjacency is Adjacency.REPLACE_ONE else 2.0
+        exchanged = adjacency is Adjacency.REPLACE_ONE or self.zeroed
+        less = 1.0 if exchanged else 2.0
         less *= math.sqrt(2) if self.halves else 1.0
         return normal(less * self.ratio, self.rate, step, least)
 
