@@ -11,27 +11,26 @@ moved up, or its mass is split between a point below and one above it such that 
 stays (a mean-preserving spread: by Jensen's inequality, given all other terms, the
 expectation of a convex function of the sum does not fall).
 
-1. Cells. The line of outcomes g is cut into cells of width w (``PANEL``), and what W has
-   in a cell is split between its values at both ends, the mean kept. Masses and means
-   are Gauss and Legendre's, of relative error below 1e-14. Below the lowest end W is
-   moved up to its value there.
+1. Cells. The line of outcomes g is cut into cells of width w (``PANEL``), and what W
+   has in a cell is split between its values at both ends, the mean kept. Masses and
+   means are Gauss and Legendre's, of relative error below 1e-14. Below the lowest end W
+   is moved up to its value there.
 2. Far out. Terms above the highest end c are cut off, and paid: as W <= X,
    (sum W)_+ <= (sum of the W that are kept)_+ + sum of the X that are cut off, and
    E X 1(g > c) = Phi(u - c) is added to delta. c is where that is the tail that the
    caller allows, or where X is ``FAR`` times gamma t: there (s + X)_+ is less than X
    by little.
 3. Floor. W below -b is moved up to -b. For u = 0 all W are at most 1, so that with
-   b = t the positive part does not change at all. Else b = FLOOR t gamma.
+   b = t the positive part does not change at all. Else b = ``FLOOR`` t gamma.
 4. Lattice. The points, rounded up, are split between both neighbours on a lattice of a
    power of two, so that quotients and remainders have no rounding error.
-5. Sum. The law of one term is tilted by e^(theta W - K/t), K = t log E e^(theta W),
-   and its t-th power is found by one Fourier transform of N cells. Each frequency is off
-   by at most t ``ROUNDING`` |phi|^(t-1), hence each cell by the mean of that over the
-   frequencies, which is added to every one. Sums v beyond the N cells from ``low`` on
-   come back within them. From below they come back at higher sums: only more. From
-   above they may come back anywhere, which also is only more, but their own part is
-   lost, at most E S 1(S > top) <= max over s > top of s e^(-h s) E e^(h S) =
-   top e^(K(h) - h top) for each h >= 1 / top: it is added.
+5. Sum. The law of one term is tilted, by e^(theta W) / E e^(theta W), and its t-th
+   power is found by one Fourier transform of N cells. Each frequency is off by at most
+   t ``ROUNDING`` |phi|^(t-1), hence each cell by the mean of that over the frequencies,
+   which is added to every one. Sums that leave the N cells come back within them, which
+   is only more: all that is there counts. But the part of those above the window is
+   lost, E S 1(S > top) <= max over s > top of s e^(-h s) E e^(h S) =
+   top e^(K(h) - h top) for each h >= 1 / top, K the log of E e^(h S): it is added.
 
 Where it would be larger, delta is that of one Gaussian mechanism (quasi-convexity).
 """
@@ -140,7 +139,7 @@ def positive_part(values: Floats, masses: Floats, steps: int) -> float:
     upper = masses * (places - cells)
     index, inverse = np.unique([cells, cells + 1], return_inverse=True)
     split = np.concatenate([masses - upper, upper])
-    masses = np.bincount(inverse.ravel(), split) * (1 + UP)
+    masses = np.asarray(np.bincount(inverse.ravel(), split) * (1 + UP), np.float64)
     first = math.floor(low / step)
     last = min(math.ceil(top / step), steps * int(index[-1]))
     size = fft.next_fast_len(last - first + 1, real=True)
@@ -261,16 +260,14 @@ def atoms(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, float]:
     """Return losses > 0, masses under Q there, and P's at infinity, of a profile.
 
     Between its corners delta is linear in gamma = e^epsilon, the profile of masses q
-    under Q at their losses, which are the changes of its slope, and of e^loss q under P.
+    under Q at their losses, the changes of its slope, and of e^loss q under P.
     """
     gammas, corners = hull(np.expm1(epsilons), deltas)
     slopes = np.append(np.diff(corners) / np.diff(gammas), 0.0)
     return np.log1p(gammas[1:]), np.maximum(np.diff(slopes), 0.0), float(corners[-1])
 
 
-def curve_losses(
-    first: tuple[Floats, Floats], second: tuple[Floats, Floats]
-) -> Losses:
+def curve_losses(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> Losses:
     """Return a law whose profile bounds that of (P, Q), for curves of both orders.
 
     ``first`` is of P against Q at epsilons >= 0, ``second`` of Q against P, which gives

@@ -14,13 +14,13 @@ hockey-stick divergence H_gamma of the round's answers is at most that of (A, R)
 
     R = N(0, I_t),  A = 1/t sum_i N(m e_i, I_t),  B = 1/t sum_i N(-m e_i, I_t).
 
-The bound is reached: by a record whose term is a given vector of length m, exchanged for
-the opposite one under ``replace_one``.
+The bound is reached: by a record whose term is a given vector of length m, exchanged
+for the opposite one under ``replace_one``.
 
 *Proof.* 1. The record's step I and the steps J of all others are independent of each
 other and of the data: a record draws its step whatever it holds. Let both datasets have
-the same J. (P, Q) is a mean over J of pairs (P_J, Q_J), and H is jointly convex, so that
-a bound for each J is one for (P, Q). Fix J.
+the same J. (P, Q) is a mean over J of pairs (P_J, Q_J), and H is jointly convex, so
+that a bound for each J is one for (P, Q). Fix J.
 
 2. Given J and the answers y_1 .. y_(i-1), step i publishes f_i + 1{I = i} v_i + noise
 on D and f_i + 1{I = i} v'_i + noise on D', with vectors f_i, v_i, v'_i that are
@@ -38,26 +38,26 @@ under R normal N(0, I) given all earlier answers. Given I = i only step i differ
 3. *One step.* Lemma: let g be convex on R, growing at most linearly, and let
 (x, y) be centred and jointly normal of variances p <= m^2 and p' <= m^2, covariance r.
 Then F(p, p', r) = E g(c + e^(x - p/2) - gamma e^(y - p'/2)) is at most its value at
-p = p' = m^2, r = -m^2, which is that of x = m h, y = -m h, h standard normal. If p' = 0,
-it is at most its value at p = m^2, p' = r = 0; if p = 0, at p' = m^2, p = r = 0.
+p = p' = m^2, r = -m^2, which is that of x = m h, y = -m h, h standard normal. If
+p' = 0, it is at most its value at p = m^2, p' = r = 0; if p = 0, at p' = m^2, p = r = 0.
 (a) F does not fall if p rises to m^2 with r and p' held: with an independent normal x'
 of variance m^2 - p, e^(x + x' - m^2/2) = e^(x - p/2) e^(x' - (m^2 - p)/2) has the
 conditional mean e^(x - p/2) given (x, y); apply Jensen's inequality to g given (x, y).
 Adding x' leaves r. Likewise for p'. This is the case p' = 0 or p = 0, too.
 (b) F does not fall if r falls, p and p' held. Let g have two bounded derivatives first.
-With f(x, y) = g(c + X - gamma Y), X = e^(x - p/2), Y = e^(y - p'/2), Price's theorem says
-dF/dr = E d^2 f / dx dy = -gamma E X Y g''(c + X - gamma Y) <= 0, for |r| < sqrt(p p');
-F is continuous at the ends. A convex g of linear growth is the limit of its convolutions
-with normal laws of variance -> 0, which are convex and smooth, of uniformly linear
-growth; their second derivatives are bounded for slopes of bounded variation, as those of
-a convex function of linear growth are. F converges by dominated convergence.
+With f(x, y) = g(c + X - gamma Y), X = e^(x - p/2), Y = e^(y - p'/2), Price's theorem
+says dF/dr = E d^2 f / dx dy = -gamma E X Y g''(c + X - gamma Y) <= 0, for
+|r| < sqrt(p p'); F is continuous at the ends. A convex g of linear growth has slopes
+between -k and k. It is the limit of its convolutions with N(0, a^2), a -> 0, which are
+convex, of the same slopes and of second derivatives up to 2 k / a: the slope of g moves
+by 2 k in all. F converges by dominated convergence, X and Y being integrable.
 After (a), r may be any covariance in [-m^2, m^2]; (b) takes it to -m^2.
 
 4. *All steps.* With (X*, Y*) = (e^(m h - m^2/2), e^(-m h - m^2/2)) under
 ``replace_one``, (e^(m h - m^2/2), 1) or (1, e^(-m h - m^2/2)) under ``zero_out``, let
 V_t(s) = s_+ and V_(i-1)(s) = E V_i(s + X* - gamma Y*). Each V_i is convex and of linear
-growth, being a mean of shifts of such a function. Claim: E_R[(sum_j W_j)_+ | y_1 .. y_i]
-<= V_i(W_1 + ... + W_i). It holds at i = t. If it holds at i, then
+growth, being a mean of shifts of such a function. Claim:
+E_R[(sum_j W_j)_+ | y_1 .. y_i] <= V_i(W_1 + ... + W_i). It holds at i = t. If at i, then
 
     E_R[(sum_j W_j)_+ | y_1 .. y_(i-1)] <= E_R[V_i(S + W_i) | y_1 .. y_(i-1)]
                                         <= V_(i-1)(S),  S = W_1 + ... + W_(i-1),
@@ -67,22 +67,23 @@ normal of variances |v_i|^2, |v'_i|^2, and step 3 applies to g = V_i, whatever t
 At i = 0: H_gamma(P, Q) <= V_0(0) / t = 1/t E (sum_i X*_i - gamma Y*_i)_+ over
 independent pairs, which is H_gamma of the pair of the theorem: there z_i is h_i. QED
 
-For (1, Y*) the sign of h is free; here all W rise with h. By its symmetry under h -> -h,
-(B, A) has the profile of (A, B).
+For (1, Y*) the sign of h is free; as it is, all W rise with h. As h -> -h exchanges A
+and B, (B, A) has the profile of (A, B).
 
 Steps 3 and 4 say more: they bound E g of the sum for each convex g, with any constant
 added to it. With t = 1 and the constant (1 - gamma) (1 - q) / q this is the pair of
 Poisson sampling with a replaced record, see ``replacement_pair``.
 
-**Rounds.** Each draws its steps anew, secretly, so that given all earlier rounds' answers
-it is as above. Adaptive compositions are dominated by the product of dominating pairs
-(Zhu, Dong, Wang 2022, Theorem 10). A round that is cut short publishes a part of a round,
-hence is charged as one. The profile is computed in ``allocation_curve.py``.
+**Rounds.** Each draws its steps anew, secretly, so that given all earlier rounds'
+answers it is as above. Adaptive compositions are dominated by the product of dominating
+pairs (Zhu, Dong, Wang 2022, Theorem 10). A round that is cut short publishes a part of
+a round, hence is charged as one. The profile is computed in ``allocation_curve.py``.
 
 **What it rests on.** A step that is uniform given all records, drawn by the mechanism
-after they are fixed, and told to nobody. A choice that depends on the data or that others
-know leaves one Gaussian mechanism a round; so would steps without noise that tell which
-are empty. The number n of records is public.
+after they are fixed, and told to nobody. A choice that depends on nothing but the
+record's place, but is known to others, leaves one Gaussian mechanism a round; one that
+depends on the data leaves nothing; nor do empty steps without noise, which tell who is
+elsewhere. The number n of records is public.
 
 References
 ----------
@@ -179,37 +180,55 @@ class AllocationGaussianLaw(SampledLaw):
 
 
 class AllocationMechanism(SamplingMechanism):
-    """Draws a step of t for each record, at the start of each round."""
+    """Draws a step of t for each record, at the start of each round.
+
+    Attributes
+    ----------
+    records : int
+        n, once a sample was drawn.
+    handed : list of int
+        Of each trial the sum of (record + 1) (use + 1) over all that samples held, for
+        an auditor to compare with the steps that the secret stream says.
+    """
 
     kind = "random allocation"
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
-        self._steps = round(1 / self.rate)
+        self.steps, self.records = round(1 / self.rate), 0
+        self.handed = [0] * len(identities)
         self._done = [0] * len(identities)
         self._rounds: dict[int, Batch] = {}
 
     def _sampled(self, trial: int, n: int, steps: int) -> Batch:
         if self.rate == 1.0:
             return np.tile(np.arange(n), steps), n * np.arange(steps + 1)
-        t, parts = self._steps, []
-        for use in range(self._done[trial], self._done[trial] + steps):
-            if use % t == 0:
-                self._rounds[trial] = self.allocation(trial, n, use // t)
+        self.records, parts, sizes = n, [], []
+        done, end = self._done[trial], self._done[trial] + steps
+        while done < end:
+            first = done % self.steps
+            if first == 0:
+                self._rounds[trial] = self.allocation(trial, n, done // self.steps)
             records, offsets = self._rounds[trial]
-            parts.append(records[offsets[use % t] : offsets[use % t + 1]])
-        self._done[trial] += steps
-        return np.concatenate(parts), np.cumsum([0, *(part.size for part in parts)])
+            last = min(self.steps, first + end - done)
+            parts.append(records[offsets[first] : offsets[last]])
+            sizes.append(np.diff(offsets[first : last + 1]))
+            done += last - first
+        sample, counts = np.concatenate(parts), np.concatenate(sizes)
+        uses = np.repeat(np.arange(self._done[trial], end), counts)
+        self.handed[trial] += int(((sample + 1) * (uses + 1)).sum())
+        self._done[trial] = end
+        return sample, np.concatenate([[0], np.cumsum(counts)])
 
-    def allocation(self, trial: int, n: int, round_: int) -> Batch:
-        """Return the records of a round, those of its step i by offsets, see `sample`.
+    def allocation(self, trial: int, n: int, index: int) -> Batch:
+        """Return the records of a round in the order of their steps, and offsets.
 
-        Record j has the uniform number ``round_`` n + j of the trial's secret stream,
-        whatever the data: the part of [0, 1) that it is in is its step.
+        Record j has the uniform number n index + j of the trial's secret stream,
+        whatever the data: the t-th of [0, 1) that it is in is its step.
         """
-        u = uniforms(self.sample_seeds[trial], round_ * n, n)
-        chosen = (u * self._steps).astype(np.int64)
-        sizes = np.bincount(chosen, minlength=self._steps)
+        u = uniforms(self.sample_seeds[trial], n * index, n)
+        chosen = (u * self.steps).astype(np.int64)
+        sizes = np.bincount(chosen, minlength=self.steps)
         order = np.argsort(chosen, kind="stable")
         return order, np.concatenate([[0], np.cumsum(sizes)])
 

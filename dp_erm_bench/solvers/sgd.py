@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.releases.allocation_gaussian import AllocationGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import norm_bound, projection_refusal
@@ -19,14 +20,16 @@ class SGD(Sampled):
     """Differentially private stochastic proximal gradient descent (DP-SGD).
 
     Each record is in a step's batch with probability q, independently (Poisson
-    sampling); the sum of the clipped gradients gets Gaussian noise and is divided
+    sampling), or in that of one step of t = 1 / q, drawn anew for each t steps (random
+    allocation); the sum of the clipped gradients gets Gaussian noise and is divided
     by the expected batch size q n, so that an empty batch is a step of pure noise.
     Each step ends with the projection on the constraint, which the run starts in.
 
     References
     ----------
     Bassily, Smith, Thakurta, FOCS 2014; Abadi et al., "Deep learning with
-    differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi.
+    differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi. Chua et
+    al., "Balls-and-bins sampling for DP-SGD", 2024 (allocation).
     """
 
     constrained: ClassVar[bool] = True
@@ -51,6 +54,13 @@ class SGD(Sampled):
         choices=("last", "average"),
         later=True,
         help="the last iterate, or the mean of all after the start",
+    )
+
+    sampling: str = shape(
+        "poisson",
+        choices=("poisson", "allocation"),
+        help="each record in each step by its own coin, or in one step of each round "
+        "of t = n / batch_size",
     )
 
     @classmethod
@@ -79,10 +89,18 @@ class SGD(Sampled):
         """Return the passes: n / (q n) steps read n records on average."""
         return iteration * self.expected_batch(problem) / problem.n
 
+    def expected_batch(self, problem: ERM) -> float:
+        """Return q n; of random allocation n / t, t = n / batch_size rounded."""
+        size = super().expected_batch(problem)
+        if self.sampling == "poisson":
+            return size
+        return problem.n / max(1, round(problem.n / size))
+
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one noisy sum over a Poisson sample per step."""
+        """Yield one noisy sum over a sample per step."""
         change, q = adjacency.of_sum(norm_bound(problem, self.clip)), self.rate(problem)
-        yield PoissonGaussian("gradient", change, self.iterations(problem), rate=q)
+        kind = PoissonGaussian if self.sampling == "poisson" else AllocationGaussian
+        yield kind("gradient", change, self.iterations(problem), rate=q)
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
         """Return the state before the first step."""
