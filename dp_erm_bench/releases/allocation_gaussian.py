@@ -39,7 +39,8 @@ under R normal N(0, I) given all earlier answers. Given I = i only step i differ
 (x, y) be centred and jointly normal of variances p <= m^2 and p' <= m^2, covariance r.
 Then F(p, p', r) = E g(c + e^(x - p/2) - gamma e^(y - p'/2)) is at most its value at
 p = p' = m^2, r = -m^2, which is that of x = m h, y = -m h, h standard normal. If
-p' = 0, it is at most its value at p = m^2, p' = r = 0; if p = 0, at p' = m^2, p = r = 0.
+p' = 0, it is at most its value at p = m^2, p' = r = 0; if p = 0, at p' = m^2 and
+p = r = 0.
 (a) F does not fall if p rises to m^2 with r and p' held: with an independent normal x'
 of variance m^2 - p, e^(x + x' - m^2/2) = e^(x - p/2) e^(x' - (m^2 - p)/2) has the
 conditional mean e^(x - p/2) given (x, y); apply Jensen's inequality to g given (x, y).
@@ -57,7 +58,8 @@ After (a), r may be any covariance in [-m^2, m^2]; (b) takes it to -m^2.
 ``replace_one``, (e^(m h - m^2/2), 1) or (1, e^(-m h - m^2/2)) under ``zero_out``, let
 V_t(s) = s_+ and V_(i-1)(s) = E V_i(s + X* - gamma Y*). Each V_i is convex and of linear
 growth, being a mean of shifts of such a function. Claim:
-E_R[(sum_j W_j)_+ | y_1 .. y_i] <= V_i(W_1 + ... + W_i). It holds at i = t. If at i, then
+E_R[(sum_j W_j)_+ | y_1 .. y_i] <= V_i(W_1 + ... + W_i). It holds at i = t. If it holds
+at i, then
 
     E_R[(sum_j W_j)_+ | y_1 .. y_(i-1)] <= E_R[V_i(S + W_i) | y_1 .. y_(i-1)]
                                         <= V_(i-1)(S),  S = W_1 + ... + W_(i-1),

@@ -19,7 +19,7 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 
 # Panels of outcomes, cells of the lattice, the least delta, and what is far out.
 PANELS, CELLS = 150, 1 << 18
-SMALLEST = 1e-15
+SMALLEST = 1e-13
 FAR = 3.0
 
 
@@ -68,7 +68,8 @@ def summed(epsilon: float, steps: int, up: float, down: float) -> float:
         logs = np.log(masses @ np.exp(c * (ratio - highest))) + c * highest
         return float(steps * logs - 2 * math.log(c))
 
-    scales = np.log([1e-3 / steps / highest, 600 / highest])
+    # Beyond, sums above the lattice would come back too heavy.
+    scales = np.log([1e-3 / steps / highest, 10 / half])
     found = minimize_scalar(
         lambda x: exponent(math.exp(x)), bounds=scales, method="bounded"
     )
@@ -177,7 +178,8 @@ class AllocationGaussianTwin(Twin):
             left = np.exp(-downs[:0:-1] * step)
             below = 1 - left + left * under[:0:-1]
             places = np.concatenate([-downs[:0:-1], ups])
-            deltas = np.concatenate([below, over])
+            # Both curves are about right where they meet.
+            deltas = np.minimum.accumulate(np.concatenate([below, over]))
             return pld_pmf.create_pmf_pessimistic_connect_dots(step, places, deltas)
 
         return PrivacyLossDistribution(law(0), law(1))
