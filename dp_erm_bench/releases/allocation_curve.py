@@ -57,6 +57,8 @@ POWERS = (1.1, 1.2, 1.3, 1.5, 1.7, 2.2, 3.0, 5.0)
 BEND, GAP, POINTS = 0.5, 0.15, 1000
 """Of a curve: the fall of log delta between points, the most that epsilon moves in
 typical losses, and the largest number of points."""
+COARSE = 5e-3
+"""Spacing of the lattice in shares of what a sum must exceed, over sqrt(t)."""
 LEAST, MOST = 1 << 14, 1 << 20
 """Fewest cells that a window is cut into, and most."""
 UP = 1e-13
@@ -96,7 +98,8 @@ def allocation_delta(
     values, masses = terms(gamma, up, down, top, floor)
     if values[-1] <= 0:
         return min(whole, paid)
-    return min(whole, paid + positive_part(values, masses, steps) / steps)
+    coarse = COARSE * math.sqrt(steps) * (gamma - 1)
+    return min(whole, paid + positive_part(values, masses, steps, coarse) / steps)
 
 
 def terms(
@@ -125,14 +128,17 @@ def terms(
     return points, masses * (1 + UP)
 
 
-def positive_part(values: Floats, masses: Floats, steps: int) -> float:
-    """Return an upper bound on E (W_1 + ... + W_t)_+ for points and masses of W."""
+def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> float:
+    """Return an upper bound on E (W_1 + ... + W_t)_+ for points and masses of W.
+
+    The lattice is no finer than needs be: than ``FINE`` deviations, or ``coarse``.
+    """
     mean = float(masses @ values) / float(masses.sum())
     deviation = math.sqrt(float(masses @ (values - mean) ** 2))
     theta = tilt(values, masses, steps)
     low, top = window(values, masses, steps, theta)
     length = min(top, steps * float(values[-1])) - low
-    step = min(FINE * deviation, length / LEAST)
+    step = min(max(FINE * deviation, coarse), length / LEAST)
     step = 2.0 ** math.floor(math.log2(max(step, 2 * length / MOST)))
     places = values / step
     cells = np.floor(places)
