@@ -33,7 +33,7 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import GaussianLaw, gdp_delta
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.trust.epsilons import proved_epsilon
-from dp_erm_bench.trust.recount import recount
+from dp_erm_bench.trust.recount import listen, recount
 from dp_erm_bench.trust.twins.allocation_gaussian import AllocationGaussianTwin
 from tests.loops import each
 
@@ -336,6 +336,19 @@ class Same(AllocationMechanism):
         return super().allocation(trial, n, 0)
 
 
+class Silent(AllocationMechanism):
+    """Adds no noise to the sum over an empty step."""
+
+    def sample(self, trial, n, steps):
+        found = super().sample(trial, n, steps)
+        self.empty = found[1][-1] == 0
+        return found
+
+    def publish(self, value, coordinate=None):
+        noisy = super().publish(value, coordinate)
+        return value.copy() if self.empty else noisy
+
+
 def recounted(mechanism=AllocationMechanism, charged=REPLACE, noise=1.0):
     """Return the complaint of a recount of a run with a mechanism of a kind."""
     kind = type("Mine", (AllocationGaussian,), {"mechanism": mechanism})
@@ -345,17 +358,18 @@ def recounted(mechanism=AllocationMechanism, charged=REPLACE, noise=1.0):
     found = calibrate((release.law(),), budget)
     claim: Calibration = replace(found, budget=replace(budget, adjacency=REPLACE))
     mechanisms = make_mechanisms([release], noise * found.z, ["a", "b"])
+    witnesses = listen(mechanisms)
     for _ in range(8):
         for trial in range(2):
-            mechanisms["gradient"].sample(trial, 20, 1)
+            mechanisms["gradient"].sample(trial, 4, 1)
         mechanisms["gradient"](np.zeros((2, 3)))
     mechanisms.finish()
-    return recount(mechanisms, claim).complaint(claim)
+    return recount(mechanisms, claim, witnesses=witnesses).complaint(claim)
 
 
 def test_planted_faults_are_recounted():
     assert recounted() == ""
-    for fault in (Chosen, OneMore, Same):
+    for fault in (Chosen, OneMore, Same, Silent):
         assert "was run" in recounted(fault), fault
     assert "was run" in recounted(charged=ZERO, noise=0.5)  # of half the change
 
