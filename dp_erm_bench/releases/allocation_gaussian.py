@@ -114,7 +114,6 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Dominating, Floats, Losses
 from dp_erm_bench.releases.sampling import (
     Batch,
-    SampledLaw,
     SampledRelease,
     SamplingMechanism,
 )
@@ -131,17 +130,28 @@ def profile(
 
 
 @dataclass(frozen=True)
-class AllocationGaussianLaw(SampledLaw):
+class AllocationGaussianLaw(Law):
     """Rounds of random allocation; ``times`` counts rounds.
 
     Attributes
     ----------
-    rate : float
-        1 / t.
+    steps : int
+        t, at least 2: of one step it is the law of the Gaussian mechanism.
     """
 
     name: ClassVar[str] = "allocation_gaussian"
     sampled: ClassVar[bool] = True
+    steps: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuse numbers outside their ranges."""
+        super().__post_init__()
+        if self.steps < 2:
+            raise ValueError(f"steps={self.steps}: must be at least 2")
+
+    def sampling_rate(self) -> float:
+        """Return 1 / t."""
+        return 1 / self.steps
 
     def rdp(self, z: float, orders: Floats) -> Floats:
         """Return the curve of one Gaussian mechanism a round.
@@ -157,7 +167,7 @@ class AllocationGaussianLaw(SampledLaw):
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
         """Return the pairs of the theorem, as corners of their profiles."""
-        mu, steps = 1 / self.multiplier(z), round(1 / self.rate)
+        mu, steps = 1 / self.multiplier(z), self.steps
         replaced = adjacency is Adjacency.REPLACE_ONE
         square = min(mu * mu, 600.0)
         if replaced:
@@ -178,7 +188,7 @@ class AllocationGaussianLaw(SampledLaw):
 
     def guess(self, square: float) -> float:
         """Return the z of s^2 = (e^(1/z^2) - 1) / t."""
-        return super().guess(math.log1p(square / self.rate))
+        return super().guess(math.log1p(square * self.steps))
 
 
 class AllocationMechanism(SamplingMechanism):
@@ -262,5 +272,5 @@ class AllocationGaussian(SampledRelease):
         """Return the law of all rounds, begun ones too; of one step, the Gaussian."""
         if self.rate == 1:
             return GaussianLaw(self.times, self.weight)
-        rounds = -(-self.times // round(1 / self.rate))
-        return AllocationGaussianLaw(rounds, self.weight, self.rate)
+        steps = round(1 / self.rate)
+        return AllocationGaussianLaw(-(-self.times // steps), self.weight, steps)
