@@ -345,8 +345,9 @@ class Silent(AllocationMechanism):
         return found
 
     def publish(self, value, coordinate=None):
+        plain = value.copy()
         noisy = super().publish(value, coordinate)
-        return value.copy() if self.empty else noisy
+        return plain if self.empty else noisy
 
 
 def recounted(mechanism=AllocationMechanism, charged=REPLACE, noise=1.0):
@@ -361,7 +362,7 @@ def recounted(mechanism=AllocationMechanism, charged=REPLACE, noise=1.0):
     witnesses = listen(mechanisms)
     for _ in range(8):
         for trial in range(2):
-            mechanisms["gradient"].sample(trial, 4, 1)
+            mechanisms["gradient"].sample(trial, 2, 1)
         mechanisms["gradient"](np.zeros((2, 3)))
     mechanisms.finish()
     return recount(mechanisms, claim, witnesses=witnesses).complaint(claim)
