@@ -38,6 +38,9 @@ from dp_erm_bench.problems.erm.second_order import solved as solved
 from dp_erm_bench.problems.erm.second_order import unpacked as unpacked
 from dp_erm_bench.releases.additive import AdditiveMechanism as AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency as Adjacency
+from dp_erm_bench.releases.allocation_gaussian import (
+    AllocationGaussian as AllocationGaussian,
+)
 from dp_erm_bench.releases.base import Mechanism as Mechanism
 from dp_erm_bench.releases.base import Mechanisms as Mechanisms
 from dp_erm_bench.releases.base import Release as Release

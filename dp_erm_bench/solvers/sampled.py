@@ -52,7 +52,7 @@ class Sampled(Iterative):
         """Refuse batches larger than the data."""
         return batch_refusal(problem, self.batch_size)
 
-    def expected_batch(self, problem: ERM) -> int:
+    def expected_batch(self, problem: ERM) -> float:
         """Return q n."""
         return expected_batch(problem, self.batch_size)
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_erm_bench.releases.allocation_gaussian import AllocationGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import (
@@ -24,7 +25,8 @@ class SGD(Sampled):
     """Differentially private stochastic proximal gradient descent (DP-SGD).
 
     Each record is in a step's batch with probability q, independently (Poisson
-    sampling); the sum of the clipped gradients gets Gaussian noise and is divided
+    sampling), or in that of one step of t = 1 / q, drawn anew for each t steps (random
+    allocation); the sum of the clipped gradients gets Gaussian noise and is divided
     by the expected batch size q n, so that an empty batch is a step of pure noise.
     ``mean=projection`` is that of ``gd``; a batch larger than expected may leave the
     ball without noise, too, and is moved into it, which matters for small batches.
@@ -33,8 +35,9 @@ class SGD(Sampled):
     References
     ----------
     Bassily, Smith, Thakurta, FOCS 2014; Abadi et al., "Deep learning with
-    differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi; Ghazi,
-    Guzman, Kamath, Kumar, Manurangsi, NeurIPS 2024, Algorithm 1, the projection.
+    differential privacy", CCS 2016, Algorithm 1, with a proximal step for psi; Chua et
+    al., "Balls-and-bins sampling for DP-SGD", 2024 (allocation); Ghazi, Guzman, Kamath,
+    Kumar, Manurangsi, NeurIPS 2024, Algorithm 1 (projection).
     """
 
     constrained: ClassVar[bool] = True
@@ -61,6 +64,13 @@ class SGD(Sampled):
         help="the last iterate, or the mean of all after the start",
     )
     mean: str = mean_field(later=True)
+    sampling: str = shape(
+        "poisson",
+        choices=("poisson", "allocation"),
+        later=True,
+        help="each record in each step by its own coin, or in one step of each round "
+        "of t = n / batch_size",
+    )
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -88,10 +98,18 @@ class SGD(Sampled):
         """Return the passes: n / (q n) steps read n records on average."""
         return iteration * self.expected_batch(problem) / problem.n
 
+    def expected_batch(self, problem: ERM) -> float:
+        """Return q n; of random allocation n / t, t = n / batch_size rounded."""
+        size = super().expected_batch(problem)
+        if self.sampling == "poisson":
+            return size
+        return problem.n / max(1, round(problem.n / size))
+
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one noisy sum over a Poisson sample per step."""
+        """Yield one noisy sum over a sample per step."""
         change, q = adjacency.of_sum(norm_bound(problem, self.clip)), self.rate(problem)
-        yield PoissonGaussian("gradient", change, self.iterations(problem), rate=q)
+        kind = PoissonGaussian if self.sampling == "poisson" else AllocationGaussian
+        yield kind("gradient", change, self.iterations(problem), rate=q)
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
         """Return the state before the first step."""

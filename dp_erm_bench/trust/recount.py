@@ -111,7 +111,8 @@ class Recount:
         allowed = claimed * (1 + self.tolerance)
         if self.epsilon > allowed:
             return f"epsilon {self.epsilon:.6g} was run, {claimed:.6g} is certified"
-        if self.epsilon < claimed * (1 - self.tolerance):
+        slack = max((use.slack for use in self.uses), default=0.0)
+        if self.epsilon < claimed * (1 - self.tolerance - slack):
             return f"only {self.epsilon:.6g} of {claimed:.6g} certified was run"
         if self.least > allowed:
             return f"epsilon is at least {self.least:.6g}, {claimed:.6g} is certified"

@@ -5,6 +5,10 @@ import inspect
 from pathlib import Path
 
 from dp_erm_bench import releases
+from dp_erm_bench.releases.allocation_gaussian import (
+    AllocationGaussian,
+    AllocationGaussianLaw,
+)
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.releases.fixed_size_gaussian import (
     FixedSizeGaussian,
@@ -37,6 +41,7 @@ from dp_erm_bench.releases.sketched_gaussian import (
     SketchedGaussian,
     SketchedGaussianLaw,
 )
+from dp_erm_bench.trust.twins.allocation_gaussian import AllocationGaussianTwin
 from dp_erm_bench.trust.twins.fixed_size_gaussian import FixedSizeGaussianTwin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 from dp_erm_bench.trust.twins.l1_laplace import L1LaplaceTwin
@@ -70,6 +75,7 @@ LAWS = {
         ObjectiveNormLaplaceLaw,
         PoissonGaussianLaw,
         FixedSizeGaussianLaw,
+        AllocationGaussianLaw,
         ObjectiveGaussianLaw,
         SingleUseLaw,
         SketchedGaussianLaw,
@@ -82,6 +88,7 @@ TWINS = {
     "gaussian": GaussianTwin,
     "poisson_gaussian": PoissonGaussianTwin,
     "fixed_size_gaussian": FixedSizeGaussianTwin,
+    "allocation_gaussian": AllocationGaussianTwin,
     "laplace": LaplaceTwin,
     "bounded_range": NoisyMaxTwin,
     "pure": LaplaceNoisyMaxTwin,
@@ -132,6 +139,8 @@ def law_of(kind, times, weight=1.0, rate=None, **facts):
         return PoissonGaussian("any", 1.0, times, weight, rate=rate).law()
     if kind == FixedSizeGaussianLaw.name and rate is not None:
         return FixedSizeGaussian("any", 1.0, times, weight, rate=rate).law()
+    if kind == AllocationGaussianLaw.name and rate is not None:
+        return AllocationGaussian("any", 1.0, times, weight, rate=rate).law()
     assert rate in (None, 1.0)
     if kind == RepeatAndSelectLaw.name:
         facts.setdefault("run", (("one", GaussianLaw(1)),))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp_erm_bench.releases.allocation_gaussian import AllocationGaussian
 from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.norm_laplace import NormLaplace
@@ -29,6 +30,7 @@ DOC = (REPOSITORY / "docs" / "privacy.md").read_text()
 FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, L1Laplace}
 FITTED |= {SingleUseGaussian, SketchedGaussian}  # test_single_use, test_sketched
 FITTED |= {RepeatAndSelect, RenyiFilter}  # test_repeat_and_select, test_renyi_filter
+FITTED |= {AllocationGaussian}  # test_allocation
 ACCOUNTING = sorted((ROOT / "accounting").glob("*.py"))
 ONE = np.ones((1, 1))
 SHARED = {"law", "losses", "adjacency", "printed", "base"}

@@ -56,12 +56,14 @@ def test_every_release_is_tested_here():
     elsewhere |= {"SketchedGaussian"}  # test_sketched
     elsewhere |= {"RepeatAndSelect"}  # test_repeat_and_select
     elsewhere |= {"RenyiFilter"}  # test_renyi_filter
+    elsewhere |= {"AllocationGaussian"}  # test_allocation
     made = [kind for kind in built_in() if kind.__name__ not in elsewhere]
     assert set(made) == {*ADDITIVE, *SELECTIONS}
     kinds = {release_of(found, "any", 1.0, 1).law().name for found in made}
     kinds |= {kind("any", 1.0, 1, rate=0.5).law().name for kind in SAMPLED}
     others = {"norm_laplace", "objective", "objective_pure", "single_use"}
     others |= {"sketched_gaussian", "repeat_and_select", "renyi_filter"}
+    others |= {"allocation_gaussian"}
     assert kinds == {*ADDED, *SELECTED} == set(LAWS) - others
 
 

@@ -45,10 +45,11 @@ DEARER = {
     **dict.fromkeys(("weight", "gamma"), 1 - 1e-9),
 }
 """How numbers of laws are made a little dearer."""
-COUNTS = {"times": 1, "fresh": 1, "records": -1, "rows": -1}
+COUNTS = {"times": 1, "fresh": 1, "records": -1, "rows": -1, "steps": -1}
 FACTS = {
     "poisson_gaussian": {"rate": 1 / 300},
     "fixed_size_gaussian": {"rate": 1 / 300},
+    "allocation_gaussian": {"steps": 300},
     "single_use": {"fresh": 333_333, "records": 1_000_003},
     "pure": {"spread": 4 / 3},
     "objective": {"curvature": 1 / 3},

@@ -5,6 +5,7 @@ import pytest
 
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import run_at
+from dp_erm_bench.releases.allocation_gaussian import AllocationGaussian
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.renyi_filter import RenyiFilter
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
@@ -28,6 +29,7 @@ from tests.twins.kinds import KINDS, OUTPUTS, VECTOR
 
 WRITTEN = table.written()
 ELSEWHERE = {
+    AllocationGaussian: "tests/privacy/test_allocation.py",
     FixedSizeGaussian: "tests/solvers/test_bias_reduced_sgd.py",
     SketchedGaussian: "tests/solvers/test_mean.py",
     RepeatAndSelect: "tests/solvers/test_boosting.py",

@@ -70,10 +70,14 @@ class Twin(ABC):
         Whether ``distribution`` knows an exact instance.
     joint : bool
         Whether the answers of a run have no log-ratios one by one, but together.
+    slack : float
+        By which part of it a certified epsilon may be above the recounted one, beyond
+        what two implementations of one bound may differ by.
     """
 
     exact: ClassVar[bool] = False
     joint: ClassVar[bool] = False
+    slack: ClassVar[float] = 0.0
 
     ratio: float
     times: int

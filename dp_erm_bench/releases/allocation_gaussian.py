@@ -1,0 +1,276 @@
+"""Normal noise on sums to which each record adds its term in one step of t.
+
+A round of t steps: every record draws its step by itself, uniformly on 1 .. t and
+secretly, and each step publishes the sum of the terms of its records plus normal noise
+of deviation s, an empty step too ("random allocation", "balls and bins"). The term of a
+record may depend on all earlier answers. Its norm is at most b: b is the sensitivity
+Delta under ``zero_out``, half of it under ``replace_one`` (``Adjacency.of_sum``). Below
+all is in units of s, so that terms have norm at most m = b / s.
+
+**Theorem.** Let the neighbours differ in one record. For every gamma >= 0 the
+hockey-stick divergence H_gamma of the round's answers is at most that of (A, R) and of
+(R, A), in the order that is asked, under ``zero_out``, and of (A, B) under
+``replace_one``, where, e_i being the unit vectors of R^t,
+
+    R = N(0, I_t),  A = 1/t sum_i N(m e_i, I_t),  B = 1/t sum_i N(-m e_i, I_t).
+
+The bound is reached: by a record whose term is a given vector of length m, exchanged
+for the opposite one under ``replace_one``.
+
+*Proof.* 1. The record's step I and the steps J of all others are independent of each
+other and of the data: a record draws its step whatever it holds. Let both datasets have
+the same J. (P, Q) is a mean over J of pairs (P_J, Q_J), and H is jointly convex, so
+that a bound for each J is one for (P, Q). Fix J.
+
+2. Given J and the answers y_1 .. y_(i-1), step i publishes f_i + 1{I = i} v_i + noise
+on D and f_i + 1{I = i} v'_i + noise on D', with vectors f_i, v_i, v'_i that are
+functions of J and those answers, the same for all I: f_i is the sum over the others,
+which neither dataset changes. ``zero_out`` has v'_i = 0 (or v_i = 0, in the other
+order). Let R be the law of y with v_i = v'_i = 0 in every step, and z_i = y_i - f_i,
+under R normal N(0, I) given all earlier answers. Given I = i only step i differs, so
+
+    dP/dR = 1/t sum_i X_i,  X_i = e^(<z_i, v_i> - |v_i|^2 / 2),
+    dQ/dR = 1/t sum_i Y_i,  Y_i = e^(<z_i, v'_i> - |v'_i|^2 / 2),
+
+    H_gamma(P, Q) = E_R (dP/dR - gamma dQ/dR)_+ = 1/t E_R (sum_i W_i)_+,
+    W_i = X_i - gamma Y_i.
+
+3. *One step.* Lemma: let g be convex on R, growing at most linearly, and let
+(x, y) be centred and jointly normal of variances p <= m^2 and p' <= m^2, covariance r.
+Then F(p, p', r) = E g(c + e^(x - p/2) - gamma e^(y - p'/2)) is at most its value at
+p = p' = m^2, r = -m^2, which is that of x = m h, y = -m h, h standard normal. If
+p' = 0, it is at most its value at p = m^2, p' = r = 0; if p = 0, at p' = m^2 and
+p = r = 0.
+(a) F does not fall if p rises to m^2 with r and p' held: with an independent normal x'
+of variance m^2 - p, e^(x + x' - m^2/2) = e^(x - p/2) e^(x' - (m^2 - p)/2) has the
+conditional mean e^(x - p/2) given (x, y); apply Jensen's inequality to g given (x, y).
+Adding x' leaves r. Likewise for p'. This is the case p' = 0 or p = 0, too.
+(b) F does not fall if r falls, p and p' held. Let g have two bounded derivatives first.
+With f(x, y) = g(c + X - gamma Y), X = e^(x - p/2), Y = e^(y - p'/2), Price's theorem
+says dF/dr = E d^2 f / dx dy = -gamma E X Y g''(c + X - gamma Y) <= 0, for
+|r| < sqrt(p p'); F is continuous at the ends. A convex g of linear growth has slopes
+between -k and k. It is the limit of its convolutions with N(0, a^2), a -> 0, which are
+convex, of the same slopes and of second derivatives up to 2 k / a: the slope of g moves
+by 2 k in all. F converges by dominated convergence, X and Y being integrable.
+After (a), r may be any covariance in [-m^2, m^2]; (b) takes it to -m^2.
+
+4. *All steps.* With (X*, Y*) = (e^(m h - m^2/2), e^(-m h - m^2/2)) under
+``replace_one``, (e^(m h - m^2/2), 1) or (1, e^(-m h - m^2/2)) under ``zero_out``, let
+V_t(s) = s_+ and V_(i-1)(s) = E V_i(s + X* - gamma Y*). Each V_i is convex and of linear
+growth, being a mean of shifts of such a function. Claim:
+E_R[(sum_j W_j)_+ | y_1 .. y_i] <= V_i(W_1 + ... + W_i). It holds at i = t. If it holds
+at i, then
+
+    E_R[(sum_j W_j)_+ | y_1 .. y_(i-1)] <= E_R[V_i(S + W_i) | y_1 .. y_(i-1)]
+                                        <= V_(i-1)(S),  S = W_1 + ... + W_(i-1),
+
+for given these answers v_i and v'_i are fixed vectors, (<z_i, v_i>, <z_i, v'_i>) is
+normal of variances |v_i|^2, |v'_i|^2, and step 3 applies to g = V_i, whatever they are.
+At i = 0: H_gamma(P, Q) <= V_0(0) / t = 1/t E (sum_i X*_i - gamma Y*_i)_+ over
+independent pairs, which is H_gamma of the pair of the theorem: there z_i is h_i. QED
+
+For (1, Y*) the sign of h is free; as it is, all W rise with h. As h -> -h exchanges A
+and B, (B, A) has the profile of (A, B).
+
+Steps 3 and 4 say more: they bound E g of the sum for each convex g, with any constant
+added to it. With t = 1 and the constant (1 - gamma) (1 - q) / q this is the pair of
+Poisson sampling with a replaced record, see ``replacement_pair``.
+
+**Rounds.** Each draws its steps anew, secretly, so that given all earlier rounds'
+answers it is as above. Adaptive compositions are dominated by the product of dominating
+pairs (Zhu, Dong, Wang 2022, Theorem 10). A round that is cut short publishes a part of
+a round, hence is charged as one. The profile is computed in ``allocation_curve.py``.
+
+**What it rests on.** A step that is uniform given all records, drawn by the mechanism
+after they are fixed, and told to nobody. A choice that depends on nothing but the
+record's place, but is known to others, leaves one Gaussian mechanism a round; one that
+depends on the data leaves nothing; nor do empty steps without noise, which tell who is
+elsewhere. The number n of records is public.
+
+References
+----------
+Feldman and Shenfeld, "Privacy amplification by random allocation", 2025
+(arXiv:2502.08202), and 2026 (arXiv:2602.17284); Chua et al., "Balls-and-bins sampling
+for DP-SGD", 2024. The pair of ``zero_out`` is theirs; the proof above, and the pair of
+``replace_one``, rest on no theorem of theirs.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.kernels.philox import uniforms
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.allocation_curve import curve, curve_losses
+from dp_erm_bench.releases.base import Mechanism, Release
+from dp_erm_bench.releases.gaussian import GaussianLaw, gaussian_rdp
+from dp_erm_bench.releases.law import Law
+from dp_erm_bench.releases.losses import Dominating, Floats, Losses
+from dp_erm_bench.releases.sampling import (
+    Batch,
+    SampledRelease,
+    SamplingMechanism,
+)
+
+WHOLE = 1e-9
+
+
+@functools.lru_cache(maxsize=64)
+def profile(
+    steps: int, up: float, down: float, scale: float, tail: float
+) -> tuple[Floats, Floats]:
+    """Return ``curve``, kept: both orders of the neighbours ask for the same two."""
+    return curve(steps, up, down, scale, tail)
+
+
+@dataclass(frozen=True)
+class AllocationGaussianLaw(Law):
+    """Rounds of random allocation; ``times`` counts rounds.
+
+    Attributes
+    ----------
+    steps : int
+        t, at least 2: of one step it is the law of the Gaussian mechanism.
+    """
+
+    name: ClassVar[str] = "allocation_gaussian"
+    sampled: ClassVar[bool] = True
+    steps: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuse numbers outside their ranges."""
+        super().__post_init__()
+        if self.steps < 2:
+            raise ValueError(f"steps={self.steps}: must be at least 2")
+
+    def sampling_rate(self) -> float:
+        """Return 1 / t."""
+        return 1 / self.steps
+
+    def rdp(self, z: float, orders: Floats) -> Floats:
+        """Return the curve of one Gaussian mechanism a round.
+
+        Given the steps of all records it is one; Renyi divergence is jointly
+        quasi-convex.
+        """
+        return gaussian_rdp(orders, self.multiplier(z))
+
+    def steepness(self, z: float) -> float:
+        """Return mu of a round."""
+        return 1 / self.multiplier(z)
+
+    def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
+        """Return the pairs of the theorem, as corners of their profiles."""
+        mu, steps = 1 / self.multiplier(z), self.steps
+        replaced = adjacency is Adjacency.REPLACE_ONE
+        square = min(mu * mu, 600.0)
+        if replaced:
+            orders = ((mu / 2, mu / 2), (mu / 2, mu / 2))
+            scale = 2 * math.sqrt(math.sinh(square / 4) / steps)
+        else:
+            orders = ((mu, 0.0), (0.0, mu))
+            scale = math.sqrt(math.expm1(square) / steps)
+        scale = min(scale, mu * math.hypot(1, mu / 2))
+        curves = [profile(steps, *order, scale, tail) for order in orders]
+
+        def losses(step: float, tail: float, reverse: bool) -> Losses:
+            first, second = curves[::-1] if reverse else curves
+            return curve_losses(first, second)
+
+        span = float(sum(epsilons[-1] for epsilons, _ in curves))
+        return Dominating(self.times, scale, span, losses, mirrored=replaced)
+
+    def guess(self, square: float) -> float:
+        """Return the z of s^2 = (e^(1/z^2) - 1) / t."""
+        return super().guess(math.log1p(square * self.steps))
+
+
+class AllocationMechanism(SamplingMechanism):
+    """Draws a step of t for each record, at the start of each round.
+
+    Attributes
+    ----------
+    records : int
+        n, once a sample was drawn.
+    handed : list of int
+        Of each trial the sum of (record + 1) (use + 1) over all that samples held, for
+        an auditor to compare with the steps that the secret stream says.
+    """
+
+    kind = "random allocation"
+
+    def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
+        super().__init__(release, z, identities)
+        self.steps, self.records = round(1 / self.rate), 0
+        self.handed = [0] * len(identities)
+        self._done = [0] * len(identities)
+        self._rounds: dict[int, Batch] = {}
+
+    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+        if self.rate == 1.0:
+            return np.tile(np.arange(n), steps), n * np.arange(steps + 1)
+        self.records, parts, sizes = n, [], []
+        done, end = self._done[trial], self._done[trial] + steps
+        while done < end:
+            first = done % self.steps
+            if first == 0:
+                self._rounds[trial] = self.allocation(trial, n, done // self.steps)
+            records, offsets = self._rounds[trial]
+            last = min(self.steps, first + end - done)
+            parts.append(records[offsets[first] : offsets[last]])
+            sizes.append(np.diff(offsets[first : last + 1]))
+            done += last - first
+        sample, counts = np.concatenate(parts), np.concatenate(sizes)
+        uses = np.repeat(np.arange(self._done[trial], end), counts)
+        self.handed[trial] += int(((sample + 1) * (uses + 1)).sum())
+        self._done[trial] = end
+        return sample, np.concatenate([[0], np.cumsum(counts)])
+
+    def allocation(self, trial: int, n: int, index: int) -> Batch:
+        """Return the records of a round in the order of their steps, and offsets.
+
+        Record j has the uniform number n index + j of the trial's secret stream,
+        whatever the data: the t-th of [0, 1) that it is in is its step.
+        """
+        u = uniforms(self.sample_seeds[trial], n * index, n)
+        chosen = (u * self.steps).astype(np.int64)
+        sizes = np.bincount(chosen, minlength=self.steps)
+        order = np.argsort(chosen, kind="stable")
+        return order, np.concatenate([[0], np.cumsum(sizes)])
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationGaussian(SampledRelease):
+    """Sums over the records that chose a step, plus normal noise.
+
+    Under ``replace_one`` each record's own term must be at most half of the
+    sensitivity, as over a Poisson sample.
+
+    Parameters
+    ----------
+    rate : float
+        1 / t, t whole: the probability of a record to be in a step.
+    """
+
+    vectors: ClassVar[bool] = True
+    mechanism: ClassVar[type[Mechanism]] = AllocationMechanism
+    draw = staticmethod(draws.gaussian)
+
+    def __post_init__(self) -> None:
+        """Refuse a rate that is not one of a whole number of steps."""
+        super().__post_init__()
+        if not self.rate > 0 or abs(round(1 / self.rate) * self.rate - 1) > WHOLE:
+            raise UsageError(f"rate={self.rate}: must be 1 / t for a whole number t")
+
+    def law(self) -> Law:
+        """Return the law of all rounds, begun ones too; of one step, the Gaussian."""
+        if self.rate == 1:
+            return GaussianLaw(self.times, self.weight)
+        steps = round(1 / self.rate)
+        return AllocationGaussianLaw(-(-self.times // steps), self.weight, steps)
