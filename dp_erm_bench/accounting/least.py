@@ -180,7 +180,8 @@ def authors_multiplier(budget: Budget, laws: Laws) -> float:
     """
     if len(laws) != 1 or not laws[0].normal:
         raise UsageError(
-            "calibration=authors: is defined for sgd only, use calibration=certified"
+            "calibration=authors: is defined for sgd over Poisson samples only, use "
+            "calibration=certified"
         )
     if budget.number == 0:
         raise UsageError("delta=0: must be positive where a printed constant is used")

@@ -15,9 +15,10 @@ expectation of a convex function of the sum does not fall).
    has in a cell is split between its values at both ends, the mean kept. Masses and
    means are Gauss and Legendre's, of relative error below 1e-14. Below the lowest end W
    is moved up to its value there.
-2. Far out. Terms above the highest end c are cut off, and paid: as W <= X,
-   (sum W)_+ <= (sum of the W that are kept)_+ + sum of the X that are cut off, and
-   E X 1(g > c) = Phi(u - c) is added to delta. c is where that is the tail that the
+2. Far out. Terms above the highest end c count as 0, and are paid: as W <= X,
+   (sum W)_+ <= (sum of the W that are kept)_+ + sum of the X that are not, and
+   E X 1(g > c) = Phi(u - c) is added to delta. So 0 gets the mass of g > c: the other
+   terms of a sum in which one is beyond c stay. c is where that is the tail that the
    caller allows, or where X is ``FAR`` times gamma t: there (s + X)_+ is less than X
    by little.
 3. Floor. W below -b is moved up to -b. For u = 0 all W are at most 1, so that with
@@ -52,6 +53,8 @@ BELOW = 9.0
 FAR, FLOOR = 20.0, 16.0
 FINE = 0.05
 """Spacing of the lattice in deviations of a term."""
+LAST = 600.0
+"""The epsilon at which a curve ends at the latest: the rest is paid as delta."""
 POWERS = (1.1, 1.2, 1.3, 1.5, 1.7, 2.2, 3.0, 5.0)
 """Powers, in units of the tilt's, whose moments bound what lies far out."""
 BEND, GAP, POINTS = 0.5, 0.15, 1000
@@ -65,8 +68,8 @@ UP = 1e-13
 """Relative error of a mass or a ratio, at most."""
 ROUNDING = 2e-15
 """Error of a factor of a transform, at most (as in ``accounting/pld.py``)."""
-STEEP = 40.0
-"""Slopes beyond which sampling is of no use: the Gaussian's is returned."""
+STEEP, FARTHEST = 25.0, 300.0
+"""Slopes and epsilons beyond which sampling is of no use: the Gaussian's is taken."""
 
 
 def allocation_delta(
@@ -85,7 +88,8 @@ def allocation_delta(
         What may be added to delta for far terms.
     """
     whole = gdp_delta(epsilon, up + down)
-    if whole <= tail or epsilon > 300 or up + down > STEEP:
+    steep = up + down > STEEP or down * (down / 2 + BELOW) > FARTHEST
+    if whole <= tail or epsilon > FARTHEST or steep:
         return whole
     gamma = math.exp(epsilon) * (1 + UP)
     top = up - float(ndtri(tail))
@@ -125,20 +129,24 @@ def terms(
     masses = np.append((density * (1 - share)).sum(axis=1), 0.0)
     masses[1:] += (density * share).sum(axis=1)
     masses[0] += float(ndtr(low))
+    zero = int(np.searchsorted(points, 0.0))
+    points = np.insert(points, zero, 0.0)
+    masses = np.insert(masses, zero, float(ndtr(-top)))
     return points, masses * (1 + UP)
 
 
 def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> float:
     """Return an upper bound on E (W_1 + ... + W_t)_+ for points and masses of W.
 
-    The lattice is no finer than needs be: than ``FINE`` deviations, or ``coarse``.
+    It is infinite where the tilted sum leaves the floats. The lattice is no finer than
+    needs be: than ``FINE`` deviations, or ``coarse`` where the tilt hardly sees that.
     """
     mean = float(masses @ values) / float(masses.sum())
     deviation = math.sqrt(float(masses @ (values - mean) ** 2))
     theta = tilt(values, masses, steps)
     low, top = window(values, masses, steps, theta)
     length = min(top, steps * float(values[-1])) - low
-    step = min(max(FINE * deviation, coarse), length / LEAST)
+    step = min(max(FINE * deviation, min(coarse, 0.5 / theta)), length / LEAST)
     step = 2.0 ** math.floor(math.log2(max(step, 2 * length / MOST)))
     places = values / step
     cells = np.floor(places)
@@ -158,7 +166,9 @@ def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> 
     sums = np.roll(fft.irfft(power, size), -(first % size))[-first:]
     sums = np.maximum(sums, 0.0) + (steps + 1) * ROUNDING * float(error)
     v = step * np.arange(sums.size)
-    grown = math.exp(steps * (at + 4 * UP))
+    grown = steps * (at + 4 * UP)
+    if grown > 600:
+        return math.inf
     # What lies beyond the window.
     lost, end = 0.0, (first + size - 1) * step
     if first + size - 1 < steps * index[-1]:
@@ -169,7 +179,8 @@ def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> 
         ]
         least = min(logs, default=math.inf)
         lost = end * math.exp(least) if least < 600 else math.inf
-    return (grown * float(np.exp(-theta * v) * v @ sums) + lost) * (1 + 1e-9)
+    kept = math.exp(grown) * float(np.exp(-theta * v) * v @ sums)
+    return (kept + lost) * (1 + 1e-9)
 
 
 def cumulant(values: Floats, masses: Floats, power: float) -> float:
@@ -235,8 +246,8 @@ def curve(
     """
     epsilons, deltas, gap = [0.0], [1.0], GAP * scale
     deltas[0] = allocation_delta(0.0, steps, up, down, max(tail, 1e-7 * scale))
-    while deltas[-1] > tail and len(epsilons) < POINTS:
-        epsilons.append(epsilons[-1] + gap)
+    while deltas[-1] > tail and len(epsilons) < POINTS and epsilons[-1] < LAST:
+        epsilons.append(min(epsilons[-1] + gap, LAST))
         cut = max(tail, 1e-4 * deltas[-1])
         delta = allocation_delta(epsilons[-1], steps, up, down, cut)
         deltas.append(min(delta, deltas[-1]))

@@ -107,7 +107,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.allocation_curve import curve, curve_losses
+from dp_erm_bench.releases.allocation_curve import STEEP, curve, curve_losses
 from dp_erm_bench.releases.base import Mechanism, Release
 from dp_erm_bench.releases.gaussian import GaussianLaw, gaussian_rdp
 from dp_erm_bench.releases.law import Law
@@ -162,8 +162,9 @@ class AllocationGaussianLaw(Law):
         return gaussian_rdp(orders, self.multiplier(z))
 
     def steepness(self, z: float) -> float:
-        """Return mu of a round."""
-        return 1 / self.multiplier(z)
+        """Return mu of a round; beyond `STEEP` that of the Gaussian is as good."""
+        mu = 1 / self.multiplier(z)
+        return mu if mu <= STEEP else math.inf
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
         """Return the pairs of the theorem, as corners of their profiles."""
@@ -199,8 +200,9 @@ class AllocationMechanism(SamplingMechanism):
     records : int
         n, once a sample was drawn.
     handed : list of int
-        Of each trial the sum of (record + 1) (use + 1) over all that samples held, for
-        an auditor to compare with the steps that the secret stream says.
+        Of each trial the sum of (record + 1) (use + 1) over all that samples held,
+        modulo 2^63, for an auditor to compare with the steps that the secret stream
+        says. Secret, as these are.
     """
 
     kind = "random allocation"
@@ -229,6 +231,7 @@ class AllocationMechanism(SamplingMechanism):
         sample, counts = np.concatenate(parts), np.concatenate(sizes)
         uses = np.repeat(np.arange(self._done[trial], end), counts)
         self.handed[trial] += int(((sample + 1) * (uses + 1)).sum())
+        self.handed[trial] %= 1 << 63
         self._done[trial] = end
         return sample, np.concatenate([[0], np.cumsum(counts)])
 
@@ -270,7 +273,7 @@ class AllocationGaussian(SampledRelease):
 
     def law(self) -> Law:
         """Return the law of all rounds, begun ones too; of one step, the Gaussian."""
-        if self.rate == 1:
-            return GaussianLaw(self.times, self.weight)
         steps = round(1 / self.rate)
+        if steps == 1:
+            return GaussianLaw(self.times, self.weight)
         return AllocationGaussianLaw(-(-self.times // steps), self.weight, steps)

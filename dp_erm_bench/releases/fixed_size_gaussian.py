@@ -158,8 +158,8 @@ def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
     """Return log(1 + the larger sum of parts, see the law) for orders > 1.
 
     Infinite where r d is large, and a sample helps no longer. In units of the noise, b
-    is at 0; of the opposite pair a is at d, c at -d, of the equal one both at -d, so
-    that in either one the larger law is on t > d/2.
+    is at 0, a at d and c at -d of the opposite pair; of the equal one a and c are at 0
+    and b at d, so that in either one the larger law is on t > d/2.
     """
     sums = np.full(len(orders), np.inf)
     most = min(float(HIGHEST), WIDEST / d) if d <= STEEPEST else 0.0
@@ -270,7 +270,7 @@ class FixedSizeGaussianLaw(SampledLaw):
     it where P > Q, and of Q from P, where P < Q. So it is at most the part of the
     opposite pair where P > Q and that of the equal pair where P < Q, and E_P f(Q/P)
     likewise at most the part of the equal pair where Q > P and that of the opposite
-    pair where Q < P. The larger sum is the second bound, up to 1.25 times the
+    pair where Q < P. The larger sum is the second bound, up to 1.26 times the
     divergence of the opposite pair, where the first one is next to it for small q and
     d, and far above it for large ones. The smaller of both is charged.
     """

@@ -79,7 +79,8 @@ def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
     """Return the l1 radius sqrt(s) C of means of clipped gradients, (1 or B, 1).
 
     A gradient is a multiple of its record: it has at most s entries, s being the
-    declared number of non-zeros, else p, and a norm of at most C (``norm_bound``).
+    declared number of non-zeros, else p, and a norm of at most C (``norm_bound``). The
+    sum over a Poisson sample, divided by the expected size, may be longer.
     """
     bounds = problem.dataset.bounds
     entries = getattr(bounds, "nonzeros", None) or problem.p
@@ -89,9 +90,9 @@ def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
 def projected_means(noisy: Array, radius: Array | float) -> Array:
     """Return the nearest points of l1 balls to noisy means, (B, p); radii (1 or B, 1).
 
-    The balls are public, so that this costs no privacy; and a ball that holds the mean
-    has no point that is nearer to the noisy mean and farther from the mean. Infinite
-    radii change nothing.
+    The balls are public, so that this costs no privacy. Of a ball that holds the mean
+    the projection is no farther from it than the noisy mean is, but biased towards 0.
+    Infinite radii change nothing.
 
     References
     ----------

@@ -18,6 +18,7 @@ from dp_erm_bench.solvers.bounds import (
 from dp_erm_bench.solvers.runs import State, clip_field, mean_field
 from dp_erm_bench.solvers.sampled import Batches, Sampled, SampledState, batch_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
+from dp_erm_bench.solvers.work import StepWork
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class SGD(Sampled):
     allocation); the sum of the clipped gradients gets Gaussian noise and is divided
     by the expected batch size q n, so that an empty batch is a step of pure noise.
     ``mean=projection`` is that of ``gd``; a batch larger than expected may leave the
-    ball without noise, too, and is moved into it, which matters for small batches.
+    ball without noise, too, and is moved into it: of equal gradients and 5 records a
+    batch .825 of the mean is left, of 200 .97.
     Each step ends with the projection on the constraint, which the run starts in.
 
     References
@@ -104,6 +106,11 @@ class SGD(Sampled):
         if self.sampling == "poisson":
             return size
         return problem.n / max(1, round(problem.n / size))
+
+    def step_work(self, problem: ERM) -> StepWork:
+        """Return that of `Sampled`; a projected mean is a step that is not compiled."""
+        work = super().step_work(problem)
+        return work if self.mean == "gaussian" else work._replace(calls=1.0)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield one noisy sum over a sample per step."""

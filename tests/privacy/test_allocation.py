@@ -97,6 +97,43 @@ def test_two_steps_by_quadrature(slopes):
     compared(2, 40_001, slopes, [0.0, 0.1, 0.5, 1.0, 2.0, 4.0])
 
 
+@each("slopes", SLOPES)
+def test_two_steps_by_quadrature_where_much_is_cut_off(slopes):
+    for epsilon in (0.0, 0.5, 2.0):
+        truth = exact(epsilon, 2, *slopes, 40_001)
+        found = allocation_delta(epsilon, 2, *slopes, 1e-4 * truth)
+        assert truth * (1 - 1e-7) - 1e-15 <= found <= truth * 1.03 + 1e-15
+
+
+@each("steps", [2, 10_000, 1_000_000])
+@each("slopes", [(0.0, 2.0), (0.0, 1.0), (0.5, 0.5)])
+def test_what_is_cut_off_of_a_sum_is_its_one_far_term(steps, slopes):
+    """The others stay: without their mass the sum of 10^6 loses a quarter."""
+    fine = allocation_delta(0.0, steps, *slopes, 1e-18)
+    found = allocation_delta(0.0, steps, *slopes, 1e-4 * fine)
+    assert fine * (1 - 2e-2) <= found * 1.0
+    # Of any profile two points differ by the gammas at most.
+    gap = math.expm1(1e-3)
+    nearby = allocation_delta(1e-3, steps, *slopes, 1e-4 * fine)
+    assert nearby >= fine * (1 - 2e-2) - gap
+
+
+@each(
+    ("epsilon", "steps", "slopes"),
+    [(7.1056, 10_000, (1.0, 0.0)), (9.0, 100_000, (1.0, 1.0)), (0.01, 50, (0.0, 38.0))],
+)
+def test_extreme_slopes_and_numbers_of_steps_have_a_bound(epsilon, steps, slopes):
+    found = allocation_delta(epsilon, steps, *slopes, 1e-13)
+    assert 0 <= found <= gdp_delta(epsilon, sum(slopes))
+
+
+@each("z", [1 / 36, 1 / 100])
+def test_hardly_any_noise_has_an_epsilon(z):
+    found = certify((AllocationGaussianLaw(1, 1.0, 2),), z, 1e-6, REPLACE).epsilon
+    whole = certify((GaussianLaw(1, 1.0),), z, 1e-6, REPLACE).epsilon
+    assert 0.9 * whole < found < 1.2 * whole
+
+
 @pytest.mark.slow
 @each("slopes", SLOPES)
 def test_three_steps_by_quadrature(slopes):

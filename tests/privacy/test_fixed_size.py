@@ -3,14 +3,17 @@
 import itertools
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from dp_erm_bench import load_problem
 from dp_erm_bench.accounting.bounds import converted_epsilon, default_orders
 from dp_erm_bench.errors import NotSampled
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.fixed_size_gaussian import (
     FixedSizeGaussian,
@@ -20,6 +23,7 @@ from dp_erm_bench.releases.fixed_size_gaussian import (
     whole_orders,
 )
 from dp_erm_bench.releases.gaussian import gaussian_rdp
+from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD
 from dp_erm_bench.trust.twins.fixed_size_gaussian import (
     FixedSizeGaussianTwin,
     log_moment,
@@ -254,3 +258,19 @@ def test_a_schedule_is_accounted_at_once():
         FixedSizeGaussianLaw(1, 1.0, 2.0 ** (level - 15)).rdp(3.21, orders)
     assert time.process_time() - start < 0.5
     assert whole_orders()[-1] == 512
+
+
+def test_a_release_and_its_solvers_tell_the_law_of_the_adjacency():
+    release = FixedSizeGaussian("sum", 1.0, 3, 0.7, rate=0.1, zeroed=True)
+    assert release.law() == FixedSizeGaussianLaw(3, 0.7, 0.1, True)
+    assert replace(release, zeroed=False).law() == FixedSizeGaussianLaw(3, 0.7, 0.1)
+    problem = load_problem("sparse_classification", n=64, p=8)
+    for adjacency in Adjacency:
+        zeroed = adjacency is Adjacency.ZERO_OUT
+        found = [
+            one.zeroed
+            for kind in BiasReducedSGD(clip=1.0).kinds(problem, adjacency)
+            for one in kind
+            if isinstance(one, FixedSizeGaussian)
+        ]
+        assert found and set(found) == {zeroed}

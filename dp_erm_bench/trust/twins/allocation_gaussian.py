@@ -101,12 +101,12 @@ def profile(steps: int, up: float, down: float, scale: float) -> tuple[Array, Ar
 
 
 def expected(seed: Any, n: int, times: int, steps: float) -> int:
-    """Return the sum of (record + 1) (use + 1) over all records of secret rounds."""
+    """Return the sum of (record + 1) (use + 1) over secret rounds, modulo 2^63."""
     total, t = 0, round(steps)
     for index in range(math.ceil(times / t) if n else 0):
         use = t * index + np.floor(t * uniforms(seed, n * index, n)).astype(np.int64)
         total += int(((1 + use) * np.arange(1, n + 1))[use < times].sum())
-    return total
+    return total % (1 << 63)
 
 
 @dataclass(frozen=True)
