@@ -250,10 +250,7 @@ def curves(
     """
     rows = ended(report_runs(table, panel, line, epsilon, data_seed), line)
     errors, nnz, seconds = (
-        rows.pivot_table(index="trial", columns="iteration", values=of, dropna=False)
-        .sort_index(axis=1)
-        .to_numpy(float)
-        for of in ("relative_error", "nnz", "seconds")
+        _on_one_axis(rows, of) for of in ("relative_error", "nnz", "seconds")
     )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
@@ -269,6 +266,25 @@ def curves(
         runs=runs_in(rows),
         unchecked=unchecked_in(rows),
     )
+
+
+def _on_one_axis(rows: pd.DataFrame, of: str) -> Array:
+    """Return the values of each run at the checkpoints of all, (trials, k).
+
+    Runs on other data may be of other lengths, and then have checkpoints of their own:
+    between these a run is interpolated, and from its end on it stays where it ended.
+    What a run lacks of those on the same data it has lost.
+    """
+    at = np.unique(rows["iteration"].to_numpy(float))
+    found: dict[Any, Array] = {}
+    for _, own in rows.groupby("dataset_seed", dropna=False):
+        values = own.pivot_table(
+            index="trial", columns="iteration", values=of, dropna=False
+        ).sort_index(axis=1)
+        x = values.columns.to_numpy(float)
+        for trial, y in zip(values.index, values.to_numpy(float), strict=True):
+            found[trial] = y if x.size == at.size else np.interp(at, x, y)
+    return np.stack([found[trial] for trial in sorted(found)])
 
 
 def ended(rows: pd.DataFrame, line: str) -> pd.DataFrame:

@@ -475,8 +475,9 @@ def unknown(value: float) -> Estimate:
     return Estimate(value, -math.inf, math.inf)
 
 
-FEW = 5
-"""With fewer units in a part their resamples repeat: Student's law in their place."""
+FEW = 8
+"""With fewer units in a part resamples of equal ones are not rare, whose standard error
+is 0: Student's law in their place."""
 
 ROUNDING = 1e-13
 """A standard error below it, on the scale of the number, is that of rounding."""

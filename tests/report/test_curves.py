@@ -54,6 +54,20 @@ def test_rows_left_out_by_a_diverged_run_are_infinite_errors(tabulate):
     assert np.isinf(run.errors).sum() == 6
 
 
+def test_runs_on_other_data_stay_where_they_ended(tabulate):
+    """Each data set is tuned, so that its runs need not be as long as others'."""
+    table = tabulate({"n_seeds": 2})
+    long = table["seed"] == table["seed"].max()
+    table.loc[long, "iteration"] *= 3
+    table.loc[long, "dataset_seed"] = 7
+    found = curves(table, "log1", "DP-CD cyclic")
+    ends = table.sort_values("iteration").groupby("trial")["relative_error"].last()
+    np.testing.assert_allclose(found.finals().values, ends)
+    short = found.errors[(found.errors[:, -2:] == found.errors[:, -1:]).all(axis=1)]
+    assert len(short) == 1 and np.isfinite(found.errors).all()
+    assert set(table.loc[~long, "relative_error"]) <= set(short[0])
+
+
 def test_median_of_diverged_runs_warns_not(tabulate):
     table = tabulate({"n_seeds": 2})
     table.loc[table["iteration"] > 0, "relative_error"] = math.nan
