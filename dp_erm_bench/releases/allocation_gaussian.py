@@ -79,7 +79,8 @@ Poisson sampling with a replaced record, see ``replacement_pair``.
 **Rounds.** Each draws its steps anew, secretly, so that given all earlier rounds'
 answers it is as above. Adaptive compositions are dominated by the product of dominating
 pairs (Zhu, Dong, Wang 2022, Theorem 10). A round that is cut short publishes a part of
-a round, hence is charged as one. The profile is computed in ``allocation_curve.py``.
+a round, hence is charged as one. The profile is computed in
+``dp_erm_bench/releases/allocation_curve.py``.
 
 **What it rests on.** A step that is uniform given all records, drawn by the mechanism
 after they are fixed, and told to nobody. A choice that depends on nothing but the

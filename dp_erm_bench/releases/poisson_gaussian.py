@@ -143,7 +143,8 @@ def replacement_pair(rate: float, mu: float) -> MonotonePair:
     The pair of Poisson sampling with a replaced record: the record's clipped term, if
     sampled, is v in one dataset and v' in the other, with norms at most half the
     sensitivity. That opposite vectors are the worst ones is a claim of dp_accounting
-    (GaussianPrivacyLoss, REPLACE); the lemma of ``allocation_gaussian.py`` proves it.
+    (GaussianPrivacyLoss, REPLACE), proved in
+    ``dp_erm_bench/releases/allocation_gaussian.py``.
     The two directions are mirror images.
     """
     one = removal_pair(rate, mu / 2)
