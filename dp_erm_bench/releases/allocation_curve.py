@@ -5,11 +5,11 @@ Asked for is, for t independent standard normal numbers g_i and gamma = e^epsilo
     delta = E (W_1 + ... + W_t)_+ / t,    W_i = X_i - gamma Y_i,
     X_i = e^(u g_i - u^2/2),  Y_i = e^(-v g_i - v^2/2),  u, v >= 0,
 
-see ``dp_erm_bench/releases/allocation_gaussian.py``. W rises with g. Every change below is of one of two
-kinds, neither of which makes delta smaller, as (.)_+ is convex and rises: a W_i is
-moved up, or its mass is split between a point below and one above it such that its mean
-stays (a mean-preserving spread: by Jensen's inequality, given all other terms, the
-expectation of a convex function of the sum does not fall).
+see ``dp_erm_bench/releases/allocation_gaussian.py``. W rises with g. Every change below
+is of one of two kinds, neither of which makes delta smaller, as (.)_+ is convex and
+rises: a W_i is moved up, or its mass is split between a point below and one above it
+such that its mean stays (a mean-preserving spread: by Jensen's inequality, given all
+other terms, the expectation of a convex function of the sum does not fall).
 
 1. Cells. The line of outcomes g is cut into cells of width w (``PANEL``), and what W
    has in a cell is split between its values at both ends, the mean kept. Masses and
