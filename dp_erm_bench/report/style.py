@@ -87,6 +87,8 @@ STYLES = {
     "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
     "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "<"),
     "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
+    "DP-CD averaged": Style("DP-CD, averaged", BROWN, ">"),
+    "DP-GD": Style("DP-GD", VERMILLION, "^"),
     "DP-CD private M": Style(
         "DP-CD, private $M_j$", GREEN, "P", 5.0, family="DP-CD, private $M_j$"
     ),

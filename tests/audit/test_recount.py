@@ -106,9 +106,9 @@ def test_what_was_run_costs_what_was_certified(case, adjacency):
     found = counted(run, calibration)
     assert found.complaint(calibration) == ""
     assert found.epsilon <= epsilon * (1 + found.tolerance)
-    assert found.epsilon == pytest.approx(
-        calibration.epsilon_certified, rel=found.tolerance
-    )
+    # A twin may prove a little less than is certified, where it says so.
+    loose = found.tolerance + max(use.slack for use in found.uses)
+    assert found.epsilon == pytest.approx(calibration.epsilon_certified, rel=loose)
     assert found.least <= calibration.epsilon_certified * (1 + 1e-9)
     # The lower bound is not idle either, where an exact instance is known.
     if all(use.is_exact for use in found.uses):

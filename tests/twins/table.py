@@ -18,10 +18,11 @@ that one complains of (`tests/twins`, `tests/contract/test_twins.py`). Empty: th
 has no meaning for the release. Written by `python -m tests.twins`; do not edit.
 
 Twins of samples of fixed size are in `tests/solvers/test_bias_reduced_sgd.py`, those of
-random sketches in `tests/solvers/test_mean.py`, those of repeated runs (one of
-boosting not counted, K published) in `tests/solvers/test_boosting.py`, those of
-minimisers on the dual (no ridge, 1 / n for 2 / (D n), the last point unpaid)
-in `tests/solvers/test_dual_frank_wolfe.py`.
+random allocation in `tests/privacy/test_allocation.py`, those of random sketches in
+`tests/solvers/test_mean.py`, those of repeated runs (one of boosting not counted, K
+published) in `tests/solvers/test_boosting.py`, those of minimisers on the dual (no
+ridge, 1 / n for 2 / (D n), the last point unpaid) in
+`tests/solvers/test_dual_frank_wolfe.py`.
 
 """
 WORDS = {
