@@ -46,7 +46,8 @@ def sheets(name: str) -> list[Path]:
     """
     figures = RESULTS / name / "figures"
     found = sorted(figures.glob(f"{name}*.png"))
-    return found + [figures / f"{stem}.png" for stem in BESIDE.get(name, ())]
+    beside = (figures / f"{stem}.png" for stem in BESIDE.get(name, ()))
+    return found + [path for path in beside if path.is_file()]
 
 
 def keep(name: str) -> None:
@@ -61,7 +62,7 @@ def keep(name: str) -> None:
 
 
 def chapter(name: str) -> str:
-    """Return the part of the page on an experiment, from what is published of it."""
+    """Return the part of the page on an experiment, from its folder and its claims."""
     claims = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
     manifest = read_manifest(RESULTS / name)
     # What is recorded was not run again: all runs of the folder made it.

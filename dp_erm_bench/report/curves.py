@@ -249,14 +249,15 @@ def curves(
         If nothing ran, a run failed or the problem has no certified optimum.
     """
     rows = ended(report_runs(table, panel, line, epsilon, data_seed), line)
+    axis = _axis(rows)
     errors, nnz, seconds = (
-        _on_one_axis(rows, of) for of in ("relative_error", "nnz", "seconds")
+        _on_one_axis(rows, of, axis) for of in ("relative_error", "nnz", "seconds")
     )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
     zeros = baselines(rows, "relative_error")[ZERO].groupby(rows["trial"]).first()
     return LineErrors(
-        rows.groupby("iteration")["passes"].first().sort_index().to_numpy(float),
+        rows.groupby(axis)["passes"].first().sort_index().to_numpy(float),
         np.where(np.isnan(errors), np.inf, errors),
         first_row(rows),
         nnz,
@@ -268,22 +269,36 @@ def curves(
     )
 
 
-def _on_one_axis(rows: pd.DataFrame, of: str) -> Array:
+def _axis(rows: pd.DataFrame) -> str:
+    """Return the column along which the runs of all data sets are put together.
+
+    Where each was tuned by itself an iteration may be another number of passes on each.
+    """
+    own = rows.groupby("dataset_seed", dropna=False)["iteration"].unique()
+    one = len({tuple(sorted(x)) for x in own}) == 1
+    return "iteration" if one or rows["passes"].isna().any() else "passes"
+
+
+def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
     """Return the values of each run at the checkpoints of all, (trials, k).
 
     Runs on other data may be of other lengths, and then have checkpoints of their own:
     between these a run is interpolated, and from its end on it stays where it ended.
-    What a run lacks of those on the same data it has lost.
+    What a run lacks of those on the same data it has lost, and all beyond its end one
+    that diverged.
     """
-    at = np.unique(rows["iteration"].to_numpy(float))
+    at = np.unique(rows[axis].to_numpy(float))
+    lost = rows["status"].ne("ok").groupby(rows["trial"]).any()
     found: dict[Any, Array] = {}
     for _, own in rows.groupby("dataset_seed", dropna=False):
         values = own.pivot_table(
-            index="trial", columns="iteration", values=of, dropna=False
+            index="trial", columns=axis, values=of, dropna=False
         ).sort_index(axis=1)
         x = values.columns.to_numpy(float)
         for trial, y in zip(values.index, values.to_numpy(float), strict=True):
-            found[trial] = y if x.size == at.size else np.interp(at, x, y)
+            end = math.nan if lost[trial] else y[-1]
+            whole = x.size == at.size
+            found[trial] = y if whole else np.interp(at, x, y, right=end)
     return np.stack([found[trial] for trial in sorted(found)])
 
 

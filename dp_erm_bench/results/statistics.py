@@ -712,7 +712,9 @@ def likely_medians(values: Array, sample: int = 0) -> Array:
     Hettmansperger, Sheather, "Confidence intervals based on interpolated order
     statistics", Statistics & Probability Letters 1986.
     """
-    return _likely_quantiles(np.sort(values), 0.5, np.random.default_rng(sample))
+    # A run that was lost is the worst.
+    ordered = np.sort(np.where(np.isnan(values), math.inf, values))
+    return _likely_quantiles(ordered, 0.5, np.random.default_rng(sample))
 
 
 def quantile(values: npt.ArrayLike, q: float) -> Array:

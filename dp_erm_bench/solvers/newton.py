@@ -228,7 +228,7 @@ class Newton(FullBatch):
         told = told & (self.step == 1.0) & (s > 0.0) & (mechanisms["hessian"].scale > 0)
         told = np.broadcast_to(told & (self.curvature == "hessian"), (len(noisy), 1))
         out = np.full(len(noisy), np.nan)
-        for b in np.flatnonzero(told):
+        for b in np.flatnonzero(told[:, 0] & np.isfinite(noisy).all(axis=1)):
             matrix = unpacked(noisy[b] / n, p)
             values = linalg.eigvalsh(matrix, check_finite=False)
             floor = float(floors[b, 0])

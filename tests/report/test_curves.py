@@ -58,7 +58,7 @@ def test_runs_on_other_data_stay_where_they_ended(tabulate):
     """Each data set is tuned, so that its runs need not be as long as others'."""
     table = tabulate({"n_seeds": 2})
     long = table["seed"] == table["seed"].max()
-    table.loc[long, "iteration"] *= 3
+    table.loc[long, ["iteration", "passes"]] *= 3
     table.loc[long, "dataset_seed"] = 7
     found = curves(table, "log1", "DP-CD cyclic")
     ends = table.sort_values("iteration").groupby("trial")["relative_error"].last()
@@ -66,6 +66,27 @@ def test_runs_on_other_data_stay_where_they_ended(tabulate):
     short = found.errors[(found.errors[:, -2:] == found.errors[:, -1:]).all(axis=1)]
     assert len(short) == 1 and np.isfinite(found.errors).all()
     assert set(table.loc[~long, "relative_error"]) <= set(short[0])
+
+
+def test_runs_of_other_batches_are_put_together_along_passes(tabulate):
+    table = tabulate({"n_seeds": 2})
+    long = table["seed"] == table["seed"].max()
+    table.loc[long, "iteration"] //= 10
+    table.loc[long, "dataset_seed"] = 7
+    found = curves(table, "log1", "DP-CD cyclic")
+    assert (np.diff(found.passes) > 0).all()
+    own = table[long].sort_values("iteration")
+    middle = float(own["passes"].iloc[5])
+    at = np.interp(middle, own["passes"], own["relative_error"])
+    assert at in found.finals(middle).values
+
+
+def test_a_run_that_diverged_alone_on_its_data_has_lost_its_end(tabulate):
+    table = tabulate({"n_seeds": 2})
+    lost = table["seed"] == table["seed"].max()
+    table.loc[lost, "dataset_seed"], table.loc[lost, "status"] = 7, "diverged"
+    table = table[~(lost & (table["iteration"] >= 500))]
+    assert np.isinf(curves(table, "log1", "DP-CD cyclic").finals().values).sum() == 1
 
 
 def test_median_of_diverged_runs_warns_not(tabulate):

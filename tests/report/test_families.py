@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench.report.families import Contrast, family, pairs
 from tests.loops import each
 
-SETS = ("breast_cancer", "w8a", "electricity", "madelon", "dense", "quasi_sparse")
+SETS = ("breast_cancer", "w8a", "electricity", "madelon", "dense", "dorothea")
 RNG = np.random.default_rng(5)
 
 
@@ -26,7 +26,7 @@ def errors_of(sets, lines, spread=0.05, runs=20, epsilons=(0.1, 1.0)):
 
 @each(
     "name, expected",
-    [("a1a", "adult"), ("a9a", "adult"), ("adult", "adult"), ("w8a", "w8a")],
+    [("a1a", "adult"), ("adult", "adult"), ("dense", "quasi_sparse"), ("w8a", "w8a")],
 )
 def test_samples_of_the_same_records_are_one_family(name, expected):
     assert family(name) == expected
