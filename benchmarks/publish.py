@@ -20,6 +20,7 @@ from dp_erm_bench.results.runs import read_manifest
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "figures.md"
 PUBLISHED = RESULTS / "published"
+TABLES = ("claims", "choices")
 BESIDE = {"mangold2022": ("electricity_raw",)}
 """Pictures that other pages show, beside an experiment's own sheets."""
 
@@ -50,13 +51,21 @@ def sheets(name: str) -> list[Path]:
     return found + [path for path in beside if path.is_file()]
 
 
-def keep(name: str) -> None:
-    """Copy the tables and pictures of an experiment; of some size at most."""
-    for table in ("claims", "choices"):
-        shutil.copy(RESULTS / name / f"{table}.csv", PUBLISHED / f"{name}_{table}.csv")
+def check(name: str) -> None:
+    """Refuse an experiment of which something is missing or too large to be kept."""
+    for table in TABLES:
+        if not (path := RESULTS / name / f"{table}.csv").is_file():
+            raise SystemExit(f"{path}: is missing, run experiment={name} first")
     for path in sheets(name):
         if path.stat().st_size > MAX_PNG_BYTES:
-            raise SystemExit(f"{path}: more than {MAX_PNG_BYTES} bytes")
+            raise SystemExit(f"{path}: has more than {MAX_PNG_BYTES} bytes")
+
+
+def keep(name: str) -> None:
+    """Copy the tables and pictures of an experiment."""
+    for table in TABLES:
+        shutil.copy(RESULTS / name / f"{table}.csv", PUBLISHED / f"{name}_{table}.csv")
+    for path in sheets(name):
         if not note_of(path) or note_of(path) != note_of(PUBLISHED / path.name):
             shutil.copy(path, PUBLISHED / path.name)
 
@@ -89,6 +98,9 @@ def chapter(name: str) -> str:
 
 def main(*names: str) -> None:
     """Publish the experiments that are named; the page is of all that are published."""
+    # All of them first: what is published is of one state.
+    for name in names:
+        check(name)
     for name in names:
         keep(name)
     text = PAGE.read_text() if PAGE.is_file() else HEAD

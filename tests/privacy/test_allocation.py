@@ -111,11 +111,12 @@ def test_what_is_cut_off_of_a_sum_is_its_one_far_term(steps, slopes):
     """The others stay: without their mass the sum of 10^6 loses a quarter."""
     fine = allocation_delta(0.0, steps, *slopes, 1e-18)
     found = allocation_delta(0.0, steps, *slopes, 1e-4 * fine)
-    assert fine * (1 - 2e-2) <= found * 1.0
+    # The finer one may be the looser by as much.
+    assert found >= fine * (1 - 5e-4)
     # Of any profile two points differ by the gammas at most.
     gap = math.expm1(1e-3)
     nearby = allocation_delta(1e-3, steps, *slopes, 1e-4 * fine)
-    assert nearby >= fine * (1 - 2e-2) - gap
+    assert nearby >= fine * (1 - 5e-4) - gap
 
 
 @each(
