@@ -452,7 +452,9 @@ def copy_segments(
             begun = content.get("begin")
             if isinstance(begun, list) and not keys.isdisjoint(map(str, begun)):
                 lines.append(files.line(content))
-            elif content.get("key") in keys and (version == 1 or files.is_sealed(text)):
+            elif not {"key", "status"} <= content.keys():
+                continue  # sealed, but of another file
+            elif content["key"] in keys and (version == 1 or files.is_sealed(text)):
                 content.pop("crc", None)
                 cost = content.get("cost")
                 seconds = float(cost) if isinstance(cost, int | float) else 0.0

@@ -149,6 +149,16 @@ def test_a_bundle_has_all_but_the_data_and_names_nobody(made):
     assert manifest["data"][1]["name"].startswith("log1")
 
 
+def test_lines_of_another_file_among_the_records_are_left_out(made, tmp_path):
+    """A plan in the place of a segment: its lines are sealed, and have keys."""
+    folder = shutil.copytree(made / "mine", tmp_path / "mine")
+    segment = next((folder / "segments").iterdir())
+    shutil.copy(folder / "plan.jsonl", segment)
+    assert main(["bundle", str(folder)]) == 0
+    names = zipfile.ZipFile(tmp_path / "mine.zip").namelist()
+    assert not any(segment.name in name for name in names)
+
+
 def test_a_zip_is_repeated_to_the_bit_and_its_code_runs_only_if_trusted(here, told):
     lines = told("mine.zip", code=1)
     assert verdicts(lines, "own") == ["not replayed"] * 2
