@@ -226,7 +226,13 @@ def _trials(folder: Path) -> tuple[pd.DataFrame, list[str], bool]:
     They are those of the table as it stands; of the plan and the records if it cannot
     be read. Those that only helped to choose parameters are left out.
     """
-    from dp_erm_bench.results.table import NAME, is_sealed, is_stale, trials_in
+    from dp_erm_bench.results.table import (
+        NAME,
+        is_sealed,
+        is_stale,
+        trials_in,
+        trials_recorded,
+    )
 
     notes, sound = [], True
     try:
@@ -239,33 +245,12 @@ def _trials(folder: Path) -> tuple[pd.DataFrame, list[str], bool]:
     except UsageError as error:
         sound = not (folder / NAME).exists()
         notes.append(f"{error}; the rows are those of the records" if not sound else "")
-        found = _planned(folder)
+        found = trials_recorded(folder)
     ended = found[found["status"].isin(RAN) & found["iteration"].notna()]
     judging = ended[ended["phase"].ne(TUNE)]
     if len(judging) < len(ended):
         notes.append("rows that only helped to choose parameters are left out")
     return judging, [*filter(None, notes)], sound
-
-
-def _planned(folder: Path) -> pd.DataFrame:
-    """Return the columns `DRAWN` of what has a record."""
-    import pandas as pd
-
-    from dp_erm_bench.results.store import Store, read_plan
-    from dp_erm_bench.results.table import DRAWN
-
-    store, rows = Store(folder), []
-    for line in read_plan(folder):
-        if line is not None and (status := store.index.status(line["key"])):
-            spec = line["spec"]
-            told = {"trial": line["key"], "status": status, "seed": spec.get("seed")}
-            fits = "task" not in spec
-            told |= {k: line[k] for k in ("panel", "line", "phase")}
-            for part in ("dataset", "algorithm"):
-                held = spec.get(part)
-                told[part] = str(held.get("name")) if isinstance(held, dict) else ""
-            rows.append(told | {"iteration": 0 if fits else None})
-    return pd.DataFrame(rows, columns=[*DRAWN]).drop_duplicates("trial")
 
 
 def _drawn(trials: pd.DataFrame, asked: Wanted) -> pd.DataFrame:
@@ -303,13 +288,10 @@ def _trusted(
     """
     from dp_erm_bench import registry
     from dp_erm_bench.plugins.names import sources, text_digest
-    from dp_erm_bench.results.bundle import copied_out, used
-    from dp_erm_bench.results.store import read_plan
+    from dp_erm_bench.results.bundle import copied_out, sources_of
 
-    wanted = set(keys)
-    lines = (line for line in read_plan(folder) if line and line["key"] in wanted)
     pins = {}
-    for source in used(lines):
+    for source in sources_of(folder, set(keys)):
         try:
             path = copied_out(folder, source, into)
         except UsageError as error:

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -18,7 +18,7 @@ from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.layout import now
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import write_noted
-from dp_erm_bench.results.store import Store, read_plan
+from dp_erm_bench.results.table import facts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,19 +147,10 @@ class Study(Figure):
         """Return the rows that the study recorded, and write them as `file`."""
         import pandas as pd
 
-        table = pd.DataFrame(self.rows(recorded(folder)))
+        table = pd.DataFrame(self.rows(facts_in(folder)))
         if now().captions is None:
             write_noted(folder, self.file, csv_of(table).encode())
         return table
-
-
-def recorded(folder: Path) -> Iterator[Facts]:
-    """Yield the spec and the facts of every planned trial that went well."""
-    lines = [line for line in read_plan(folder) if line is not None]
-    records = Store(folder).records([line["key"] for line in lines])
-    for line, record in zip(lines, records, strict=True):
-        if record is not None and record["status"] == "ok":
-            yield line["spec"], record["facts"]
 
 
 def figures_of(config: Mapping[str, Any]) -> list[Figure]:

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from hashlib import sha256
 from io import FileIO
 from pathlib import Path, PurePath
@@ -56,7 +56,7 @@ from dp_erm_bench.results.runs import (
     write_noted,
     write_run,
 )
-from dp_erm_bench.results.store import NAMED, Plan, copy_segments, read_plan
+from dp_erm_bench.results.store import NAMED, Plan, copy_segments, planned_lines
 
 SOURCES = "sources"
 TEXT = ".txt"
@@ -416,7 +416,7 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
     UsageError
         If the folder has no plan, or a kept source is damaged.
     """
-    lines = [line for line in read_plan(folder) if line is not None]
+    lines = [*planned_lines(folder)]
     if not lines:
         raise UsageError(f"{typed(folder)}: no results folder, it has no plan.jsonl")
     runs = [path.stem for path in listed(folder / "runs", ".json")]
@@ -433,7 +433,7 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
         if (text := _texts(folder, name)) is not None:
             write_noted(into, name, mask.text(text).encode())
     with tempfile.TemporaryDirectory() as home:
-        for source in used(lines):
+        for source in sources_of(folder):
             if path := copied_out(folder, source, Path(home)):
                 keep_sources(into, {str(_masked(path, source, mask)): source.group})
             else:
@@ -442,10 +442,13 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
     return mask
 
 
-def used(lines: Iterable[Mapping[str, Any]]) -> Iterator[Source]:
-    """Yield the sources that lines of a plan name, each once; of damaged lines none."""
+def sources_of(folder: Path, keys: Set[str] | None = None) -> Iterator[Source]:
+    """Yield the sources that a plan names for some trials, or all, each once.
+
+    Of damaged lines there are none.
+    """
     seen = set()
-    for line in lines:
+    for line in planned_lines(folder, keys):
         with contextlib.suppress(LookupError, TypeError, AttributeError):
             for source in sources_in(line["spec"]):
                 if source not in seen:
@@ -516,7 +519,7 @@ def about(folder: Path, name: str, uses: Iterable[str]) -> str:
         )
     text += (
         f"Algorithm `{one}` is of the installed package {whose}, which is not in here."
-        for one, whose in _others(read_plan(folder)).items()
+        for one, whose in _others(planned_lines(folder)).items()
     )
     text += ["\n## Commands\n"]
     commands = (one.get("command") for one in manifests)
@@ -532,10 +535,10 @@ def about(folder: Path, name: str, uses: Iterable[str]) -> str:
     return "\n".join(text) + "\n"
 
 
-def _others(lines: Iterable[Mapping[str, Any] | None]) -> dict[str, str]:
+def _others(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the packages of a plan's algorithms that are neither ours nor files."""
     offered = packages()
-    parts = (line["spec"].get("algorithm") for line in lines if line is not None)
+    parts = (line["spec"].get("algorithm") for line in lines)
     names = {str(part.get("name")) for part in parts if isinstance(part, dict)}
     return {name: offered[name] for name in sorted(names & offered.keys())}
 

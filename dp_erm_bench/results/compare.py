@@ -31,7 +31,7 @@ from dp_erm_bench.results.statistics import (
     quantile,
     relative_change,
 )
-from dp_erm_bench.results.store import PLAN, read_plan
+from dp_erm_bench.results.store import PLAN, planned_lines
 from dp_erm_bench.results.table import MEASURED, UNREADABLE, recorded
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def named_finals(folder: Path) -> pd.DataFrame:
     rows = final_rows(table[table["phase"] != "tune"])
     settings = {
         (line["key"], line["tuned"]): _text(line)
-        for line in read_plan(folder)
-        if line is not None and line["phase"] != "tune"
+        for line in planned_lines(folder)
+        if line["phase"] != "tune"
     }
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[settings.get(name, "") for name in names])

@@ -302,38 +302,6 @@ def _contents(segment: Path, word: str = "") -> Iterator[tuple[bytes, dict[str, 
                     yield text, files.parsed(text) or {}
 
 
-def mates_of(key: str, batch: str, segment: Path, run: str) -> list[str]:
-    """Return the keys of the trials of a recorded batch, in the order of the batch.
-
-    Parameters
-    ----------
-    key : str
-        Of one of them.
-    batch : str
-        The name of its batch (`batch_name`).
-    segment : Path
-        The segment that holds the record.
-    run : str
-        The run that wrote it.
-
-    Returns
-    -------
-    list of str
-        The key alone if nothing ran with it; empty if the mark of the batch is gone
-        or damaged, in all segments of the run.
-    """
-    if batch == batch_name([key]):
-        return [key]
-    # A segment that was closed under its process goes on in another one.
-    others = sorted(set(segment.parent.glob(f"{run}-*.jsonl")))
-    for path in (segment, *others):
-        for _, content in _contents(path, key):
-            keys = content.get("begin")
-            if isinstance(keys, list) and batch == batch_name(map(str, keys)):
-                return [str(one) for one in keys]
-    return []
-
-
 MIDDLE = b'","status":"'
 COST = re.compile(rb',"cost":(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?),')
 KEY = slice(len(files.START), len(files.START) + 64)
@@ -383,6 +351,34 @@ class Store:
                 entry = self.index.get(key)
                 yield None if entry is None else _read(key, entry, handles, stack)
 
+    def mates(self, key: str, batch: str) -> list[str]:
+        """Return the keys of the trials of a recorded batch, in the order of the batch.
+
+        Parameters
+        ----------
+        key : str
+            Of one of them; it has a record.
+        batch : str
+            The name of its batch (`batch_name`).
+
+        Returns
+        -------
+        list of str
+            The key alone if nothing ran with it; empty if the mark of the batch is gone
+            or damaged, in all segments of the run that wrote the record.
+        """
+        if batch == batch_name([key]):
+            return [key]
+        entry = self.index[key]
+        # A segment that was closed under its process goes on in another one.
+        others = sorted(set(entry.segment.parent.glob(f"{entry.run}-*.jsonl")))
+        for path in (entry.segment, *others):
+            for _, content in _contents(path, key):
+                keys = content.get("begin")
+                if isinstance(keys, list) and batch == batch_name(map(str, keys)):
+                    return [str(one) for one in keys]
+        return []
+
     def sizes(self) -> dict[str, int]:
         """Return the length of each segment when it was read."""
         return {path.name: read.size for path, read in self._segments.items()}
@@ -392,8 +388,8 @@ class Store:
         damage = {p.name: r.refused or r.damaged for p, r in self._segments.items()}
         return {name: what for name, what in damage.items() if what}
 
-    def tell(self, manifest: Mapping[str, Any], follows: str) -> None:
-        """Print the earlier formats and the damage that a manifest does not name.
+    def check(self, manifest: Mapping[str, Any], follows: str) -> dict[str, int | str]:
+        """Return `damage`; print what a manifest has not of it, and earlier formats.
 
         `follows` says how trials without a record go on.
         """
@@ -417,6 +413,7 @@ class Store:
             lines += [f"segments/{k} cannot be read: {v}" for k, v in refused.items()]
         for line in lines:
             print(f"{where}: {line}", file=sys.stderr)
+        return damage
 
 
 def segments_of(folder: Path) -> list[Path]:
@@ -684,9 +681,13 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
             yield row if good else None
 
 
-def damage(folder: Path) -> int:
-    """Return the number of lines of a folder's plan that are damaged or gone."""
-    return sum(row is None for row in read_plan(folder))
+def planned_lines(
+    folder: Path, keys: Set[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the whole lines of a folder's plan, of some trials or of all."""
+    for line in read_plan(folder):
+        if line is not None and (keys is None or line["key"] in keys):
+            yield line
 
 
 def checksum(folder: Path) -> int:

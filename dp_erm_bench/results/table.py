@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -30,7 +30,14 @@ from dp_erm_bench.results.files import BLOCK, locked, plural, size_of, telling, 
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import labelled
 from dp_erm_bench.results.store import PLAN as PLAN
-from dp_erm_bench.results.store import Plan, Store, checksum, read_plan, segments_of
+from dp_erm_bench.results.store import (
+    Plan,
+    Store,
+    checksum,
+    planned_lines,
+    read_plan,
+    segments_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -376,6 +383,39 @@ def trials_in(folder: Path) -> pd.DataFrame:
     return found.drop_duplicates("trial", ignore_index=True)
 
 
+def trials_recorded(folder: Path) -> pd.DataFrame:
+    """Return what `trials_in` does, of the plan and the records, not of the table."""
+    import pandas as pd
+
+    store, rows = Store(folder), []
+    for line in planned_lines(folder):
+        if status := store.index.status(line["key"]):
+            spec = line["spec"]
+            told = {"trial": line["key"], "status": status, "seed": spec.get("seed")}
+            told |= {k: line[k] for k in ("panel", "line", "phase")}
+            for part in ("dataset", "algorithm"):
+                held = spec.get(part)
+                told[part] = str(held.get("name")) if isinstance(held, dict) else ""
+            rows.append(told | {"iteration": None if "task" in spec else 0})
+    return pd.DataFrame(rows, columns=[*DRAWN]).drop_duplicates("trial")
+
+
+def joined(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
+    """Yield the trials of lines of the plan that have a record that can be read."""
+    known = [line for line in lines if line["key"] in store.index]
+    records = store.records([line["key"] for line in known])
+    for line, record in zip(known, records, strict=True):
+        if record is not None:
+            yield line, record, store.index[line["key"]].run
+
+
+def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
+    """Yield the spec and the facts of every planned trial that went well."""
+    for line, record, _ in joined(Store(folder), planned_lines(folder)):
+        if record["status"] == "ok":
+            yield line["spec"], record["facts"]
+
+
 def edited(folder: Path, keys: Set[str]) -> dict[str, str]:
     """Return in what the rows of trials, as they stand, are not those of their records.
 
@@ -389,16 +429,12 @@ def edited(folder: Path, keys: Set[str]) -> dict[str, str]:
     UsageError
         If there is no table, or it cannot be read.
     """
-    lines = [line for line in read_plan(folder) if line and line["key"] in keys]
-    store = Store(folder)
-    planned: dict[str, list[Trial]] = {key: [] for key in keys}
-    for line in lines:
-        if (record := store.record(line["key"])) is not None:
-            run = store.index[line["key"]].run
-            planned[line["key"]].append((line, record, run))
+    recorded: dict[str, list[Trial]] = {key: [] for key in keys}
+    for trial in joined(Store(folder), planned_lines(folder, keys)):
+        recorded[trial[0]["key"]].append(trial)
     filed = _filed(folder, None, keys)
     found = {}
-    for key, trials in planned.items():
+    for key, trials in recorded.items():
         if why := _edit(filed[filed["trial"] == key], trials):
             found[key] = why
     return found
@@ -518,7 +554,7 @@ def collect(folder: Path) -> Path:
         remove_parts(folder)
         store.refresh()
         _write(store)
-    store.tell(read_manifest(folder), "are left out; the same command runs them")
+    store.check(read_manifest(folder), "are left out; the same command runs them")
     return folder / NAME
 
 
@@ -574,17 +610,12 @@ def _sources(folder: Path, sizes: dict[str, int]) -> str:
 def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Trial]]:
     lines = read_plan(store.folder)
     while chunk := list(itertools.islice(lines, CHUNK)):
-        planned = [line for line in chunk if line and line["key"] in store.index]
-        left_out["damaged"] += chunk.count(None)
+        whole = [line for line in chunk if line is not None]
+        missing = sum(line["key"] not in store.index for line in whole)
+        trials = list(joined(store, whole))
+        left_out["damaged"] += len(chunk) - missing - len(trials)
         if store.sizes():  # else the run has only begun
-            left_out["missing"] += len(chunk) - chunk.count(None) - len(planned)
-        records = store.records(line["key"] for line in planned)
-        trials = [
-            (line, record, store.index[line["key"]].run)
-            for line, record in zip(planned, records, strict=True)
-            if record is not None
-        ]
-        left_out["damaged"] += len(planned) - len(trials)
+            left_out["missing"] += missing
         if trials:
             yield trials
 

@@ -25,7 +25,7 @@ from dp_erm_bench.results.statistics import (
     places,
     quantile,
 )
-from dp_erm_bench.results.store import PLAN, read_plan
+from dp_erm_bench.results.store import PLAN, planned_lines
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:
@@ -192,9 +192,8 @@ def best_choice(
                 f"{'dataset' if several else 'panel'}={' or '.join(map(repr, ways))}"
             )
     row = {str(key): value for key, value in found.iloc[0].items()}
-    for planned in read_plan(Path(folder)):
-        if planned is not None and planned["key"] == row["trial"]:
-            return row, planned["spec"]
+    if line := next(planned_lines(Path(folder), {row["trial"]}), None):
+        return row, line["spec"]
     raise UsageError(
         f"{folder}: {PLAN} does not hold the trial {row['trial'][:12]} of {row['line']}"
     )

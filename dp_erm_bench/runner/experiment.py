@@ -45,9 +45,10 @@ from dp_erm_bench.plugins.load import place_of
 from dp_erm_bench.plugins.names import content, is_file, label, named_in
 from dp_erm_bench.plugins.passed import unchecked
 from dp_erm_bench.problems.erm.problem import feature_names
-from dp_erm_bench.results import store, table
+from dp_erm_bench.results import table
 from dp_erm_bench.results.bundle import keep_sources
 from dp_erm_bench.results.files import (
+    PLAN,
     check_writable,
     locked,
     plural,
@@ -64,7 +65,7 @@ from dp_erm_bench.results.runs import (
     write_noted,
     write_run,
 )
-from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED
+from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED, checksum, read_plan
 from dp_erm_bench.results.tuned import CHOICES, tuned
 from dp_erm_bench.runner.engines.base import ACTIVE
 from dp_erm_bench.runner.environment import kind
@@ -407,13 +408,12 @@ def _settled(session: Session) -> dict[str, Any]:
             remove_parts(folder / "runs")
     note_ended(folder)
     previous = read_manifest(folder)
-    session.store.tell(previous, "run again")
-    session.damaged = session.store.damage()
-    same = previous.get("plan_file") == store.checksum(folder)
-    if not same and (torn := store.damage(folder)):
-        session.damaged[store.PLAN] = torn
-        lost = plural(torn, "damaged line")
-        print(f"{typed(folder)}: {store.PLAN}: {lost}: made anew", file=sys.stderr)
+    session.damaged = session.store.check(previous, "run again")
+    if previous.get("plan_file") != checksum(folder):
+        if torn := sum(one is None for one in read_plan(folder)):
+            session.damaged[PLAN] = torn
+            lost = plural(torn, "damaged line")
+            print(f"{typed(folder)}: {PLAN}: {lost}: made anew", file=sys.stderr)
     return previous
 
 
@@ -428,7 +428,7 @@ def _derive(
     if choices or not session.options.append_plan:
         with telling(folder):
             write_choices(folder, session.name, choices)
-    left = {"plan": session.digest.hexdigest(), "plan_file": store.checksum(folder)}
+    left = {"plan": session.digest.hexdigest(), "plan_file": checksum(folder)}
     same = all(previous.get(name) == value for name, value in left.items())
     if session.ran == 0 and same and not table.is_outdated(folder):
         return left

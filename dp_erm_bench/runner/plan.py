@@ -28,7 +28,7 @@ from dp_erm_bench.experiment.lines import SECOND, Kind, Setting, Trial, line_of
 from dp_erm_bench.experiment.schema import FAILED
 from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.plugins.names import named_in
-from dp_erm_bench.results.store import FINISHED, Entry, Store, read_plan
+from dp_erm_bench.results.store import FINISHED, Store, planned_lines
 from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.session import Label, Reasons, Session, batch_size
@@ -321,7 +321,7 @@ class Sample:
                 continue
             rate, nearest = entry.cost / modelled, _nearest(setting, rows)
             iterations = (record.get("trajectory") or {}).get("seconds")
-            begins = first[entry.segment].cost == entry.cost
+            begins = first[entry.segment] == entry.cost
             if iterations and (begins or nearest[0] not in found):
                 rate = min(rate, iterations[-1] / bare)
             if iterations and begins:
@@ -344,8 +344,8 @@ class Sample:
                 self._take(one.key, one.setting, one.n_checkpoints)
         if all(self._room[kind] < SAMPLE for kind in self._kinds):
             return
-        for row in read_plan(self._store.folder):
-            if row and self._is_new(row["key"]):
+        for row in planned_lines(self._store.folder):
+            if self._is_new(row["key"]):
                 setting = self._setting(row["spec"])
                 if setting is not None:
                     self._take(row["key"], setting, row["spec"]["n_checkpoints"])
@@ -386,10 +386,10 @@ class Sample:
             return None
 
 
-def _openings(store: Store) -> dict[Path, Entry]:
-    """Return the first record of each segment, which one worker wrote."""
-    first: dict[Path, Entry] = {}
+def _openings(store: Store) -> dict[Path, float]:
+    """Return the cost of the first record of each segment, which one worker wrote."""
+    first: dict[Path, tuple[int, float]] = {}
     for entry in store.index.values():
-        if entry.offset <= first.setdefault(entry.segment, entry).offset:
-            first[entry.segment] = entry
-    return first
+        place = entry.offset, entry.cost
+        first[entry.segment] = min(first.get(entry.segment, place), place)
+    return {segment: cost for segment, (_, cost) in first.items()}

@@ -31,10 +31,9 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.results.bundle import Source, sources_in
-from dp_erm_bench.results.files import line, parsed, plural, typed
+from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
 from dp_erm_bench.results.runs import read_run
-from dp_erm_bench.results.store import NAMED, Entry, Store, mates_of, read_plan
-from dp_erm_bench.results.store import PLAN as PLAN
+from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.environment import CPU, kind
 from dp_erm_bench.runner.execute import facts, solved_together, trajectory
@@ -150,7 +149,7 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
             "its record does not name the trials that ran with it; older versions, "
             "and tasks that are no fits, name none"
         )
-    mates = mates_of(key, batch, entry.segment, entry.run)
+    mates = store.mates(key, batch)
     if not mates:
         raise _Refused(
             "which trials ran with it is not known, the mark of its batch is missing "
@@ -161,9 +160,7 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
 
 def _planned(folder: Path, keys: Iterable[str]) -> dict[str, Spec]:
     """Return the specs of some trials by key, as far as the plan has them."""
-    wanted = set(keys)
-    lines = (line for line in read_plan(folder) if line is not None)
-    return {line["key"]: line["spec"] for line in lines if line["key"] in wanted}
+    return {line["key"]: line["spec"] for line in planned_lines(folder, set(keys))}
 
 
 def _specs(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[Spec]:
@@ -370,7 +367,7 @@ class Received:
         for key, record in records.items():
             place = mates.index(key)
             code = trials[place].key != key
-            where = _elsewhere(self.folder, store.index[key], record, code)
+            where = _elsewhere(self.folder, store.index[key].run, record, code)
             yield judged(key, record, solved, place, where)
 
     def _solved(
@@ -474,11 +471,11 @@ def _data_of(folder: Path) -> list[Mapping[str, Any]]:
     return found
 
 
-def _elsewhere(folder: Path, entry: Entry, record: Spec, code: bool) -> str:
+def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:
     """Return in what this machine, or the code, is not that of a record."""
     if code:
         return "the code, or a version of numpy, scipy or numba, is another one"
-    there = read_run(folder, entry.run).get("computed_with")
+    there = read_run(folder, run).get("computed_with")
     if not isinstance(there, Mapping):
         return "what it was computed with was not recorded"
     told = record.get("facts")

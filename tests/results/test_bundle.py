@@ -117,7 +117,7 @@ def test_the_name_of_an_experiment_is_one_that_a_bundle_has(folder):
 def test_a_solver_of_a_package_is_named_with_it(monkeypatch):
     monkeypatch.setattr(bundle, "packages", lambda: {"offered": "outside 1.0"})
     specs = [{"algorithm": {"name": one}} for one in ("gd", "offered")]
-    lines = [None, *({"spec": spec} for spec in (*specs, {"task": {}}))]
+    lines = [{"spec": spec} for spec in (*specs, {"task": {}})]
     assert bundle._others(lines) == {"offered": "outside 1.0"}
 
 

@@ -13,7 +13,6 @@ from dp_erm_bench.results.store import (
     Segment,
     Store,
     batch_name,
-    mates_of,
     segments_of,
     traces_of,
 )
@@ -130,11 +129,7 @@ def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, segment):
     named = {one: batch_name(keys) for keys in batches for one in keys}
     segment.append([record(n, batch=named[key(n)]) for n in (1, 2, 3)])
     assert len(segments_of(tmp_path)) == 2
-    index = Store(tmp_path).index
-
-    def mates(one, name):
-        return mates_of(one, name, index[one].segment, index[one].run)
-
+    mates = Store(tmp_path).mates
     for one, name in named.items():
         assert batch_name(mates(one, name)) == name
     assert mates(key(2), named[key(2)]) == batches[2]

@@ -167,7 +167,7 @@ def test_figures_and_claims_are_made_of_the_study(copied):
 def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):
     """The recorded statistics decide: those of half the noise are a violation."""
     run(tmp_path, {**AUDIT, "task": {"name": "audit", "runs": 600}, "seed": 0})
-    honest = figure.recorded
+    honest = figure.facts_in
 
     def louder(folder):
         for spec, facts in honest(folder):
@@ -175,7 +175,7 @@ def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):
             values = [value + shift for value in facts["statistics"]]
             yield spec, {**facts, "statistics": values}
 
-    monkeypatch.setattr(figure, "recorded", louder)
+    monkeypatch.setattr(figure, "facts_in", louder)
     assert set(Audit().table(tmp_path)["verdict"]) == {"VIOLATION"}
 
 
