@@ -41,7 +41,8 @@ def list_command(words: Sequence[str]) -> int:
 
     Of a folder, or `results` and folders, the results folders in it.
     """
-    named = bool(words) and words[0] not in (*GROUPS, RESULTS) and _is_folder(words[0])
+    named = bool(words) and words[0] not in (*GROUPS, RESULTS)
+    named = named and (os.sep in words[0] or Path(words[0]).is_dir())
     if words and (words[0] == RESULTS or named):
         for folder in words if named else words[1:] or [RESULTS]:
             print(results(Path(folder)))
@@ -60,10 +61,6 @@ def list_command(words: Sequence[str]) -> int:
     return 0
 
 
-def _is_folder(word: str) -> bool:
-    return os.sep in word or Path(word).is_dir()
-
-
 def results(parent: Path) -> str:
     """Return what each results folder in a folder holds, from when, by which command.
 
@@ -74,7 +71,11 @@ def results(parent: Path) -> str:
     """
     if not parent.is_dir():
         raise UsageError(f"list results {parent}: no such folder")
-    made = [one for one in (parent, *sorted(parent.iterdir())) if _holds_results(one)]
+    made = [
+        folder
+        for folder in (parent, *sorted(parent.iterdir()))
+        if any((folder / name).is_file() for name in (PLAN, TABLE))
+    ]
     if not made:
         raise UsageError(f"list results {parent}: holds no results folder")
     lines = []
@@ -93,10 +94,6 @@ def results(parent: Path) -> str:
             f"  {typed}",
         ]
     return "\n".join(map(printable, lines))
-
-
-def _holds_results(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (PLAN, TABLE))
 
 
 def listing(group: str, only: Sequence[str] = ()) -> str:

@@ -198,11 +198,7 @@ def _copy_out(folder: Path, kept: Path, target: Path) -> None:
         raise UsageError(f"{where}: was edited, it has another digest; {lost}")
     for inner, text in found.values():
         path = target / inner
-        write_atomic(path, functools.partial(_write, text))
-
-
-def _write(text: bytes, file: Any) -> None:
-    file.write(text)
+        write_atomic(path, functools.partial(lambda text, file: file.write(text), text))
 
 
 def _sha256(text: bytes) -> str:
@@ -323,7 +319,11 @@ class Mask:
         words = command if isinstance(command, list) else []
         return kept | {
             "run": self.run(str(manifest["run"])),
-            "command": [self.word(str(w)) for w in words if _says_what(str(w))],
+            "command": [
+                self.word(word)
+                for word in map(str, words)
+                if word.startswith(DETERMINE) or not word.startswith(MACHINES)
+            ],
         }
 
     def word(self, word: str) -> str:
@@ -365,10 +365,6 @@ def _is_told(name: str) -> bool:
 
 def _is_path(key: str, value: Any) -> bool:
     return key in PLACED and isinstance(value, str)
-
-
-def _says_what(word: str) -> bool:
-    return word.startswith(DETERMINE) or not word.startswith(MACHINES)
 
 
 def _deep(value: Any, change: Callable[[str], str]) -> Any:

@@ -23,7 +23,7 @@ from dp_erm_bench.datasets.spec import identifying
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import AUTO, POSED, check_choice
 from dp_erm_bench.results.columns import is_better_higher
-from dp_erm_bench.results.files import plural, typed
+from dp_erm_bench.results.files import PLAN, plural, typed
 from dp_erm_bench.results.settings import final_rows, given_by, worst_if_lost
 from dp_erm_bench.results.statistics import (
     central,
@@ -31,7 +31,7 @@ from dp_erm_bench.results.statistics import (
     quantile,
     relative_change,
 )
-from dp_erm_bench.results.store import PLAN, planned_lines
+from dp_erm_bench.results.store import planned_lines
 from dp_erm_bench.results.table import MEASURED, UNREADABLE, recorded
 
 if TYPE_CHECKING:
@@ -252,7 +252,12 @@ def between(
     keys = {part for one in texts.values() for k in one for part in keys_above(k)}
     for name in (key, *(where or ())):
         check_choice("--between" if name == key else "--where", name, sorted(keys))
-    kept = [text for text, one in texts.items() if _meets(one, where or {})]
+    wanted = {name: ("", *map(_plain, v)) for name, v in (where or {}).items()}
+    kept = [
+        text
+        for text, one in texts.items()
+        if all(_value(one, name) in values for name, values in wanted.items())
+    ]
     finals = finals[finals["setting"].isin(kept)]
     owner = finals["setting"].map({text: _value(texts[text], key) for text in kept})
     skipped = _skipped(finals, owner)
@@ -278,10 +283,6 @@ def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
         str(value): "; ".join(dict.fromkeys(reasons.astype(str)))
         for value, reasons in never.groupby(owner)
     }
-
-
-def _meets(setting: Row, where: Mapping[str, Sequence[str]]) -> bool:
-    return all(_value(setting, k) in ("", *map(_plain, v)) for k, v in where.items())
 
 
 def _single(key: str, found: Sequence[str], skipped: Mapping[str, str]) -> UsageError:

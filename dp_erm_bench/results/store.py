@@ -284,13 +284,32 @@ class Traces(NamedTuple):
 def traces_of(folder: Path, run: str, pid: int) -> Traces:
     """Return the traces of a process of a run, empty if it wrote nothing."""
     traces = Traces({}, {})
-    for segment in sorted((folder / "segments").glob(f"{run}-{pid}-*.jsonl")):
+    for segment in _segments_by(folder, run, pid):
         for text, content in _contents(segment):
             if "begin" in content:
                 traces.begun.update(dict.fromkeys(content["begin"], content["time"]))
             elif "key" in content and files.is_sealed(text):
                 traces.records[content["key"]] = content
     return traces
+
+
+def taken_lines(folder: Path, run: str, pid: int) -> bytes:
+    """Return the marks and records that a process has written, and remove them there.
+
+    It is idle, or dead, and appends to a file that is empty then.
+    """
+    taken: list[bytes] = []
+    for segment in _segments_by(folder, run, pid):
+        data = segment.read_bytes()
+        os.truncate(segment, 0)
+        # Who dies may leave half a line.
+        lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+        taken += (one for one in lines if one.startswith((files.BEGIN, files.START)))
+    return b"".join(taken)
+
+
+def _segments_by(folder: Path, run: str, pid: int) -> list[Path]:
+    return sorted((folder / "segments").glob(f"{run}-{pid}-*.jsonl"))
 
 
 def _contents(segment: Path, word: str = "") -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -461,11 +480,8 @@ def copy_segments(
             target = into / "segments" / f"{renamed(run)}-0-{count:020d}.jsonl"
             target.parent.mkdir(parents=True, exist_ok=True)
             head = files.sealed(files.line(first))
-            write_atomic(target, partial(_write_all, [head, *lines]))
-
-
-def _write_all(lines: Iterable[bytes], file: BinaryIO) -> None:
-    file.writelines(lines)
+            text = b"".join([head, *lines])
+            write_atomic(target, partial(lambda text, file: file.write(text), text))
 
 
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
@@ -586,7 +602,6 @@ def _origin(path: Path, first: bytes) -> tuple[str, int]:
     return str(header.get("run", "")), header["segment"]
 
 
-PLAN = files.PLAN
 LABELS = {
     **dict.fromkeys(("key", "experiment", "panel", "line", "phase"), str),
     **{"tuned": bool, "spec": dict},
@@ -650,7 +665,7 @@ class Plan:
 
         Call it under the lock of the folder.
         """
-        own, path = self._own, self.folder / PLAN
+        own, path = self._own, self.folder / files.PLAN
         if own is None or not (new or checksum(self.folder) != self.published):
             return
         own.seek(0)
@@ -672,7 +687,7 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
     UsageError
         If the plan is no file of the folder that can be read.
     """
-    path = folder / PLAN
+    path = folder / files.PLAN
     with files.telling(folder):
         twofold = _twofold(path)
         for raw in files.checked_lines(path):
@@ -692,9 +707,9 @@ def planned_lines(
 
 def checksum(folder: Path) -> int:
     """Return the checksum of the plan as it stands, -1 if there is none."""
-    if not (folder / PLAN).is_file():
+    if not (folder / files.PLAN).is_file():
         return -1
-    with opened(folder / PLAN, folder) as file:
+    with opened(folder / files.PLAN, folder) as file:
         total = 0
         while block := file.read(files.BLOCK):
             total = zlib.crc32(block, total)

@@ -26,10 +26,17 @@ from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
 from dp_erm_bench.results import columns
 from dp_erm_bench.results.columns import COUNT, FLAG, NUMBER, TEXT
-from dp_erm_bench.results.files import BLOCK, locked, plural, size_of, telling, typed
+from dp_erm_bench.results.files import (
+    BLOCK,
+    PLAN,
+    locked,
+    plural,
+    size_of,
+    telling,
+    typed,
+)
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import labelled
-from dp_erm_bench.results.store import PLAN as PLAN
 from dp_erm_bench.results.store import (
     Plan,
     Store,

@@ -14,7 +14,7 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.results.columns import is_better_higher
-from dp_erm_bench.results.files import as_it_was
+from dp_erm_bench.results.files import PLAN, as_it_was
 from dp_erm_bench.results.runs import read_noted
 from dp_erm_bench.results.settings import final_rows, worst_if_lost
 from dp_erm_bench.results.statistics import (
@@ -25,7 +25,7 @@ from dp_erm_bench.results.statistics import (
     places,
     quantile,
 )
-from dp_erm_bench.results.store import PLAN, planned_lines
+from dp_erm_bench.results.store import planned_lines
 from dp_erm_bench.results.table import load_results
 
 if TYPE_CHECKING:

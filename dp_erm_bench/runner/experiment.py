@@ -155,7 +155,9 @@ def _asked(session: Session) -> dict[str, Any]:
         "damaged": session.damaged,
         "options": shown,
         "environment": environment(),
-        "experiment_file": {k: _sha256(text) for k, text in options.files.items()},
+        "experiment_file": {
+            name: sha256(text).hexdigest() for name, text in options.files.items()
+        },
         "solver_files": solver_files(session.lines),
         "data": data_of(session.lines),
         "config": options.config,
@@ -199,10 +201,6 @@ def files_of(lines: Iterable[Line]) -> dict[str, str]:
                 pins[name] = group
     paths = {place_of(pin, group): group for pin, group in pins.items()}
     return {path: group for path, group in paths.items() if path is not None}
-
-
-def _sha256(text: bytes) -> str:
-    return sha256(text).hexdigest()
 
 
 def _short(value: Any) -> Any:

@@ -25,8 +25,7 @@ from pathlib import Path
 from dp_erm_bench import paths
 from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results import files
-from dp_erm_bench.results.store import traces_of
+from dp_erm_bench.results.store import taken_lines, traces_of
 from dp_erm_bench.runner.ledger import Answer, Death, packed, understood
 from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
 
@@ -340,7 +339,7 @@ def hosted(
     child.give(task, job)
     child.wait(wanted)
     answer = _reported(number, child) or _mourned(number, child, task, job)
-    lines = b"".join(_taken_lines(child, job)) if ship else b""
+    lines = taken_lines(Path(job.folder), job.run, child.pid) if ship else b""
     if child.report and child.report.full:
         children.let_go(child)
     return answer._replace(lines=lines, host=f"{os.uname().nodename}:{os.getpid()}")
@@ -380,18 +379,3 @@ def _mourned(number: int, child: Worker, task: Sequence[Batch], job: Job) -> Ans
 def _secret() -> str:
     """Return what the children of this host know each other by (`cached.vouch`)."""
     return secrets.token_hex(16)
-
-
-def _taken_lines(child: Worker, job: Job) -> Iterator[bytes]:
-    """Yield the marks and records that a child has written, and remove them there.
-
-    It is idle, or dead, and appends to a file that is empty then.
-    """
-    segments = Path(job.folder, "segments").glob(f"{job.run}-{child.pid}-*.jsonl")
-    for path in sorted(segments):
-        data = path.read_bytes()
-        os.truncate(path, 0)
-        # Who dies may leave half a line.
-        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            if line.startswith((files.BEGIN, files.START)):
-                yield line

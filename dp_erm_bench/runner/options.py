@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dp_erm_bench.errors import UsageError, refused
+from dp_erm_bench.experiment.lines import EXECUTE
 from dp_erm_bench.experiment.schema import FAILED, MODES, RunnerConfig, bytes_of
 from dp_erm_bench.paths import machine_memory
 from dp_erm_bench.runner.engines.choice import check_engine
-from dp_erm_bench.runner.worker import EXECUTE
 
 LONGEST = 1e8
 """Seconds; three years, and what every kernel's timers can count."""

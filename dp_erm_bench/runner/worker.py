@@ -22,11 +22,9 @@ from typing import Any, NamedTuple, Self
 from dp_erm_bench.cached import vouch
 from dp_erm_bench.definitions import package_sources
 from dp_erm_bench.errors import Unlike, UsageError, printable, traced
-from dp_erm_bench.experiment.lines import Trial
+from dp_erm_bench.experiment.lines import EXECUTE, Trial
 from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import Segment, failed, finals_of
-
-EXECUTE = "dp_erm_bench.runner.execute.run_batch"
 
 PAUSE = 0.1
 """Seconds between beats: there may be thousands of batches in a second."""

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.store import PLAN, Plan, checksum, read_plan
+from dp_erm_bench.results.files import PLAN
+from dp_erm_bench.results.store import Plan, checksum, read_plan
 
 
 def row(number, code="0", **labels):
