@@ -21,6 +21,7 @@ from dp_erm_bench.errors import (
 )
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import (
+    algorithm_of,
     check_epsilon,
     check_lengths,
     normalised,
@@ -34,7 +35,6 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.execute import solver_of
 
 CHECKPOINTS = 51
 
@@ -188,7 +188,7 @@ def fit_quietly(
 def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
     if doubt:
         warnings.warn(doubt, UncheckedSolver, stacklevel=4)
-    how = ([solver_of(line.base)], budget, line.base["calibration"])
+    solver = algorithm_of(line.algorithm).solver(line.params)
     if seed is None:
         identity = secrets.token_hex(16)
     elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -197,7 +197,8 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         identity = line.setting().identity(seed)
     with one_thread():
         try:
-            solved = Run(line.problem, *how, [identity]).record(CHECKPOINTS)
+            run = Run(line.problem, [solver], budget, line.calibration, [identity])
+            solved = run.record(CHECKPOINTS)
         except UsageError as error:
             raise in_python(error) from None
         pin, seeded = line.algorithm, seed is not None

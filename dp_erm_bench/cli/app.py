@@ -24,8 +24,8 @@ from yaml import YAMLError
 
 from dp_erm_bench.cli.line import (
     Argument,
-    Block,
     Composer,
+    Section,
     by_path,
     check_config,
     check_experiment,
@@ -630,7 +630,7 @@ def experiment_file(composer: Composer) -> dict[str, bytes]:
     return {path.name: path.read_bytes()} if path else {}
 
 
-def resolved(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
+def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     """Return the blocks and the configuration that they come from.
 
     `changes` holds the command line's changes of an experiment.

@@ -849,12 +849,12 @@ def _offer_file(path: Path) -> None:
     store.store(group="experiment", name=path.stem, package="_global_", node=node)
 
 
-Block = dict[str, Any]
+Section = dict[str, Any]
 WORDS = ("panel", "line", "name", "unit", "inherit", "extend")
 """Keys whose strings are names, in which a comma is a comma."""
 
 
-def sweep_blocks(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
+def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     """Return the blocks of a sweep and the configuration of the first of them.
 
     One block per combination of dataset, objective and algorithm; within it every
@@ -862,7 +862,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
     """
     request = composer.request
     calibration = request.choices.get("calibration")
-    blocks: list[Block] = []
+    blocks: list[Section] = []
     example: dict[str, Any] = {}
     for choices in _combinations(request):
         config, chosen = composer.compose(choices)
@@ -870,7 +870,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Block], dict[str, Any]]:
         for name in _algorithms(config):
             groups = {group: (chosen[group], config[group]) for group in POSED}
             groups[ALGORITHM] = name, config[ALGORITHM][name]
-            block: Block = {group: _part(group, *of) for group, of in groups.items()}
+            block: Section = {group: _part(group, *of) for group, of in groups.items()}
             if block[PROBLEM] == {"name": ERM}:
                 del block[PROBLEM]
             block["budget"] = dict(config["budget"])
@@ -933,7 +933,7 @@ def member(base: str, name: Any) -> str:
     return own if name == own else f"{own}:{name}"
 
 
-def place(block: Block, argument: Argument) -> None:
+def place(block: Section, argument: Argument) -> None:
     """Set one key of a block; a parameter of another algorithm is left out."""
     value = argument.values if argument.swept else argument.values[0]
     first, *path = argument.key.split(".")
@@ -957,7 +957,7 @@ def place(block: Block, argument: Argument) -> None:
         part[path[-1]] = value
 
 
-def experiment_blocks(config: dict[str, Any], request: Request) -> list[Block]:
+def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]:
     """Return the blocks to run, with the command line's keys in each of them.
 
     Parameters
@@ -1008,7 +1008,7 @@ def _expanded(key: str, value: Any) -> Any:
     return expand(key, value)
 
 
-def _replace(blocks: list[Block], argument: Argument) -> None:
+def _replace(blocks: list[Section], argument: Argument) -> None:
     """Replace a key of the blocks that have it; in a tuned one, a parameter's axis."""
     key, value = argument.key, argument.values[0]
     first, *path = key.split(".")
