@@ -52,6 +52,16 @@ def test_the_second_run_computes_nothing(inline, block, monkeypatch, capsys):
     assert "3 trials (0 run now): 3 ok" in capsys.readouterr().out
 
 
+def test_to_rename_a_line_runs_nothing(inline, block, capsys):
+    inline(block(line="before"))
+    records = Store(inline.folder).sizes()
+    inline(block(line="after", panel="elsewhere"))
+    assert "3 trials (0 run now): 3 ok" in capsys.readouterr().out
+    assert Store(inline.folder).sizes() == records
+    table = load_results(inline.folder)
+    assert set(table["line"]) == {"after"} and set(table["panel"]) == {"elsewhere"}
+
+
 def test_new_trials_join_those_recorded(inline, block, capsys):
     inline(block(seed=[0, 1]))
     inline(block(seed=[0, 1, 2, 3]))
