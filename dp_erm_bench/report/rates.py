@@ -413,7 +413,7 @@ class RateCell:
             registry.check_choice("quantity", self.quantity, allowed)
         registry.check_choice("axis", self.axis, list(SYMBOLS))
         for shape in self.shapes.values():
-            drawn_shape(shape, np.ones(1), 1.0)
+            drawn_shape(shape, np.array([2.0]), 1.0)
 
 
 @dataclass(frozen=True)
