@@ -16,7 +16,13 @@ from dp_erm_bench.report.claims.measures import mean_bound
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, fill
-from dp_erm_bench.report.rates import Cross, draw_cross, drawn_shape, save_crosses, slopes
+from dp_erm_bench.report.rates import (
+    Cross,
+    draw_cross,
+    drawn_shape,
+    save_crosses,
+    slopes,
+)
 from dp_erm_bench.report.scaling import (
     Scaling,
     along,

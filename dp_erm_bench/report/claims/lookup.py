@@ -298,9 +298,7 @@ MEASURES: dict[str, Measure] = {}
 """All measures by the name of their function."""
 
 
-def says(
-    words: str, lines: str = RUNS, tuned: bool = True
-) -> Callable[[Value], Value]:
+def says(words: str, lines: str = RUNS, tuned: bool = True) -> Callable[[Value], Value]:
     """Enter a function into `MEASURES`."""
 
     def enter(function: Value) -> Value:
