@@ -59,6 +59,35 @@ def form(power: float | str) -> Callable[[Array], Array]:
     return lambda x: x**exponent
 
 
+def drawn_shape(shape: Any, x: Array, anchor: float) -> Array:
+    """Return a shape along an axis, (len(x),).
+
+    Parameters
+    ----------
+    shape : float, str or mapping
+        As in `RateCell.shapes`: a power goes through the anchor at the first x; with
+        `times`, its value at 1, it stands where it is.
+    x : ndarray
+        Values of the axis.
+    anchor : float
+
+    Raises
+    ------
+    UsageError
+        If it is no power, or its value no positive number.
+    """
+    if not isinstance(shape, Mapping):
+        values = form(shape)(x)
+        return np.asarray(values / values[0] * anchor)
+    times = shape.get("times")
+    known = isinstance(times, int | float) and math.isfinite(times) and times > 0
+    if {*shape} != {"power", "times"} or not known:
+        raise UsageError(
+            f"shapes={dict(shape)}: must be power and times, a number above 0"
+        )
+    return np.asarray(times * form(shape["power"])(x))
+
+
 @dataclass(frozen=True)
 class Cross:
     """A cell of a sheet: lines along one axis beside the shapes of bounds.
@@ -69,9 +98,9 @@ class Cross:
         Its title, and the label of its x axis.
     rates : mapping of str to Scaling
         The lines by their labels in the table, at least one.
-    shapes : mapping of str to (float, str)
-        How bounds depend on the axis up to their constants, see `form`, by label; drawn
-        through the first point of the line `anchor`.
+    shapes : mapping of str to (float, str, mapping)
+        How bounds depend on the axis, by label, see `drawn_shape`; the anchor is the
+        first point of the line `anchor`.
     anchor : str
         A line; the first one if not given.
     """
@@ -110,8 +139,7 @@ def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
     labels = [*dict.fromkeys([*shapes, *cross.shapes])]
     along = np.geomspace(anchor.x[0], anchor.x[-1], 60)
     for label, power in cross.shapes.items():
-        shape = form(power)
-        values = shape(along) / shape(anchor.x[:1])[0] * anchor.median[0]
+        values = drawn_shape(power, along, float(anchor.median[0]))
         ax.plot(along, values, label=label, **SHAPES[labels.index(label) % len(SHAPES)])
     ax.set_title(cross.title)
     ax.set_xlabel(cross.axis)
@@ -361,8 +389,9 @@ class RateCell:
     lines : tuple of str
         In the order of the legend.
     shapes : mapping of str to (float, str)
-        Bounds, drawn through the first point of `anchor`: the power of the axis, as a
-        number or a fraction, or `log`, by what stands in the legend.
+        Bounds by what stands in the legend: the power of the axis, as a number or a
+        fraction, or `log`, drawn through the first point of `anchor`; or `{power: -1/2,
+        times: 3}`, drawn where it is.
     anchor : str
         A line; the first one if not given.
     quantity : str
@@ -383,8 +412,8 @@ class RateCell:
             allowed = [*MEASURED, *registry.POPULATION]
             registry.check_choice("quantity", self.quantity, allowed)
         registry.check_choice("axis", self.axis, list(SYMBOLS))
-        for power in self.shapes.values():
-            form(power)
+        for shape in self.shapes.values():
+            drawn_shape(shape, np.array([2.0]), 1.0)
 
 
 @dataclass(frozen=True)

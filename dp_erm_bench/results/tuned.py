@@ -235,7 +235,10 @@ def listed(rows: Sequence[Row] | None) -> list[str]:
 
 
 def open_of(
-    rows: Iterable[Row] | None, panels: Collection[str], lines: Collection[str]
+    rows: Iterable[Row] | None,
+    panels: Collection[str],
+    lines: Collection[str],
+    epsilon: float | None = None,
 ) -> str:
     """Return which lines of some panels have open choices, and why.
 
@@ -244,12 +247,15 @@ def open_of(
     rows : iterable of mapping or None
         Of `read_choices`; None if they are damaged.
     panels, lines : collection of str
+    epsilon : float or None
+        Of the choices; None: all of them.
     """
     if rows is None:
         return "unknown"
     reasons: dict[str, dict[str, None]] = {}
     for row in rows:
-        if row["panel"] in panels and row["line"] in lines and row["open"]:
+        at = epsilon is None or math.isclose(float(row["epsilon"]), epsilon)
+        if row["panel"] in panels and row["line"] in lines and row["open"] and at:
             reasons.setdefault(row["line"], {}).update(
                 dict.fromkeys(row["open"].split("; "))
             )

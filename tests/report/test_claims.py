@@ -62,6 +62,7 @@ def test_row_says_everything(tabulate):
         ({"open": "clip top", "panel": "log2"}, ""),
         ({"open": "clip top", "panel": "log1_large"}, ""),
         ({"open": "clip top", "line": "DP-CD uniform"}, ""),
+        ({"open": "clip top", "epsilon": "3.0"}, ""),
     ],
 )
 def test_a_claim_says_which_of_its_settings_are_open(tabulate, row, told):
@@ -74,6 +75,16 @@ def test_a_claim_says_which_of_its_settings_are_open(tabulate, row, told):
     config = {"claims": [RATIO], "choices": [{**usual, **row}]}
     (found,) = evaluate(tabulate({}), config)["open"]
     assert found.endswith(told) and bool(found) == bool(told)
+
+
+def test_no_choice_has_a_part_in_the_error_of_w_0(tabulate):
+    claim = {"figure": "log1", "line": "DP-CD cyclic", "measure": "error_at_zero"}
+    claim |= {"id": "zero", "equals": 1, "within": 1, "statement": "At w = 0"}
+    choice = {"panel": "log1", "line": "DP-CD cyclic", "epsilon": "1.0"}
+    choices = [{**choice, "chosen": "{}", "open": "trials"}]
+    for one, told in ((claim, ""), (RATIO, "DP-CD cyclic: trials")):
+        (found,) = evaluate(tabulate({}), {"claims": [one], "choices": choices})["open"]
+        assert found == told
 
 
 def test_damaged_choices_leave_it_unknown(tabulate):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.build import problem_from_arrays
 from dp_erm_bench.report import rates
 from dp_erm_bench.report.claims.judge import evaluate
@@ -15,7 +16,13 @@ from dp_erm_bench.report.claims.measures import mean_bound
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, fill
-from dp_erm_bench.report.rates import Cross, draw_cross, save_crosses, slopes
+from dp_erm_bench.report.rates import (
+    Cross,
+    draw_cross,
+    drawn_shape,
+    save_crosses,
+    slopes,
+)
 from dp_erm_bench.report.scaling import (
     Scaling,
     along,
@@ -332,6 +339,20 @@ def test_shapes_go_through_the_anchor(axes):
     assert of(LINE).label in drawn
     assert ax.get_ylabel() == "quantity"
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_a_shape_with_a_value_stands_where_it_is(axes):
+    lower = {"lower bound": {"power": "-1/2", "times": 3}}
+    ax = axes(Cross("title", "p", {LINE: constant([8, 4, 2, 1])}, lower))
+    drawn = {line.get_label(): line for line in ax.lines}
+    along, values = drawn["lower bound"].get_data()
+    assert values == pytest.approx(3 / np.sqrt(along))
+
+
+@pytest.mark.parametrize("shape", [{"power": -1}, {"power": -1, "times": 0}])
+def test_a_shape_whose_value_is_no_number_above_0_is_refused(shape):
+    with pytest.raises(UsageError, match="must be power and times, a number above 0"):
+        drawn_shape(shape, np.ones(1), 1.0)
 
 
 def test_level_of_doing_nothing_is_drawn_where_it_is_known(axes):

@@ -9,7 +9,7 @@ the value is. `undecided`: the interval contains the threshold.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -277,7 +277,7 @@ def _row(
         "interval": "",
         "of_zero": "",
         "expected": claim.get("expected", ""),
-        "open": open_of(config.get("choices", ()), panels, _lines(claim)),
+        "open": _open(claim, panels, config),
         "profile": config.get("profile", ""),
     }
     smoke = str(config.get("profile")).partition(",")[0] == SMOKE
@@ -302,6 +302,16 @@ def _row(
         "of_zero": said,
         "verdict": NOT_JUDGED if smoke else verdict,
     }
+
+
+def _open(claim: Claim, panels: Collection[str], config: Mapping[str, Any]) -> str:
+    """Return which choices, at the epsilon of a claim, are open, and why."""
+    measure = MEASURES.get(str(claim.get("measure")))
+    if measure and not measure.tuned:
+        return ""
+    alone = measure and measure.lines == RUNS and "axis" not in claim
+    at = float(claim.get("epsilon", 1.0)) if alone else None
+    return open_of(config.get("choices", ()), panels, _lines(claim), at)
 
 
 def _interval(estimate: Estimate) -> str:

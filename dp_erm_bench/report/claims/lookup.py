@@ -271,11 +271,14 @@ class Measure:
         `Estimate`, or `Evidence`.
     lines : str
         One of `RUNS`, `NOISE` and `NOTHING`.
+    tuned : bool
+        Whether the settings that were chosen have a part in it.
     """
 
     words: str
     value: Callable[..., float | Estimate | Evidence]
     lines: str = RUNS
+    tuned: bool = True
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -295,11 +298,11 @@ MEASURES: dict[str, Measure] = {}
 """All measures by the name of their function."""
 
 
-def says(words: str, lines: str = RUNS) -> Callable[[Value], Value]:
+def says(words: str, lines: str = RUNS, tuned: bool = True) -> Callable[[Value], Value]:
     """Enter a function into `MEASURES`."""
 
     def enter(function: Value) -> Value:
-        MEASURES[function.__name__] = Measure(words, function, lines)
+        MEASURES[function.__name__] = Measure(words, function, lines, tuned)
         return function
 
     return enter

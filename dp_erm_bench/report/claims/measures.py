@@ -353,7 +353,7 @@ def share_of_output_bound(
     return _share_of_bounds(runs, found, bounds)
 
 
-@says("relative error at w = 0")
+@says("relative error at w = 0", tuned=False)
 def error_at_zero(runs: Lookup, line: str) -> float | Estimate:
     """Return the relative error of the start of a line."""
     run = runs(line)
