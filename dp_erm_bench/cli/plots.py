@@ -20,7 +20,7 @@ from dp_erm_bench.registry import check_choice
 from dp_erm_bench.report.layout import FORMATS, making, plain, save, write_text
 from dp_erm_bench.report.make import digest_of
 from dp_erm_bench.report.panels import told
-from dp_erm_bench.report.plot import PLOTS, all_of, names_of, sheet
+from dp_erm_bench.report.plot import PLOTS, all_of, check_lines, names_of, sheet
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown, summary, written
 from dp_erm_bench.report.view import FORMATS as TABLES
@@ -220,14 +220,17 @@ def plot_command(arguments: Sequence[str]) -> int:
         check_choice("--format", suffix, [*FORMATS])
     asked = replace(_view(options), highlight=tuple(options.highlight))
     table = load_results(options.folders)
+    named = [(options.kind or "curves", asked)]
+    views = named if options.kind or options.x else [*all_of(table, asked)]
+    if {kind for kind, _ in views} == {"curves"}:
+        check_lines(table, views[-1][1])
     folder = options.out or options.folders[0] / PLOTS
     # The page of a folder shows what was drawn of its table, and of no other.
     own = len(options.folders) == 1 and len(table) <= MOST_NOTED
     noted = digest_of(table) if own else ""
     drawn: list[Path] = []
     refused = None
-    named = [(options.kind or "curves", asked)]
-    for kind, view in named if options.kind or options.x else all_of(table, asked):
+    for kind, view in views:
         try:
             with house_style(), telling(folder), making(table=noted):
                 one = sheet(table, view, kind, options.width)

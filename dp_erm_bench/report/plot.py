@@ -243,11 +243,28 @@ def _count(drawn: Shown) -> int:
     return len(lines) if alone else int((-(-lines // MOST_LINES)).sum())
 
 
+def check_lines(table: pd.DataFrame, view: View) -> None:
+    """Refuse more lines along runs than a sheet holds, before they are told apart.
+
+    Raises
+    ------
+    UsageError
+        If `curves_sheet` would refuse them.
+    """
+    told_apart = view.panel, view.line, [*view.where]
+    if view.x not in ("", "epsilon", *ALONG) or told_apart != ((PANEL,), (LINE,), []):
+        return
+    rows = table[table["phase"].ne("tune") & table["status"].isin(["ok", "diverged"])]
+    lines = rows.groupby(PANEL, sort=False)[LINE].nunique()
+    _check_room("panels", int((-(-lines // MOST_LINES)).sum()), MOST_CELLS)
+
+
 def _check_room(what: str, count: int, most: int) -> None:
     if count > most:
         raise UsageError(
             f"plot: {count} {what} are more than {most}: keep some with "
-            "where, or tell fewer apart by panel, line and facet"
+            "where, draw along a key that differs, as x=step, or tell fewer apart by "
+            "panel, line and facet"
         )
 
 
@@ -684,6 +701,7 @@ def sheet(
         check_choice("width", width, [*WIDTHS])
     forget()
     if kind == "curves":
+        check_lines(table, view)
         views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
         return curves_sheet([shown(table, one) for one in views], width)
     drawn = shown(table, view)
