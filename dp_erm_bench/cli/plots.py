@@ -222,8 +222,8 @@ def plot_command(arguments: Sequence[str]) -> int:
     table = load_results(options.folders)
     named = [(options.kind or "curves", asked)]
     views = named if options.kind or options.x else [*all_of(table, asked)]
-    if {kind for kind, _ in views} == {"curves"}:
-        check_lines(table, views[-1][1])
+    if len({kind for kind, _ in views}) == 1:
+        check_lines(table, views[-1][1], views[-1][0])
     folder = options.out or options.folders[0] / PLOTS
     # The page of a folder shows what was drawn of its table, and of no other.
     own = len(options.folders) == 1 and len(table) <= MOST_NOTED
@@ -269,9 +269,6 @@ def export_command(arguments: Sequence[str]) -> int:
         raise UsageError(f"--x={view.x}: export is of the ends of runs, as at epsilon")
     drawn = shown(load_results(options.folders), view)
     table = summary(drawn)
-    # A table has no caption: what one says of its numbers is said beside it.
-    by_interval = replace(drawn, view=replace(drawn.view, statistic="interval"))
-    print(plain(told(by_interval)), end="", file=sys.stderr)
     if options.format == "parquet":
         with telling(options.out.parent):
             table.to_parquet(options.out)
@@ -280,6 +277,9 @@ def export_command(arguments: Sequence[str]) -> int:
             write_text(options.out, written(table, options.format))
     else:
         print(written(table, options.format), end="")
+    # A table has no caption: what one says of its numbers is said beside it.
+    by_interval = replace(drawn, view=replace(drawn.view, statistic="interval"))
+    print(plain(told(by_interval)), end="", file=sys.stderr)
     return 0
 
 

@@ -46,7 +46,6 @@ from dp_erm_bench.results.statistics import (
     pooled,
     quantile,
 )
-
 from dp_erm_bench.results.table import lacking
 
 if TYPE_CHECKING:
@@ -78,6 +77,7 @@ OWN = "_zero"
 """What w = 0 has on the problem of a run, whatever the others' problems are."""
 NO_SETTINGS = ("seed", "phase")
 GUARANTEE = ("epsilon", "delta", "adjacency")
+PROOF = "whether epsilon is proved"
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     cells = rows.groupby([PANEL, FACET, "n", *x], sort=False, dropna=False).ngroup()
     proved = rows["epsilon_certified"] <= rows["epsilon"] * (1 + 1e-6)
     guarantee = pd.DataFrame({name: rows[name] for name in GUARANTEE if name in rows})
-    guarantee["proof"] = proved | np.isinf(rows["epsilon"].astype(float))
+    guarantee[PROOF] = proved | np.isinf(rows["epsilon"].astype(float))
     apart = guarantee.groupby(cells).transform("nunique").gt(1)
     if not (differ := apart.any()).any():
         return rows, ""

@@ -128,8 +128,9 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         if not named:
             # A row has its defaults, too.
             same &= planned["params"].map(
-                lambda text, chosen=told["chosen"]: json.loads(text) | chosen
-                == json.loads(text)
+                lambda text, chosen=told["chosen"]: (
+                    json.loads(text) | chosen == json.loads(text)
+                )
             )
         own = ends[same]
         if not named and own["panel"].nunique() > 1:
