@@ -23,6 +23,7 @@ from dp_erm_bench import (
     estimators,
     fit,
     problem_from_arrays,
+    sweep,
     tune,
 )
 from dp_erm_bench.errors import (
@@ -596,3 +597,29 @@ def test_wrong_parameters_are_refused_in_one_sentence(given, said):
     with pytest.raises(UsageError, match=said) as caught:
         DPClassifier(**{"bounds": BOUNDS} | given).fit(FRAME, WORDS)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.DoubtfulChoice")
+def test_lines_that_nobody_named_have_reports_too(tmp_path, capsys):
+    data = {"name": "log1", "n": 60, "p": 3}
+    tune = {"axes": {"step": [0.5, 1.0]}, "seeds": [0], "report": [*range(10, 17)]}
+    one = {"dataset": data, "budget": {"epsilon": [1.0, 8.0]}, "tune": tune}
+    blocks = [
+        {**one, "algorithm": {"name": "gd", "clip": [0.5, 1.0], "n_iter": 2}},
+        {**one, "algorithm": {"name": "random_cd", "clip": 1.0, "passes": 2}},
+    ]
+    how = {"n_jobs": 1, "progress": False}
+    sweep(blocks, tmp_path / "bare", **how)
+    assert "log1 / gd (epsilon 1.0)" in capsys.readouterr().out
+    found = tuned(tmp_path / "bare")
+    assert [*found["runs"]] == [7] * 6 and {*found["panel"]} == {"log1"}
+    assert {one["clip"] for one in found.query("line == 'gd'")["chosen"]} == {0.5, 1.0}
+    model = DPClassifier.from_results(tmp_path / "bare", epsilon=8, algorithm="gd")
+    best = found.query("epsilon == 8 and algorithm == 'gd'").iloc[0]
+    assert model.parameters == best["chosen"]
+    # Two problems of one name: the choices do not say which is whose.
+    sweep(
+        [*blocks, {**blocks[1], "dataset": {**data, "n": 70}}], tmp_path / "two", **how
+    )
+    with pytest.raises(UsageError, match="give their blocks a panel"):
+        tuned(tmp_path / "two")

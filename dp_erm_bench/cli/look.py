@@ -83,6 +83,9 @@ def _table(path: str, found: Look, label: Seen) -> Iterator[str]:
     rows = [("column", "kind", "missing", "range and words, read off the records")]
     for one in found.columns:
         more = " (proposed label)" * (one is label)
+        if one is not label and one.equal == label.equal:
+            more = f" (tells {heading(label.name)} by itself; leave it out if it is no"
+            more += " feature)"
         rows.append((heading(one.name), one.kind, str(one.missing), _cells(one) + more))
     wide = [max(map(len, cells)) for cells in list(zip(*rows, strict=True))[:3]]
     for name, kind, missing, cells in rows:
@@ -106,7 +109,11 @@ def _line(path: str, found: Look, label: Seen, typed: Sequence[str]) -> Iterator
     missing = [heading(one.name) for one in found.columns if one.missing]
     wrong = list(found.wrong)
     if missing:
-        wrong.append(f"values are missing in {', '.join(missing)}; none may be")
+        wrong.append(
+            f"values are missing in {', '.join(missing)}; none may be: fill them with "
+            "a number or word that is known without the records, not with a mean of "
+            "theirs, or leave these records out"
+        )
     yield from (f"To be decided before it is read: {one}" for one in wrong)
     categories = [one for one in found.columns if one is not label]
     categories = [one for one in categories if _is_category(one)]

@@ -17,16 +17,17 @@ from rich.table import Table
 from dp_erm_bench.cli.app import COLOUR, print_table
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.report.layout import FORMATS, making, save, write_text
+from dp_erm_bench.report.layout import FORMATS, making, plain, save, write_text
 from dp_erm_bench.report.make import digest_of
-from dp_erm_bench.report.plot import PLOTS, all_of, names_of, sheet
+from dp_erm_bench.report.panels import told
+from dp_erm_bench.report.plot import PLOTS, all_of, check_lines, names_of, sheet
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown, summary, written
 from dp_erm_bench.report.view import FORMATS as TABLES
-from dp_erm_bench.results.files import csv_of, telling
+from dp_erm_bench.results.files import csv_of, telling, typed
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import HELD, ON_OPTIMUM, UNLIKE_BOUNDS
-from dp_erm_bench.results.table import load_results
+from dp_erm_bench.results.table import lacking, load_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +62,9 @@ def compare_command(arguments: Sequence[str]) -> int:
     if options.where and not options.between:
         raise UsageError("--where: belongs to --between")
     sides = [named_finals(folder) for folder in options.folders]
+    for folder in options.folders:
+        if missing := lacking(folder, load_results(folder)):
+            print(f"{typed(folder)}: {missing}", file=sys.stderr)
     left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
     if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:
         print(f"bounds differ: {UNLIKE_BOUNDS}")
@@ -216,14 +220,17 @@ def plot_command(arguments: Sequence[str]) -> int:
         check_choice("--format", suffix, [*FORMATS])
     asked = replace(_view(options), highlight=tuple(options.highlight))
     table = load_results(options.folders)
+    named = [(options.kind or "curves", asked)]
+    views = named if options.kind or options.x else [*all_of(table, asked)]
+    if len({kind for kind, _ in views}) == 1:
+        check_lines(table, views[-1][1], views[-1][0])
     folder = options.out or options.folders[0] / PLOTS
     # The page of a folder shows what was drawn of its table, and of no other.
     own = len(options.folders) == 1 and len(table) <= MOST_NOTED
     noted = digest_of(table) if own else ""
     drawn: list[Path] = []
     refused = None
-    named = [(options.kind or "curves", asked)]
-    for kind, view in named if options.kind or options.x else all_of(table, asked):
+    for kind, view in views:
         try:
             with house_style(), telling(folder), making(table=noted):
                 one = sheet(table, view, kind, options.width)
@@ -262,8 +269,6 @@ def export_command(arguments: Sequence[str]) -> int:
         raise UsageError(f"--x={view.x}: export is of the ends of runs, as at epsilon")
     drawn = shown(load_results(options.folders), view)
     table = summary(drawn)
-    if drawn.unlike:
-        print(f"dp-erm-bench: {drawn.unlike}", file=sys.stderr)
     if options.format == "parquet":
         with telling(options.out.parent):
             table.to_parquet(options.out)
@@ -272,6 +277,9 @@ def export_command(arguments: Sequence[str]) -> int:
             write_text(options.out, written(table, options.format))
     else:
         print(written(table, options.format), end="")
+    # A table has no caption: what one says of its numbers is said beside it.
+    by_interval = replace(drawn, view=replace(drawn.view, statistic="interval"))
+    print(plain(told(by_interval)), end="", file=sys.stderr)
     return 0
 
 

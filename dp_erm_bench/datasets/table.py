@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -648,6 +649,9 @@ class Seen:
         The least and the largest number; nan without any.
     counts : mapping
         How often each different cell occurs, the most frequent first.
+    equal : bytes
+        Digest of which cells are equal: of two columns that have the same, either
+        tells the other.
     """
 
     name: Any
@@ -656,6 +660,7 @@ class Seen:
     low: float
     high: float
     counts: Mapping[str, int]
+    equal: bytes
 
 
 @dataclass(frozen=True)
@@ -693,7 +698,11 @@ def seen(column: "pd.Series[Any]", texts: "pd.Series[Any]") -> Seen:
     ends = (min(numbers), max(numbers)) if numbers else (np.nan, np.nan)
     counts = dict(Counter(map(spelling, words)).most_common())
     kind = " and ".join(kinds) or "nothing"
-    return Seen(column.name, kind, len(column) - len(cells), *ends, counts)
+    # Numbered in the order in which they come first, whatever they are.
+    places: dict[str, int] = {}
+    codes = [places.setdefault(spelling(one), len(places)) for one in texts.tolist()]
+    equal = blake2b(np.array(codes, dtype=np.int64).tobytes()).digest()
+    return Seen(column.name, kind, len(column) - len(cells), *ends, counts, equal)
 
 
 def indicators(

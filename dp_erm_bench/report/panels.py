@@ -475,22 +475,31 @@ def told(drawn: Shown) -> str:
         f"{name} = {', '.join(sorted({*text_of(rows[name])})[:6])}"
         for name in ("epsilon", "adjacency", "calibration")
     ]
-    uses = sorted(
-        {use for text in rows["uncharged"].dropna() for use in text.split(",")}
-    )
     proved = rows["epsilon_certified"] <= rows["epsilon"] * (1 + 1e-6)
     beyond = sorted({*rows.loc[~proved & np.isfinite(rows["epsilon"]), "line"]})
     lost = final_rows(rows[rows["status"] == "diverged"])
     return paragraphs(
         f"{drawn.how[0].upper()}{drawn.how[1:]}.",
         f"{'; '.join(budget)}.",
-        f"Uncharged: {', '.join(filter(None, uses)) or 'none'}.",
+        f"Uncharged: {_whose(rows)}.",
         f"Certified epsilon above the nominal one or unknown: {_few(beyond)}.",
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         *map(literal, drawn.left_out),
         literal(drawn.unlike),
         origin([Bands(runs=runs_in(rows), unchecked=unchecked_in(rows))], folder),
     )
+
+
+def _whose(rows: pd.DataFrame) -> str:
+    """Return what was not charged, and of which lines where they differ."""
+    texts = rows["uncharged"].fillna("").groupby(rows["line"], sort=False)
+    by_list: dict[str, list[str]] = {}
+    for line, own in texts:
+        used = sorted({use for text in own.unique() for use in text.split(",") if use})
+        by_list.setdefault(", ".join(used) or "none", []).append(str(line))
+    if len(by_list) == 1:
+        return next(iter(by_list))
+    return "; ".join(f"{text} ({_few(lines)})" for text, lines in by_list.items())
 
 
 def _few(names: Sequence[str]) -> str:

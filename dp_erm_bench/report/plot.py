@@ -243,11 +243,32 @@ def _count(drawn: Shown) -> int:
     return len(lines) if alone else int((-(-lines // MOST_LINES)).sum())
 
 
+def check_lines(table: pd.DataFrame, view: View, kind: str) -> None:
+    """Refuse more lines than a sheet holds before they are told apart.
+
+    Raises
+    ------
+    UsageError
+        If the sheet of that kind would refuse them.
+    """
+    told_apart = view.panel, view.line, [*view.where]
+    if view.x not in ("", "epsilon", *ALONG) or told_apart != ((PANEL,), (LINE,), []):
+        return
+    rows = table[table["phase"].ne("tune") & table["status"].isin(["ok", "diverged"])]
+    if kind != "curves":
+        most = MOST_ROWS if kind == "winners" else MOST_LINES * MOST_CELLS
+        _check_room("lines", rows[LINE].nunique(), most)
+        return
+    lines = rows.groupby(PANEL, sort=False)[LINE].nunique()
+    _check_room("panels", int((-(-lines // MOST_LINES)).sum()), MOST_CELLS)
+
+
 def _check_room(what: str, count: int, most: int) -> None:
     if count > most:
         raise UsageError(
             f"plot: {count} {what} are more than {most}: keep some with "
-            "where, or tell fewer apart by panel, line and facet"
+            "where, draw along a key that differs, as x=step, or tell fewer apart by "
+            "panel, line and facet"
         )
 
 
@@ -683,6 +704,7 @@ def sheet(
     if width:
         check_choice("width", width, [*WIDTHS])
     forget()
+    check_lines(table, view, kind)
     if kind == "curves":
         views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
         return curves_sheet([shown(table, one) for one in views], width)

@@ -46,6 +46,7 @@ from dp_erm_bench.results.statistics import (
     pooled,
     quantile,
 )
+from dp_erm_bench.results.table import lacking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +76,8 @@ PANEL, LINE, FACET = "panel", "line", "facet"
 OWN = "_zero"
 """What w = 0 has on the problem of a run, whatever the others' problems are."""
 NO_SETTINGS = ("seed", "phase")
+GUARANTEE = ("epsilon", "delta", "adjacency")
+PROOF = "whether epsilon is proved"
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ class Shown:
 def shown(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, told apart; refuse what is not."""
     rows = _kept(table, view)
+    missing = lacking(view.folder, table) if view.folder != Path() else ""
     y = view.y or next((one for one in FIRST if _measured(rows, one)), "objective")
     rows, left_out = _measured_rows(rows, y)
     rows = rows.join(baselines(rows, y))
@@ -211,7 +215,9 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
         rows = rows.loc[in_order.index]
     rows, apart = _alike(rows, view)
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
-    unlike = " ".join(filter(None, (unlike, apart)))
+    rows, guarantees = _same_guarantee(rows, view)
+    unlike = " ".join(filter(None, (unlike, apart, guarantees)))
+    left_out = (*left_out, missing) if missing else left_out
     return Shown(rows, view, over, left_out, unlike)
 
 
@@ -245,6 +251,27 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     rows["_alike"] = own.groupby(cells).transform("nunique").eq(1)
     listed = " and ".join(names)
     return rows, f"Lines that differ in {listed} minimise other functions: none wins."
+
+
+def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
+    """Return rows, `_alike` where guarantees are the same, and a sentence where not.
+
+    They are not where lines on the same records differ in epsilon, delta or adjacency,
+    or where some keep to their epsilon and others are not proved to.
+    """
+    import pandas as pd
+
+    x = [] if view.x in ALONG else ["_x"]
+    cells = rows.groupby([PANEL, FACET, "n", *x], sort=False, dropna=False).ngroup()
+    proved = rows["epsilon_certified"] <= rows["epsilon"] * (1 + 1e-6)
+    guarantee = pd.DataFrame({name: rows[name] for name in GUARANTEE if name in rows})
+    guarantee[PROOF] = proved | np.isinf(rows["epsilon"].astype(float))
+    apart = guarantee.groupby(cells).transform("nunique").gt(1)
+    if not (differ := apart.any()).any():
+        return rows, ""
+    listed = " and ".join(name for name in guarantee if differ[name])
+    rows = rows.assign(_alike=rows["_alike"] & ~apart.any(axis=1))
+    return rows, f"Lines that differ in {listed} have other guarantees: none wins."
 
 
 def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:

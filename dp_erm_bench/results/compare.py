@@ -435,7 +435,7 @@ def compare(
     """
     rule.check()
     for measure in on:
-        check_choice("--on", measure, MEASURES)
+        check_choice("--y", measure, MEASURES)
     for name, side in (("A", first), ("B", second)):
         if side.empty:
             raise UsageError(f"compare: {name} has no recorded trials yet")
@@ -453,7 +453,7 @@ def _table(both: pd.DataFrame, on: Sequence[str], rule: ComparisonRule) -> pd.Da
         rows += [{**labels[name], **EMPTY, **row} for row in _rows(group, on, rule)]
     for measure in on:
         if not any(row["measure"] == measure for row in rows):
-            raise UsageError(f"--on={measure}: no common trial has a value of it")
+            raise UsageError(f"--y={measure}: no common trial has a value of it")
     return pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
 
 

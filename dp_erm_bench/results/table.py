@@ -339,6 +339,27 @@ def recorded(folder: Path) -> pd.DataFrame:
         return _read(folder)
 
 
+def lacking(folder: Path, table: pd.DataFrame) -> str:
+    """Return how many planned trials of a folder its table lacks, in words.
+
+    Parameters
+    ----------
+    folder : Path
+        A results folder; of another one nothing is said.
+    table : DataFrame
+        Its table, whole.
+    """
+    if not (folder / PLAN).is_file() or "trial" not in table:
+        return ""
+    planned = {row["key"] for row in read_plan(folder) if row is not None}
+    if not (missing := len(planned.difference(table["trial"].unique()))):
+        return ""
+    return (
+        f"Incomplete: {missing} of {plural(len(planned), 'planned trial')} have no "
+        "record; lines and runs are missing that the same command adds."
+    )
+
+
 def _check_planned(folder: Path, table: pd.DataFrame) -> None:
     """Refuse a table without segments that holds trials of no plan of the folder.
 

@@ -16,7 +16,7 @@ from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import PLAN, as_it_was
 from dp_erm_bench.results.runs import read_noted
-from dp_erm_bench.results.settings import final_rows, worst_if_lost
+from dp_erm_bench.results.settings import final_rows, labelled, worst_if_lost
 from dp_erm_bench.results.statistics import (
     ZERO,
     Array,
@@ -26,7 +26,7 @@ from dp_erm_bench.results.statistics import (
     quantile,
 )
 from dp_erm_bench.results.store import planned_lines
-from dp_erm_bench.results.table import load_results
+from dp_erm_bench.results.table import recorded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +39,8 @@ BESIDE = ("test_risk", "auc", "test_accuracy", "r2", "rmse")
 """What is told of a choice beside the quantity that it was made by."""
 
 LABELS = ("panel", "dataset", "line", "algorithm", "open")
+UNNAMED = ("dataset", "algorithm")
+"""By what a choice is known beside its parameters where nobody named its line."""
 
 Row = Mapping[str, str]
 
@@ -106,9 +108,12 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     choices = read_choices(folder)
     if not choices:
         raise UsageError(f"{folder}: holds no choices; dp-erm-bench tune makes some")
-    rows = load_results(folder)
+    rows = recorded(folder)
     rows = rows[(rows["phase"] == "report") & (rows["status"] != "skipped")]
-    ends = final_rows(rows)
+    planned = final_rows(rows)
+    # Where nobody named a panel and a line, both are made of what the rows are of.
+    rows = labelled(rows, parameters=False)
+    ends = rows.loc[planned.index]
     found: list[dict[str, Any]] = []
     problems: dict[tuple[Any, ...], dict[int, Array]] = {}
     for choice in choices:
@@ -116,9 +121,25 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             told, quantity = _told(choice), choice["quantity"]
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
-        same = ends["panel"].eq(told["panel"]) & ends["line"].eq(told["line"])
-        own = ends[same & ends["epsilon"].eq(told["epsilon"])]
+        named = told["panel"] or told["line"]
+        same = planned["epsilon"].eq(told["epsilon"])
+        for key in ("panel", "line") if named else ("panel", "line", *UNNAMED):
+            same &= planned[key].fillna("").eq(told[key])
+        if not named:
+            # A row has its defaults, too.
+            same &= planned["params"].map(
+                lambda text, chosen=told["chosen"]: (
+                    json.loads(text) | chosen == json.loads(text)
+                )
+            )
+        own = ends[same]
+        if not named and own["panel"].nunique() > 1:
+            raise UsageError(
+                f"{folder}: {CHOICES} cannot tell the problems of {told['dataset']} "
+                "apart; give their blocks a panel"
+            )
         if len(own):
+            told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
             judged, values = _judged(own, quantity)
             where = told["panel"], told["epsilon"], judged["quantity"]
             sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0

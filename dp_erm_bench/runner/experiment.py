@@ -252,7 +252,7 @@ def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[st
     """
     choices, beyond = list(choices), []
     for choice in choices:
-        where = f"{choice.line.panel} / {choice.line.line}"
+        where = " / ".join(choice.line.called)
         where += f" (epsilon {choice.line.budget['epsilon']})"
         reasons = [skipped.get(key) for key in choice.tried]
         if all(reasons):

@@ -117,3 +117,19 @@ def test_what_is_no_csv_or_no_key_of_one_is_refused(look):
     assert "must be a csv, it is svmlight" in look("1 1:2\n", code=2, name="a.svm")[0]
     assert "dataset.bound" in look("a,b\n1,2\n", "dataset.bound=3", code=2)[0]
     assert "takes the name of one csv" in look("a,b\n1,2\n", "other.csv", code=2)[0]
+
+
+def test_a_column_that_tells_the_label_is_named(look):
+    pairs = [(k % 2, k % 3) for k in range(30)]
+    body = "".join(
+        f"{k},{a},{b},{'no' if a else 'yes'}\n" for k, (a, b) in enumerate(pairs)
+    )
+    said, _ = look("x,dead,ward,died\n" + body)
+    told = [line for line in said.splitlines() if 'tells "died" by itself' in line]
+    assert [line.split()[0] for line in told] == ['"dead"']
+
+
+def test_missing_values_are_told_with_what_may_be_done(look):
+    body = "".join(f"{k},{k % 3 or 'NA'},{k % 2}\n" for k in range(12))
+    said, _ = look("a,b,y\n" + body)
+    assert 'values are missing in "b"; none may be: fill them with a number' in said

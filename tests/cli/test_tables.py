@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ import dp_erm_bench
 from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.registry import POPULATION
+from dp_erm_bench.report.panels import told
+from dp_erm_bench.report.plot import sheet
 from dp_erm_bench.report.view import View, shown, summary, written
 from dp_erm_bench.results.columns import page
 from dp_erm_bench.results.files import as_it_was, csv_of
-from dp_erm_bench.results.table import COLUMNS
+from dp_erm_bench.results.table import COLUMNS, lacking
 from tests.cli.test_plot import SWEEP, made
 from tests.loops import each
 
@@ -210,6 +213,68 @@ def test_any_name_is_a_cell(kind, name):
     if kind == "latex":
         assert text.count("\n") == 8 and text.count("&") >= 2
         assert "$x" not in text.replace(r"\$x", "")
+
+
+def test_a_table_is_told_what_a_caption_says(folder, capsys):
+    assert main(["export", str(folder), "--y", "objective"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("Median and its 95 % interval of 6 seeds, 1 dataset_seed.\n")
+    assert "Uncharged: smoothness" in err and "Certified epsilon above" in err
+
+
+def test_whose_uses_were_not_charged_is_told():
+    frame = made(uncharged="smoothness")
+    tuned = frame["line"].str.contains("1.5")
+    frame["uncharged"] = frame["uncharged"].mask(tuned, "smoothness,tuning")
+    one, other = dict.fromkeys(frame["line"])
+    said = told(shown(frame, View("epsilon")))
+    assert f"Uncharged: smoothness ({one}); smoothness, tuning ({other})." in said
+
+
+@each(
+    ("changed", "named"),
+    [
+        ({"delta": 1e-2}, "delta"),
+        ({"adjacency": "zero_out", "delta": 1e-3}, "delta and adjacency"),
+        ({"epsilon_certified": 9.0}, "whether epsilon is proved"),
+    ],
+)
+def test_lines_with_other_guarantees_are_not_ranked(changed, named):
+    frame = made().assign(delta=1e-6, adjacency="replace_one", epsilon_certified=1.0)
+    frame["references"] = json.dumps({"w = 0": {"relative_error": 99.0}})
+    drawn = shown(frame, View("epsilon"))
+    assert summary(drawn)["best"].sum() == 1 and "guarantees" not in drawn.unlike
+    other = frame["line"].str.contains("1.5")
+    for key, value in changed.items():
+        frame[key] = frame[key].mask(other, value)
+    drawn = shown(frame, View("epsilon"))
+    said = f"Lines that differ in {named} have other guarantees: none wins."
+    assert not summary(drawn)["best"].any() and drawn.unlike == said
+    # On other panels they are no rivals.
+    frame = frame.assign(panel=frame["line"], phase="report")
+    assert summary(shown(frame, View("epsilon")))["best"].sum() == 2
+
+
+def test_a_folder_that_a_run_left_unfinished_says_so(folder, tmp_path, capsys):
+    half = tmp_path / "half"
+    shutil.copytree(folder, half)
+    (half / "results.parquet").unlink()
+    for path in (half / "segments").iterdir():
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[: len(lines) // 2]))
+    kept = load_results(half)["trial"].nunique()
+    said = f"Incomplete: {72 - kept} of 72 planned trials have no record"
+    assert 0 < kept < 72 and lacking(folder, load_results(folder)) == ""
+    capsys.readouterr()
+    for line in (
+        ("export", half, "--y", "objective"),
+        ("compare", folder, half),
+    ):
+        assert main([*map(str, line)]) == 0
+        assert said in capsys.readouterr().err
+    view = View("epsilon", folder=half)
+    for kind in ("curves", "profile", "winners"):
+        assert said in sheet(load_results(half), view, kind).caption
 
 
 @pytest.mark.parametrize(

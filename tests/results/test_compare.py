@@ -307,8 +307,8 @@ def test_what_is_ignored_must_not_tell_runs_apart():
 @pytest.mark.parametrize(
     "given, sentence",
     [
-        ({"on": ["objectiv"]}, "--on=objectiv .did you mean objective"),
-        ({"on": ["seed"]}, "--on=seed: must be one of objective, "),
+        ({"on": ["objectiv"]}, "--y=objectiv .did you mean objective"),
+        ({"on": ["seed"]}, "--y=seed: must be one of objective, "),
         (
             {"rule": ComparisonRule("seed")},
             "--by=seed.*: must be one of trial, setting",
@@ -334,7 +334,7 @@ def test_wrong_values_are_one_sentence(given, sentence):
 
 def test_a_measure_that_nobody_has_is_refused():
     unknown = finals([math.nan])
-    with pytest.raises(UsageError, match="--on=objective: no common trial has a value"):
+    with pytest.raises(UsageError, match="--y=objective: no common trial has a value"):
         compare(unknown, unknown)
 
 
