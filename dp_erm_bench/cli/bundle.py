@@ -45,6 +45,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     UsageError
         If it is no results folder, or the zip cannot be written.
     """
+    from dp_erm_bench.cli.plots import standing
     from dp_erm_bench.report.html.page import write_report
     from dp_erm_bench.results import bundle
     from dp_erm_bench.results.table import UNREADABLE, collect, load_results
@@ -70,7 +71,8 @@ def bundle_command(arguments: Sequence[str]) -> int:
             use for text in uses for use in str(text).split(",") if use
         )
         (copy / bundle.LOCK).write_text(bundle.lock_of(copy))
-        (copy / bundle.README).write_text(bundle.about(copy, path.name, listed))
+        about = bundle.about(copy, path.name, listed, standing(copy))
+        (copy / bundle.README).write_text(about)
         write_report([copy], copy / bundle.PAGE)
         members = bundle.pack(copy, path)
         for told in bundle.left(copy, members, mask):
@@ -184,6 +186,7 @@ def replay_command(arguments: Sequence[str]) -> int:
 
 def _replayed(folder: Path, asked: Wanted, home: Path, foreign: bool) -> int:
     """Print what comes of trials that are drawn, and return the exit code."""
+    from dp_erm_bench.cli.plots import standing
     from dp_erm_bench.runner.replay import DATA, DIFFERS, NOT, SAME, TRUST, Received
 
     trials, notes, sound = _trials(folder)
@@ -216,6 +219,8 @@ def _replayed(folder: Path, asked: Wanted, home: Path, foreign: bool) -> int:
         if verdict == NOT:
             why = one.why.partition(":")[0]
             reasons[why if why in (DATA, TRUST) else "as above"] += 1
+    if sound and (best := standing(folder)):
+        print(f"as recorded:\n{best}", end="")
     _print_end(counts, reasons, places, exact)
     return int(not sound or counts[SAME] < len(keys))
 

@@ -22,7 +22,16 @@ from dp_erm_bench.report.make import digest_of
 from dp_erm_bench.report.panels import told
 from dp_erm_bench.report.plot import PLOTS, all_of, check_lines, names_of, sheet
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.report.view import ALONG, LINE, PANEL, View, shown, summary, written
+from dp_erm_bench.report.view import (
+    ALONG,
+    LINE,
+    PANEL,
+    Shown,
+    View,
+    shown,
+    summary,
+    written,
+)
 from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.results.files import csv_of, telling, typed
 from dp_erm_bench.results.runs import read_manifest
@@ -40,6 +49,9 @@ MOST_NOTED = 100_000
 
 SHOWN = 40
 """Rows of a comparison on the terminal."""
+BRIEF = 80
+"""Rows of a table that is told beside something else."""
+EPSILON = "epsilon"
 
 LABELS = ("panel", "line", "dataset", "algorithm", "epsilon", "setting", "measure")
 ORDER = ("worse", "undecided", "better", "only in A", "only in B", "same")
@@ -264,7 +276,7 @@ def export_command(arguments: Sequence[str]) -> int:
     check_choice("--format", options.format, [*TABLES, *ALIASES])
     if options.format == "parquet" and not options.out:
         raise UsageError("--format=parquet: is no text; add --out FILE")
-    view = replace(_view(options), x=options.x or "epsilon")
+    view = replace(_view(options), x=options.x or EPSILON)
     if view.x in ALONG:
         raise UsageError(f"--x={view.x}: export is of the ends of runs, as at epsilon")
     drawn = shown(load_results(options.folders), view)
@@ -277,10 +289,28 @@ def export_command(arguments: Sequence[str]) -> int:
             write_text(options.out, written(table, options.format))
     else:
         print(written(table, options.format), end="")
-    # A table has no caption: what one says of its numbers is said beside it.
-    by_interval = replace(drawn, view=replace(drawn.view, statistic="interval"))
-    print(plain(told(by_interval)), end="", file=sys.stderr)
+    print(_beside(drawn), end="", file=sys.stderr)
     return 0
+
+
+def _beside(drawn: Shown) -> str:
+    """Return what a caption says of the numbers of a table, which has no caption."""
+    return plain(told(replace(drawn, view=replace(drawn.view, statistic="interval"))))
+
+
+def standing(folder: Path) -> str:
+    """Return in Markdown what `export` says of a folder: who is best, and how sure.
+
+    Empty where it refuses, or where there are more than `BRIEF` rows.
+    """
+    view = replace(_view(_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON)
+    try:
+        drawn = shown(load_results(folder), view)
+        if drawn.rows.groupby([PANEL, "_x", LINE], dropna=False).ngroups > BRIEF:
+            return ""
+        return f"{written(summary(drawn), 'markdown')}\n{_beside(drawn)}"
+    except UsageError:
+        return ""
 
 
 def _view(options: argparse.Namespace) -> View:

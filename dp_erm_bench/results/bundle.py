@@ -479,7 +479,7 @@ def _holds(path: Path, source: Source) -> bool:
     return False
 
 
-def about(folder: Path, name: str, uses: Iterable[str]) -> str:
+def about(folder: Path, name: str, uses: Iterable[str], best: str = "") -> str:
     """Return the `README.md` of a bundle.
 
     Parameters
@@ -490,6 +490,8 @@ def about(folder: Path, name: str, uses: Iterable[str]) -> str:
         The name of the zip.
     uses : iterable of str
         What columns `uncharged` of its table list.
+    best : str
+        Who is best, in Markdown.
     """
     manifests = [
         read_run(folder, path.stem) for path in listed(folder / "runs", ".json")
@@ -503,6 +505,7 @@ def about(folder: Path, name: str, uses: Iterable[str]) -> str:
         f"# {folder.name}\n",
         f"Results of dp_erm_bench {version}, with its exact versions in `{LOCK}`; "
         f"`{PAGE}` shows them, `results.parquet` holds every row. There are no data.\n",
+        *(["## What it says\n", best] if best else []),
         "## Repeat rows\n",
         f"    dp-erm-bench replay {shlex.quote(name)} --sample 5{trust}\n",
         "It draws rows, runs each again and says of each whether it is the same. A set "
