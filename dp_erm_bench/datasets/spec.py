@@ -10,6 +10,7 @@ from typing import Any
 from dp_erm_bench.datasets.base import Usual, number, refused
 from dp_erm_bench.datasets.prepare import (
     BY_BOUNDS,
+    MOST,
     SCALE,
     Declared,
     Recipe,
@@ -278,8 +279,9 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
     if not is_seed(common["seed"]):
         raise refused("seed", common["seed"], "an integer >= 0 and below 2^63")
-    if not 0.0 <= number(common[INTERCEPT]) < math.inf:
-        raise refused(INTERCEPT, common[INTERCEPT], "a finite number >= 0, or null")
+    if not 0.0 <= number(common[INTERCEPT]) <= MOST:
+        allowed = f"a finite number >= 0, at most {MOST:g}, or null"
+        raise refused(INTERCEPT, common[INTERCEPT], allowed)
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,

@@ -559,8 +559,8 @@ class Csv:
             if str(label) in map(str, columns) and str(label) != str(there):
                 raise UsageError(
                     f"dataset.label={label}: is the place of column {heading(there)} "
-                    f"and the heading of another; quote the heading, or count the place "
-                    f"from the end, dataset.label={label - len(columns)}"
+                    f"and the heading of another; quote the heading, or count the "
+                    f"place from the end, dataset.label={label - len(columns)}"
                 )
             return there
         if label not in columns:

@@ -379,7 +379,9 @@ def _tell_gaps(folder: Path) -> None:
     with opened(folder / NAME, folder) as file:
         noted = pq.read_metadata(file).metadata or {}
     damaged, missing = (int(noted.get(key.encode(), 0)) for key in GAPS)
-    told = [f"{plural(damaged, 'damaged line')} of {PLAN} or of segments"] * (damaged > 0)
+    told = [f"{plural(damaged, 'damaged line')} of {PLAN} or of segments"] * (
+        damaged > 0
+    )
     told += [f"{plural(missing, 'trial')} of {PLAN} without a record"] * (missing > 0)
     if told:
         back = "the same command puts them back"
