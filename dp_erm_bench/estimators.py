@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit_quietly, problem_from_arrays
-from dp_erm_bench.datasets.base import Bounds, Uncharged
+from dp_erm_bench.datasets.base import Bounds, Uncharged, check_masks
 from dp_erm_bench.datasets.prepare import (
     clipped,
     features_in,
@@ -246,6 +246,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     def _margins(self, X: Any) -> Array:
         """Return the margins of records, which are clipped as those of the fit were."""
         check_is_fitted(self)
+        check_masks(X=X)
         how = {"accept_sparse": True, "dtype": np.float64, "reset": False}
         features = validate_data(self, X, **how)
         if self._ranges is not None:
@@ -450,6 +451,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for other classes, values that are not finite or parameters
         that are not allowed.
         """
+        check_masks(X=X, y=y)
         known = self.classes
         if known is None:
             known = getattr(getattr(y, "dtype", None), "categories", None)
@@ -517,6 +519,7 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for values or parameters that are not allowed, and for bounds
         without a label.
         """
+        check_masks(X=X, y=y)
         how = {"dtype": np.float64, "ensure_min_samples": 2, "y_numeric": True}
         checked = validate_data(self, X, y, accept_sparse=True, **how)
         self.coef_, self.intercept_ = self._fit(*checked)

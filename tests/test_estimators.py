@@ -576,6 +576,14 @@ def test_what_docs_say_of_weights_pipelines_and_searches():
         ({"bounds": {"colums": 1}}, "did you mean columns"),
         ({"bounds": {"columns": {"dos": 1}, "default": 1}}, r"dos \(did you mean dose"),
         ({"bounds": {"columns": {"dose": 1}}}, '^bounds.columns=.* column "age"'),
+        (
+            {"bounds": {"columns": 1, "norm": [1, 2]}},
+            r"bounds.norm of shape \(2,\): mus",
+        ),
+        (
+            {"bounds": {"columns": 1, "label": [0, 2]}},
+            r"label of shape \(2,\): must be",
+        ),
         ({"bounds": {"columns": [[2, 1], 1, 1]}}, r"^bounds.columns=\[2,1\]: must be"),
         ({"scale": "bound"}, "^scale=bound: must be"),
         ({"parameters": {"n_iters": 3}}, "did you mean n_iter"),
@@ -623,3 +631,18 @@ def test_lines_that_nobody_named_have_reports_too(tmp_path, capsys):
     )
     with pytest.raises(UsageError, match="give their blocks a panel"):
         tuned(tmp_path / "two")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_masked_arrays_are_refused(kind):
+    """scikit-learn drops the masks: what was hidden was fitted."""
+    y = WORDS if kind is DPClassifier else Y
+    model = kind(bounds=BOUNDS, epsilon=math.inf).fit(X, y)
+    for one, call in (
+        ("y", lambda: kind(bounds=BOUNDS).fit(X, np.ma.array(y))),
+        ("X", lambda: kind(bounds=BOUNDS).fit(np.ma.array(X), y)),
+        ("X", lambda: model.predict(np.ma.array(X))),
+        ("X", lambda: model.predict([np.ma.array(row) for row in X])),
+    ):
+        with pytest.raises(UsageError, match=f"^{one}: must be .* not masked ones"):
+            call()

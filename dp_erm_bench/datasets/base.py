@@ -271,7 +271,7 @@ def numbers(key: str, values: Any) -> NDArray[Any]:
         array = np.asarray(values)
     except (TypeError, ValueError):
         raise UsageError(f"{key}: must be an array of numbers") from None
-    masked = isinstance(values, np.ma.MaskedArray)
+    masked = is_masked(values)
     if array.dtype.kind == "O" and not masked:
         check_missing(key, array)
         nullable = getattr(getattr(values, "dtype", None), "kind", "O") in NUMBERS
@@ -298,6 +298,25 @@ def plain(key: str, values: Any) -> NDArray[Any]:
     if array.dtype.kind == "f":
         check_missing(key, array)
     return array
+
+
+def is_masked(values: Any) -> bool:
+    """Return whether values are masked, or rows of them: numpy drops masks unasked."""
+    rows = values if isinstance(values, list | tuple) else [values]
+    return any(isinstance(one, np.ma.MaskedArray) for one in rows)
+
+
+def check_masks(**given: Any) -> None:
+    """Refuse masked arrays, each under the name of its argument.
+
+    Raises
+    ------
+    UsageError
+        For the first one.
+    """
+    for key, values in given.items():
+        if is_masked(values):
+            raise UsageError(f"{key}: must be an array of numbers, not masked ones")
 
 
 def is_missing(value: Any) -> bool:
@@ -410,7 +429,8 @@ def as_features(X: Any) -> Features:
         own = csc_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
         if narrow and own.has_canonical_format and X.data.all():
             return X
-    columns = csc_array(X, dtype=np.float64, copy=True)
+    # As float64 first: entries of int8 that stand twice would be summed as such.
+    columns = csc_array(X.astype(np.float64), copy=True)
     columns.sum_duplicates()
     columns.eliminate_zeros()
     columns.indices = columns.indices.astype(np.int32, copy=False)

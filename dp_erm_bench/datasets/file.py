@@ -81,7 +81,7 @@ class File:
         UsageError
             If there is no such file, or it is not of its format.
         """
-        label = label if labelled else False
+        label = _label(label) if labelled else False
         csv = Csv(path, label, header, intercept, onehot, index, text, words)
         _check_declared(p, first)
         with _reading(path, format) as (kind, content):
@@ -124,7 +124,7 @@ class File:
         labelled: bool = True,
     ) -> list[Feature]:
         """Return the features of a csv by name; none for another format."""
-        label = label if labelled else False
+        label = _label(label) if labelled else False
         with _reading(path, format) as (kind, content):
             csv = Csv(path, label, header, 0.0, onehot, index, text, words)
             return csv.features(content) if kind == "csv" else []
@@ -147,7 +147,7 @@ class File:
         with _reading(path, format) as (kind, content):
             if kind != "csv":
                 raise UsageError(f"dataset.path={path}: must be a csv, it is {kind}")
-            return Csv(path, label, header, index=index).look(content)
+            return Csv(path, _label(label), header, index=index).look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
         """Return the categories of columns, None where none are declared."""
@@ -212,6 +212,16 @@ def _existing(path: str | None) -> Path:
     return file
 
 
+def _label(label: Any) -> Any:
+    """Return the name or the place of a label's column; true and false are neither."""
+    if isinstance(label, bool):
+        raise UsageError(
+            f"dataset.label={shown(label)}: must be null, a heading or the place of a "
+            "column; in a yaml quote a heading that it reads as true or false"
+        )
+    return label
+
+
 def _check_declared(p: Any, first: Any) -> None:
     if first not in (None, 0, 1) or isinstance(first, bool):
         raise UsageError(f"dataset.first={first}: must be null, 0 or 1")
@@ -266,7 +276,15 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
     from scipy.sparse import csc_array, csr_array
 
     check_width(int(arrays["shape"][1]), "dataset.path: the shape of the npz file")
-    rows = arrays.get("format", np.array("csc")).item() in ("csr", b"csr")
+    form = arrays.get("format", np.array("csc")).astype(str).item()
+    check_choice("dataset.path: format of the npz file", form, ["csc", "csr"])
+    rows = form == "csr"
+    for name in SPARSE[1:]:
+        if (kind := arrays[name].dtype).kind not in "iu":
+            raise UsageError(
+                f"dataset.path: {name} of the npz file holds {kind}, it must hold "
+                "integers"
+            )
     parts = tuple(arrays[name] for name in SPARSE[:3])
     X = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
     X.check_format()

@@ -389,8 +389,7 @@ def _labels(
     And whether the classes were read off them: where 0 stands for -1, as it does with
     1, or where ``positive`` is given alone.
     """
-    if isinstance(y, np.ma.MaskedArray):
-        raise UsageError("y: must be an array of numbers, not masked ones")
+    base.check_masks(y=y)
     if positive is None and classes is None:
         try:
             told = np.asarray(base.numbers("y", y), np.float64)

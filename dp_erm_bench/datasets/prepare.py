@@ -306,9 +306,9 @@ def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
             f"bounds.columns of shape {columns.shape}: must be one number or {p}"
         )
     columns = np.broadcast_to(columns, (p,))
-    norm = _array("norm", declared["norm"]) if "norm" in declared else norm2(columns)
+    norm = _one("norm", declared["norm"]) if "norm" in declared else norm2(columns)
     label, nonzeros = declared.get("label"), declared.get("nonzeros")
-    label = label if label is None else float(_array("label", label))
+    label = label if label is None else _one("label", label)
     nonzeros = nonzeros.item() if isinstance(nonzeros, np.generic) else nonzeros
     _check_nonzeros("bounds", nonzeros, p)
     return Bounds(columns, float(norm), label, nonzeros)
@@ -421,6 +421,14 @@ def _array(key: str, value: Any) -> Array:
         allowed = f"finite and >= 0, at most {MOST:g}"
         raise UsageError(f"bounds.{key}={value}: must be {allowed}")
     return bound
+
+
+def _one(key: str, value: Any) -> float:
+    """Return a bound that is one number, refuse a range or several."""
+    bound = _array(key, value)
+    if bound.ndim:
+        raise UsageError(f"bounds.{key} of shape {bound.shape}: must be one number")
+    return float(bound)
 
 
 def _check_nonzeros(key: str, value: object, p: int) -> None:

@@ -4,18 +4,20 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from dp_erm_bench.datasets.base import Usual, number, refused
 from dp_erm_bench.datasets.prepare import (
     BY_BOUNDS,
+    MOST,
     SCALE,
     Declared,
     Recipe,
     declared_by,
 )
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
-from dp_erm_bench.datasets.records import are_words, as_number, words_of
+from dp_erm_bench.datasets.records import are_words, as_number, spelling, words_of
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import check_choice, locate, read
@@ -105,6 +107,9 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     fields = usual_fields(name)
     _check_keys(name, overrides, locate(fields["_target_"]))
     spec = _named({**fields, **overrides})
+    for key in ("positive", "classes", "onehot"):
+        if key in spec:
+            spec[key] = _spelled(spec[key])
     if spec.get(FRESH) is None:
         spec.pop(FRESH, None)
     given = spec.pop(INTERCEPT, None)
@@ -112,6 +117,15 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     # One that is no number is refused as it was given.
     kept = given if math.isnan(constant) else constant
     return {**spec, INTERCEPT: kept} if kept != 0.0 else spec
+
+
+def _spelled(given: Any) -> Any:
+    """Return labels or categories in which dates, which no JSON holds, are text."""
+    if isinstance(given, Mapping):
+        return {name: _spelled(one) for name, one in given.items()}
+    if isinstance(given, list | tuple):
+        return [_spelled(one) for one in given]
+    return spelling(given) if isinstance(given, date) else given
 
 
 def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,8 +279,9 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
     if not is_seed(common["seed"]):
         raise refused("seed", common["seed"], "an integer >= 0 and below 2^63")
-    if not 0.0 <= number(common[INTERCEPT]) < math.inf:
-        raise refused(INTERCEPT, common[INTERCEPT], "a finite number >= 0, or null")
+    if not 0.0 <= number(common[INTERCEPT]) <= MOST:
+        allowed = f"a finite number >= 0, at most {MOST:g}, or null"
+        raise refused(INTERCEPT, common[INTERCEPT], allowed)
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,

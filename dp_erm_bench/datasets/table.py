@@ -556,7 +556,14 @@ class Csv:
     def _label(self, columns: list[Any]) -> Any:
         label = -1 if self.label is None else self.label
         if isinstance(label, int) and -len(columns) <= label < len(columns):
-            return columns[label]
+            there = columns[label]
+            if str(label) in map(str, columns) and str(label) != str(there):
+                raise UsageError(
+                    f"dataset.label={label}: is the place of column {heading(there)} "
+                    f"and the heading of another; quote the heading, or count the "
+                    f"place from the end, dataset.label={label - len(columns)}"
+                )
+            return there
         if label not in columns:
             plain = columns and isinstance(columns[-1], int)
             hint = "; if row 1 is the header, say dataset.header=true" if plain else ""

@@ -46,7 +46,7 @@ from dp_erm_bench.plugins.names import (
     sources,
     text_digest,
 )
-from dp_erm_bench.results.files import BLOCK, telling, typed
+from dp_erm_bench.results.files import BLOCK, PLAN, plural, telling, typed
 from dp_erm_bench.results.runs import (
     noted_bytes,
     noted_files,
@@ -56,7 +56,14 @@ from dp_erm_bench.results.runs import (
     write_noted,
     write_run,
 )
-from dp_erm_bench.results.store import NAMED, Plan, copy_segments, planned_lines
+from dp_erm_bench.results.store import (
+    NAMED,
+    Plan,
+    Store,
+    copy_segments,
+    planned_lines,
+    read_plan,
+)
 
 SOURCES = "sources"
 TEXT = ".txt"
@@ -412,9 +419,15 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
     UsageError
         If the folder has no plan, or a kept source is damaged.
     """
-    lines = [*planned_lines(folder)]
+    planned = [*read_plan(folder)]
+    lines = [line for line in planned if line is not None]
     if not lines:
-        raise UsageError(f"{typed(folder)}: no results folder, it has no plan.jsonl")
+        raise UsageError(f"{typed(folder)}: no results folder, it has no {PLAN}")
+    back = "are left out of the zip; the same command runs them"
+    if lost := len(planned) - len(lines):
+        told = f"{plural(lost, 'damaged line')} of {PLAN}: its trials {back}"
+        print(f"{typed(folder)}: {told}", file=sys.stderr)
+    Store(folder).check(read_manifest(folder), back)
     runs = [path.stem for path in listed(folder / "runs", ".json")]
     manifests = [one for run in runs if (one := read_run(folder, run)).get("run")]
     mask = Mask(folder, manifests)

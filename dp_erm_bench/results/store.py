@@ -407,15 +407,20 @@ class Store:
         damage = {p.name: r.refused or r.damaged for p, r in self._segments.items()}
         return {name: what for name, what in damage.items() if what}
 
+    def unnamed(self, manifest: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return the damage, none if it is what a manifest names: its run told it."""
+        named = manifest.get("damaged")
+        listed = dict(named) if isinstance(named, dict) else {}
+        listed.pop(files.PLAN, None)
+        damage = self.damage()
+        return {} if damage == listed else damage
+
     def check(self, manifest: Mapping[str, Any], follows: str) -> dict[str, int | str]:
         """Return `damage`; print what a manifest has not of it, and earlier formats.
 
         `follows` says how trials without a record go on.
         """
-        where, damage, listed = files.typed(self.folder), self.damage(), {}
-        if isinstance(manifest.get("damaged"), dict):
-            listed = {k: v for k, v in manifest["damaged"].items() if k != files.PLAN}
-        lines = []
+        where, damage, lines = files.typed(self.folder), self.unnamed(manifest), []
         known_format = manifest.get("format") == FORMAT
         if not known_format and any(read.older for read in self._segments.values()):
             lines.append(
@@ -423,16 +428,15 @@ class Store:
                 "again: the command of a run does so, all of them"
             )
         counts = [number for number in damage.values() if isinstance(number, int)]
-        if damage != listed and counts:
+        if counts:
             damaged = files.plural(sum(counts), "damaged line")
             segments = files.plural(len(counts), "segment")
             lines.append(f"{damaged} in {segments}: trials without a record {follows}")
-        if damage != listed:
-            refused = {k: v for k, v in damage.items() if isinstance(v, str)}
-            lines += [f"segments/{k} cannot be read: {v}" for k, v in refused.items()]
+        refused = {k: v for k, v in damage.items() if isinstance(v, str)}
+        lines += [f"segments/{k} cannot be read: {v}" for k, v in refused.items()]
         for line in lines:
             print(f"{where}: {line}", file=sys.stderr)
-        return damage
+        return self.damage()
 
 
 def segments_of(folder: Path) -> list[Path]:

@@ -82,6 +82,8 @@ LENGTH = 64
 METADATA = 1 << 16
 """Bytes at the end of a file that hold its metadata."""
 MOST_ROWS = 100_000_000
+GAPS = ("damaged", "missing")
+"""Keys of a file's metadata: damaged lines whose trials it lacks, and such trials."""
 
 Row = dict[str, Any]
 Trial = tuple[Row, Row, str]
@@ -324,12 +326,14 @@ def recorded(folder: Path) -> pd.DataFrame:
     """Return what `load_results` returns, with the labels that the plan has."""
     if not any((folder / name).is_file() for name in (NAME, PLAN)):
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
-    if is_stale(folder):
+    if stale := is_stale(folder):
         collect(folder)
     found = None
     with contextlib.suppress(OSError, *UNREADABLE):
         found = _read(folder)
     if found is not None:
+        if not stale:  # else it was told when it was made
+            _tell_gaps(folder)
         _check_planned(folder, found)
         return found
     if not segments_of(folder):
@@ -397,10 +401,36 @@ def _read(folder: Path) -> pd.DataFrame:
         return _checked(read(file))
 
 
+def _tell_gaps(folder: Path) -> None:
+    """Print what a table was made without: who made it was told, perhaps nobody else.
+
+    Raises
+    ------
+    OSError, ValueError
+        If there is no table, or it is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with opened(folder / NAME, folder) as file:
+        noted = pq.read_metadata(file).metadata or {}
+    damaged, missing = (int(noted.get(key.encode(), 0)) for key in GAPS)
+    told = [f"{plural(damaged, 'damaged line')} of {PLAN} or of segments"] * (
+        damaged > 0
+    )
+    told += [f"{plural(missing, 'trial')} of {PLAN} without a record"] * (missing > 0)
+    if told:
+        back = "the same command puts them back"
+        print(
+            f"{typed(folder)}: {NAME} was made without {' and '.join(told)}; {back}",
+            file=sys.stderr,
+        )
+
+
 def trials_in(folder: Path) -> pd.DataFrame:
     """Return the trials of a folder's table as it stands, a row each in their order.
 
-    The columns are `DRAWN`. Nothing is made again, not even of a stale table.
+    The columns are `DRAWN`. Nothing is made again, not even of a stale table; what it
+    was made without is told.
 
     Raises
     ------
@@ -408,6 +438,8 @@ def trials_in(folder: Path) -> pd.DataFrame:
         If there is no table, or it cannot be read.
     """
     found = _filed(folder, DRAWN).reindex(columns=[*DRAWN])
+    with contextlib.suppress(OSError, ValueError):
+        _tell_gaps(folder)
     return found.drop_duplicates("trial", ignore_index=True)
 
 
@@ -613,6 +645,13 @@ def _write(store: Store, tell_missing: bool = True) -> None:
             for chunk in _chunks(store, left_out):
                 for table in _tables(chunk, schema, left_out):
                     writer.write_table(table)
+            # Damage costs nothing if its trials ran again, as its run says.
+            lost = store.unnamed(read_manifest(folder)) if left_out["missing"] else {}
+            broken = sum(n if isinstance(n, int) else 1 for n in lost.values())
+            gaps = (left_out["damaged"] + broken, left_out["missing"])
+            noted = {k: str(n) for k, n in zip(GAPS, gaps, strict=True) if n}
+            if noted:
+                writer.add_key_value_metadata(noted)
         seal(file)
 
     write_atomic(folder / NAME, write)

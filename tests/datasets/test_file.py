@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import tracemalloc
+from datetime import date
 from importlib import import_module
 
 import numpy as np
@@ -230,6 +231,16 @@ BAD = [
     ("less.npz", npz(X=X), "holds X, it must hold y"),
     ("long.npz", npz(X=X, y=[0, 1]), r"must be \(n, p\) and \(n,\)"),
     ("wrong.npz", npz(**parts(sp.csc_array(X)) | {"indices": [9] * 4}, y=Y), "whole"),
+    (
+        "halves.npz",
+        npz(**parts(sp.csc_array(X), y=Y) | {"indices": [0.5, 1.0, 3.0, 2.0]}),
+        "indices of the npz file holds float64, it must hold integers",
+    ),
+    (
+        "upper.npz",
+        npz(**parts(sp.csr_array(X)), format="CSR", y=Y),
+        "format of the npz file=CSR: must be one of csc, csr",
+    ),
     ("nan.npz", npz(X=X * np.nan, y=Y), "X holds a value that is not finite"),
     ("inf.npz", npz(X=X, y=Y + np.inf), "y holds a value"),
     ("one.npz", npz(X=X[:1], y=Y[:1]), "has one record, at least two are needed"),
@@ -265,6 +276,8 @@ def test_a_bad_file_is_refused_in_one_sentence(name, content, said, put):
     ("changes", "said"),
     [
         ({"label": "z"}, r"dataset\.label=z: must be one of .a., .b., .c., .y."),
+        ({"label": True}, r"dataset\.label=true: must be null, a heading or the place"),
+        ({"label": False, "task": "regression"}, r"dataset\.label=false: must be null"),
         ({"label": 4}, r"dataset\.label=4: must be one of"),
         ({"header": "no"}, r"dataset\.header=no: must be auto, true or false"),
         ({"format": "cvs"}, r"dataset\.format=cvs \(did you mean csv\?\)"),
@@ -530,6 +543,11 @@ ODD_ROWS = [
         {"label": "7"},
         "label=7: must be one of 0, 1, 2; .*header=tr",
     ),
+    (
+        "2,1,0\n.1,.9,0\n.3,.8,1\n",
+        {"label": 0, "header": True},
+        'label=0: is the place of column "2" and the heading of another.*label=-3',
+    ),
     ("age,y,y\n.5,0,0\n.2,1,1\n", {}, 'heading "y" stands 2 times, in columns 1, 2'),
     (
         "y,age,y\n.5,0,0\n.2,1,1\n",
@@ -679,6 +697,7 @@ WORDS = [
     (["TRUE", "False"], {"positive": [True]}, [1, -1]),
     (["True", "False"], {"positive": ["True"]}, [1, -1]),
     (["2020-01-02", "2020-01-01"], {"positive": ["2020-01-02"]}, [1, -1]),
+    (["2020-01-02", "2020-01-01"], {"positive": [date(2020, 1, 2)]}, [1, -1]),
 ]
 
 

@@ -159,7 +159,9 @@ def test_none_is_no_key_and_no_other_identity(given):
     assert spec.recipe.key == check_spec(dataset_spec("log1", **small)).recipe.key
 
 
-@pytest.mark.parametrize("bad", [-1, -0.5, float("nan"), float("inf"), "", "yes", [1]])
+@pytest.mark.parametrize(
+    "bad", [-1, -0.5, float("nan"), float("inf"), 1e151, "", "yes", [1]]
+)
 def test_what_is_no_constant_is_refused(bad):
     with pytest.raises(UsageError, match=r"dataset\.intercept=.*must be a.* number"):
         load_problem("log1", n=40, p=3, intercept=bad)

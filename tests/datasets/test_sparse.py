@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.api import problem_from_arrays
 from dp_erm_bench.cached import user_folder
-from dp_erm_bench.datasets.base import Bounds, Dataset, norms, parts
+from dp_erm_bench.datasets.base import Bounds, Dataset, as_features, norms, parts
 from dp_erm_bench.datasets.libsvm import compact
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.prepare import (
@@ -22,6 +22,7 @@ from dp_erm_bench.datasets.prepare import (
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import cache_dir
+from tests.loops import each
 
 
 def toy(n=30, p=12, seed=0, density=0.2):
@@ -165,6 +166,16 @@ def twice(*rows, kind=sp.csr_array):
     made = sp.csr_array((data, columns, ends), shape=(len(rows), 2))
     assert made.nnz == len(data)
     return kind(made)
+
+
+@each("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
+@each(("dtype", "value"), [(np.int8, 100), (np.uint8, 200), (np.float16, 6e4)])
+def test_entries_of_narrow_types_are_summed_as_floats(kind, dtype, value):
+    """A coo of int8 with 100 twice was -56."""
+    ends = np.array([0, 2, 3])
+    rows = sp.csr_array((np.array([value, value, 1], dtype), [0, 0, 1], ends))
+    found = as_features(kind(rows) if kind != sp.coo_array else rows.tocoo())
+    np.testing.assert_array_equal(found.toarray(), [[2.0 * dtype(value), 0], [0, 1]])
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.results.store import Segment, Store, segments_of
-from dp_erm_bench.results.table import collect, load_results
+from dp_erm_bench.results.bundle import anonymous_copy
+from dp_erm_bench.results.store import Segment, Store, encoded, segments_of
+from dp_erm_bench.results.table import collect, load_results, trials_in
 
 RUN = "00000000000000000001-here-1"
 TRIALS = 6
@@ -249,6 +250,40 @@ def test_a_number_that_no_column_holds_costs_its_trial_only(inline, block, capsy
     collect(inline.folder)
     assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
     assert set(load_results(inline.folder)["seed"]) == {7, 9}
+
+
+@pytest.mark.parametrize("place", ["plan", "segment", "record of another folder"])
+def test_every_reader_is_told_until_a_run_makes_it_good(
+    place, inline, block, tmp_path, capsys
+):
+    """The first reader made the table again, and the next ones were not told."""
+    blocks = block(seed=[0, 1, 2])
+    inline(blocks)
+    folder = inline.folder
+    plan, (segment,) = folder / "plan.jsonl", segments_of(folder)
+    if place == "plan":
+        plan.write_bytes(plan.read_bytes().replace(b'"seed":', b'"sEed":', 1))
+    elif place == "segment":
+        damage(segment, "flipped")
+    else:
+        lines = segment.read_bytes().splitlines(keepends=True)
+        at = next(i for i, line in enumerate(lines) if line.startswith(b'{"key"'))
+        lines[at] = encoded(record(0))
+        segment.write_bytes(b"".join(lines))
+    capsys.readouterr()
+    for read in (load_results, load_results, trials_in):
+        assert read(folder)["seed"].nunique() == 2
+        said = capsys.readouterr().err
+        lost = "trial of plan.jsonl without a record" if "of" in place else "damaged"
+        assert lost in said
+    anonymous_copy(folder, tmp_path / "copy")
+    said = capsys.readouterr().err
+    assert ("left out of the zip" in said) == ("of" not in place)
+    inline(blocks)
+    capsys.readouterr()
+    assert load_results(folder)["seed"].nunique() == 3
+    anonymous_copy(folder, tmp_path / "whole")
+    assert capsys.readouterr().err == ""
 
 
 @ONE_FOLDER

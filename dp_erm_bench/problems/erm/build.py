@@ -12,7 +12,7 @@ from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Usual
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
-from dp_erm_bench.datasets.prepare import features_in, held_to
+from dp_erm_bench.datasets.prepare import MOST, features_in, held_to
 from dp_erm_bench.datasets.spec import UNLABELLED
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.losses.base import Loss
@@ -100,8 +100,9 @@ def problem_from_arrays(
 
 def _constant(intercept: float | None) -> float:
     constant = number(0.0 if intercept is None else intercept)
-    if not 0.0 <= constant < math.inf:
-        raise refused("intercept", intercept, "a finite number >= 0, or None")
+    if not 0.0 <= constant <= MOST:
+        allowed = f"a finite number >= 0, at most {MOST:g}, or None"
+        raise refused("intercept", intercept, allowed)
     return constant
 
 

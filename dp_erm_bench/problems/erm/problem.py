@@ -476,8 +476,7 @@ class LinearModel:
     def _features(self, X: Any) -> Features:
         if isinstance(X, Mapping):
             X = _table(X)
-        if isinstance(X, np.ma.MaskedArray):
-            raise UsageError("X: must be an array of numbers, not masked ones")
+        base.check_masks(X=X)
         if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
             sparse = hasattr(X, "tocsc")
             features = base.as_features(X if sparse else base.numbers("X", X))
