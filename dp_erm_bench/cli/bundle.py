@@ -220,7 +220,7 @@ def _replayed(folder: Path, asked: Wanted, home: Path, foreign: bool) -> int:
             why = one.why.partition(":")[0]
             reasons[why if why in (DATA, TRUST) else "as above"] += 1
     if sound and (best := standing(folder)):
-        print(f"as recorded:\n{best}", end="")
+        print("as recorded:", *filter(None, best.splitlines()), sep="\n")
     _print_end(counts, reasons, places, exact)
     return int(not sound or counts[SAME] < len(keys))
 

@@ -303,7 +303,9 @@ def standing(folder: Path) -> str:
 
     Empty where it refuses, or where there are more than `BRIEF` rows.
     """
-    view = replace(_view(_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON)
+    view = replace(
+        _view(_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON
+    )
     try:
         drawn = shown(load_results(folder), view)
         if drawn.rows.groupby([PANEL, "_x", LINE], dropna=False).ngroups > BRIEF:

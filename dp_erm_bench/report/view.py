@@ -269,7 +269,7 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     apart = guarantee.groupby(cells).transform("nunique").gt(1)
     if not (differ := apart.any()).any():
         return rows, ""
-    listed = " and ".join(name for name in guarantee if differ[name])
+    listed = " and ".join(str(name) for name in guarantee.columns[differ])
     rows = rows.assign(_alike=rows["_alike"] & ~apart.any(axis=1))
     return rows, f"Lines that differ in {listed} have other guarantees: none wins."
 

@@ -142,6 +142,7 @@ def test_a_bundle_has_all_but_the_data_and_names_nobody(made):
     about = members["README.md"].decode()
     for use in {u for text in rows["uncharged"] for u in text.split(",") if u}:
         assert f"- `{use}`: " in about
+    assert "\n| w = 0 |" in about
     assert "algorithm=own.py" in about and "`my.csv`, SHA-256 " in about
     assert "dp-erm-bench replay mine.zip --sample 5 --trust" in about
     assert b"\nnumpy==" in members["requirements.lock"]
@@ -172,7 +173,12 @@ def test_a_zip_is_repeated_to_the_bit_and_its_code_runs_only_if_trusted(here, to
     lines = told("mine.zip", "--trust")
     assert lines[-2:] == ["4 rows: 4 same", "answer: all are the same, to the bit"]
     first = [line.split()[0] for line in lines]
-    assert first.index("trusted:") < first.index("same")
+    assert first.index("trusted:") < first.index("same") < first.index("as")
+    best = lines[first.index("as") + 1 : -2]
+    assert best[0].startswith("|") and any(
+        line.startswith("| w = 0 |") for line in best
+    )
+    assert any(line.startswith("Uncharged: ") for line in best)
 
 
 def test_the_folder_itself_is_repeated_from_anywhere(made, told, tmp_path, monkeypatch):
