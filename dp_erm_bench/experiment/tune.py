@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import permutations, product
+from itertools import accumulate, permutations, product
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -114,8 +115,6 @@ def bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, fl
 
     The samples are not paired: each trial has noise of its own.
     """
-    import numpy as np  # not at the top: the command line must start without
-
     rng = np.random.default_rng(len(ours))
     means = [
         rng.choice(np.asarray(finals), (RESAMPLES, len(finals))).mean(axis=1)
@@ -133,9 +132,34 @@ Ranked = list[tuple[float, Point]]
 Finals = Mapping[str, Mapping[str, float]]
 """Last values of trials, by key and quantity, as numbers to be minimised."""
 
+Key = tuple[tuple[str, object], ...]
+Points = list[Point]
+
+
+def key_of(point: Point) -> Key:
+    """Return a point as the key of a mapping."""
+    return tuple(point.items())
+
+
+Ask = Callable[[str, int, Callable[[], Points]], Points]
+"""Takes the name of a case, a round, and who makes its points; returns the points.
+
+What was asked in an earlier run of the folder is asked again, whatever a library's
+random numbers are by now.
+"""
+
+
+def afresh(case: str, number: int, make: Callable[[], Points]) -> Points:
+    """Return the points of a round that nobody has asked for before."""
+    return make()
+
+
+Round = tuple[Points, int]
+"""Points to try next, and their rung, which says on which seeds."""
+
 
 class Tuner:
-    """The stages of one tuned line; `source` tunes what it inherits.
+    """The stages of one tuned line: its trials, what they gave, and its choice.
 
     Parameters
     ----------
@@ -145,9 +169,22 @@ class Tuner:
         Rows of a report trial.
     finals : mapping
         Last values of trials; filled by the experiment between stages.
+    ask : callable
+        Gives the points of a search's rounds, see `Ask`.
+
+    Attributes
+    ----------
+    source : Tuner or None
+        Tunes what the line inherits.
+    strategy : Strategy
+        Says which points are tried next.
+    rungs : dict
+        The highest rung that each point was tried on.
     """
 
-    def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
+    def __init__(
+        self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask
+    ) -> None:
         assert line.tune is not None
         self.line, self.tune = line, line.tune
         self.n_checkpoints, self.finals = n_checkpoints, finals
@@ -158,6 +195,8 @@ class Tuner:
         inherit = self.tune.inherit
         self._inherits = inherit.parameters if inherit else ()
         self._tried: dict[tuple[Any, ...], Trial] = {}
+        self.rungs: dict[Key, int] = {}
+        self.strategy = Pattern(self, ask) if self.tune.search else Grid(self)
 
     def stages(self) -> Iterator[list[Trial] | None]:
         """Yield the new trials of each stage, None while the source is tuned."""
@@ -166,50 +205,32 @@ class Tuner:
         if self.source is not None and self.source.choice is not None:
             chosen = {**self.source.line.params, **self.source.choice.values}
             self.inherited = {key: chosen[key] for key in self._inherits}
-        yield from self.tuning()
-        assert self.choice is not None
+        for one in self.strategy.rounds():
+            new = self._new(*one)
+            # A grid without new trials waits for the other lines' next ones.
+            if new or self.tune.search is None:
+                yield new
+        self.choice = self._choice(self.strategy.ranked, self.strategy.open)
         values = self.choice.values
         yield [self._trial(values, seed, "report") for seed in self.tune.report]
 
-    def tuning(self) -> Iterator[list[Trial]]:
-        """Yield the new trials of each stage up to the choice, and choose."""
-        refine, grown = self.tune.refine, True
-        while grown:
-            points, seeds = self._points(), self.tune.seeds
-            yield self._new(points, seeds)
-            ranked = self._ranked(points, seeds)
-            grown = self._extend(*ranked[0])
-            if refine.best and not grown:
-                points = [point for _, point in ranked[: refine.best]]
-                seeds = seeds + refine.seeds
-                yield self._new(points, seeds)
-                ranked = self._ranked(points, seeds)
-                grown = self._extend(*ranked[0])
-        before = self.line.axes
-        extended = (k for k, v in self.axes.items() if len(v) > len(before[k]))
-        self.choice = self._choice(ranked, seeds, tuple(self._edges(ranked[0][1])))
-        self.choice = replace(self.choice, extended=tuple(extended))
-
-    def _choice(
-        self, ranked: Ranked, seeds: Sequence[int], why_open: tuple[str, ...]
-    ) -> Choice:
-        """Return the choice of the first of some points, all tried on seeds."""
+    def _choice(self, ranked: Ranked, why_open: tuple[str, ...]) -> Choice:
+        """Return the choice of the first of some points, all on the same seeds."""
         (_, best), *others = ranked
-        finals = self._finals(best, seeds)
-        lead = None
-        if others and len(seeds) > 1 and math.isfinite(others[0][0]):
-            lead = bootstrap(finals, self._finals(others[0][1], seeds))
+        finals, lead = self.finals_of(best), None
+        if others and len(finals) > 1 and math.isfinite(others[0][0]):
+            lead = bootstrap(finals, self.finals_of(others[0][1]))
         tried = tuple(one.key for one in self._tried.values())
         settings = len({place[:-1] for place in self._tried})
         # Where all are lost nothing lies beyond.
         why = why_open if math.isfinite(mean_of(finals)) else ()
-        return Choice(self.line, best, finals, settings, lead, why, tried=tried)
+        before = self.line.axes
+        grown = tuple(k for k, v in self.axes.items() if len(v) > len(before[k]))
+        return Choice(self.line, best, finals, settings, lead, why, grown, tried)
 
     def expected(self) -> int:
-        """Return the number of trials if no axis is extended."""
-        grid = math.prod(len(values) for values in self.axes.values())
-        refined = min(self.tune.refine.best, grid) * len(self.tune.refine.seeds)
-        return grid * len(self.tune.seeds) + refined + len(self.tune.report)
+        """Return the number of trials if no axis is extended, of a search the most."""
+        return self.strategy.expected() + len(self.tune.report)
 
     def examples(self, phase: str) -> Iterator[Trial]:
         """Yield a trial of each shape that those of a phase may have.
@@ -235,278 +256,50 @@ class Tuner:
             values = {**fixed, **self.source._possible()}
         return {**{key: values[key] for key in self._inherits}, **self.axes}
 
-    def _points(self) -> list[Point]:
+    def grid(self) -> Points:
+        """Return the points of the axes, with what is inherited."""
         return [{**self.inherited, **point} for point in points_of(self.axes)]
 
-    def _new(self, points: Iterable[Point], seeds: Iterable[int]) -> list[Trial]:
-        """Return the trials of points and seeds that have not been tried yet."""
+    def _new(self, points: Points, rung: int) -> list[Trial]:
+        """Return the trials of a round that have not been asked for yet."""
+        seeds = self.strategy.seeds(rung)
         named = {(*p.items(), seed): (p, seed) for p in points for seed in seeds}
         untried = {k: one for k, one in named.items() if k not in self._tried}
         new = {k: self._trial(*one, "tune") for k, one in untried.items()}
         self._tried |= new
+        reached = {key: self.rungs.get(key, rung) for key in map(key_of, points)}
+        self.rungs |= {key: max(rung, before) for key, before in reached.items()}
         return [*new.values()]
 
     def _trial(self, point: Point, seed: int, phase: str) -> Trial:
         rows = self.n_checkpoints if phase == "report" else TUNING_CHECKPOINTS
         return self.line.setting(**point).trial(seed, rows, phase)
 
-    def _ranked(self, points: Iterable[Point], seeds: Sequence[int]) -> Ranked:
-        """Return points behind their means; among equals the earlier is better."""
-        ranked = []
-        for point in points:
-            ranked.append((mean_of(self._finals(point, seeds)), point))
-        return sorted(ranked, key=itemgetter(0))
+    def own(self, point: Point) -> Sequence[int]:
+        """Return the seeds that a point was tried on."""
+        rung = self.rungs.get(key_of(point))
+        return () if rung is None else self.strategy.seeds(rung)
 
-    def _finals(self, point: Point, seeds: Iterable[int]) -> tuple[float, ...]:
-        """Return the final quantities of a point that was tried on some seeds."""
+    def finals_of(self, point: Point, rung: int | None = None) -> tuple[float, ...]:
+        """Return the final quantities of a point, on its own seeds or a rung's."""
+        seeds = self.own(point) if rung is None else self.strategy.seeds(rung)
         keys = (self._tried[(*point.items(), seed)].key for seed in seeds)
         by, lost = self.tune.quantity, math.inf
         return tuple(rounded(self.finals.get(key, {}).get(by, lost)) for key in keys)
 
-    def _extend(self, mean: float, best: Point) -> bool:
-        """Add a value above each extensible axis whose topmost value is best."""
-        grown = False
-        for key in self.tune.extend if math.isfinite(mean) else ():
-            values = sorted(set(self.axes[key]))
-            added = len(self.axes[key]) - len(self.line.axes[key])
-            topmost = len(values) > 1 and best[key] == values[-1]
-            if topmost and added < EXTENSIONS and values[-2] > 0:
-                value = values[-1] * values[-1] / values[-2]
-                value = round(value) if isinstance(values[-1], int) else value
-                with contextlib.suppress(UsageError):
-                    self.line.setting(**{**best, key: value})
-                    self.axes[key].append(value)
-                    grown = True
-        return grown
+    def mean(self, point: Point, rung: int | None = None) -> float:
+        """Return the mean of a point, on its own seeds or a rung's."""
+        return mean_of(self.finals_of(point, rung))
 
-    def _edges(self, best: Point) -> Iterator[str]:
-        for key, values in self.axes.items():
-            if len(values) > 1 and all(isinstance(v, int | float) for v in values):
-                ends = {max(values): "top", min(values): "bottom"}
-                if best[key] in ends:
-                    yield f"{key} {ends[best[key]]}"
-
-
-HALF = -1
-"""Rung of new points: half the first seeds, of which the better half gets all."""
-
-BEYOND = 3
-"""Points beyond the choice for whose first seeds trials are kept."""
-
-Key = tuple[tuple[str, object], ...]
-Points = list[Point]
-
-
-class RacingTuner(Tuner):
-    """A tuner whose settings run on so many seeds as they deserve.
-
-    Parameters
-    ----------
-    line : FitLine
-        A line with `tune.search`: `race` are the numbers of seeds, its rungs; `trials`
-        is how many there are to spend.
-    n_checkpoints, finals
-        As of a `Tuner`.
-
-    Attributes
-    ----------
-    rungs : dict
-        The rung that each point has reached.
-    first : Point or None
-        The best of the grid as soon as it is known.
-    """
-
-    def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
-        super().__init__(line, n_checkpoints, finals)
-        assert self.tune.search is not None
-        self.search = self.tune.search
-        self.rungs: dict[Key, int] = {}
-        self.first: Point | None = None
-        self._last = len(self.search.race) - 1
-
-    def _seeds(self, rung: int) -> Sequence[int]:
-        race = self.search.race
-        return self.tune.seeds[: math.ceil(race[0] / 2) if rung == HALF else race[rung]]
-
-    def _room(self) -> int:
-        """Return how many trials are left."""
-        return self.search.trials - len(self._tried)
-
-    def _finalists(self) -> Points:
-        """Return who is raced at the end: the grid's best, and the best of all."""
-        best = self._best(self.search.finalists, 1) or self._best(1, 0)
-        first = self.first or best[0]
-        return [first, *(one for one in best if one != first)]
-
-    def _kept(self) -> int:
-        """Return the trials of the last races, were they between those now best."""
-        race, finalists = self.search.race, self._finalists()
-        seeds = [len(self._own(one)) for one in finalists]
-        # Places that nobody has taken yet cost more.
-        seeds += [race[0]] * (self.search.finalists - len(seeds))
-        few = sum(max(0, race[-2] - known) for known in seeds)
-        left = half_of(len(seeds)) * (race[-1] - race[-2])
-        return few + left + BEYOND * race[0]
-
-    def _race(
-        self, points: Points, rung: int, kept: int | None = None
-    ) -> Iterator[list[Trial]]:
-        """Yield the new trials of points on the seeds of a rung, as far as they go.
-
-        So many are kept for later; those of the last races if nothing is said.
-        """
-        usual = self._kept() if self.rungs else 0
-        left = self._room() - (usual if kept is None else kept)
-        for place, point in enumerate(points):
-            known = self._own(point) if key_of(point) in self.rungs else ()
-            left -= max(0, len(self._seeds(rung)) - len(known))
-            if left < 0:
-                points = points[:place]
-                break
-        new = self._new(points, self._seeds(rung))
-        for key in map(key_of, points):
-            self.rungs[key] = max(rung, self.rungs.get(key, rung))
-        if new:
-            yield new
-
-    def _raced_out(self) -> Generator[list[Trial], None, Ranked]:
-        """Yield the last races' trials; return who has all seeds, best first.
-
-        The finalists run on the last but one number of seeds, and
-        the better half of them on all. If each diverges on some seed, the next best
-        ones are raced.
-        """
-        race, count, last = self.search.race, self.search.finalists, self._last
-        finalists = self._finalists()
-        ranked = self._ranked(finalists[:1])
-        while finalists:
-            yield from self._race(finalists, last - 1, race[-1] - race[-2])
-            able = [one for one in finalists if self.rungs[key_of(one)] >= last - 1]
-            better = [one for _, one in self._ranked(able, self._seeds(last - 1))]
-            yield from self._race(better[: half_of(len(able))], last, 0)
-            raced = self._best(len(self.rungs), last)
-            ranked = self._ranked(raced, self._seeds(last)) if raced else ranked
-            enough = math.isfinite(ranked[0][0]) or self._room() < race[-1]
-            others = self._best(count + len(finalists), 0)
-            others = [one for one in others if self.rungs[key_of(one)] < last - 1]
-            finalists = [] if enough else others[:count]
-        return ranked
-
-    def _best(self, count: int, rung: int) -> Points:
-        """Return the best points of those that have reached a rung, best first."""
-        points = [dict(key) for key, reached in self.rungs.items() if reached >= rung]
-        return [point for _, point in self._ranked(points)[:count]]
-
-    def _ranked(self, points: Iterable[Point], seeds: Sequence[int] = ()) -> Ranked:
-        """Return points behind their means, over all of their seeds if none are given.
-
-        Of equals the shorter run is better, then the one that was tried earlier.
-        """
-        places = {key: place for place, key in enumerate(self.rungs)}
-        ranked = [
-            (self._mean(one, seeds), self._length(one), places[key_of(one)], one)
-            for one in points
-        ]
-        return [
-            (mean, one) for mean, *_, one in sorted(ranked, key=lambda row: row[:3])
-        ]
-
-    def _own(self, point: Point) -> Sequence[int]:
-        """Return the seeds that a point was tried on."""
-        return self._seeds(self.rungs[key_of(point)])
-
-    def _mean(self, point: Point, seeds: Sequence[int] = ()) -> float:
-        return mean_of(self._finals(point, seeds or self._own(point)))
-
-    def _length(self, point: Point) -> int:
-        return self.line.setting(**point).batch_key.iterations()
-
-    def _gains(self, before: Point, after: Point) -> bool:
-        """Return whether a round has led to a point that is better by the tolerance."""
-        old, new = (self._finals(one, self._own(one)) for one in (before, after))
-        known = len(new) > 1 and math.isfinite(mean_of(new))
-        spread = statistics.stdev(new) if known else 0.0
-        gain = mean_of(old) - mean_of(new)
-        return before != after and gain > self.search.tolerance * spread
-
-    def _better(self, point: Point, before: Point) -> bool:
-        """Return whether a point is better than one of before, beyond their scatter."""
-        ours, theirs = (self._finals(one, self._own(one)) for one in (point, before))
-        if mean_of(ours) == math.inf or point == before:
-            return False
-        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
-
-
-def key_of(point: Point) -> Key:
-    """Return a point as the key of a mapping."""
-    return tuple(point.items())
-
-
-def half_of(count: int) -> int:
-    """Return how many finalists get all seeds: half, for a comparison two at least."""
-    return min(count, max(2, math.ceil(count / 2)))
-
-
-Ask = Callable[[str, int, Callable[[], Points]], Points]
-"""Takes the name of a case, a round, and who makes its points; returns the points.
-
-What was asked in an earlier run of the folder is asked again, whatever a library's
-random numbers are by now.
-"""
-
-
-def afresh(case: str, number: int, make: Callable[[], Points]) -> Points:
-    """Return the points of a round that nobody has asked for before."""
-    return make()
-
-
-class AskingTuner(RacingTuner):
-    """A racing tuner whose points are asked for by what they depend on.
-
-    Parameters
-    ----------
-    line, n_checkpoints, finals
-        As of a `Tuner`.
-    ask : callable
-        See `Ask`.
-
-    Attributes
-    ----------
-    space : dict from str to Axis
-        The parameters' values.
-    """
-
-    def __init__(
-        self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask = afresh
-    ) -> None:
-        super().__init__(line, n_checkpoints, finals)
-        self.ask, self.space = ask, space_of(line)
-
-    def _asked(
-        self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
-    ) -> Points:
-        """Return the new points of a round that is named by what it depends on."""
-        name = sha256_of(canonical([self._case(), *what]))
-        asked = self.ask(name, number, lambda: [*make()])
-        new = {key_of(one): one for one in asked if self._allowed(one)}
-        return [one for key, one in new.items() if key not in self.rungs]
-
-    def _allowed(self, point: Point) -> bool:
-        """Return whether a point, of a file maybe, is one of the space's."""
-        if list(point) != [*self.inherited, *self.space]:
-            return False
-        same = all(point[key] == value for key, value in self.inherited.items())
-        if not same or not all(a.holds(point[key]) for key, a in self.space.items()):
-            return False
-        try:
-            self.line.setting(**point)
-        except UsageError:
-            return False
-        return True
+    def ranked(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
+        """Return points behind their means; among equals the earlier is better."""
+        ranked = [(self.mean(point, rung), point) for point in points]
+        return sorted(ranked, key=itemgetter(0))
 
     def _case(self) -> str:
         """Return the digest of what the points of a search depend on."""
-        line, search = self.line, self.search
+        line, search = self.line, self.tune.search
+        assert search is not None
         algorithm = [identity(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
         inherited = {key: plain(value) for key, value in self.inherited.items()}
@@ -516,6 +309,91 @@ class AskingTuner(RacingTuner):
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, search.ratio]
         return sha256_of(canonical([named, axes, how]))
+
+
+class Strategy(ABC):
+    """Says which points of a tuner's line are tried next, and which are the best.
+
+    Attributes
+    ----------
+    ranked : list of (float, Point)
+        After the last round who has all seeds, best first.
+    open : tuple of str
+        As of a `Choice`.
+    """
+
+    ranked: Ranked
+    open: tuple[str, ...] = ()
+
+    def __init__(self, tuner: Tuner) -> None:
+        self.tuner = tuner
+
+    @abstractmethod
+    def seeds(self, rung: int) -> Sequence[int]:
+        """Return the seeds of a rung; a higher one has all of a lower one's."""
+
+    @abstractmethod
+    def expected(self) -> int:
+        """Return how many trials are expected."""
+
+    @abstractmethod
+    def rounds(self) -> Iterator[Round]:
+        """Yield rounds, each after the trials of the one before have their finals."""
+
+
+class Grid(Strategy):
+    """All points of a grid; the best get more seeds, axes grow where the top is best.
+
+    It has two rungs: the tuning seeds, and with those of `refine`.
+    """
+
+    def seeds(self, rung: int) -> Sequence[int]:
+        """Return the tuning seeds, with those of `refine` for all but the first."""
+        tune = self.tuner.tune
+        return tune.seeds + tune.refine.seeds if rung else tune.seeds
+
+    def expected(self) -> int:
+        """Return the number of trials if no axis is extended."""
+        tune = self.tuner.tune
+        grid = math.prod(len(values) for values in self.tuner.axes.values())
+        refined = min(tune.refine.best, grid) * len(tune.refine.seeds)
+        return grid * len(tune.seeds) + refined
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield the grid and its best settings, again while it grows."""
+        count, grown = self.tuner.tune.refine.best, True
+        while grown:
+            points = self.tuner.grid()
+            for rung in (0, 1) if count else (0,):
+                yield points, rung
+                self.ranked = self.tuner.ranked(points, rung)
+                if grown := self._extend(*self.ranked[0]):
+                    break
+                points = [point for _, point in self.ranked[:count]]
+        self.open = tuple(self._edges(self.ranked[0][1]))
+
+    def _extend(self, mean: float, best: Point) -> bool:
+        """Add a value above each extensible axis whose topmost value is best."""
+        line, axes, grown = self.tuner.line, self.tuner.axes, False
+        for key in self.tuner.tune.extend if math.isfinite(mean) else ():
+            values = sorted(set(axes[key]))
+            added = len(axes[key]) - len(line.axes[key])
+            topmost = len(values) > 1 and best[key] == values[-1]
+            if topmost and added < EXTENSIONS and values[-2] > 0:
+                value = values[-1] * values[-1] / values[-2]
+                value = round(value) if isinstance(values[-1], int) else value
+                with contextlib.suppress(UsageError):
+                    line.setting(**{**best, key: value})
+                    axes[key].append(value)
+                    grown = True
+        return grown
+
+    def _edges(self, best: Point) -> Iterator[str]:
+        for key, values in self.tuner.axes.items():
+            if len(values) > 1 and all(isinstance(v, int | float) for v in values):
+                ends = {max(values): "top", min(values): "bottom"}
+                if best[key] in ends:
+                    yield f"{key} {ends[best[key]]}"
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -663,6 +541,12 @@ def _quadratic(places: Array, rows: Sequence[Tried]) -> Callable[[Array], Array]
     return lambda at: np.asarray(features(at) @ solution)
 
 
+HALF = -1
+"""Rung of new points: half the first seeds, of which the better half gets all."""
+
+BEYOND = 3
+"""Points beyond the choice for whose first seeds trials are kept."""
+
 OUTWARD = 6
 """Settings on an end of the grid that are moved beyond it, while its best is there."""
 
@@ -683,13 +567,28 @@ SMALL, QUIET = 1.65, 2
 """So many rounds without gain at no larger a radius end the search."""
 
 
-class PatternTuner(AskingTuner):
-    """The stages of a line with `tune.search`.
+def half_of(count: int) -> int:
+    """Return how many finalists get all seeds: half, for a comparison two at least."""
+    return min(count, max(2, math.ceil(count / 2)))
+
+
+class Pattern(Strategy):
+    """A grid, rounds around the best, a fitted surface; raced over seeds.
 
     Parameters
     ----------
-    line, n_checkpoints, finals, ask
-        As of an `AskingTuner`.
+    tuner : Tuner
+        Of a line with `tune.search`: `race` are the numbers of seeds, its rungs;
+        `trials` is how many there are to spend.
+    ask : callable
+        See `Ask`.
+
+    Attributes
+    ----------
+    space : dict from str to Axis
+        The parameters' values.
+    first : Point or None
+        The best of the grid as soon as it is known.
 
     References
     ----------
@@ -700,29 +599,46 @@ class PatternTuner(AskingTuner):
     conditions", Journal of the Royal Statistical Society B 1951, for the surface.
     """
 
-    def tuning(self) -> Iterator[list[Trial]]:
-        """Yield the new trials of each stage up to the choice, and choose."""
-        count = self.search.finalists
-        yield from self._race(self._points(), 0)
+    def __init__(self, tuner: Tuner, ask: Ask) -> None:
+        super().__init__(tuner)
+        assert tuner.tune.search is not None
+        self.search, self.space = tuner.tune.search, space_of(tuner.line)
+        self.ask, self._last = ask, len(self.search.race) - 1
+        self.first: Point | None = None
+
+    def seeds(self, rung: int) -> Sequence[int]:
+        """Return the first seeds, as many as the race has on a rung."""
+        race = self.search.race
+        count = math.ceil(race[0] / 2) if rung == HALF else race[rung]
+        return self.tuner.tune.seeds[:count]
+
+    def expected(self) -> int:
+        """Return the most trials that it may ask for."""
+        return self.search.trials
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield the grid, what lies around its best, a surface's points, the finals."""
+        tuner, count = self.tuner, self.search.finalists
+        yield self._raced(tuner.grid(), 0)
         first = self._best(1, 0)[0]
-        if self._mean(first) == math.inf:
+        if tuner.mean(first) == math.inf:
             # All are refused, or diverge: nothing tells where to go.
-            self.choice = self._choice(self._ranked([first]), self._own(first), ())
+            self.ranked = self._ranked([first])
             return
         yield from self._grown()
-        yield from self._race(self._best(count, 0), 1)
+        yield self._raced(self._best(count, 0), 1)
         self.first = before = best = (self._best(1, 1) or self._best(1, 0))[0]
         radius, number, quiet, wide, gained = self.search.radius, 0, 0, False, True
         while quiet < QUIET:
             points = self._round(before, best, radius, number, wide)
             if points is None:
                 break
-            yield from self._race(points, HALF)
-            tried = [point for point in points if key_of(point) in self.rungs]
+            yield self._raced(points, HALF)
+            tried = [point for point in points if key_of(point) in tuner.rungs]
             better = [point for _, point in self._ranked(tried)]
-            yield from self._race(better[: math.ceil(len(better) / 2)], 0)
-            yield from self._race(self._best(BETTER[0], 0), 1)
-            yield from self._race(self._best(BETTER[1], 1), 2)
+            yield self._raced(better[: math.ceil(len(better) / 2)], 0)
+            yield self._raced(self._best(BETTER[0], 0), 1)
+            yield self._raced(self._best(BETTER[1], 1), 2)
             before, best = best, (self._best(1, 1) or [best])[0]
             number, gained = number + 1, self._gains(before, best)
             # Trades and the cube are for where the neighbours lead nowhere.
@@ -732,66 +648,73 @@ class PatternTuner(AskingTuner):
                 radius = max(SHRINK * radius, SMALLEST)
         yield from self._modelled()
         beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
-        yield from self._race(beyond, 0)
-        yield from self._race(self._best(count, 0), 1)
-        ranked = yield from self._raced_out()
-        ranked, moving = yield from self._settled(ranked)
-        chosen = ranked[0][1]
-        ends = [*self._ends(chosen)]
+        yield self._raced(beyond, 0)
+        yield self._raced(self._best(count, 0), 1)
+        yield from self._raced_out()
+        moving = yield from self._settled()
+        chosen = self.ranked[0][1]
         gained &= not number or self._better(chosen, before)
         moving |= quiet < QUIET and gained
-        why = (*ends, "trials") if moving else (*ends,)
-        self.choice = self._choice(ranked, self._own(chosen), why)
+        self.open = (*self._ends(chosen), *(["trials"] if moving else []))
 
-    def _modelled(self) -> Iterator[list[Trial]]:
-        """Yield trials where a fitted surface is lowest, until these lead nowhere."""
-        radius, race, quiet = self.search.radius, self.search.race, 0
-        while quiet < QUIET and self._room() - self._kept() >= MODELLED * race[1]:
-            best = (self._best(1, 1) or self._best(1, 0))[0]
-            around = [*map(plain, best.values())]
-            known = [(point, self._own(point)) for point in map(dict, self.rungs)]
-            tried = [Tried(one, self._mean(one), len(seeds)) for one, seeds in known]
-            lowest = partial(modelled, self.space, best, tried, radius, MODELLED)
-            points = self._asked(["surface", around, len(tried)], 0, lowest)
-            if not points:
-                return
-            yield from self._race(points, 1)
-            yield from self._race(self._best(BETTER[1], 1), 2)
-            quiet = 0 if self._best(1, 1)[0] in points else quiet + 1
+    def _room(self) -> int:
+        """Return how many trials are left."""
+        return self.search.trials - len(self.tuner._tried)
 
-    def _settled(
-        self, ranked: Ranked
-    ) -> Generator[list[Trial], None, tuple[Ranked, bool]]:
-        """Yield trials beyond the choice while it lies on an outermost value tried.
+    def _raced(self, points: Points, rung: int, kept: int | None = None) -> Round:
+        """Return a round of the first points, as many as there are trials for.
 
-        Return the points on all seeds, best first, and whether one beyond the choice
-        is better on fewer: there were no trials for more.
+        So many are kept for later; those of the last races if nothing is said.
         """
-        while beyond := self._beyond(ranked[0][1]):
-            mean, better, rung = ranked[0][0], beyond, 0
-            while better and rung <= self._last:
-                yield from self._race(better, rung, 0)
-                able = [p for p in better if self.rungs.get(key_of(p), HALF) >= rung]
-                if not able:
-                    return ranked, rung > 0
-                order = self._ranked(able, self._seeds(rung))
-                better = [point for lower, point in order[:1] if lower < mean]
-                rung += 1
-            ranked = self._ranked(self._best(len(self.rungs), self._last))
-        return ranked, False
+        usual = self._kept() if self.tuner.rungs else 0
+        left = self._room() - (usual if kept is None else kept)
+        seeds = len(self.seeds(rung))
+        costs = (max(0, seeds - len(self.tuner.own(point))) for point in points)
+        return points[: sum(total <= left for total in accumulate(costs))], rung
 
-    def expected(self) -> int:
-        """Return the most trials that it may ask for."""
-        return self.search.trials + len(self.tune.report)
+    def _kept(self) -> int:
+        """Return the trials of the last races, were they between those now best."""
+        race, finalists = self.search.race, self._finalists()
+        seeds = [len(self.tuner.own(one)) for one in finalists]
+        # Places that nobody has taken yet cost more.
+        seeds += [race[0]] * (self.search.finalists - len(seeds))
+        few = sum(max(0, race[-2] - known) for known in seeds)
+        left = half_of(len(seeds)) * (race[-1] - race[-2])
+        return few + left + BEYOND * race[0]
 
-    def _grown(self) -> Iterator[list[Trial]]:
-        """Yield trials beyond the grid while its best lies on an outermost value."""
+    def _finalists(self) -> Points:
+        """Return who is raced at the end: the grid's best, and the best of all."""
+        best = self._best(self.search.finalists, 1) or self._best(1, 0)
+        first = self.first or best[0]
+        return [first, *(one for one in best if one != first)]
+
+    def _best(self, count: int, rung: int) -> Points:
+        """Return the best points of those that have reached a rung, best first."""
+        rungs = self.tuner.rungs
+        points = [dict(key) for key, reached in rungs.items() if reached >= rung]
+        return [point for _, point in self._ranked(points)[:count]]
+
+    def _ranked(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
+        """Return points behind their means, on a rung's seeds or on all of their own.
+
+        Of equals the shorter run is better, then the one that was tried earlier.
+        """
+        places = {key: place for place, key in enumerate(self.tuner.rungs)}
+
+        def order(point: Point) -> tuple[int, int]:
+            setting = self.tuner.line.setting(**point)
+            return setting.batch_key.iterations(), places[key_of(point)]
+
+        return self.tuner.ranked(sorted(points, key=order), rung)
+
+    def _grown(self) -> Iterator[Round]:
+        """Yield points beyond the grid while its best lies on an outermost value."""
         before, best = math.inf, self._best(1, 0)[0]
-        while self._mean(best) < before:
-            before = self._mean(best)
+        while self.tuner.mean(best) < before:
+            before = self.tuner.mean(best)
             points = [point for key in self.space for point in self._outward(best, key)]
-            new = [one for one in points if key_of(one) not in self.rungs]
-            yield from self._race([one for one in new if self._allowed(one)], 0)
+            new = [one for one in points if key_of(one) not in self.tuner.rungs]
+            yield self._raced([one for one in new if self._allowed(one)], 0)
             best = self._best(1, 0)[0]
 
     def _outward(self, best: Point, key: str) -> Iterator[Point]:
@@ -800,7 +723,8 @@ class PatternTuner(AskingTuner):
         values = sorted(filter(None, axis.values)) if axis.numeric else []
         if key in LENGTHS or len(values) < 2 or axis.last(end):
             return
-        alike = [one for one in self._best(len(self.rungs), 0) if one[key] == end]
+        every = self._best(len(self.tuner.rungs), 0)
+        alike = [one for one in every if one[key] == end]
         steps = {max(tried): values[-1] / values[-2], min(tried): values[0] / values[1]}
         if end in steps:
             moved = axis.at(axis.level(end) + axis.steps(steps[end]))
@@ -811,9 +735,9 @@ class PatternTuner(AskingTuner):
     ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
-        room, half = self._room() - self._kept(), len(self._seeds(HALF))
+        room, half = self._room() - self._kept(), len(self.seeds(HALF))
         affordable = int((room - RACED) / (1.5 * half))
-        if self._mean(best) == math.inf or affordable < 2 * len(self.space):
+        if self.tuner.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
         points = [[*map(plain, one.values())] for one in (before, best)]
@@ -823,15 +747,112 @@ class PatternTuner(AskingTuner):
                 yield from onward(self.space, before, best)
                 yield from neighbours(self.space, best, radius)
                 return
-            seed = int(sha256_of(f"{self._case()}:{number}")[:16], 16)
+            seed = int(sha256_of(f"{self.tuner._case()}:{number}")[:16], 16)
             yield from trades(self.space, best, radius)
             yield from sobol(self.space, best, radius, SOBOL, seed)
 
         return self._asked([points, radius, wide], number, make)[:affordable]
 
+    def _asked(
+        self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
+    ) -> Points:
+        """Return the new points of a round that is named by what it depends on."""
+        name = sha256_of(canonical([self.tuner._case(), *what]))
+        asked = self.ask(name, number, lambda: [*make()])
+        new = {key_of(one): one for one in asked if self._allowed(one)}
+        return [one for key, one in new.items() if key not in self.tuner.rungs]
+
+    def _allowed(self, point: Point) -> bool:
+        """Return whether a point, of a file maybe, is one of the space's."""
+        inherited = self.tuner.inherited
+        if list(point) != [*inherited, *self.space]:
+            return False
+        same = all(point[key] == value for key, value in inherited.items())
+        if not same or not all(a.holds(point[key]) for key, a in self.space.items()):
+            return False
+        try:
+            self.tuner.line.setting(**point)
+        except UsageError:
+            return False
+        return True
+
+    def _gains(self, before: Point, after: Point) -> bool:
+        """Return whether a round has led to a point that is better by the tolerance."""
+        old, new = map(self.tuner.finals_of, (before, after))
+        known = len(new) > 1 and math.isfinite(mean_of(new))
+        spread = statistics.stdev(new) if known else 0.0
+        gain = mean_of(old) - mean_of(new)
+        return before != after and gain > self.search.tolerance * spread
+
+    def _better(self, point: Point, before: Point) -> bool:
+        """Return whether a point is better than one of before, beyond their scatter."""
+        ours, theirs = map(self.tuner.finals_of, (point, before))
+        if mean_of(ours) == math.inf or point == before:
+            return False
+        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
+
+    def _modelled(self) -> Iterator[Round]:
+        """Yield points where a fitted surface is lowest, until these lead nowhere."""
+        radius, race, quiet = self.search.radius, self.search.race, 0
+        tuner = self.tuner
+        while quiet < QUIET and self._room() - self._kept() >= MODELLED * race[1]:
+            best = (self._best(1, 1) or self._best(1, 0))[0]
+            around = [*map(plain, best.values())]
+            known = map(dict, tuner.rungs)
+            tried = [Tried(o, tuner.mean(o), len(tuner.own(o))) for o in known]
+            lowest = partial(modelled, self.space, best, tried, radius, MODELLED)
+            points = self._asked(["surface", around, len(tried)], 0, lowest)
+            if not points:
+                return
+            yield self._raced(points, 1)
+            yield self._raced(self._best(BETTER[1], 1), 2)
+            quiet = 0 if self._best(1, 1)[0] in points else quiet + 1
+
+    def _raced_out(self) -> Iterator[Round]:
+        """Yield the last races; rank who has all seeds.
+
+        The finalists run on the last but one number of seeds, and
+        the better half of them on all. If each diverges on some seed, the next best
+        ones are raced.
+        """
+        race, count, last = self.search.race, self.search.finalists, self._last
+        finalists, rungs = self._finalists(), self.tuner.rungs
+        self.ranked = self._ranked(finalists[:1])
+        while finalists:
+            yield self._raced(finalists, last - 1, race[-1] - race[-2])
+            able = [one for one in finalists if rungs[key_of(one)] >= last - 1]
+            better = [one for _, one in self._ranked(able, last - 1)]
+            yield self._raced(better[: half_of(len(able))], last, 0)
+            raced = self._best(len(rungs), last)
+            self.ranked = self._ranked(raced, last) if raced else self.ranked
+            enough = math.isfinite(self.ranked[0][0]) or self._room() < race[-1]
+            others = self._best(count + len(finalists), 0)
+            others = [one for one in others if rungs[key_of(one)] < last - 1]
+            finalists = [] if enough else others[:count]
+
+    def _settled(self) -> Generator[Round, None, bool]:
+        """Yield points beyond the choice while it lies on an outermost value tried.
+
+        Rank who has all seeds anew; return whether a point beyond the choice is better
+        on fewer: there were no trials for more.
+        """
+        rungs = self.tuner.rungs
+        while beyond := self._beyond(self.ranked[0][1]):
+            mean, better, rung = self.ranked[0][0], beyond, 0
+            while better and rung <= self._last:
+                yield self._raced(better, rung, 0)
+                able = [p for p in better if rungs.get(key_of(p), HALF) >= rung]
+                if not able:
+                    return rung > 0
+                order = self._ranked(able, rung)
+                better = [point for lower, point in order[:1] if lower < mean]
+                rung += 1
+            self.ranked = self._ranked(self._best(len(rungs), self._last))
+        return False
+
     def _values(self, key: str) -> set[Any]:
         """Return the values of a parameter that were tried."""
-        return {dict(point)[key] for point in self.rungs}
+        return {dict(point)[key] for point in self.tuner.rungs}
 
     def _ends(self, point: Point) -> Iterator[str]:
         """Yield where a point lies on a limit, or on the outermost value tried."""
@@ -880,12 +901,7 @@ def tuners_of(
         If what a line inherits does not exist, is ambiguous or circular.
     """
     tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
-    tuners = [
-        PatternTuner(line, n_checkpoints, finals, ask)
-        if line.tune and line.tune.search
-        else Tuner(line, n_checkpoints, finals)
-        for line in tuned
-    ]
+    tuners = [Tuner(line, n_checkpoints, finals, ask) for line in tuned]
     for tuner in tuners:
         tuner.source = _source(tuner, tuners)
     for tuner in tuners:
