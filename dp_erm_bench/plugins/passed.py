@@ -110,11 +110,6 @@ def doubt(solver: str, recounted: bool = True) -> str:
     return UNRECOUNTED if _is_recorded(solver, False) else UNCHECKED
 
 
-def has_passed(solver: str) -> bool:
-    """Return whether sources passed `check`, with nothing in doubt."""
-    return not doubt(solver)
-
-
 def _is_recorded(solver: str, recounted: bool) -> bool:
     path, text = _record(solver, recounted)
     with contextlib.suppress(OSError):

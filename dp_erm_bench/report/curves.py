@@ -152,22 +152,6 @@ class LineErrors(Bands):
         sets = self.sets if self.sets.size else np.zeros(len(errors))
         return Finals(errors, sets)
 
-    def mean_at(self, passes: npt.ArrayLike) -> Array:
-        """Interpolate the mean error at given passes; flat after the end.
-
-        Parameters
-        ----------
-        passes : array_like
-            Passes over the data.
-
-        Returns
-        -------
-        ndarray
-            Mean relative errors, of the shape of `passes`.
-        """
-        at = np.asarray(passes, dtype=float)
-        return np.asarray(np.interp(at, self.passes, self.mean))
-
 
 def explained(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """Add a row for each line that the runner could not even start.

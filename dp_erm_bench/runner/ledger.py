@@ -166,10 +166,10 @@ def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
     """
     try:
         outcomes, batches, seconds, problem, full = json.loads(text)
-        found = [
-            Outcome(str(key), _status(status), _finals(finals), str(message))
-            for key, status, finals, message in outcomes
-        ]
+        found = []
+        for key, status, finals, message in outcomes:
+            last = {name: float(finals[name]) for name in QUANTITIES if name in finals}
+            found.append(Outcome(str(key), _status(status), last, str(message)))
         report = Report(found, int(batches), float(seconds), str(problem), bool(full))
         due = [trial.key for batch in task[: report.batches] for trial in batch]
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -182,10 +182,6 @@ def _status(status: Any) -> str:
     if status not in STATUSES:
         raise ValueError(f"{status!r}: no status")
     return str(status)
-
-
-def _finals(finals: Any) -> dict[str, float]:
-    return {name: float(finals[name]) for name in QUANTITIES if name in finals}
 
 
 LOSSES = 3

@@ -95,16 +95,6 @@ def test_median_of_diverged_runs_warns_not(tabulate):
     assert math.isinf(curves(table, "log1", "DP-CD cyclic").median[-1])
 
 
-def test_mean_is_interpolated_and_flat_after_the_end(tabulate):
-    run = curves(tabulate({"passes": 10.0}), "log1", "DP-CD cyclic")
-    assert float(run.mean_at(0)) == run.mean[0]
-    assert float(run.mean_at(2)) == pytest.approx(run.mean[2])
-    assert float(run.mean_at(99)) == run.mean[-1]
-    between = run.mean_at([2.5])
-    assert between.shape == (1,)
-    assert run.mean[3] < between[0] < run.mean[2]
-
-
 def test_facts_are_those_of_the_line(tabulate):
     table = tabulate({}, {"line": "DP-SGD authors", "calibration": "authors"})
     facts = curves(table, "log1", "DP-SGD authors").facts

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets import base
-from dp_erm_bench.datasets.base import Array, Dataset, Features, Usual
+from dp_erm_bench.datasets.base import Dataset, Features, Usual
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
 from dp_erm_bench.datasets.prepare import MOST, features_in, held_to
 from dp_erm_bench.datasets.spec import UNLABELLED
@@ -266,7 +265,3 @@ def _penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty
     elif strength != "auto":
         parameters["strength"] = strength  # refused, as a parameter that it has not
     return cast(Penalty, registry.build("penalty", name, **parameters))
-
-
-def _floats(key: str, values: Any) -> Array:
-    return np.asarray(base.numbers(key, values), np.float64)

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 LOW, HIGH = 0.2, 0.8
 """Ends of a band: of 20 runs an interval of these can be told, of the extremes none."""
 
-Group = Sequence[tuple[Finals, float]]
-
 
 def _slope(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
     """Return a weighted sum of slopes of averages along an axis."""
