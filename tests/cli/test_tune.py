@@ -303,7 +303,7 @@ def test_axes_limits_and_searches_are_replaced():
     assert tune["axes"]["n_iter"] == [2, 4]
     assert tune["axes"]["step"] == [1.0, 8.0, 64.0]
     assert (tune["limits"], tune["search"]) == ({"n_iter": [1, 8]}, {"trials": 99})
-    assert (tune["seeds"], tune["report"]) == ([*range(20)], [*range(100, 120)])
+    assert (tune["seeds"], tune["report"]) == ([*range(20)], [*range(100, 140)])
 
 
 def test_without_a_search_the_grid_is_all_there_is():
