@@ -48,7 +48,12 @@ def bundle_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.cli.plots import standing
     from dp_erm_bench.report.html.page import write_report
     from dp_erm_bench.results import bundle
-    from dp_erm_bench.results.table import UNREADABLE, collect, load_results
+    from dp_erm_bench.results.table import (
+        UNREADABLE,
+        collect,
+        lacking,
+        load_results,
+    )
 
     words, options = _options(arguments, {"--out": "FILE.zip"})
     if len(words) != 1:
@@ -66,7 +71,10 @@ def bundle_command(arguments: Sequence[str]) -> int:
                 draw_again(copy, config)
             except (UsageError, *UNREADABLE) as error:
                 print(f"{typed(folder)}: its figures: {error}", file=sys.stderr)
-        uses = load_results(copy)["uncharged"].dropna().unique()
+        table = load_results(copy)
+        if missing := lacking(copy, table):
+            print(f"{typed(folder)}: {missing}", file=sys.stderr)
+        uses = table["uncharged"].dropna().unique()
         listed = dict.fromkeys(
             use for text in uses for use in str(text).split(",") if use
         )

@@ -160,6 +160,15 @@ def test_lines_of_another_file_among_the_records_are_left_out(made, tmp_path):
     assert not any(segment.name in name for name in names)
 
 
+def test_a_bundle_of_a_plan_without_its_records_says_so(made, tmp_path, capsys):
+    folder = shutil.copytree(made / "mine", tmp_path / "mine")
+    shutil.rmtree(folder / "segments")
+    (folder / "results.parquet").unlink()
+    capsys.readouterr()
+    assert main(["bundle", str(folder)]) == 0
+    assert re.search(r"Incomplete: (\d+) of \1 planned trials", capsys.readouterr().err)
+
+
 def test_a_zip_is_repeated_to_the_bit_and_its_code_runs_only_if_trusted(here, told):
     lines = told("mine.zip", code=1)
     assert verdicts(lines, "own") == ["not replayed"] * 2
