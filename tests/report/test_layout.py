@@ -6,7 +6,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from dp_erm_bench.report import paper, plot, rates, style
+from dp_erm_bench.report import lines, paper, plot, style
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, latex, plain, save
 from dp_erm_bench.report.style import (
     Style,

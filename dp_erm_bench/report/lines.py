@@ -1,20 +1,14 @@
-"""Figures of rates: final values or noise along an axis, each with its measured slope.
-
-For a figure of noise nothing is run: each solver declares its releases, the accountant
-calibrates them, and the scale of their noise is read off. The problem is logistic loss
-on features within [-1, 1]: all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1
-ball of radius 1.
-"""
+"""Lines along an axis: of report runs, or computed without any, each with its slope."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,114 +18,25 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import figure, style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf, check_stem
-from dp_erm_bench.report.layout import Cell, Sheet, save
-from dp_erm_bench.report.panels import origin, paragraphs, problem
+from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.panels import Cross, draw_cross, form, origin, paragraphs
+from dp_erm_bench.report.panels import problem as problem_of
 from dp_erm_bench.report.scaling import Scaling, along, facts
 from dp_erm_bench.report.style import house_style, of
-from dp_erm_bench.results.statistics import BASELINES
-from dp_erm_bench.results.table import MEASURED
+from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, words
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from dp_erm_bench.problems.erm.problem import ERMProblem
     from dp_erm_bench.releases.base import Release
     from dp_erm_bench.run import Run
-
-SHAPES: tuple[Any, ...] = tuple(
-    {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 1.2}
-    for colour in ("#444444", style.BROWN)
-    for dashes in ((0, (6, 1.5, 1, 1.5)), (0, (4, 1, 1, 1, 1, 1)), "solid", (0, (1, 1)))
-)
-"""The looks of bounds: none is that of w = 0."""
-
-
-def form(power: float | str) -> Callable[[Array], Array]:
-    """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
-    if power == "log":
-        return np.log
-    try:
-        exponent = float(Fraction(str(power)))
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(
-            f"shapes={power}: must be log, or a power such as -1 or -2/3"
-        ) from None
-    return lambda x: x**exponent
-
-
-@dataclass(frozen=True)
-class Cross:
-    """A cell of a sheet: lines along one axis beside the shapes of bounds.
-
-    Attributes
-    ----------
-    title, axis : str
-        Its title, and the label of its x axis.
-    rates : mapping of str to Scaling
-        The lines by their labels in the table, at least one.
-    shapes : mapping of str to (float, str)
-        How bounds depend on the axis up to their constants, see `form`, by label; drawn
-        through the first point of the line `anchor`.
-    anchor : str
-        A line; the first one if not given.
-    """
-
-    title: str
-    axis: str
-    rates: Mapping[str, Scaling]
-    shapes: Mapping[str, Any] = field(default_factory=dict)
-    anchor: str = ""
-
-
-def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
-    """Draw median and range of each line, the baselines and the anchored shapes.
-
-    Parameters
-    ----------
-    ax : Axes
-        The axes to draw on.
-    cross : Cross
-        The cell to draw.
-    shapes : sequence of str
-        The labels of all shapes of the sheet, by whose places they are told apart.
-    """
-    rates = cross.rates.values()
-    for line, rate in cross.rates.items():
-        band = [rate.low, rate.median, rate.high]
-        style.draw_line(ax, rate.x, band, of(line))
-    low = min(float(np.min(rate.low)) for rate in rates)
-    high = max(_top(rate) for rate in rates)
-    anchor = cross.rates.get(cross.anchor, next(iter(rates)))
-    for name in BASELINES:
-        beside = {k: r.beside[name] for k, r in cross.rates.items() if name in r.beside}
-        levels = {line: (cross.rates[line].x, own) for line, own in beside.items()}
-        values = style.draw_baseline(ax, name, levels)
-        low, high = min([low, *values]), max([high, *values])
-    labels = [*dict.fromkeys([*shapes, *cross.shapes])]
-    along = np.geomspace(anchor.x[0], anchor.x[-1], 60)
-    for label, power in cross.shapes.items():
-        shape = form(power)
-        values = shape(along) / shape(anchor.x[:1])[0] * anchor.median[0]
-        ax.plot(along, values, label=label, **SHAPES[labels.index(label) % len(SHAPES)])
-    ax.set_title(cross.title)
-    ax.set_xlabel(cross.axis)
-    every = sorted({float(at) for rate in rates for at in rate.x})
-    style.scale_numbers(ax, every, (low, high))
-
-
-def _top(rate: Scaling) -> float:
-    """Return the upper end to show: the band, but no far outlier."""
-    finite = rate.median[np.isfinite(rate.median)]
-    most = 10.0 * float(finite.max()) if finite.size else 1.0
-    return min(float(np.max(rate.high)), most)
 
 
 def slopes(cross: Cross) -> str:
     """Return the measured slopes of the lines in words."""
     values = [
         f"{of(line).label} {rate.slope:.2f}{_interval(rate)}"
-        for line, rate in cross.rates.items()
-        if math.isfinite(rate.slope)
+        for line, rate in cross.lines.items()
+        if isinstance(rate, Scaling) and math.isfinite(rate.slope)
     ]
     return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
 
@@ -147,7 +52,7 @@ def save_crosses(
     path: Path,
     caption: str,
     quantity: str,
-    size: tuple[float, float] = (2.9, 2.5),
+    size: Sequence[float] = (),
 ) -> list[Path]:
     """Save cells side by side, with the measured slopes in the caption.
 
@@ -161,26 +66,52 @@ def save_crosses(
         The text before the slopes.
     quantity : str
         The label of the y axis.
-    size : (float, float)
-        Of one cell in inches.
+    size : sequence of float
+        Width and height of one cell in inches; what suits, if empty.
     """
     if not crosses:
         return []
     shapes = [label for cross in crosses for label in cross.shapes]
-    cells: list[Cell] = [
-        partial(draw_cross, cross=cross, shapes=shapes) for cross in crosses
-    ]
-    drawn = [rate for cross in crosses for rate in cross.rates.values()]
+    cells = [partial(draw_cross, cross=cross, shapes=shapes) for cross in crosses]
+    drawn = [line for cross in crosses for line in cross.lines.values()]
     along = [cross.axis for cross in crosses]
     measured = [
         f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes(cross)
         for cross in crosses
     ]
     text = paragraphs(caption, *measured, origin(drawn, path.parent.parent))
-    return save(Sheet(cells, len(cells), text, size, quantity), path)
+    width, height = size or ((4.4, 3.0) if len(cells) == 1 else (2.9, 2.5))
+    return save(Sheet(cells, len(cells), text, (width, height), quantity), path)
 
 
-AXES = ("p", "n_iter")
+class Source:
+    """Lines that need no run; a subclass is a dataclass of what they depend on."""
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the x axis and at the y axis."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Refuse what cannot be computed, before anything runs."""
+
+    def lines(self) -> dict[str, Scaling]:
+        """Return the lines by label."""
+        raise NotImplementedError
+
+
+SOURCES = {
+    "bias_reduced": "dp_erm_bench.report.studies.BiasReduced",
+    "noise": "dp_erm_bench.report.lines.Noise",
+    "one_pass": "dp_erm_bench.report.studies.OnePass",
+    "structured": "dp_erm_bench.report.studies.Structured",
+}
+S = TypeVar("S", bound=Source)
+
+NOISE_LABELS = {
+    "p": ("number of features p", "noise, standard deviation"),
+    "n_iter": ("steps T", "noise, scale"),
+}
 
 
 class Calibrated(NamedTuple):
@@ -221,33 +152,29 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Noise(Figure):
+class Noise(Source):
     """Noise of releases along `p` (its deviation) or `n_iter` (its scale).
+
+    Each solver declares its releases, the accountant calibrates them, and the scale of
+    their noise is read off. The problem is logistic loss on features within [-1, 1]:
+    all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1 ball of radius 1.
 
     Attributes
     ----------
-    name, title, label : str
-        Of the file and of the claims on it; above the cell; along its axis.
     axis : str
         `p`: deviations on one number, in units of an entry of the mean gradient.
         `n_iter`: scales, as the releases have them.
     values : tuple of float
         Of the axis, increasing.
-    lines : mapping of str to Released
-        The releases, by label.
-    about : str
-        The caption; not needed beside other cells.
+    releases : mapping of str to Released
+        By the line's label.
     n, p, n_iter, epsilon, constraint
         The problem, the passes over it and the budget, delta being 1/n^2.
     """
 
-    name: str
-    title: str
     axis: str
-    label: str
     values: tuple[int, ...]
-    lines: dict[str, Released]
-    about: str = ""
+    releases: dict[str, Released]
     n: int = 1000
     p: int = 20
     n_iter: int = 10
@@ -255,31 +182,25 @@ class Noise(Figure):
     constraint: str = "none"
 
     def __post_init__(self) -> None:
-        """Refuse invalid names and axes."""
-        check_stem(self.name)
-        registry.check_choice("axis", self.axis, list(AXES))
+        """Refuse an axis that there is not."""
+        registry.check_choice("axis", self.axis, list(NOISE_LABELS))
 
-    def check(self, lines: LinesOf) -> None:
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the axes."""
+        return NOISE_LABELS[self.axis]
+
+    def check(self) -> None:
         """Refuse parameters and releases that an algorithm does not have."""
-        for line, what in self.lines.items():
+        for line, what in self.releases.items():
             run = self._run(what, self.n_iter, self._problem(2), 1.0)
             names = [release.name for release in run.releases]
             registry.check_choice(f"line {line}: release", what.release, names)
 
-    def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the noise of each release on a sheet of its own."""
-        quantity = "noise, standard deviation" if self.axis == "p" else "noise, scale"
-        path = drawing.path(self.name)
-        with house_style():
-            return save_crosses([self.cross()], path, self.about, quantity, (4.4, 3.0))
-
-    def cross(self) -> Cross:
-        """Return the cell of a sheet, with all lines."""
+    def lines(self) -> dict[str, Scaling]:
+        """Return the noise of each release."""
         x = np.array(self.values, float)
-        rates = {
-            line: Scaling(x, tuple(self.along(line)[:, None])) for line in self.lines
-        }
-        return Cross(self.title, self.label, rates)
+        return {k: Scaling(x, tuple(self.along(k)[:, None])) for k in self.releases}
 
     def along(self, line: str, values: Sequence[int] = ()) -> Array:
         """Return the noise of one line along the axis, shape (len(values),)."""
@@ -290,7 +211,7 @@ class Noise(Figure):
 
     def calibrated(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
         """Return the noise of one line at some iterations, of p features if given."""
-        what = self.lines[line]
+        what = self.releases[line]
         run = self._run(what, n_iter, self._problem(p or self.p), what.calibration)
         (release,) = (one for one in run.releases if one.name == what.release)
         calibration, size = run.calibration, float(np.max(release.sensitivity))
@@ -315,7 +236,7 @@ class Noise(Figure):
         return Run(problem, [solver], budget, noise, ["figure"])
 
     def _deviation(self, line: str, p: int) -> float:
-        n_iter = self.n_iter * (p if self.lines[line].per_feature else 1)
+        n_iter = self.n_iter * (p if self.releases[line].per_feature else 1)
         noise = self.calibrated(line, n_iter, p)
         return noise.scale * _unit(noise.release, self._problem(p))
 
@@ -344,149 +265,196 @@ SYMBOLS = {
     "nonzeros": "$s$",
     QUOTIENT: r"$\Vert L\Vert_{M^{-1}} R_M\;/\;(\Lambda R_I)$",
 }
+NUMBERS = [name for name, one in COLUMNS.items() if one.dtype in (NUMBER, COUNT)]
 
 
 @dataclass(frozen=True)
-class RateCell:
-    """One cell: the lines of a panel along an axis.
+class LinesCell:
+    """One cell: lines along an axis, of report runs or of a source without any.
 
     Attributes
     ----------
-    panel : str
-        Its label; against a quotient the common start of its panels' names.
-    axis : str
-        Its x axis: n, p, epsilon, strength, nonzeros or quotient.
     title : str
         Its title.
+    x : str
+        Its axis: a column that holds numbers, a key of datasets, or `quotient`. Of a
+        source, what stands there, if not the source's own words.
+    y : str
+        The column that is drawn of the runs; F(w) - F* if not given.
+    panel : str
+        The runs': its label, or the common start of the names of its panels, each a
+        point of the axis. Of a source, its name in claims: the figure's if not given.
     lines : tuple of str
-        In the order of the legend.
+        Labels of the runs' lines, in the order of the legend.
+    source : mapping
+        Where no run is needed: a `kind` of `SOURCES`, and its keys.
     shapes : mapping of str to (float, str)
         Bounds, drawn through the first point of `anchor`: the power of the axis, as a
         number or a fraction, or `log`, by what stands in the legend.
     anchor : str
         A line; the first one if not given.
-    quantity : str
-        The column that is drawn; F(w) - F* if not given.
     """
 
-    panel: str
-    axis: str
     title: str
-    lines: tuple[str, ...]
+    x: str = ""
+    y: str = ""
+    panel: str = ""
+    lines: tuple[str, ...] = ()
+    source: dict[str, Any] = field(default_factory=dict)
     shapes: dict[str, Any] = field(default_factory=dict)
     anchor: str = ""
-    quantity: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an axis, or a quantity, that there is not, and shapes of no power."""
-        if self.quantity:
-            allowed = [*MEASURED, *registry.POPULATION]
-            registry.check_choice("quantity", self.quantity, allowed)
-        registry.check_choice("axis", self.axis, list(SYMBOLS))
+        """Refuse an axis, or a column, that there is not, and shapes of no power."""
         for power in self.shapes.values():
             form(power)
+        if self.source:
+            if self.lines or self.y:
+                raise UsageError("source: has lines of its own: no lines and no y")
+            self.computed.labels  # noqa: B018 (built, or refused)
+            return
+        for key in ("x", "panel", "lines"):
+            if not getattr(self, key):
+                raise UsageError(f"{key}: must be given without a source")
+        if self.y:
+            registry.check_choice("y", self.y, NUMBERS)
+        if self.x not in (*SYMBOLS, *NUMBERS):
+            keys = {k for one in registry.names("dataset") for k in _keys(one)}
+            registry.check_choice("x", self.x, [*SYMBOLS, *NUMBERS, *sorted(keys)])
+
+    @cached_property
+    def computed(self) -> Source:
+        """Return the source."""
+        return figure.chosen(self.source, "source", SOURCES)  # type: ignore[no-any-return]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the axes."""
+        if self.source:
+            x, y = self.computed.labels
+            return self.x or x, y
+        y = words(self.y) if self.y else r"excess risk $F(w) - F^*$"
+        return SYMBOLS.get(self.x, words(self.x)), y
+
+
+def _keys(dataset: str) -> Iterable[str]:
+    return registry.read("dataset", dataset)
 
 
 @dataclass(frozen=True)
-class Rates(Figure):
-    """Cells side by side, those of which a line ran.
+class Lines(Figure):
+    """Lines along an axis, cell beside cell, those of which a line ran.
 
     Attributes
     ----------
     name : str
         Of the file.
+    cells : tuple of LinesCell
     about : str
         The problem in words, the caption's beginning; {problem} is the data set of the
         first cell with its size and the objective.
-    cells : tuple of Cell
     notes : tuple of str
         Further lines of the caption.
-    beside : tuple of Noise
-        Cells that need no runs, on the same sheet.
     size : tuple of float
         Width and height of a cell in inches.
-    quantity : str
-        The label of the y axis.
+    label : str
+        Of the y axis, if not what the first cell is of.
     """
 
     name: str
-    about: str
-    cells: tuple[RateCell, ...]
+    cells: tuple[LinesCell, ...]
+    about: str = ""
     notes: tuple[str, ...] = ()
-    beside: tuple[Noise, ...] = ()
-    size: tuple[float, ...] = (2.9, 2.5)
-    quantity: str = r"excess risk $F(w) - F^*$"
+    size: tuple[float, ...] = ()
+    label: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a name that is none of a file, and a size that is none."""
-        figure.check_stem(self.name)
-        if len(self.size) != 2 or min(self.size) <= 0:
+        check_stem(self.name)
+        if self.size and (len(self.size) != 2 or min(self.size) <= 0):
             raise UsageError(f"size={list(self.size)}: must be width and height")
 
     def check(self, lines: LinesOf) -> None:
         """Refuse panels and lines that the experiment does not have."""
-        for noise in self.beside:
-            noise.check(lines)
         for cell in self.cells:
-            ran = figure.lines_of(lines, cell.panel, cell.axis)
+            if cell.source:
+                cell.computed.check()
+                continue
+            ran = figure.lines_of(lines, cell.panel, cell.x)
             for line in cell.lines:
                 registry.check_choice(f"panel {cell.panel}: lines", line, ran)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the cells, none where nothing ran."""
+        """Draw the cells, none where none of the runs' lines ran."""
         table, config = drawing.table, drawing.config
         style.reserve(line for cell in self.cells for line in cell.lines)
         blocks = {str(block["panel"]) for block in config.get("blocks") or ()}
         crosses: list[Cross] = []
-        rows: list[Mapping[str, Any]] = []
-        gaps: list[str] = []
+        ran: list[tuple[Mapping[str, Any], str, Mapping[str, Scaling]]] = []
+        gaps: dict[str, dict[str, None]] = {}
         for cell in self.cells:
-            look = partial(
-                along, table, config, cell.panel, cell.axis, quantity=cell.quantity
-            )
-            rates, missing = figure.looked_up(cell.lines, look)
-            if rates:
-                symbol = SYMBOLS[cell.axis]
-                crosses.append(
-                    Cross(cell.title, symbol, rates, cell.shapes, cell.anchor)
+            axis = cell.labels[0]
+            if cell.source:
+                lines = cell.computed.lines()
+            else:
+                look = partial(
+                    along, table, config, cell.panel, cell.x, quantity=cell.y
                 )
-                panels = figure.members(blocks, cell.panel, cell.axis)
-                rows.append(facts(table, min(panels, default=cell.panel)))
-                gaps += [f"{of(line).label}: {why}" for line, why in missing.items()]
-        if not crosses:
+                lines, missing = figure.looked_up(cell.lines, look)
+                if not lines:
+                    continue
+                panels = figure.members(blocks, cell.panel, cell.x)
+                row = facts(table, min(panels, default=cell.panel))
+                ran.append((row, axis, lines))
+                for line, why in missing.items():
+                    gaps.setdefault(why, {})[of(line).label] = None
+            crosses.append(Cross(cell.title, axis, lines, cell.shapes, cell.anchor))
+        if not ran and not all(cell.source for cell in self.cells):
             return []
-        uses = [use for row in rows for use in str(row["uncharged"]).split(",")]
-        about = self.about.replace("{problem}", problem(rows[0]))
-        first = rows[0]
+        text = [*self._told(ran, drawing.profile)] if ran else [self.about]
+        text += [*self.notes, *_remarks(ran)]
+        lost = [f"{' and '.join(names)}: {why}" for why, names in gaps.items()]
+        text += [f"Not drawn: {'; '.join(lost)}."] if lost else []
+        label, path = self.label or self.cells[0].labels[1], drawing.path(self.name)
+        with house_style():
+            return save_crosses(crosses, path, "\n".join(text), label, self.size)
+
+    def _told(
+        self, ran: Sequence[tuple[Any, str, Mapping[str, Scaling]]], profile: str
+    ) -> Iterator[str]:
+        """Yield the paragraphs on problem, budget, runs and what was not charged."""
+        first, _, lines = ran[0]
+        name = problem_of(first)
+        # A sentence of its own, unless the text goes on.
+        about = re.sub(r"\{problem\}(?=[.,;:])", lambda _: name[:-1], self.about)
+        about = about.replace("{problem}", name)
         fixed = not math.isclose(first["delta"], first["n"] ** -2.0)
         delta = f"{first['delta']:g}" if fixed else "1/n^2"
         chosen = ", at settings tuned on other seeds" if first["tuned"] else ""
-        counts = {len(ends) for one in crosses[0].rates.values() for ends in one.ends}
-        text = [
+        counts = {len(ends) for one in lines.values() for ends in one.ends}
+        yield (
             f"{about} delta = {delta}, adjacency {first['adjacency']}. Median and "
             f"min..max of {' or '.join(map(str, sorted(counts)))} report runs at each "
-            f"point{chosen} (profile {drawing.profile}).",
-            f"Uncharged: {', '.join(filter(None, dict.fromkeys(uses))) or 'none'}.",
-            *self.notes,
-            *_remarks(crosses),
-        ]
-        text += [f"Not drawn: {'; '.join(dict.fromkeys(gaps))}."] if gaps else []
-        crosses += [noise.cross() for noise in self.beside]
-        size, path = (self.size[0], self.size[1]), drawing.path(self.name)
-        with house_style():
-            return save_crosses(crosses, path, "\n".join(text), self.quantity, size)
+            f"point{chosen} (profile {profile})."
+        )
+        uses = [use for row, *_ in ran for use in str(row["uncharged"]).split(",")]
+        yield f"Uncharged: {', '.join(filter(None, dict.fromkeys(uses))) or 'none'}."
 
 
-def noises(figures: Iterable[Figure]) -> dict[str, Noise]:
-    """Return the figures of noise by name, also those beside others on a sheet."""
-    among: list[Noise] = []
-    for one in figures:
-        among += one.beside if isinstance(one, Rates) else ()
-        among += [one] if isinstance(one, Noise) else []
-    return {noise.name: noise for noise in among}
+def sources(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
+    """Return the sources of a kind, by the name of their cell, or of their figure."""
+    return {
+        cell.panel or one.name: cell.computed
+        for one in figures
+        if isinstance(one, Lines)
+        for cell in one.cells
+        if cell.source and isinstance(cell.computed, kind)
+    }
 
 
-def _remarks(crosses: Iterable[Cross]) -> Iterator[str]:
+def _remarks(
+    ran: Iterable[tuple[Any, str, Mapping[str, Scaling]]],
+) -> Iterator[str]:
     """Yield a sentence for lines that are not proved, and for missing points.
 
     A line is not proved if its certified epsilon is larger than the nominal one; the
@@ -494,12 +462,12 @@ def _remarks(crosses: Iterable[Cross]) -> Iterator[str]:
     """
     worst: dict[str, float] = {}
     unserved: dict[tuple[str, str], dict[float, str]] = {}
-    for cross in crosses:
-        for line, rate in cross.rates.items():
+    for _, axis, rates in ran:
+        for line, rate in rates.items():
             if not math.isnan(rate.excess):
                 worst[line] = max(worst.get(line, 0.0), rate.excess)
             if rate.skipped:
-                unserved.setdefault((line, cross.axis), {}).update(rate.skipped)
+                unserved.setdefault((line, axis), {}).update(rate.skipped)
     beyond = [
         f"{of(line).label} "
         + (f"(up to {most:.2f} times)" if math.isfinite(most) else "(none is proved)")
