@@ -140,7 +140,10 @@ def of_today(config: Mapping[str, Any]) -> dict[str, Any]:
         return {**config, "paper": paper, "figures": figures}
     if not isinstance(written, list):
         return dict(config)
-    return {**config, "figures": [*map(_spelled, written)]}
+    try:
+        return {**config, "figures": [*map(_spelled, written)]}
+    except (LookupError, TypeError, AttributeError):  # damaged: refused as it stands
+        return dict(config)
 
 
 def _spelled(entry: Any) -> Any:
