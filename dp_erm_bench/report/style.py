@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -154,10 +154,11 @@ def of(line: str) -> Style:
         if own and taken.get(_alike(own), own.label) == own.label:
             _given[line] = own
         else:
-            label = own.label if own else literal(line)
-            looks = [Style(label, *_look(k)) for k in range(len(OTHERS) ** 2)]
-            free = (one for one in looks if _alike(one) not in taken)
-            _given[line] = next(free, looks[0])
+            own = own or Style(literal(line), BLUE, "o")
+            looks = [_look(k) for k in range(len(OTHERS) ** 2)]
+            free = (one for one in looks if (*one, "solid") not in taken)
+            colour, marker = next(free, looks[0])
+            _given[line] = replace(own, colour=colour, marker=marker, dashes="solid")
     return _given[line]
 
 
