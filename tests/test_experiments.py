@@ -18,9 +18,9 @@ from dp_erm_bench.report.claims.judge import WHOSE, _rows_of, evaluate
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, WRONG
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import figures_of, members
+from dp_erm_bench.report.lines import Noise, sources
 from dp_erm_bench.report.make import check_report
 from dp_erm_bench.report.panels import decoded
-from dp_erm_bench.report.rates import noises
 from tests.loops import each
 from tests.report.conftest import line_rows
 
@@ -323,8 +323,8 @@ def test_every_line_that_a_figure_draws_is_run(name):
     check_report(config)
     figures = figures_of(config)
     cells = [cell for figure in figures for cell in getattr(figure, "cells", ())]
-    for cell in cells:
-        own = members({panel for panel, _ in run}, cell.panel, cell.axis)
+    for cell in (one for one in cells if not one.source):
+        own = members({panel for panel, _ in run}, cell.panel, cell.x)
         assert own
         for panel, line in itertools.product(own, cell.lines):
             assert (panel, line) in run
@@ -345,7 +345,7 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
     config = load(name, "default")
     run = {(block["panel"], block["line"]) for block in config["blocks"]}
     panels = {panel for panel, _ in run}
-    noise = noises(figures_of(config))
+    noise = sources(figures_of(config), Noise)
     for claim in config["claims"]:
         assert claim["measure"] in MEASURES
         assert ("reason" in claim) == (claim["good"] == "none")
@@ -359,7 +359,7 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
                 for line in as_list(claim.get(key, []))
             ]
             if MEASURES[claim["measure"]].lines == NOISE:
-                assert set(names) <= set(noise[figure].lines)
+                assert set(names) <= set(noise[figure].releases)
                 continue
             if MEASURES[claim["measure"]].lines == NOTHING and not names:
                 assert figure in {

@@ -41,7 +41,13 @@ from dp_erm_bench.errors import UsageError, check_key, printable, shown
 from dp_erm_bench.experiment.schema import OF_LINES, block_keys
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.judge import EXPECTED
-from dp_erm_bench.report.claims.lookup import GIVEN, NOT_JUDGED, UNJUDGED, by_chance
+from dp_erm_bench.report.claims.lookup import (
+    GIVEN,
+    NOT_JUDGED,
+    UNJUDGED,
+    by_chance,
+    once,
+)
 from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
@@ -258,9 +264,10 @@ def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
     for column in columns:
         table.add_column(column, ratio=COLUMNS[column])
     table.add_column("verdict", no_wrap=True)
-    for row, (verdict, _, reason) in zip(rows, parts, strict=True):
+    reasons = once(reason.removesuffix(")") for _, _, reason in parts)
+    for row, (verdict, _, _), reason in zip(rows, parts, reasons, strict=True):
         if reason:
-            row["measured"] = reason.removesuffix(")")
+            row["measured"] = reason
         cells = [_cell(row.get(column, "")) for column in columns]
         expected = (row.get("expected") or "").partition(":")[0]
         decided = expected and verdict in EXPECTED

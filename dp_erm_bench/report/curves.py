@@ -58,10 +58,14 @@ class Finals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Median, smallest and largest values over several runs, for drawing.
+    """Median, smallest and largest values over several runs, along an axis.
 
     Attributes
     ----------
+    x : ndarray of shape (k,)
+        Where on the axis, increasing.
+    beside : mapping of str to ndarray of shape (k,)
+        The median over the runs of each of `BASELINES` that is known, by its name.
     runs : tuple of str
         The runs of the folder that computed them.
     unchecked : tuple of str
@@ -69,7 +73,9 @@ class Bands:
         says behind their names, with a release that is not recounted.
     """
 
+    x: Array
     _: KW_ONLY
+    beside: Mapping[str, Array] = field(default_factory=dict)
     runs: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
 
@@ -99,7 +105,7 @@ class LineErrors(Bands):
 
     Attributes
     ----------
-    passes : ndarray of shape (k,)
+    x : ndarray of shape (k,)
         Passes over the data at the checkpoints; the first one is 0.
     errors : ndarray of shape (seeds, k)
         Relative error to the certified optimum; inf where a run diverged.
@@ -115,7 +121,6 @@ class LineErrors(Bands):
         Time spent up to the checkpoints; that of a batch over its trials.
     """
 
-    passes: Array
     errors: Array
     facts: Mapping[str, Any]
     nnz: Array
@@ -147,7 +152,7 @@ class LineErrors(Bands):
         """Return the errors of all runs at their end, or at some passes between."""
         errors = self.errors[:, -1]
         if passes is not None:
-            found = [np.interp(passes, self.passes, run) for run in self.errors]
+            found = [np.interp(passes, self.x, run) for run in self.errors]
             errors = np.array([math.inf if math.isnan(x) else x for x in found])
         sets = self.sets if self.sets.size else np.zeros(len(errors))
         return Finals(errors, sets)

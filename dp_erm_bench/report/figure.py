@@ -33,16 +33,12 @@ LinesOf = Mapping[str, Sequence[str]]
 KINDS = {
     "accounting": "dp_erm_bench.report.studies.Accounting",
     "audit": "dp_erm_bench.report.studies.Audit",
-    "bias_reduced": "dp_erm_bench.report.studies.BiasReduced",
     "curves": "dp_erm_bench.report.plot.Curves",
     "leaderboard": "dp_erm_bench.report.leaderboard.Leaderboard",
-    "noise": "dp_erm_bench.report.rates.Noise",
-    "one_pass": "dp_erm_bench.report.studies.OnePass",
+    "lines": "dp_erm_bench.report.lines.Lines",
     "nonzeros": "dp_erm_bench.report.studies.Nonzeros",
     "panels": "dp_erm_bench.report.paper.Panels",
     "profile": "dp_erm_bench.report.plot.Profile",
-    "rates": "dp_erm_bench.report.rates.Rates",
-    "structured": "dp_erm_bench.report.studies.Structured",
     "winners": "dp_erm_bench.report.plot.Winners",
 }
 WORDS = {
@@ -165,15 +161,20 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
     for number, entry in enumerate(config.get("figures") or (), 1):
         if not isinstance(entry, dict):
             raise UsageError(f"figure {number}={entry}: must be a mapping")
-        fields, where = dict(entry), f"figure {number}"
-        kind = fields.pop("kind", None)
-        if is_file(kind):
-            cls = _own(absolute(str(kind)))
-        else:
-            registry.check_choice(f"{where}: kind", kind, sorted(KINDS))
-            cls = registry.locate(KINDS[str(kind)])
-        figures.append(build(cls, fields, f"{where} ({kind})"))
+        figures.append(chosen(entry, f"figure {number}", KINDS))
     return figures
+
+
+def chosen(entry: Mapping[str, Any], where: str, kinds: Mapping[str, str]) -> Any:
+    """Return what a mapping with a `kind` describes, a figure's perhaps of a file."""
+    fields = dict(entry)
+    kind = fields.pop("kind", None)
+    if kinds is KINDS and is_file(kind):
+        cls: type[Any] = _own(absolute(str(kind)))
+    else:
+        registry.check_choice(f"{where}: kind", kind, sorted(kinds))
+        cls = registry.locate(kinds[str(kind)])
+    return build(cls, fields, f"{where} ({kind})")
 
 
 def _own(path: str) -> type[Figure]:

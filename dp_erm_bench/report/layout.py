@@ -91,8 +91,28 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def plain(caption: str) -> str:
-    """Return a caption as a file of text: a dollar sign that is none of a formula."""
-    return caption.replace(r"\$", "$").rstrip() + "\n"
+    """Return a caption as a file of text, its formulas in letters of their own."""
+    return MATH.sub(_spoken, caption).replace(r"\$", "$").rstrip() + "\n"
+
+
+BRACES = re.compile(r"\{([^{}]*)\}")
+SPOKEN = {
+    **{"varepsilon": "ε", "delta": "δ", "kappa": "κ", "Lambda": "Λ"},
+    **{"Vert": "‖", "cdot": "·", "sqrt": "√"},
+}
+
+
+def _spoken(formula: re.Match[str]) -> str:
+    """Return a formula without its commands and braces; brackets keep what belongs."""
+    text = formula[0].strip("$").replace(r"\;", " ")
+    text = re.sub(r"\\([A-Za-z]+)", lambda word: SPOKEN.get(word[1], word[1]), text)
+    while (plain := BRACES.sub(_bracketed, text)) != text:
+        text = plain
+    return text
+
+
+def _bracketed(inner: re.Match[str]) -> str:
+    return inner[1] if re.fullmatch(r"-?\w*", inner[1]) else f"({inner[1]})"
 
 
 def latex(caption: str, stem: str, wide: bool = False) -> str:

@@ -16,6 +16,7 @@ from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.layout import making
+from dp_erm_bench.report.lines import SOURCES
 from dp_erm_bench.report.style import forget
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
@@ -124,20 +125,53 @@ def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
 
 
 def of_today(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with the figures that its experiment has now.
+    """Return a configuration of before with its figures as they are spelled today.
 
     Parameters
     ----------
     config : mapping
-        One of before, with the dotted name of a module as its `figures`; any other is
-        returned as it is.
+        Its `figures` may be the dotted name of a module, in place of which stand those
+        that its experiment has now; or have kinds that are sources of `lines` today.
     """
-    name = config.get("figures")
-    paper = str(name).removeprefix(BEFORE)
-    if not isinstance(name, str) or paper not in registry.built_in("experiment"):
+    written = config.get("figures")
+    paper = str(written).removeprefix(BEFORE)
+    if isinstance(written, str) and paper in registry.built_in("experiment"):
+        figures = registry.read("experiment", paper)["figures"]
+        return {**config, "paper": paper, "figures": figures}
+    if not isinstance(written, list):
         return dict(config)
-    figures = registry.read("experiment", paper)["figures"]
-    return {**config, "paper": paper, "figures": figures}
+    try:
+        return {**config, "figures": [*map(_spelled, written)]}
+    except (LookupError, TypeError, AttributeError):  # damaged: refused as it stands
+        return dict(config)
+
+
+def _spelled(entry: Any) -> Any:
+    """Return a figure of before as it is spelled today, any other as it is."""
+    kind = entry.get("kind") if isinstance(entry, dict) else None
+    if kind == "rates":
+        names = {"axis": "x", "quantity": "y"}
+        cells = [{names.get(k, k): v for k, v in one.items()} for one in entry["cells"]]
+        cells += [
+            _computed({"kind": "noise", **one}) for one in entry.get("beside", ())
+        ]
+        kept = ("name", "about", "notes", "size")
+        label = {"label": entry["quantity"]} if "quantity" in entry else {}
+        figure = {k: v for k, v in entry.items() if k in kept}
+        return {"kind": "lines", **figure, **label, "cells": cells}
+    if kind in SOURCES:
+        figure = {k: v for k, v in entry.items() if k in ("name", "about")}
+        return {"kind": "lines", **figure, "cells": [_computed(entry)]}
+    return entry
+
+
+def _computed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cell of what was a figure, or beside others, and needs no runs."""
+    names = {"name": "panel", "title": "title", "label": "x"}
+    cell = {names[k]: v for k, v in entry.items() if k in names}
+    rest = {k: v for k, v in entry.items() if k not in (*names, "about")}
+    source = {"releases" if k == "lines" else k: v for k, v in rest.items()}
+    return {**cell, "source": source}
 
 
 def check_report(config: Mapping[str, Any]) -> None:

@@ -1,11 +1,12 @@
-"""One panel, and the caption: what was run, and what the printed epsilon is worth."""
+"""Lines along an axis, panels of a paper, and captions: what an epsilon is worth."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench import registry
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import (
@@ -25,6 +27,7 @@ from dp_erm_bench.report.curves import (
     runs_in,
 )
 from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
+from dp_erm_bench.report.scaling import final_errors
 from dp_erm_bench.report.style import STYLES, literal, of
 from dp_erm_bench.results.runs import read_run
 from dp_erm_bench.results.settings import (
@@ -33,7 +36,7 @@ from dp_erm_bench.results.settings import (
     unchecked_in,
     under_bounds,
 )
-from dp_erm_bench.results.statistics import ZERO
+from dp_erm_bench.results.statistics import BASELINES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,6 +122,21 @@ class PanelRuns:
         several = [run for runs in self.over_epsilon.values() for _, run in runs]
         return [*self.lines.values(), *several]
 
+    @property
+    def along_passes(self) -> Cross:
+        """Return the cell of the lines against passes, over the authors' curves."""
+        own, panel = decoded(self.panel.name), self.panel
+        authors = {k: own[v][0] for k, v in panel.authors.items() if k in self.lines}
+        scale = "log" if panel.log_passes else "linear"
+        axis = "passes over the data"
+        return Cross(panel.title, axis, self.lines, authors=authors, passes=scale)
+
+    @property
+    def along_epsilon(self) -> Cross:
+        """Return the cell of the final errors against epsilon, with those of w = 0."""
+        lines = {line: final_errors(runs) for line, runs in self.over_epsilon.items()}
+        return Cross(self.panel.title, r"$\varepsilon$", lines)
+
 
 def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     """Look up the lines of a panel.
@@ -148,66 +166,141 @@ def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     return PanelRuns(panel, lines, over, missing)
 
 
-def draw_passes(ax: Axes, panel: Panel, lines: Lines) -> None:
-    """Draw median and min..max band of each line over the authors' curves.
+SHAPES: tuple[Any, ...] = tuple(
+    {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 3.5}
+    for colour in ("#444444", style.BROWN)
+    for dashes in ((0, (6, 1.5, 1, 1.5)), (0, (4, 1, 1, 1, 1, 1)), "solid", (0, (1, 1)))
+)
+"""The looks of bounds, none of which is that of w = 0: above the lines, which they may
+lie on."""
+
+
+def form(power: float | str) -> Callable[[Array], Array]:
+    """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
+    if power == "log":
+        return np.log
+    try:
+        exponent = float(Fraction(str(power)))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(
+            f"shapes={power}: must be log, or a power such as -1 or -2/3"
+        ) from None
+    return lambda x: x**exponent
+
+
+def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
+    """Return a shape along an axis, (len(x),).
+
+    Parameters
+    ----------
+    shape : float, str or mapping
+        As in `LinesCell.shapes`: a power goes through the anchor; with `times`, its
+        value at 1, it stands where it is.
+    x : ndarray
+        Values of the axis.
+    anchor : (float, float)
+        A point x, y.
+
+    Raises
+    ------
+    UsageError
+        If it is no power, or its value no positive number.
+    """
+    if not isinstance(shape, Mapping):
+        at = form(shape)
+        return np.asarray(at(x) / at(np.array([anchor[0]])) * anchor[1])
+    times = shape.get("times")
+    known = isinstance(times, int | float) and math.isfinite(times) and times > 0
+    if {*shape} != {"power", "times"} or not known:
+        raise UsageError(
+            f"shapes={dict(shape)}: must be power and times, a number above 0"
+        )
+    return np.asarray(times * form(shape["power"])(x))
+
+
+@dataclass(frozen=True)
+class Cross:
+    """A cell of a sheet: lines along an axis, and what they are held against.
+
+    Attributes
+    ----------
+    title, axis : str
+        Its title, and the label of its x axis.
+    lines : mapping of str to Bands
+        By their labels in the table, at least one.
+    shapes : mapping of str to (float, str, mapping)
+        How bounds depend on the axis, by label, see `drawn_shape`; the anchor is the
+        first point of the line `anchor`.
+    anchor : str
+        A line; the first one if not given.
+    authors : mapping of str to ndarray of shape (k, 2)
+        The authors' own points (x, y) by line.
+    passes : str
+        The scale of an axis of passes over the data: `linear`, or `log` beyond 1; any
+        other axis has a log scale.
+    """
+
+    title: str
+    axis: str
+    lines: Mapping[str, Bands]
+    shapes: Mapping[str, Any] = field(default_factory=dict)
+    anchor: str = ""
+    authors: Mapping[str, Array] = field(default_factory=dict)
+    passes: str = ""
+
+
+def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
+    """Draw median and range of each line, baselines, shapes and the authors' curves.
 
     Parameters
     ----------
     ax : Axes
         The axes to draw on.
-    panel : Panel
-        Title, scale and the authors' curves.
-    lines : mapping of str to LineErrors
-        The runs by label.
+    cross : Cross
+        The cell to draw.
+    shapes : sequence of str
+        The labels of all shapes of the sheet, by whose places they are told apart.
     """
-    ends = [float(run.passes[-1]) for run in lines.values()]
-    low, high = _extent(list(lines.values()))
-    for line, name in panel.authors.items():
-        if line in lines:
-            passes, errors = decoded(panel.name)[name][0].T
-            ax.plot(passes, errors, **of(line).authors())
-            ends.append(float(passes[-1]))
-            low, high = min(low, float(errors.min())), max(high, float(errors.max()))
-    ticks = style.pass_ticks(max(ends))
-    for place, (line, run) in enumerate(lines.items()):
-        band = [*map(_drawable, (run.low, run.median, run.high))]
-        marks = sorted({int(np.abs(run.passes - tick).argmin()) for tick in ticks})
-        more: dict[str, Any] = {"markevery": marks, "zorder": 3 - place / 100}
-        style.draw_line(ax, run.passes, band, of(line), **more)
-    ax.set_title(panel.title)
-    ax.set_xlabel("passes over the data")
-    style.scale_passes(ax, ticks, panel.log_passes)
-    style.scale_errors(ax, (low, high))
-
-
-def draw_epsilon(ax: Axes, panel: Panel, lines: OverEpsilon) -> None:
-    """Draw the final error of each line and of w = 0 against epsilon, on log scales.
-
-    Parameters
-    ----------
-    ax : Axes
-        The axes to draw on.
-    panel : Panel
-        Its title.
-    lines : mapping of str to list of (float, LineErrors)
-        The runs by label and epsilon.
-    """
-    for place, (line, runs) in enumerate(lines.items()):
-        ends = [(run.low[-1], run.median[-1], run.high[-1]) for _, run in runs]
-        band = [*_drawable(np.array(ends)).T]
-        epsilons = [epsilon for epsilon, _ in runs]
-        style.draw_line(ax, epsilons, band, of(line), zorder=3 - place / 100)
-    ax.set_title(panel.title)
-    ax.set_xlabel(r"$\varepsilon$")
-    every = [run for runs in lines.values() for _, run in runs]
-    levels = {
-        line: ([e for e, _ in runs], [np.median(run.zeros) for _, run in runs])
-        for line, runs in lines.items()
-    }
-    zeros = style.draw_baseline(ax, ZERO, levels)
-    low, high = _extent(every, last=True)
-    style.scale_epsilon(ax, sorted({e for runs in lines.values() for e, _ in runs}))
-    style.scale_errors(ax, (min([low, *zeros]), max([high, *zeros])))
+    every = [*cross.lines.values()]
+    shown = [*_extent(every, 10.0 if cross.passes else math.inf)]
+    ends = [float(line.x[-1]) for line in every]
+    for name, points in cross.authors.items():
+        x, y = points.T
+        ax.plot(x, y, **of(name).authors())
+        ends.append(float(x[-1]))
+        shown += [float(y.min()), float(y.max())]
+    ticks = style.pass_ticks(max(ends)) if cross.passes else []
+    for place, (name, line) in enumerate(cross.lines.items()):
+        band = [*map(_drawable, (line.low, line.median, line.high))]
+        more: dict[str, Any] = {"zorder": 3 - place / 100}
+        if cross.passes:
+            marks = {int(np.abs(line.x - tick).argmin()) for tick in ticks}
+            more["markevery"] = sorted(marks)
+        style.draw_line(ax, line.x, band, of(name), **more)
+    for name in BASELINES:
+        levels = {
+            k: (one.x, one.beside[name])
+            for k, one in cross.lines.items()
+            if name in one.beside
+        }
+        shown += style.draw_baseline(ax, name, levels)
+    anchor = cross.lines.get(cross.anchor, every[0])
+    labels = [*dict.fromkeys([*shapes, *cross.shapes])]
+    # Longer than the line: they may lie on it.
+    along = np.geomspace(anchor.x[0] / 1.1, anchor.x[-1] * 1.2, 60)
+    for label, shape in cross.shapes.items():
+        start = float(anchor.x[0]), float(anchor.median[0])
+        values = drawn_shape(shape, along, start)
+        ax.plot(along, values, label=label, **SHAPES[labels.index(label) % len(SHAPES)])
+    ax.set_title(cross.title)
+    ax.set_xlabel(cross.axis)
+    extent = min(shown), max(shown)
+    if cross.passes:
+        style.scale_passes(ax, ticks, cross.passes == "log")
+        style.scale_errors(ax, extent)
+    else:
+        places = sorted({float(at) for line in every for at in line.x})
+        style.scale_numbers(ax, places, extent)
 
 
 def _drawable(errors: Array) -> Array:
@@ -215,14 +308,16 @@ def _drawable(errors: Array) -> Array:
     return np.where(np.isfinite(errors) & (errors > 0), errors, np.nan)
 
 
-def _extent(runs: list[LineErrors], last: bool = False) -> tuple[float, float]:
-    """Return the range of errors to show: the bands, but no far outlier."""
-    part = slice(-1, None) if last else slice(None)
-    bands = [(run.low[part], run.median[part], run.high[part]) for run in runs]
+def _extent(lines: Sequence[Bands], most: float) -> tuple[float, float]:
+    """Return the range of values to show: the bands, but no far outlier.
+
+    Above that is beyond 10 times the largest median, below it is `most` times.
+    """
+    bands = [(line.low, line.median, line.high) for line in lines]
     low, median, high = _drawable(np.concatenate(bands, axis=1))
     if not np.isfinite(median).any():
         return 1e-3, 1.0
-    bottom = max(np.nanmin(low), np.nanmin(median) / 10)
+    bottom = max(np.nanmin(low), np.nanmin(median) / most)
     return float(bottom), float(min(np.nanmax(high), np.nanmax(median) * 10))
 
 
@@ -486,7 +581,10 @@ def told(drawn: Shown) -> str:
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         *map(literal, drawn.left_out),
         literal(drawn.unlike),
-        origin([Bands(runs=runs_in(rows), unchecked=unchecked_in(rows))], folder),
+        origin(
+            [Bands(np.empty(0), runs=runs_in(rows), unchecked=unchecked_in(rows))],
+            folder,
+        ),
     )
 
 

@@ -72,11 +72,11 @@ def _singles(drawn: PanelRuns, folder: Path, profile: str) -> list[Path]:
     panel, lines, over = drawn.panel, drawn.lines, drawn.over_epsilon
     written: list[Path] = []
     if lines:
-        cell: Cell = partial(panels.draw_passes, panel=panel, lines=lines)
+        cell: Cell = partial(panels.draw_cross, cross=drawn.along_passes)
         sheet = Sheet([cell], 1, panels.caption(panel, lines, profile), SINGLE)
         written += _save(sheet, folder / panel.name, [drawn])
     if over:
-        cell = partial(panels.draw_epsilon, panel=panel, lines=over)
+        cell = partial(panels.draw_cross, cross=drawn.along_epsilon)
         sheet = Sheet([cell], 1, panels.epsilon_caption(over, profile), SINGLE)
         written += _save(sheet, folder / f"{panel.name}_epsilon", [drawn])
     return written
@@ -113,10 +113,10 @@ def grid(ran: Sequence[PanelRuns]) -> tuple[list[Cell | None], int]:
         The panels, those against epsilon after all those against passes.
     """
     above: list[Cell] = [
-        partial(panels.draw_passes, panel=one.panel, lines=one.lines) for one in ran
+        partial(panels.draw_cross, cross=one.along_passes) for one in ran
     ]
     below: list[Cell] = [
-        partial(panels.draw_epsilon, panel=one.panel, lines=one.over_epsilon)
+        partial(panels.draw_cross, cross=one.along_epsilon)
         for one in ran
         if one.over_epsilon
     ]
@@ -177,7 +177,7 @@ def _numbers(name: str, run: LineErrors) -> str:
     return (
         f"  {name}: median {run.median[-1]:.4g}, mean {run.mean[-1]:.4g}, "
         f"min {run.low[-1]:.4g}, max {run.high[-1]:.4g}; {run.n_seeds} seeds, "
-        f"{run.passes[-1]:g} passes; certified epsilon {panels.proof(run)}; "
+        f"{run.x[-1]:g} passes; certified epsilon {panels.proof(run)}; "
         f"{panels.setting(run)}"
     )
 

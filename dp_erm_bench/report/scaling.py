@@ -8,7 +8,7 @@ DP-SGD as Lambda R_I, up to the same factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,14 @@ import numpy as np
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report import curves
-from dp_erm_bench.report.curves import Array, Bands, Finals, Missing, report_runs
+from dp_erm_bench.report.curves import (
+    Array,
+    Bands,
+    Finals,
+    LineErrors,
+    Missing,
+    report_runs,
+)
 from dp_erm_bench.report.figure import QUOTIENT, members
 from dp_erm_bench.results.settings import RAN, column, unchecked_in
 from dp_erm_bench.results.statistics import ZERO, baselines, estimate, quantile
@@ -89,12 +96,8 @@ class Scaling(Bands):
 
     Attributes
     ----------
-    x : ndarray of shape (k,)
-        Values of the axis, increasing.
     ends : tuple of k ndarrays
         Final values of all runs at each of them; inf where a run diverged.
-    beside : mapping of str to ndarray of shape (k,)
-        The median over the runs of each of `BASELINES` that is known, by its name.
     skipped : mapping of float to str
         Values of the axis that the algorithm cannot serve, and why.
     excess : float
@@ -108,9 +111,7 @@ class Scaling(Bands):
         What w = 0 has on the problem of each run, nan if that is unknown.
     """
 
-    x: Array
     ends: tuple[Array, ...]
-    beside: Mapping[str, Array] = field(default_factory=dict)
     skipped: Mapping[float, str] = field(default_factory=dict)
     excess: float = math.nan
     quantity: str = ""
@@ -217,9 +218,9 @@ def scaling(
     return Scaling(
         x,
         tuple(ends[along == value] for value in x),
-        {str(name): beside[name].to_numpy(float) for name in beside},
         unserved,
         float(proved.fillna(math.inf).max()),
+        beside={str(name): beside[name].to_numpy(float) for name in beside},
         quantity=quantity,
         sets=tuple(sets[along == value] for value in x),
         zeros=tuple(zeros[along == value] for value in x),
@@ -299,12 +300,18 @@ def along(
     places = sorted((x, one) for one, x in quotients(config, panel).items())
     if not places:
         raise Missing(f"no panel {panel} in the experiment")
-    lines = [curves.curves(table, one, line) for _, one in places]
+    return final_errors([(x, curves.curves(table, one, line)) for x, one in places])
+
+
+def final_errors(runs: Sequence[tuple[float, LineErrors]]) -> Scaling:
+    """Return the final errors of runs of one line, each with its value of an axis."""
+    lines = [one for _, one in runs]
     return Scaling(
-        np.array([x for x, _ in places]),
+        np.array([x for x, _ in runs]),
         tuple(one.errors[:, -1] for one in lines),
-        {ZERO: np.array([np.median(one.zeros) for one in lines])},
+        beside={ZERO: np.array([np.median(one.zeros) for one in lines])},
         sets=tuple(one.finals().sets for one in lines),
         zeros=tuple(one.zeros for one in lines),
         runs=tuple(sorted({run for one in lines for run in one.runs})),
+        unchecked=tuple(sorted({name for one in lines for name in one.unchecked})),
     )

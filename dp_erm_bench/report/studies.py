@@ -33,8 +33,8 @@ from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import Drawing, Facts, Figure, Study, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.lines import Source
 from dp_erm_bench.report.panels import paragraphs
-from dp_erm_bench.report.rates import Cross, save_crosses
 from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import (
     BLACK,
@@ -56,42 +56,30 @@ OUTSIDE = "printed constant outside its range (a study)"
 
 
 @dataclass(frozen=True)
-class Evaluated(Figure):
-    """Numbers along another, evaluated without a run: one cell on a sheet of its own.
+class Evaluated(Source):
+    """Numbers along another, evaluated without a run.
 
     Attributes
     ----------
-    name, title : str
-        Of the file; above the cell.
     quantity : str
-        One of `QUANTITIES`.
+        One of `LABELS`, which has what stands at the axes.
     values : tuple of int
         Where it is evaluated, increasing.
-    about : str
-        The caption.
     """
 
-    QUANTITIES: ClassVar[tuple[str, ...]]
+    LABELS: ClassVar[Mapping[str, tuple[str, str]]]
 
-    name: str
-    title: str
     quantity: str
     values: tuple[int, ...]
-    about: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse invalid names and quantities."""
-        check_stem(self.name)
-        registry.check_choice("quantity", self.quantity, list(self.QUANTITIES))
+        """Refuse a quantity that there is not."""
+        registry.check_choice("quantity", self.quantity, list(self.LABELS))
 
-    def save(
-        self, drawing: Drawing, axis: str, label: str, lines: dict[str, Scaling]
-    ) -> list[Path]:
-        """Draw lines over an axis, the label beside."""
-        cross = Cross(self.title, axis, lines)
-        path = drawing.path(self.name)
-        with house_style():
-            return save_crosses([cross], path, self.about, label, (4.4, 3.0))
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the axes."""
+        return self.LABELS[self.quantity]
 
     def line(self, values: Iterable[float]) -> Scaling:
         """Return a line through one number at each of the values."""
@@ -118,19 +106,16 @@ class OnePass(Evaluated):
         Passes whose steps are counted.
     """
 
-    QUANTITIES: ClassVar[tuple[str, ...]] = ("noise", "steps")
+    LABELS = {"noise": ("n", r"noise scale / $L$"), "steps": ("n", r"steps / $n$")}
 
     epsilon: float = 1.0
     falling: bool = False
     delta: float = 1e-8
     seeds: int = 100
 
-    def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one cell on a sheet of its own."""
-        steps = self.quantity == "steps"
-        label = r"steps / $n$" if steps else r"noise scale / $L$"
-        lines = self.steps() if steps else self.noise()
-        return self.save(drawing, "$n$", label, lines)
+    def lines(self) -> dict[str, Scaling]:
+        """Return the lines by label."""
+        return self.steps() if self.quantity == "steps" else self.noise()
 
     def budget(self, n: int) -> float:
         """Return the epsilon at n."""
@@ -189,23 +174,19 @@ class BiasReduced(Evaluated):
         The paper's bounds on the expected steps at the values of n.
     """
 
-    QUANTITIES: ClassVar[tuple[str, ...]] = ("bias", "steps")
+    LABELS = {
+        "bias": ("records of a batch", "length of the bias"),
+        "steps": ("n", "steps"),
+    }
 
     delta: float = 1e-8
     seeds: int = 100
     least: tuple[float, ...] = ()
     most: tuple[float, ...] = ()
 
-    def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one cell on a sheet of its own."""
-        bias = self.quantity == "bias"
-        axis = "records of a batch" if bias else "$n$"
-        label = "length of the bias" if bias else "steps"
-        return self.save(drawing, axis, label, self.lines(bias))
-
-    def lines(self, bias: bool) -> dict[str, Scaling]:
+    def lines(self) -> dict[str, Scaling]:
         """Return the lines by label."""
-        if not bias:
+        if self.quantity == "steps":
             drawn = [
                 papers.stopping_times(n, 1.0, self.delta, self.seeds)
                 for n in self.values
@@ -225,8 +206,6 @@ class BiasReduced(Evaluated):
 
 
 RIDGE = 0.01
-LABELS = {"width": "Gaussian width", "gap": "dual gap"}
-AXES = {"width": "$p$", "output": "$n$", "selection": "weight $C$", "gap": "$T$"}
 
 
 @dataclass(frozen=True)
@@ -245,7 +224,12 @@ class Structured(Evaluated):
         Of `audit.papers.NAMES`, for widths; the first one, for gaps.
     """
 
-    QUANTITIES: ClassVar[tuple[str, ...]] = tuple(AXES)
+    LABELS = {
+        "width": ("p", "Gaussian width"),
+        "output": ("n", r"true $\varepsilon$ (claimed: 1)"),
+        "selection": ("weight $C$", r"true $\varepsilon$ (claimed: 1)"),
+        "gap": ("$T$", "dual gap"),
+    }
 
     norms: tuple[str, ...] = papers.NAMES
 
@@ -254,11 +238,6 @@ class Structured(Evaluated):
         super().__post_init__()
         for name in self.norms:
             registry.check_choice("norms", name, list(papers.NAMES))
-
-    def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one cell on a sheet of its own."""
-        label = LABELS.get(self.quantity, r"true $\varepsilon$ (claimed: 1)")
-        return self.save(drawing, AXES[self.quantity], label, self.lines())
 
     def lines(self) -> dict[str, Scaling]:
         """Return the numbers by label."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -130,42 +130,53 @@ STYLES = {
 }
 
 
+# The last three are Tol's, for sheets with more lines than there are of the others.
 OTHERS = tuple(
     zip(
-        (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN),
-        "o^PvDsX*d",
+        (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN)
+        + ("#332288", "#999933", "#882255"),
+        "o^PvDsX*dph<",
         strict=True,
     )
 )
-_others: dict[str, Style] = {}
-_taken: set[tuple[str, str]] = set()
+_given: dict[str, Style] = {}
 
 
 def of(line: str) -> Style:
     """Return the style of a line by its label in the table.
 
-    A line that has none gets the next colour and marker, until `forget` is called.
+    A line that has none, or that of another line, gets the next colour and marker,
+    until `forget` is called.
     """
-    if line in STYLES:
-        return STYLES[line]
-    if line not in _others:
-        first = len(_others)
-        looks = [_look(first + k) for k in range(len(OTHERS) ** 2)]
-        look = next((one for one in looks if one not in _taken), looks[0])
-        _others[line] = Style(literal(line), *look)
-        _taken.add(look)
-    return _others[line]
+    if line not in _given:
+        own = STYLES.get(line)
+        taken = {_alike(one): one.label for one in _given.values()}
+        if own and taken.get(_alike(own), own.label) == own.label:
+            _given[line] = own
+        else:
+            own = own or Style(literal(line), BLUE, "o")
+            looks = [_look(k) for k in range(len(OTHERS) ** 2)]
+            free = (one for one in looks if (*one, "solid") not in taken)
+            colour, marker = next(free, looks[0])
+            _given[line] = replace(own, colour=colour, marker=marker, dashes="solid")
+    return _given[line]
+
+
+def _alike(look: Style) -> tuple[Any, ...]:
+    return look.colour, look.marker, look.dashes
 
 
 def _look(place: int) -> tuple[str, str]:
-    """Return colour and marker: 81 pairs before one comes again."""
+    """Return colour and marker: 144 pairs before one comes again."""
     turn, at = divmod(place, len(OTHERS))
     return OTHERS[at][0], OTHERS[(at + turn) % len(OTHERS)][1]
 
 
 def reserve(lines: Iterable[str]) -> None:
-    """Keep the looks of those of some lines that have one from the others."""
-    _taken.update((one.colour, one.marker) for one in map(STYLES.get, lines) if one)
+    """Give those of some lines that have a style this one, before all others."""
+    for line in lines:
+        if line in STYLES:
+            of(line)
 
 
 def literal(text: str) -> str:
@@ -192,8 +203,7 @@ def _letters() -> frozenset[int]:
 
 def forget() -> None:
     """Give colours and markers anew: the same experiment is drawn the same again."""
-    _others.clear()
-    _taken.clear()
+    _given.clear()
 
 
 @contextmanager
@@ -259,7 +269,8 @@ def draw_baseline(
         known |= {line: own} if own else {}
     if not known:
         return []
-    look = STYLES[name].curve() | {"marker": None, "zorder": 1.2}
+    # Above the lines: one may lie on it.
+    look = STYLES[name].curve() | {"marker": None, "zorder": 3.2}
     drawn = [y for own in known.values() for y in own.values()]
     shared = {at: y for own in known.values() for at, y in own.items()}
     if all(

@@ -149,7 +149,15 @@ class Shown:
     @property
     def how(self) -> str:
         """Return the statistic and over what it pools, in words."""
-        return f"{STATISTICS[self.view.statistic][0]} of {self.pooled}"
+        told = f"{STATISTICS[self.view.statistic][0]} of {self.pooled}"
+        if STATISTICS[self.view.statistic][1] is not None:
+            return told
+        x = "iteration" if self.view.x in ALONG else "_x"
+        runs = self.rows.groupby([PANEL, FACET, LINE, x], sort=False).size()
+        few = runs.lt(FEWEST)
+        where = "" if few.all() else " where a line has so few"
+        none = f"; fewer than {FEWEST} runs have no interval, none is drawn{where}"
+        return told + none * bool(few.any())
 
     @property
     def baselines(self) -> list[str]:

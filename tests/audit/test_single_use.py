@@ -16,6 +16,7 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import Drawing
+from dp_erm_bench.report.lines import Lines, LinesCell
 from dp_erm_bench.report.studies import OUTSIDE, SHUFFLED, SINGLE, THEOREM, OnePass
 
 PRINTED_NOISE = 16 * math.sqrt(-math.log(1e-7))
@@ -44,13 +45,13 @@ def test_scales_are_those_of_the_accountants():
     assert gdp_epsilon(2 / replaced, 2e-8) == pytest.approx(budget[0], rel=1e-9)
     printed = certified_scale(10_000, *budget, calibration="paper")
     assert printed == pytest.approx(6.4 * math.log(3e8))
-    figure = OnePass("noise", "", "noise", (10_000,), epsilon=10.0, falling=True)
+    figure = OnePass("noise", (10_000,), epsilon=10.0, falling=True)
     scales = figure.scales(10_000)
     assert scales[THEOREM] == printed and scales[SINGLE] == replaced
     assert scales[SHUFFLED] < scales[SINGLE] < scales[THEOREM]
     with pytest.raises(Unsupported, match="epsilon=1: the printed constant needs"):
         certified_scale(10_000, 1.0, 1e-8, calibration="paper")
-    fixed = OnePass("noise", "", "noise", (10_000,)).scales(10_000)
+    fixed = OnePass("noise", (10_000,)).scales(10_000)
     assert THEOREM not in fixed and fixed[SINGLE] > 0.0
     assert fixed[OUTSIDE] == pytest.approx(0.64 * math.log(3e8))
 
@@ -68,15 +69,15 @@ def test_passes_end_near_n_log_2():
 
 @pytest.mark.parametrize("quantity", ["noise", "steps"])
 def test_its_figures_are_drawn(quantity, tmp_path):
-    figure = OnePass(quantity, "One pass", quantity, (100, 1000), seeds=5)
+    source = {"kind": "one_pass", "quantity": quantity, "values": [100, 1000]}
+    figure = Lines(quantity, (LinesCell("One pass", source={**source, "seeds": 5}),))
     drawing = Drawing(None, tmp_path, "arora2020", {})
     files = figure.draw(drawing)
     assert {path.stem for path in files} == {f"arora2020_{quantity}"}
-    lines = figure.steps() if quantity == "steps" else figure.noise()
-    for line in lines.values():
+    for line in figure.cells[0].computed.lines().values():
         assert np.isfinite(line.mean).all()
 
 
 def test_a_wrong_quantity_is_refused():
     with pytest.raises(UsageError, match="quantity"):
-        OnePass("noise", "", "scales", (100,))
+        OnePass("scales", (100,))

@@ -189,6 +189,13 @@ def test_several_quantities_stand_side_by_side():
         plot(frame, "epsilon", "objective,nothing")
 
 
+@pytest.mark.parametrize("seeds", [5, 6])
+def test_runs_too_few_for_an_interval_are_said_to_have_none(seeds):
+    one = sheet(made(seeds=seeds), View("epsilon", statistic="interval"))
+    few = "5 seeds; fewer than 6 runs have no interval, none is drawn."
+    assert (few in one.caption) == (seeds < 6)
+
+
 def test_any_axis_of_the_sweep(table):
     figure = plot(table, "clip", "objective", where={"algorithm": "random_cd"})
     assert legend(figure) == ["random_cd", "w = 0"]

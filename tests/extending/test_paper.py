@@ -80,9 +80,9 @@ def test_what_is_special_is_one_file_that_collect_does_not_import(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("kind: rates", "kind: rate", "figure 2: kind=rate (did you mean rates?)"),
-        ("axis: p\n", "axes: p\n", "figure 3 (noise): key=axes (did you mean axis?)"),
-        ("name: records\n", "\n", "figure 2 (rates): name: must be given"),
+        ("kind: lines", "kind: line", "figure 2: kind=line (did you mean lines?)"),
+        ("axis: p\n", "axes: p\n", "source (noise): key=axes (did you mean axis?)"),
+        ("name: records\n", "\n", "figure 2 (lines): name: must be given"),
         ("- name: ridge", "- name: rigde", "figure 1: panel=rigde (did you mean ridge"),
         (
             "measure: slope,",

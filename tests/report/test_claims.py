@@ -7,6 +7,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.claims.judge import COLUMNS, evaluate
+from dp_erm_bench.report.claims.lookup import once
 from dp_erm_bench.report.panels import decoded
 
 RATIO = {
@@ -34,6 +35,12 @@ def judge(table, claim):
     assert list(found.columns) == list(COLUMNS)
     assert len(found) == 1
     return found.iloc[0]
+
+
+def test_a_reason_is_told_once():
+    assert once(["get it", "", "get it", "lost", ""]) == [
+        *("get it", "", "as above", "lost", "")
+    ]
 
 
 def test_row_says_everything(tabulate):

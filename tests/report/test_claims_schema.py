@@ -9,19 +9,19 @@ import pytest
 from dp_erm_bench.report.claims.judge import COMMON, check_claims
 from dp_erm_bench.report.claims.lookup import NOISE
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.rates import Noise, Released
+from dp_erm_bench.report.lines import Lines, LinesCell
 from tests.loops import each
 
 LIGHT = """
 import sys
-import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.rates
+import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.lines
 print(*(name for name in ("pandas", "matplotlib", "numba") if name in sys.modules))
 """
 OURS = {"whose": "ours", "good": "none", "reason": "a constant"}
 LINES = {"size_1": ["a", "b"], "size_9": ["a", "b"]}
-OF_NOISE = Noise(
-    "noise", "t", "p", "p", (1, 2), {"chosen": Released("greedy_cd", "select")}
-)
+RELEASES = {"chosen": {"algorithm": "greedy_cd", "release": "select"}}
+SOURCE = {"kind": "noise", "axis": "p", "values": [1, 2], "releases": RELEASES}
+OF_NOISE = Lines("noise", (LinesCell("t", source=SOURCE),))
 
 
 def test_what_is_checked_before_a_run_imports_nothing_heavy():

@@ -13,7 +13,7 @@ def test_rows_are_seeds_and_columns_checkpoints(tabulate):
     run = curves(tabulate({"n_seeds": 3, "passes": 20.0}), "log1", "DP-CD cyclic")
     assert run.errors.shape == (3, 11)
     assert run.n_seeds == 3
-    np.testing.assert_allclose(run.passes, np.linspace(0, 20, 11))
+    np.testing.assert_allclose(run.x, np.linspace(0, 20, 11))
     np.testing.assert_allclose(run.errors[:, 0], 0.6)
     np.testing.assert_allclose(run.errors[:, -1], [0.09, 0.1, 0.11])
 
@@ -22,7 +22,7 @@ def test_order_of_rows_does_not_matter(tabulate):
     table = tabulate({})
     shuffled = table.sample(frac=1, random_state=0)
     one, other = (curves(t, "log1", "DP-CD cyclic") for t in (table, shuffled))
-    np.testing.assert_array_equal(one.passes, other.passes)
+    np.testing.assert_array_equal(one.x, other.x)
     np.testing.assert_array_equal(one.errors, other.errors)
 
 
@@ -74,7 +74,7 @@ def test_runs_of_other_batches_are_put_together_along_passes(tabulate):
     table.loc[long, "iteration"] //= 10
     table.loc[long, "dataset_seed"] = 7
     found = curves(table, "log1", "DP-CD cyclic")
-    assert (np.diff(found.passes) > 0).all()
+    assert (np.diff(found.x) > 0).all()
     own = table[long].sort_values("iteration")
     middle = float(own["passes"].iloc[5])
     at = np.interp(middle, own["passes"], own["relative_error"])

@@ -9,7 +9,7 @@ import pytest
 
 from dp_erm_bench.report import paper
 from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, fill, save
-from dp_erm_bench.report.panels import draw_epsilon, draw_passes, look_up
+from dp_erm_bench.report.panels import draw_cross, look_up
 from dp_erm_bench.report.style import house_style, of
 from dp_erm_bench.results.runs import write_run
 from tests.report.papers import mangold2022, mangold2023
@@ -207,7 +207,7 @@ def test_log_of_a_run_without_choices(tabulate, tmp_path, quick):
 def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
     panel = mangold2022.PANELS[0]
     found = look_up(tabulate(*panel_lines(panel)), panel)
-    figure = sheet(lambda ax: draw_passes(ax, panel, found.lines))
+    figure = sheet(lambda ax: draw_cross(ax, found.along_passes))
     names = [" ".join(name.split()) for name in legend(figure)]
     assert names[: len(panel.lines)] == [of(line).label for line in panel.lines]
     assert names[len(panel.lines) :] == [
@@ -221,7 +221,7 @@ def test_authors_curve_is_not_cut_off(tabulate, sheet):
     panel = mangold2022.PANELS[0]
     short = {"passes": 5.0, "start": 0.24, "end": 0.2, "spread": 0.0}
     table = tabulate({"panel": panel.name, **short})
-    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
     ax = figure.axes[0]
     assert ax.get_xlim()[1] > 50
     assert ax.get_ylim()[0] < 0.0024182
@@ -234,7 +234,7 @@ def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
         {"panel": "log2", "line": "DP-GCD tight", "passes": 3.0},
         {"panel": "log2", "line": "DP-CD cyclic", "passes": 50.0},
     )
-    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
     drawn = {line.get_label(): line.get_xdata() for line in figure.axes[0].lines}
     assert drawn[of("DP-GCD tight").label][[0, -1]].tolist() == [0.0, 3.0]
     assert drawn[of("DP-CD cyclic").label][[0, -1]].tolist() == [0.0, 50.0]
@@ -243,9 +243,9 @@ def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
 def test_median_and_band_are_what_is_drawn(tabulate, sheet):
     panel = mangold2023.PANELS[1]
     table = tabulate({"panel": "log2", "line": "DP-GCD tight", "n_seeds": 5})
-    found = look_up(table, panel).lines
-    ax = sheet(lambda ax: draw_passes(ax, panel, found)).axes[0]
-    run = found["DP-GCD tight"]
+    found = look_up(table, panel)
+    ax = sheet(lambda ax: draw_cross(ax, found.along_passes)).axes[0]
+    run = found.lines["DP-GCD tight"]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), run.median)
     band = ax.collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == pytest.approx(run.low.min())
@@ -261,7 +261,7 @@ def test_diverged_and_exact_runs_are_drawn_without_warnings(tabulate, sheet):
     gone = (table["line"] == "DP-CD cyclic") & (table["iteration"] > 400)
     table.loc[gone, "relative_error"] = math.nan
     table.loc[(table["seed"] == 1) & (table["iteration"] > 800), "relative_error"] = 0.0
-    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
     low, high = figure.axes[0].get_ylim()
     assert 0 < low < high < 10
 
@@ -270,15 +270,19 @@ def test_an_outlier_does_not_flatten_the_panel(tabulate, sheet):
     panel = mangold2023.PANELS[1]
     table = tabulate({"panel": "log2", "line": "DP-GCD tight"})
     table.loc[(table["seed"] == 0) & (table["iteration"] > 0), "relative_error"] = 1e9
-    figure = sheet(lambda ax: draw_passes(ax, panel, look_up(table, panel).lines))
+    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
     assert figure.axes[0].get_ylim()[1] < 100
 
 
 def test_error_against_epsilon_joins_the_main_line(tabulate, sheet):
     panel = mangold2023.PANELS[0]
-    found = look_up(tabulate(*panel_lines(panel)), panel).over_epsilon
-    assert [epsilon for epsilon, _ in found["DP-GCD tight"]] == [0.1, 1.0, 10.0]
-    ax = sheet(lambda ax: draw_epsilon(ax, panel, found)).axes[0]
+    found = look_up(tabulate(*panel_lines(panel)), panel)
+    assert [epsilon for epsilon, _ in found.over_epsilon["DP-GCD tight"]] == [
+        0.1,
+        1.0,
+        10.0,
+    ]
+    ax = sheet(lambda ax: draw_cross(ax, found.along_epsilon)).axes[0]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "10"]
     assert len(ax.collections) == len(panel.over_epsilon)
@@ -290,8 +294,8 @@ def test_error_against_epsilon_joins_the_main_line(tabulate, sheet):
 def test_final_errors_stand_beside_that_of_w_0(tabulate, sheet):
     panel = mangold2023.PANELS[0]
     above = tabulate(*panel_lines(panel, start=7.0))
-    found = look_up(above, panel).over_epsilon
-    ax = sheet(lambda ax: draw_epsilon(ax, panel, found)).axes[0]
+    found = look_up(above, panel)
+    ax = sheet(lambda ax: draw_cross(ax, found.along_epsilon)).axes[0]
     (zero,) = [line for line in ax.lines if line.get_label() == "w = 0"]
     assert list(zero.get_ydata()) == pytest.approx([7.0, 7.0])
     assert ax.get_ylim()[0] < 7.0 < ax.get_ylim()[1]
@@ -302,17 +306,18 @@ def test_final_errors_stand_beside_that_of_w_0(tabulate, sheet):
 def test_error_against_one_epsilon_only(tabulate, sheet):
     panel = mangold2023.PANELS[0]
     lines = [one for one in panel_lines(panel) if "over" not in one["line"]]
-    found = look_up(tabulate(*lines), panel).over_epsilon
-    assert {len(runs) for runs in found.values()} == {1}
-    sheet(lambda ax: draw_epsilon(ax, panel, found))
+    found = look_up(tabulate(*lines), panel)
+    assert {len(runs) for runs in found.over_epsilon.values()} == {1}
+    sheet(lambda ax: draw_cross(ax, found.along_epsilon))
 
 
 @pytest.mark.parametrize("words", [1, 6, 14])
 def test_texts_do_not_overlap(tabulate, sheet, words):
     panel = mangold2022.PANELS[0]
     found = look_up(tabulate(*panel_lines(panel)), panel)
-    panel = dataclasses.replace(panel, title="some word " * words)
-    figure = sheet(lambda ax: draw_passes(ax, panel, found.lines))
+    titled = dataclasses.replace(panel, title="some word " * words)
+    found = dataclasses.replace(found, panel=titled)
+    figure = sheet(lambda ax: draw_cross(ax, found.along_passes))
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     ax = figure.axes[0]

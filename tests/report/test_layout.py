@@ -6,7 +6,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from dp_erm_bench.report import paper, plot, rates, style
+from dp_erm_bench.report import plot, style
 from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, latex, plain, save
 from dp_erm_bench.report.style import (
     Style,
@@ -57,8 +57,8 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
         found[path.name] = counted(sheet)
         return []
 
-    for module in (paper, rates):
-        monkeypatch.setattr(module, "save", keep)
+    for module in ("paper", "lines"):
+        monkeypatch.setattr(f"dp_erm_bench.report.{module}.save", keep)
     module = {"mangold2022": mangold2022, "mangold2023": mangold2023}[name]
     panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
     lines = {
@@ -72,6 +72,28 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
     for panel in module.PANELS:
         shown = len(panel.lines), len(panel.lines) + len(panel.authors)
         assert found[panel.name] == (1, shown[1], shown[0])
+
+
+def test_no_two_lines_of_a_figure_look_alike():
+    style.forget()
+    looks: dict = {}
+    for name in ("mine", *style.STYLES, *map(str, range(40))):
+        one = style.of(name)
+        looks.setdefault((one.colour, one.marker, one.dashes), set()).add(one.label)
+        assert style.of(name) == one
+    style.forget()
+    assert {len(labels) for labels in looks.values()} == {1}
+
+
+def test_a_caption_of_text_says_formulas_in_letters():
+    said = {
+        r"$\varepsilon = 10/\sqrt{n}$": "ε = 10/√n",
+        r"$10^{-8}$, \$5 and \$6": "10^-8, $5 and $6",
+        r"$R_{M^{-1}} / (\Lambda R_I)$": "R_(M^-1) / (Λ R_I)",
+        r"$p^{-1/2}$": "p^(-1/2)",
+    }
+    for words, told in said.items():
+        assert plain(words) == told + "\n"
 
 
 @pytest.mark.parametrize(("cells", "width"), [(1, "column"), (2, "page"), (7, "page")])
@@ -89,7 +111,10 @@ def test_the_caption_stands_beside_the_picture_as_text_and_as_latex(tmp_path):
     assert [path.name for path in written] == [
         f"my_figure.{suffix}" for suffix in ("pdf", "png", "svg", "txt", "tex")
     ]
-    assert written[3].read_text() == words.replace(r"\$", "$") + "\n"
+    assert (
+        written[3].read_text()
+        == words.replace("$M_j$", "M_j").replace(r"\$", "$") + "\n"
+    )
     text = written[4].read_text()
     assert r"\includegraphics[width=\columnwidth]{my_figure}" in text
     assert r"100 \% of a\_b \& c: $M_j$ costs \$5, \{x\}" in text

@@ -10,10 +10,10 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import mu_for
-from dp_erm_bench.report import rates
+from dp_erm_bench.report import lines
 from dp_erm_bench.report.claims.judge import evaluate
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.rates import Cross, RateCell, draw_cross
+from dp_erm_bench.report.panels import Cross, draw_cross
 from dp_erm_bench.report.scaling import Scaling, scaling
 from dp_erm_bench.report.style import STYLES
 from tests.report.papers import talwar2015
@@ -23,7 +23,7 @@ LASSO, BALL, ANSWERS = (
     [f for f in talwar2015.figures if getattr(f, "name", "") == name][-1]
     for name in ("lasso", "ball", "answers")
 )
-(NOISE,) = LASSO.beside
+NOISE = LASSO.cells[1].computed
 LENGTHS = NOISE.values
 
 
@@ -39,7 +39,7 @@ def along(rows, asked, values, **more):
     found = []
     for place, line in enumerate(asked.lines):
         for x in values:
-            at = {asked.axis: x, "end": 0.3 * (place + 1) / float(x) ** 0.5}
+            at = {asked.x: x, "end": 0.3 * (place + 1) / float(x) ** 0.5}
             label = {"panel": asked.panel, "line": line, "dataset": asked.panel}
             # One answer has two rows, and so has each of these.
             for row in rows(**{**label, **at, **more}):
@@ -72,11 +72,11 @@ def captions(monkeypatch):
     found = {}
     monkeypatch.setattr("dp_erm_bench.report.paper.save", lambda *_: [])
 
-    def keep(rates, path, caption, quantity, size):
+    def keep(crosses, path, caption, label, size):
         found[path.stem] = caption
         return []
 
-    monkeypatch.setattr("dp_erm_bench.report.rates.save_crosses", keep)
+    monkeypatch.setattr("dp_erm_bench.report.lines.save_crosses", keep)
     return found
 
 
@@ -97,10 +97,10 @@ def test_nothing_to_draw_is_no_error(table, tmp_path):
 
 
 def test_lines_of_a_cell_do_not_look_alike():
-    for lines in (*(one.cells[0].lines for one in (LASSO, BALL, ANSWERS)),):
-        looks = [(STYLES[one].colour, STYLES[one].marker) for one in lines]
-        assert len(set(looks)) == len({STYLES[one].label for one in lines})
-        assert len(set(looks)) == len(lines)
+    for names in (*(one.cells[0].lines for one in (LASSO, BALL, ANSWERS)),):
+        looks = [(STYLES[one].colour, STYLES[one].marker) for one in names]
+        assert len(set(looks)) == len({STYLES[one].label for one in names})
+        assert len(set(looks)) == len(names)
 
 
 def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captions):
@@ -125,7 +125,7 @@ def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
 
 def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(rates, "save", lambda sheet, path: said.append(sheet) or [])
+    monkeypatch.setattr(lines, "save", lambda sheet, path: said.append(sheet) or [])
     x = np.array([1.0, 10.0])
     falling = Scaling(x, (np.array([1.0]), np.array([0.1])))
     alone = Scaling(x[1:], (np.array([0.1]),))
@@ -134,7 +134,7 @@ def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch)
         Cross("two", "n", {"Output gamma": alone}),
         Cross("three", "p", {"AMP": falling}),
     ]
-    rates.save_crosses(cells, tmp_path / "figures" / "x", "About.", "risk")
+    lines.save_crosses(cells, tmp_path / "figures" / "x", "About.", "risk")
     assert said[0].caption.splitlines() == [
         "About.",
         "one. Slopes against n: AMP -1.00.",
@@ -147,15 +147,15 @@ def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     import matplotlib.pyplot as plt
 
     from dp_erm_bench.report.layout import Sheet, fill
-    from dp_erm_bench.report.panels import draw_passes, look_up
+    from dp_erm_bench.report.panels import look_up
     from dp_erm_bench.report.style import house_style
 
     (panel,) = talwar2015.PANELS
-    lines = look_up(table, panel).lines
-    assert list(lines) == list(LASSO.cells[0].lines)
+    found = look_up(table, panel)
+    assert list(found.lines) == list(LASSO.cells[0].lines)
     with house_style():
         figure = plt.figure()
-        cell = functools.partial(draw_passes, panel=panel, lines=lines)
+        cell = functools.partial(draw_cross, cross=found.along_passes)
         fill(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
         figure.canvas.draw()
     box = figure.legends[0].get_window_extent(figure.canvas.get_renderer())
@@ -204,9 +204,9 @@ def test_captions_are_about_what_ran(table, tmp_path, captions):
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):
     import matplotlib.pyplot as plt
 
-    asked = RateCell("a9a", "epsilon", "t", ("Objective Gaussian", "AMP"))
-    table = skip(table, asked.lines[0], (0.01, 0.1), "no")
-    rates = {one: scaling(table, "a9a", one, "epsilon") for one in asked.lines}
+    names = ("Objective Gaussian", "AMP")
+    table = skip(table, names[0], (0.01, 0.1), "no")
+    rates = {one: scaling(table, "a9a", one, "epsilon") for one in names}
     assert rates["Objective Gaussian"].x.tolist() == [1.0]
     figure, ax = plt.subplots()
     draw_cross(ax, Cross("t", "epsilon", rates))
@@ -239,7 +239,7 @@ def test_printed_scale_is_its_formula_and_proved_for_few_steps_only():
 
 
 def test_certified_gumbel_noise_is_the_smallest():
-    gumbel, laplace, printed = map(NOISE.along, NOISE.lines)
+    gumbel, laplace, printed = map(NOISE.along, NOISE.releases)
     assert (gumbel <= laplace * (1 + 1e-9)).all()
     assert (gumbel < printed).all()
     # It costs no more than as many Gaussians of the same multiplier, z = sqrt(T) / mu.

@@ -35,8 +35,8 @@ from dp_erm_bench.report.claims.lookup import (
 from dp_erm_bench.report.claims.measures import AUTHORS, MEASURES
 from dp_erm_bench.report.curves import Missing, explained
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
+from dp_erm_bench.report.lines import SYMBOLS, Noise, sources
 from dp_erm_bench.report.panels import decoded
-from dp_erm_bench.report.rates import SYMBOLS, noises
 from dp_erm_bench.results.statistics import Estimate
 from dp_erm_bench.results.table import MEASURED
 from dp_erm_bench.results.tuned import open_of
@@ -93,7 +93,7 @@ def check_claims(
     UsageError
         Naming the claim, the key, its value and what is allowed.
     """
-    noise = {name: list(one.lines) for name, one in noises(figures).items()}
+    noise = {name: list(one.releases) for name, one in sources(figures, Noise).items()}
     for number, claim in enumerate(claims, 1):
         if not isinstance(claim, dict):
             raise UsageError(f"claim {number}={claim}: must be a mapping")

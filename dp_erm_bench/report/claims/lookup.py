@@ -18,7 +18,7 @@ import numpy as np
 
 from dp_erm_bench.report.curves import Finals, LineErrors, Missing, curves
 from dp_erm_bench.report.figure import figures_of
-from dp_erm_bench.report.rates import Noise, noises
+from dp_erm_bench.report.lines import Noise, sources
 from dp_erm_bench.report.scaling import Scaling, along
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.statistics import (
@@ -57,6 +57,16 @@ GIVEN = (
 )
 WRONG = (1.0 - LIKELY) / 2
 """A verdict by an interval is wrong at most so often: one of its ends is beyond."""
+
+
+def once(reasons: Iterable[str]) -> list[str]:
+    """Return reasons, each in words the first time only: how to get data is long."""
+    said: set[str] = set()
+    told = []
+    for reason in reasons:
+        told.append("as above" if reason and reason in said else reason)
+        said.add(reason)
+    return told
 
 
 def by_chance(rows: Iterable[Mapping[str, str]]) -> str:
@@ -160,7 +170,7 @@ class Lookup:
     @property
     def noise(self) -> Noise:
         """Return the figure of noise that the claim names."""
-        return noises(figures_of(self.config))[self.figure]
+        return sources(figures_of(self.config), Noise)[self.figure]
 
     @property
     def over(self) -> str:

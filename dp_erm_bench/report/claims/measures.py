@@ -26,6 +26,7 @@ from dp_erm_bench.report.claims.lookup import (
 )
 from dp_erm_bench.report.curves import Array, Finals, Missing, report_runs
 from dp_erm_bench.report.figure import figures_of, members
+from dp_erm_bench.report.lines import sources
 from dp_erm_bench.report.panels import decoded
 from dp_erm_bench.report.scaling import Scaling, slope_weights
 from dp_erm_bench.report.scaling import slope as slope_of
@@ -227,10 +228,10 @@ def _drawn(study: Lookup) -> Structured:
     """Return the figure that a claim names."""
     from dp_erm_bench.report.studies import Structured
 
-    for one in figures_of(study.config):
-        if isinstance(one, Structured) and one.name == study.figure:
-            return one
-    raise Missing(f"no figure {study.figure} of the kind structured")
+    drawn = sources(figures_of(study.config), Structured)
+    if study.figure not in drawn:
+        raise Missing(f"no figure {study.figure} of structured norms")
+    return drawn[study.figure]
 
 
 @says("Monte Carlo width / closed form, the furthest from 1: distance", NOTHING)
@@ -497,13 +498,13 @@ def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
 def excess_nonzeros(runs: Lookup, line: str) -> float:
     """Return the largest excess of the non-zeros over the passes: one refutes."""
     run = runs(line)
-    return float(np.max(run.nnz - run.passes))
+    return float(np.max(run.nnz - run.x))
 
 
 @says("{statistic} error of {line} in {share} of the passes of {other} / its end")
 def ratio_at_share(runs: Lookup, line: str, other: str, share: float) -> Evidence:
     """Return the error in a part of another line's passes over the latter's end."""
-    passes = share * float(runs(other).passes[-1])
+    passes = share * float(runs(other).x[-1])
     early = runs.finals(line, passes)
     return Evidence(runs.ratio(early, runs.finals(other)), passes)
 

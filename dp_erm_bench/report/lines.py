@@ -1,0 +1,484 @@
+"""Lines along an axis: of report runs, or computed without any, each with its slope."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.report import figure, style
+from dp_erm_bench.report.curves import Array
+from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf, check_stem
+from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.panels import Cross, draw_cross, drawn_shape, origin, paragraphs
+from dp_erm_bench.report.panels import problem as problem_of
+from dp_erm_bench.report.scaling import Scaling, along, facts
+from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, words
+
+if TYPE_CHECKING:
+    from dp_erm_bench.problems.erm.problem import ERMProblem
+    from dp_erm_bench.releases.base import Release
+    from dp_erm_bench.run import Run
+
+
+def slopes(cross: Cross) -> str:
+    """Return the measured slopes of the lines in words."""
+    values = [
+        f"{of(line).label} {rate.slope:.2f}{_interval(rate)}"
+        for line, rate in cross.lines.items()
+        if isinstance(rate, Scaling) and math.isfinite(rate.slope)
+    ]
+    return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
+
+
+def _interval(rate: Scaling) -> str:
+    """Return the interval of the slope of a quantity, in words; empty if unknown."""
+    known = rate.quantity and np.isfinite(rate.interval).all()
+    return " [{:.2f}, {:.2f}]".format(*rate.interval) if known else ""
+
+
+def save_crosses(
+    crosses: Sequence[Cross],
+    path: Path,
+    caption: str,
+    quantity: str,
+    size: Sequence[float] = (),
+) -> list[Path]:
+    """Save cells side by side, with the measured slopes in the caption.
+
+    Parameters
+    ----------
+    crosses : sequence of Cross
+        The cells; none of them, no files.
+    path : Path
+        Folder and stem.
+    caption : str
+        The text before the slopes.
+    quantity : str
+        The label of the y axis.
+    size : sequence of float
+        Width and height of one cell in inches; what suits, if empty.
+    """
+    if not crosses:
+        return []
+    shapes = [label for cross in crosses for label in cross.shapes]
+    cells = [partial(draw_cross, cross=cross, shapes=shapes) for cross in crosses]
+    drawn = [line for cross in crosses for line in cross.lines.values()]
+    along = [cross.axis for cross in crosses]
+    measured = [
+        f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes(cross)
+        for cross in crosses
+    ]
+    text = paragraphs(caption, *measured, origin(drawn, path.parent.parent))
+    width, height = size or ((4.4, 3.0) if len(cells) == 1 else (2.9, 2.5))
+    return save(Sheet(cells, len(cells), text, (width, height), quantity), path)
+
+
+class Source:
+    """Lines that need no run; a subclass is a dataclass of what they depend on."""
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the x axis and at the y axis."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Refuse what cannot be computed, before anything runs."""
+
+    def lines(self) -> dict[str, Scaling]:
+        """Return the lines by label."""
+        raise NotImplementedError
+
+
+SOURCES = {
+    "bias_reduced": "dp_erm_bench.report.studies.BiasReduced",
+    "noise": "dp_erm_bench.report.lines.Noise",
+    "one_pass": "dp_erm_bench.report.studies.OnePass",
+    "structured": "dp_erm_bench.report.studies.Structured",
+}
+S = TypeVar("S", bound=Source)
+
+NOISE_LABELS = {
+    "p": ("number of features p", "noise, standard deviation"),
+    "n_iter": ("steps T", "noise, scale"),
+}
+
+
+class Calibrated(NamedTuple):
+    """The noise of a release: its scale, and the epsilon that is certified for it."""
+
+    release: Release
+    scale: float
+    epsilon_certified: float
+
+
+@dataclass(frozen=True)
+class Released:
+    """The release of one line of the figure.
+
+    Attributes
+    ----------
+    algorithm : str
+        Name of its yaml.
+    release : str
+        Name of the solver's release.
+    parameters : mapping
+        The solver's parameters beside its number of iterations.
+    per_feature : bool
+        Whether an iteration touches one coordinate, so that a pass has p of them.
+    calibration : str
+        The calibration of its noise.
+    """
+
+    algorithm: str
+    release: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    per_feature: bool = False
+    calibration: str = "certified"
+
+    def __post_init__(self) -> None:
+        """Refuse an algorithm that there is not."""
+        registry.check_choice("algorithm", self.algorithm, registry.names("algorithm"))
+
+
+@dataclass(frozen=True)
+class Noise(Source):
+    """Noise of releases along `p` (its deviation) or `n_iter` (its scale).
+
+    Each solver declares its releases, the accountant calibrates them, and the scale of
+    their noise is read off. The problem is logistic loss on features within [-1, 1]:
+    all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1 ball of radius 1.
+
+    Attributes
+    ----------
+    axis : str
+        `p`: deviations on one number, in units of an entry of the mean gradient.
+        `n_iter`: scales, as the releases have them.
+    values : tuple of float
+        Of the axis, increasing.
+    releases : mapping of str to Released
+        By the line's label.
+    n, p, n_iter, epsilon, constraint
+        The problem, the passes over it and the budget, delta being 1/n^2.
+    """
+
+    axis: str
+    values: tuple[int, ...]
+    releases: dict[str, Released]
+    n: int = 1000
+    p: int = 20
+    n_iter: int = 10
+    epsilon: float = 1.0
+    constraint: str = "none"
+
+    def __post_init__(self) -> None:
+        """Refuse an axis that there is not."""
+        registry.check_choice("axis", self.axis, list(NOISE_LABELS))
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the axes."""
+        return NOISE_LABELS[self.axis]
+
+    def check(self) -> None:
+        """Refuse parameters and releases that an algorithm does not have."""
+        for line, what in self.releases.items():
+            run = self._run(what, self.n_iter, self._problem(2), 1.0)
+            names = [release.name for release in run.releases]
+            registry.check_choice(f"line {line}: release", what.release, names)
+
+    def lines(self) -> dict[str, Scaling]:
+        """Return the noise of each release."""
+        x = np.array(self.values, float)
+        return {k: Scaling(x, tuple(self.along(k)[:, None])) for k in self.releases}
+
+    def along(self, line: str, values: Sequence[int] = ()) -> Array:
+        """Return the noise of one line along the axis, shape (len(values),)."""
+        at = values or self.values
+        if self.axis == "p":
+            return np.array([self._deviation(line, p) for p in at])
+        return np.array([self.calibrated(line, n_iter).scale for n_iter in at])
+
+    def calibrated(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
+        """Return the noise of one line at some iterations, of p features if given."""
+        what = self.releases[line]
+        run = self._run(what, n_iter, self._problem(p or self.p), what.calibration)
+        (release,) = (one for one in run.releases if one.name == what.release)
+        calibration, size = run.calibration, float(np.max(release.sensitivity))
+        scale = calibration.z * release.weight * size
+        return Calibrated(release, scale, calibration.epsilon_certified)
+
+    def _problem(self, p: int) -> ERMProblem:
+        from dp_erm_bench.audit.accounting import unit_problem
+
+        constraint = registry.build("constraint", self.constraint)
+        return replace(unit_problem(self.n, p), constraint=constraint)
+
+    def _run(
+        self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
+    ) -> Run:
+        """Return a run that has declared its releases; a multiplier costs no time."""
+        from dp_erm_bench.run import Run
+
+        fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
+        solver = registry.build("algorithm", what.algorithm, **fixed)
+        budget = Budget(self.epsilon, "1/n^2")
+        return Run(problem, [solver], budget, noise, ["figure"])
+
+    def _deviation(self, line: str, p: int) -> float:
+        n_iter = self.n_iter * (p if self.releases[line].per_feature else 1)
+        noise = self.calibrated(line, n_iter, p)
+        return noise.scale * _unit(noise.release, self._problem(p))
+
+
+def _unit(release: Release, problem: ERMProblem) -> float:
+    """Return the deviation on an entry of the mean gradient at scale 1."""
+    from dp_erm_bench.releases.gaussian import Gaussian
+    from dp_erm_bench.releases.laplace import Laplace
+    from dp_erm_bench.releases.noisy_max import NoisyMax
+
+    if isinstance(release, NoisyMax):
+        # Of Gumbel noise; a score is the gradient's entry by the root of M_j.
+        M = float(problem.smoothness.columns[0])
+        return math.pi / math.sqrt(6.0) * math.sqrt(M)
+    if isinstance(release, Laplace):
+        return math.sqrt(2.0)
+    # A sum over the records rather than their mean.
+    return 1.0 if type(release) is Gaussian else 1.0 / problem.n
+
+
+SYMBOLS = {
+    "p": "p",
+    "n": "n",
+    "epsilon": r"$\varepsilon$",
+    "strength": r"$\kappa$",
+    "nonzeros": "$s$",
+    QUOTIENT: r"$\Vert L\Vert_{M^{-1}} R_M\;/\;(\Lambda R_I)$",
+}
+NUMBERS = [name for name, one in COLUMNS.items() if one.dtype in (NUMBER, COUNT)]
+
+
+@dataclass(frozen=True)
+class LinesCell:
+    """One cell: lines along an axis, of report runs or of a source without any.
+
+    Attributes
+    ----------
+    title : str
+        Its title.
+    x : str
+        Its axis: a column that holds numbers, a key of datasets, or `quotient`. Of a
+        source, what stands there, if not the source's own words.
+    y : str
+        The column that is drawn of the runs; F(w) - F* if not given.
+    panel : str
+        The runs': its label, or the common start of the names of its panels, each a
+        point of the axis. Of a source, its name in claims: the figure's if not given.
+    lines : tuple of str
+        Labels of the runs' lines, in the order of the legend.
+    source : mapping
+        Where no run is needed: a `kind` of `SOURCES`, and its keys.
+    shapes : mapping of str to (float, str)
+        Bounds by what stands in the legend: the power of the axis, as a number or a
+        fraction, or `log`, drawn through the first point of `anchor`; or `{power: -1/2,
+        times: 3}`, drawn where it is.
+    anchor : str
+        A line; the first one if not given.
+    """
+
+    title: str
+    x: str = ""
+    y: str = ""
+    panel: str = ""
+    lines: tuple[str, ...] = ()
+    source: dict[str, Any] = field(default_factory=dict)
+    shapes: dict[str, Any] = field(default_factory=dict)
+    anchor: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an axis, or a column, that there is not, and shapes of no power."""
+        for shape in self.shapes.values():
+            drawn_shape(shape, np.array([2.0]), (2.0, 1.0))
+        if self.source:
+            if self.lines or self.y:
+                raise UsageError("source: has lines of its own: no lines and no y")
+            self.computed.labels  # noqa: B018 (built, or refused)
+            return
+        for key in ("x", "panel", "lines"):
+            if not getattr(self, key):
+                raise UsageError(f"{key}: must be given without a source")
+        if self.y:
+            registry.check_choice("y", self.y, NUMBERS)
+        if self.x not in (*SYMBOLS, *NUMBERS):
+            keys = {k for one in registry.names("dataset") for k in _keys(one)}
+            registry.check_choice("x", self.x, [*SYMBOLS, *NUMBERS, *sorted(keys)])
+
+    @cached_property
+    def computed(self) -> Source:
+        """Return the source."""
+        return figure.chosen(self.source, "source", SOURCES)  # type: ignore[no-any-return]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the axes."""
+        if self.source:
+            x, y = self.computed.labels
+            return self.x or x, y
+        y = words(self.y) if self.y else r"excess risk $F(w) - F^*$"
+        return SYMBOLS.get(self.x, words(self.x)), y
+
+
+def _keys(dataset: str) -> Iterable[str]:
+    return registry.read("dataset", dataset)
+
+
+@dataclass(frozen=True)
+class Lines(Figure):
+    """Lines along an axis, cell beside cell, those of which a line ran.
+
+    Attributes
+    ----------
+    name : str
+        Of the file.
+    cells : tuple of LinesCell
+    about : str
+        The problem in words, the caption's beginning; {problem} is the data set of the
+        first cell with its size and the objective.
+    notes : tuple of str
+        Further lines of the caption.
+    size : tuple of float
+        Width and height of a cell in inches.
+    label : str
+        Of the y axis, if not what the first cell is of.
+    """
+
+    name: str
+    cells: tuple[LinesCell, ...]
+    about: str = ""
+    notes: tuple[str, ...] = ()
+    size: tuple[float, ...] = ()
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a name that is none of a file, and a size that is none."""
+        check_stem(self.name)
+        if self.size and (len(self.size) != 2 or min(self.size) <= 0):
+            raise UsageError(f"size={list(self.size)}: must be width and height")
+
+    def check(self, lines: LinesOf) -> None:
+        """Refuse panels and lines that the experiment does not have."""
+        for cell in self.cells:
+            if cell.source:
+                cell.computed.check()
+                continue
+            ran = figure.lines_of(lines, cell.panel, cell.x)
+            for line in cell.lines:
+                registry.check_choice(f"panel {cell.panel}: lines", line, ran)
+
+    def draw(self, drawing: Drawing) -> list[Path]:
+        """Draw the cells, none where none of the runs' lines ran."""
+        table, config = drawing.table, drawing.config
+        style.reserve(line for cell in self.cells for line in cell.lines)
+        blocks = {str(block["panel"]) for block in config.get("blocks") or ()}
+        crosses: list[Cross] = []
+        ran: list[tuple[Mapping[str, Any], str, Mapping[str, Scaling]]] = []
+        gaps: dict[str, dict[str, None]] = {}
+        for cell in self.cells:
+            axis = cell.labels[0]
+            if cell.source:
+                lines = cell.computed.lines()
+            else:
+                look = partial(
+                    along, table, config, cell.panel, cell.x, quantity=cell.y
+                )
+                lines, missing = figure.looked_up(cell.lines, look)
+                if not lines:
+                    continue
+                panels = figure.members(blocks, cell.panel, cell.x)
+                row = facts(table, min(panels, default=cell.panel))
+                ran.append((row, axis, lines))
+                for line, why in missing.items():
+                    gaps.setdefault(why, {})[of(line).label] = None
+            crosses.append(Cross(cell.title, axis, lines, cell.shapes, cell.anchor))
+        if not ran and not all(cell.source for cell in self.cells):
+            return []
+        text = [*self._told(ran, drawing.profile)] if ran else [self.about]
+        text += [*self.notes, *_remarks(ran)]
+        lost = [f"{' and '.join(names)}: {why}" for why, names in gaps.items()]
+        text += [f"Not drawn: {'; '.join(lost)}."] if lost else []
+        label, path = self.label or self.cells[0].labels[1], drawing.path(self.name)
+        with house_style():
+            return save_crosses(crosses, path, "\n".join(text), label, self.size)
+
+    def _told(
+        self, ran: Sequence[tuple[Any, str, Mapping[str, Scaling]]], profile: str
+    ) -> Iterator[str]:
+        """Yield the paragraphs on problem, budget, runs and what was not charged."""
+        first, _, lines = ran[0]
+        name = problem_of(first)
+        # A sentence of its own, unless the text goes on.
+        about = re.sub(r"\{problem\}(?=[.,;:])", lambda _: name[:-1], self.about)
+        about = about.replace("{problem}", name)
+        fixed = not math.isclose(first["delta"], first["n"] ** -2.0)
+        delta = f"{first['delta']:g}" if fixed else "1/n^2"
+        chosen = ", at settings tuned on other seeds" if first["tuned"] else ""
+        counts = {len(ends) for one in lines.values() for ends in one.ends}
+        yield (
+            f"{about} delta = {delta}, adjacency {first['adjacency']}. Median and "
+            f"min..max of {' or '.join(map(str, sorted(counts)))} report runs at each "
+            f"point{chosen} (profile {profile})."
+        )
+        uses = [use for row, *_ in ran for use in str(row["uncharged"]).split(",")]
+        yield f"Uncharged: {', '.join(filter(None, dict.fromkeys(uses))) or 'none'}."
+
+
+def sources(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
+    """Return the sources of a kind, by the name of their cell, or of their figure."""
+    return {
+        cell.panel or one.name: cell.computed
+        for one in figures
+        if isinstance(one, Lines)
+        for cell in one.cells
+        if cell.source and isinstance(cell.computed, kind)
+    }
+
+
+def _remarks(
+    ran: Iterable[tuple[Any, str, Mapping[str, Scaling]]],
+) -> Iterator[str]:
+    """Yield a sentence for lines that are not proved, and for missing points.
+
+    A line is not proved if its certified epsilon is larger than the nominal one; the
+    reason for a missing point is that at the largest value of the axis.
+    """
+    worst: dict[str, float] = {}
+    unserved: dict[tuple[str, str], dict[float, str]] = {}
+    for _, axis, rates in ran:
+        for line, rate in rates.items():
+            if not math.isnan(rate.excess):
+                worst[line] = max(worst.get(line, 0.0), rate.excess)
+            if rate.skipped:
+                unserved.setdefault((line, axis), {}).update(rate.skipped)
+    beyond = [
+        f"{of(line).label} "
+        + (f"(up to {most:.2f} times)" if math.isfinite(most) else "(none is proved)")
+        for line, most in worst.items()
+        if most > 1 + 1e-6
+    ]
+    if worst:
+        lines = "; ".join(beyond) or "no line"
+        yield f"Certified epsilon above the nominal one: {lines}."
+    for (line, axis), places in unserved.items():
+        values = ", ".join(f"{at:g}" for at in sorted(places))
+        why = places[max(places)]
+        yield f"{of(line).label}: no point at {axis} = {values} ({why})."
