@@ -301,7 +301,8 @@ def _beside(drawn: Shown) -> str:
 def standing(folder: Path) -> str:
     """Return in Markdown what `export` says of a folder: who is best, and how sure.
 
-    Empty where it refuses, or where there are more than `BRIEF` rows.
+    Empty where it refuses, or where there are more than `BRIEF` rows; which runs it was
+    computed by, and of which code, is not in it.
     """
     view = replace(
         _view(_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON
@@ -310,7 +311,9 @@ def standing(folder: Path) -> str:
         drawn = shown(load_results(folder), view)
         if drawn.rows.groupby([PANEL, "_x", LINE], dropna=False).ngroups > BRIEF:
             return ""
-        return f"{written(summary(drawn), 'markdown')}\n{_beside(drawn)}"
+        said = _beside(drawn).splitlines()
+        told_of = [line for line in said if not line.startswith("Computed by ")]
+        return "\n".join([written(summary(drawn), "markdown"), *told_of]) + "\n"
     except UsageError:
         return ""
 

@@ -19,7 +19,13 @@ from dp_erm_bench.report import figure, style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Sheet, save
-from dp_erm_bench.report.panels import Cross, draw_cross, drawn_shape, origin, paragraphs
+from dp_erm_bench.report.panels import (
+    Cross,
+    draw_cross,
+    drawn_shape,
+    origin,
+    paragraphs,
+)
 from dp_erm_bench.report.panels import problem as problem_of
 from dp_erm_bench.report.scaling import Scaling, along, facts
 from dp_erm_bench.report.style import house_style, of

@@ -209,7 +209,7 @@ def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
     if not isinstance(shape, Mapping):
         at = form(shape)
         return np.asarray(at(x) / at(np.array([anchor[0]])) * anchor[1])
-    times = shape.get("times")
+    times: Any = shape.get("times")
     known = isinstance(times, int | float) and math.isfinite(times) and times > 0
     if {*shape} != {"power", "times"} or not known:
         raise UsageError(
@@ -286,9 +286,9 @@ def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
         shown += style.draw_baseline(ax, name, levels)
     anchor = cross.lines.get(cross.anchor, every[0])
     labels = [*dict.fromkeys([*shapes, *cross.shapes])]
-    # Longer than the line: they may lie on it.
-    along = np.geomspace(anchor.x[0] / 1.1, anchor.x[-1] * 1.2, 60)
     for label, shape in cross.shapes.items():
+        # Longer than the line: it may lie on it.
+        along = np.geomspace(anchor.x[0] / 1.1, anchor.x[-1] * 1.2, 60)
         start = float(anchor.x[0]), float(anchor.median[0])
         values = drawn_shape(shape, along, start)
         ax.plot(along, values, label=label, **SHAPES[labels.index(label) % len(SHAPES)])
