@@ -81,6 +81,7 @@ def test_pass_ticks_end_at_the_last_pass(end):
 
 def test_every_line_of_every_panel_has_a_style():
     for panel in PANELS:
+        style.forget()
         for line in (*panel.lines, *panel.over_epsilon, *panel.authors):
             assert of(line) is STYLES[line]
 
