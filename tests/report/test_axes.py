@@ -88,6 +88,7 @@ def test_every_line_of_every_panel_has_a_style():
 
 @each("panel", PANELS, ids=lambda panel: panel.title)
 def test_lines_of_a_panel_differ_in_colour_marker_and_label(panel):
+    style.forget()
     styles = [of(line) for line in panel.lines]
     for one, other in itertools.combinations(styles, 2):
         assert one.colour != other.colour
