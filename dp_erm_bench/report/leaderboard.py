@@ -598,8 +598,9 @@ CAPTIONS = {
     "counts as never reached.",
     "heat": "Colour: the error over the best one of the problem, w = 0 included, from "
     f"1 (dark) to {plot.WORST:g} and more (light). Filled circle: wins; ring: "
-    "within noise of the winner; both only where w = 0 is beaten. White: refused. AMP, "
-    "output, objective: perturbation; permutation: permutation_sgd.",
+    "within noise of the winner; both only where w = 0 is beaten. White: refused; who "
+    "is on all problems of a board has no row. AMP, output, objective: perturbation; "
+    "permutation: permutation_sgd.",
     "error": "Dashed: w = 0. Errors above 10 times that are left out.",
     "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate, or "
     "the mean of the labels; dotted: the optimum; none is private. Risks above twice "
@@ -665,7 +666,7 @@ def _sheets(
         return {}
     panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
     columns, first = min(4, len(panels)), next(iter(parts.values()))
-    size = WIDTH, ROW * (max(rows["line"].nunique() for rows in parts.values()) + 1)
+    size = WIDTH, ROW * max(len(_ran(rows)) for rows in parts.values())
     # Tables of earlier versions lack some.
     seen = [of for of in PROBLEMS.items() if ranking[of[1][0]].notna().any()]
     kinds: tuple[tuple[Any, ...], ...] = (
@@ -700,8 +701,7 @@ def _facets(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     ran = set(rows.loc[rows["status"] == "ok", "line"])
     parts = plot.spread([line for line in STYLES if line in ran])
     told = [
-        f" ({k} of {len(parts)})" if len(parts) > 1 else ""
-        for k, _ in enumerate(parts, 1)
+        f" ({k}/{len(parts)})" if len(parts) > 1 else "" for k, _ in enumerate(parts, 1)
     ]
     return [
         (name, rows.assign(drawn=rows["line"].isin(part), facet=facet))
@@ -729,10 +729,16 @@ def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     ax.set_title(f"{BOARDS[name]}: {count} problems{rows['facet'].iloc[0]}")
 
 
+def _ran(rows: pd.DataFrame) -> list[str]:
+    """Return what ran on any problem, and w = 0."""
+    ran = {ZERO, *rows.loc[rows["status"] == "ok", "line"]}
+    return [line for line in STYLES if line in ran]
+
+
 def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw every algorithm's factor over the best on every problem of a board."""
     problems = list(dict.fromkeys(zip(rows["panel"], rows["epsilon"], strict=True)))
-    lines = [line for line in STYLES if line in set(rows["line"]) or line == ZERO]
+    lines = _ran(rows)
     grid = np.full((len(lines), len(problems)), math.nan)
     marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
     for row in rows[rows["status"] == "ok"].to_dict("records"):
