@@ -74,8 +74,9 @@ def compare_command(arguments: Sequence[str]) -> int:
     if options.where and not options.between:
         raise UsageError("--where: belongs to --between")
     sides = [named_finals(folder) for folder in options.folders]
-    for folder in options.folders:
-        if missing := lacking(folder, load_results(folder)):
+    tables = [load_results(folder) for folder in options.folders]
+    for folder, table in zip(options.folders, tables, strict=True):
+        if len(table) and (missing := lacking(folder, table)):
             print(f"{typed(folder)}: {missing}", file=sys.stderr)
     left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
     if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:

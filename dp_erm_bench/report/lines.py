@@ -90,7 +90,7 @@ def save_crosses(
     return save(Sheet(cells, len(cells), text, (width, height), quantity), path)
 
 
-class Source:
+class LineSource:
     """Lines that need no run; a subclass is a dataclass of what they depend on."""
 
     @property
@@ -112,7 +112,7 @@ SOURCES = {
     "one_pass": "dp_erm_bench.report.studies.OnePass",
     "structured": "dp_erm_bench.report.studies.Structured",
 }
-S = TypeVar("S", bound=Source)
+S = TypeVar("S", bound=LineSource)
 
 NOISE_LABELS = {
     "p": ("number of features p", "noise, standard deviation"),
@@ -158,7 +158,7 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Noise(Source):
+class Noise(LineSource):
     """Noise of releases along `p` (its deviation) or `n_iter` (its scale).
 
     Each solver declares its releases, the accountant calibrates them, and the scale of
@@ -330,7 +330,7 @@ class LinesCell:
             registry.check_choice("x", self.x, [*SYMBOLS, *NUMBERS, *sorted(keys)])
 
     @cached_property
-    def computed(self) -> Source:
+    def computed(self) -> LineSource:
         """Return the source."""
         return figure.chosen(self.source, "source", SOURCES)  # type: ignore[no-any-return]
 

@@ -33,7 +33,7 @@ from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import Drawing, Facts, Figure, Study, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save
-from dp_erm_bench.report.lines import Source
+from dp_erm_bench.report.lines import LineSource
 from dp_erm_bench.report.panels import paragraphs
 from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import (
@@ -56,7 +56,7 @@ OUTSIDE = "printed constant outside its range (a study)"
 
 
 @dataclass(frozen=True)
-class Evaluated(Source):
+class Evaluated(LineSource):
     """Numbers along another, evaluated without a run.
 
     Attributes

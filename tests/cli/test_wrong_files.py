@@ -76,13 +76,12 @@ TOP = [
     ("figures: [{kind: no.py}]\n" + VALID, "no.py: no such file"),
 ]
 PANEL = "{kind: panels, panels: [{name: a, title: t, lines: [b]}]}"
-CELL = "{panel: a, axis: p, title: t, lines: [b], shapes: {x: -1/2}}"
-RATES = f"{{kind: rates, name: r, about: words, cells: [{CELL}]}}"
+CELL = "{panel: a, x: p, title: t, lines: [b], shapes: {x: -1/2}}"
+RATES = f"{{kind: lines, name: r, about: words, cells: [{CELL}]}}"
 SELECT = "x: {algorithm: greedy_cd, release: select}"
 NOISE = (
-    "{kind: noise, name: s, title: t, axis: p, label: p, values: [1, 2], lines: {"
-    + SELECT
-    + "}}"
+    "{kind: lines, name: s, about: words, cells: [{title: t, source: {kind: noise, "
+    "axis: p, values: [1, 2], releases: {" + SELECT + "}}}]}"
 )
 FIGURES = [
     (PANEL, "panels: [{", "panel: [{", "key=panel (did you mean panels?)"),
@@ -98,14 +97,14 @@ FIGURES = [
     (PANEL, "[b]", "[b], authors: [b]", "authors=['b']: must be a mapping"),
     (PANEL, "[b]", "[b], log_passes: 1", "log_passes=1: must be true or false"),
     (PANEL, "[b]", "[b], epsilon: one", "epsilon=one: must be a number"),
-    (RATES, "axis: p", "axis: q", "cells 1: axis=q: must be one of p, n"),
+    (RATES, "x: p", "x: q", "cells 1: x=q: must be one of p, n"),
     (RATES, "-1/2", "square", "shapes=square: must be log, or a power"),
     (RATES, "panel: a", "panel: c", "figure 1: panel=c: must be one of a"),
     (RATES, "[b]", "[c]", "figure 1: panel a: lines=c: must be one of b"),
     (RATES, "name: r", "name: /r", "must be a plain name for a file"),
     (RATES, "name: r", "name: r, size: [1]", "size=[1]: must be width and height"),
-    (NOISE, "axis: p", "axis: n", "figure 1 (noise): axis=n: must be one of p"),
-    (NOISE, "greedy_cd", "greedy", "lines x: algorithm=greedy (did you mean"),
+    (NOISE, "axis: p", "axis: n", "axis=n: must be one of p"),
+    (NOISE, "greedy_cd", "greedy", "x: algorithm=greedy (did you mean"),
     (NOISE, "[1, 2]", "[1, x]", "values 2=x: must be an integer"),
     (NOISE, "select", "choose", "figure 1: line x: release=choose: must be one of"),
     (NOISE, "select", "select, parameters: {stp: 1}", "parameter of greedy_cd=stp"),

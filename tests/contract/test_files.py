@@ -13,6 +13,7 @@ from dp_erm_bench.definitions import Sources, beside
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import code_fingerprint, line_of
+from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content
@@ -273,6 +274,7 @@ def test_an_entry_point_is_an_algorithm(package, capsys):
     }
     # Nothing that the package compiles in a process with it is kept for others.
     cached._outside.clear()
+    algorithm_of.cache_clear()  # a process that knows it has been told
     assert ends("offered") and cached.outside()
     shutil.rmtree(folder)
 

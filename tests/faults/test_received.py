@@ -215,7 +215,7 @@ def test_no_solver_that_a_study_names_is_imported(folder, evil, monkeypatch):
     both = [({**spec, "dataset": {"side": s}, "seed": 0}, {}) for s in (0, 1)]
     for _, facts in both:
         facts["statistics"] = [0.0, 1.0]
-    monkeypatch.setattr(figure, "recorded", lambda folder: iter(both))
+    monkeypatch.setattr(figure, "facts_in", lambda folder: iter(both))
     with pytest.raises(ValueError, match="must name no file"):
         Audit().table(folder)
 
