@@ -216,15 +216,15 @@ def geometric(
     |q|^2, where n = count - 1 and x = rate n; that of the first k, 0, bounds the sum of
     m e^(-rate m).
 
-    ``SERIES``, in units of 2^-53. A turn has a relative error of 3, hence r one of
-    3 pi + 2 < 12 and q one of 3 pi / 2 < 5, as |q| >= 2 |r|^(1/2) sin(turn / 2), and of
-    12 more by ``expm1``, whose parts either have one sign or are at most 2 where
-    |q| >= 1. r^n is off by x + 6 pi + 2 < x + 21 of itself, so that the numerator is by
-    (x + 21 + 17 + 5) (T - 1) + 2 T. As n |q| < 2^22, x (T - 1) / T is at most
-    x min(1, (1 + 2^22) e^-x) < 16: the numerator's is below 61 T. With 2 x 17 + 3 of
-    q^2, and 12 of products and the quotient, a series' is 122. A mean of up to 2^20 of
-    them, times powers and added in pairs (blocks of 128 of 8 sums each), adds 35, which
-    makes 157, or 1.75e-14.
+    ``SERIES``, in units of 2^-53. A turn has a relative error of 3, an exponential one
+    of 4 besides, hence r of 3 pi + 4 < 14 and q of 3 pi / 2 < 5, as
+    |q| >= 2 |r|^(1/2) sin(turn / 2), and of 12 more by ``expm1``, whose parts either
+    have one sign or are at most 2 where |q| >= 1. r^n is off by x + 6 pi + 4 < x + 23
+    of itself, so that the numerator is by (x + 23 + 17 + 5) (T - 1) + 2 T. As
+    n |q| < 2^22, x (T - 1) / T is at most x min(1, (1 + 2^22) e^-x) < 16: the
+    numerator's is below 63 T. With 2 x 17 + 3 of q^2, and 12 of products and the
+    quotient, a series' is 126. A mean of up to 2^20 of them, times powers and added in
+    pairs (blocks of 128 of 8 sums each), adds 35, which makes 161, or 1.8e-14.
     """
     turns = 2j * math.pi / size
     ratio = np.exp(-rate + turns * frequencies)

@@ -201,7 +201,7 @@ def test_sums_of_whole_numbers_are_bounded_closely(masses, low, steps, above):
 def test_roundings_that_are_paid_are_small_where_the_tilt_is_bad(
     epsilon, steps, slopes, tail, bound
 ):
-    """Terms are too far out: an error of 1e-12 of a series would be up to 80 times it."""
+    """Terms are too far out: 1e-12 of the terms of a series would be up to 80 times."""
     assert allocation_delta(epsilon, steps, *slopes, tail) < bound
 
 
