@@ -19,10 +19,13 @@ from dp_erm_bench.errors import NotSampled, UsageError
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.allocation_curve import (
+    SERIES,
     allocation_delta,
     curve,
     curve_losses,
+    geometric,
     hull,
+    positive_part,
 )
 from dp_erm_bench.releases.allocation_gaussian import (
     AllocationGaussian,
@@ -133,6 +136,73 @@ def test_hardly_any_noise_has_an_epsilon(z):
     found = certify((AllocationGaussianLaw(1, 1.0, 2),), z, 1e-6, REPLACE).epsilon
     whole = certify((GaussianLaw(1, 1.0),), z, 1e-6, REPLACE).epsilon
     assert 0.9 * whole < found < 1.2 * whole
+
+
+@each("rate", [1e-9, 1e-5, 1e-3, 0.3, 4.0, 740.0, 800.0])
+@each(("size", "count"), [(64, 64), (64, 1), (1 << 16, 50_001), (98_415, 98_415)])
+def test_a_geometric_series_is_the_sum_of_its_terms(rate, size, count):
+    """In more digits: it is within what is paid, and that is not much.
+
+    Of the sum of the terms 1e-18 of them is off.
+    """
+    frequencies = np.array([0, 1, 2, size // 5, size // 4, size // 2])
+    series, most = geometric(rate, frequencies, size, count)
+    m = np.arange(count)
+    lengths = m * np.exp(-np.longdouble(rate) * m)
+    for k, found, bound in zip(frequencies, series, most, strict=True):
+        turn = 2 * np.arccos(np.longdouble(-1)) * (k * m % size) / size
+        truth = [np.sum(lengths * part(turn)) for part in (np.cos, np.sin)]
+        error = math.hypot(found.real - truth[0], found.imag - truth[1])
+        assert error < SERIES * bound + 1e-18 * float(lengths.sum())
+        assert math.hypot(*truth) <= bound * (1 + 1e-12)
+    if rate * count > 10:
+        assert most[0] <= 2 * lengths.sum() + 2e-300
+
+
+def convolved(masses, steps):
+    """Of whole numbers from 0 on, without cancellation."""
+    law = np.ones(1)
+    for _ in range(steps):
+        law = np.convolve(law, masses)
+    return law
+
+
+WHOLE = [  # law on whole numbers, its first, steps, how far the bound may be above
+    ([0.5, 0.25, 0.25], -1, 1, 1e-8),
+    ([0.75, 0.0, 0.0, 0.25], -1, 2, 1e-8),
+    ([1 - 2**-40, *[0.0] * 6, 2**-40], -3, 3, 1e3),
+    ([1 - 2**-40, *[0.0] * 900, 2**-40], -300, 4, 1e6),
+    ([1 - 2**-20, *[0.0] * 6, 2**-20], -1, 40, 1e-8),
+    ([0.625, 0.25, 0.125], -1, 300, 1e-3),
+    ([0.375, 0.3125, 0.3125], -1, 3000, 1e-8),
+]
+
+
+@each(("masses", "low", "steps", "above"), WHOLE)
+def test_sums_of_whole_numbers_are_bounded_closely(masses, low, steps, above):
+    """Down to tiny ones; loosely in gaps of a law, where the rounding is paid, too."""
+    masses = np.array(masses)
+    law = convolved(masses, steps)
+    sums = low * steps + np.arange(law.size)
+    truth = float(law @ np.maximum(sums, 0))
+    found = positive_part(low + np.arange(masses.size) * 1.0, masses, steps, 1.0)
+    assert truth <= found <= truth * (1 + above)
+
+
+@each(
+    ("epsilon", "steps", "slopes", "tail", "bound"),
+    [
+        (12.5, 2, (1.0, 1.0), 1e-300, 2.5e-11),
+        (12.5, 4, (0.916, 0.916), 1e-300, 2e-12),
+        (20.0, 4, (0.0, 1.84), 1e-283, 2.5e-35),
+        (20.0, 38, (5.0686, 0.0), 1.35e-7, 0.012552),
+    ],
+)
+def test_roundings_that_are_paid_are_small_where_the_tilt_is_bad(
+    epsilon, steps, slopes, tail, bound
+):
+    """Terms are too far out: 1e-12 of the terms of a series would be up to 80 times."""
+    assert allocation_delta(epsilon, steps, *slopes, tail) < bound
 
 
 @pytest.mark.slow
