@@ -50,9 +50,9 @@ def bundle_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.results import bundle
     from dp_erm_bench.results.table import (
         UNREADABLE,
+        as_it_stands,
         collect,
         lacking,
-        load_results,
     )
 
     words, options = _options(arguments, {"--out": "FILE.zip"})
@@ -71,7 +71,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
                 draw_again(copy, config)
             except (UsageError, *UNREADABLE) as error:
                 print(f"{typed(folder)}: its figures: {error}", file=sys.stderr)
-        table = load_results(copy)
+        table = as_it_stands(copy)
         if missing := lacking(copy, table):
             print(f"{typed(folder)}: {missing}", file=sys.stderr)
         uses = table["uncharged"].dropna().unique()

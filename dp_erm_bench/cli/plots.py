@@ -33,10 +33,11 @@ from dp_erm_bench.report.view import (
     written,
 )
 from dp_erm_bench.report.view import FORMATS as TABLES
-from dp_erm_bench.results.files import csv_of, telling, typed
+from dp_erm_bench.results.columns import words as quantity_words
+from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import HELD, ON_OPTIMUM, UNLIKE_BOUNDS
-from dp_erm_bench.results.table import lacking, load_results
+from dp_erm_bench.results.table import UNREADABLE, as_it_stands, load_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,10 +75,6 @@ def compare_command(arguments: Sequence[str]) -> int:
     if options.where and not options.between:
         raise UsageError("--where: belongs to --between")
     sides = [named_finals(folder) for folder in options.folders]
-    tables = [load_results(folder) for folder in options.folders]
-    for folder, table in zip(options.folders, tables, strict=True):
-        if len(table) and (missing := lacking(folder, table)):
-            print(f"{typed(folder)}: {missing}", file=sys.stderr)
     left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
     if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:
         print(f"bounds differ: {UNLIKE_BOUNDS}")
@@ -296,26 +293,29 @@ def export_command(arguments: Sequence[str]) -> int:
 
 def _beside(drawn: Shown) -> str:
     """Return what a caption says of the numbers of a table, which has no caption."""
-    return plain(told(replace(drawn, view=replace(drawn.view, statistic="interval"))))
+    quantity = quantity_words(drawn.view.y)
+    said = told(replace(drawn, view=replace(drawn.view, statistic="interval")))
+    return plain(f"{quantity[0].upper()}{quantity[1:]}.\n{said}")
 
 
 def standing(folder: Path) -> str:
     """Return in Markdown what `export` says of a folder: who is best, and how sure.
 
-    Empty where it refuses, or where there are more than `BRIEF` rows; which runs it was
-    computed by, and of which code, is not in it.
+    It is of the table as it stands: nothing is made again. Empty where `export`
+    refuses, where the table cannot be read, or where there are more than `BRIEF` rows;
+    which runs it was computed by, and of which code, is not in it.
     """
     view = replace(
         _view(_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON
     )
     try:
-        drawn = shown(load_results(folder), view)
+        drawn = shown(as_it_stands(folder), view)
         if drawn.rows.groupby([PANEL, "_x", LINE], dropna=False).ngroups > BRIEF:
             return ""
         said = _beside(drawn).splitlines()
         told_of = [line for line in said if not line.startswith("Computed by ")]
         return "\n".join([written(summary(drawn), "markdown"), *told_of]) + "\n"
-    except UsageError:
+    except (UsageError, *UNREADABLE):
         return ""
 
 

@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -355,13 +356,19 @@ def lacking(folder: Path, table: pd.DataFrame) -> str:
     """
     if not (folder / PLAN).is_file() or "trial" not in table:
         return ""
-    planned = {row["key"] for row in read_plan(folder) if row is not None}
+    planned = _planned(folder, checksum(folder))
     if not (missing := len(planned.difference(table["trial"].unique()))):
         return ""
     return (
         f"Incomplete: {missing} of {plural(len(planned), 'planned trial')} have no "
         "record; lines and runs are missing that the same command adds."
     )
+
+
+@lru_cache(maxsize=2)
+def _planned(folder: Path, plan: int) -> frozenset[str]:
+    """Return the keys of the plan with a checksum: every view of a folder asks."""
+    return frozenset(line["key"] for line in planned_lines(folder))
 
 
 def _check_planned(folder: Path, table: pd.DataFrame) -> None:
@@ -404,16 +411,14 @@ def _read(folder: Path) -> pd.DataFrame:
 def _tell_gaps(folder: Path) -> None:
     """Print what a table was made without: who made it was told, perhaps nobody else.
 
-    Raises
-    ------
-    OSError, ValueError
-        If there is no table, or it is damaged.
+    Of a table that cannot be read, and of notes that are no numbers, nothing is told.
     """
     import pyarrow.parquet as pq
 
-    with opened(folder / NAME, folder) as file:
-        noted = pq.read_metadata(file).metadata or {}
-    damaged, missing = (int(noted.get(key.encode(), 0)) for key in GAPS)
+    damaged = missing = 0
+    with contextlib.suppress(OSError, ValueError), opened(folder / NAME, folder) as f:
+        noted = pq.read_metadata(f).metadata or {}
+        damaged, missing = (int(noted.get(key.encode(), 0)) for key in GAPS)
     told = [f"{plural(damaged, 'damaged line')} of {PLAN} or of segments"] * (
         damaged > 0
     )
@@ -424,6 +429,17 @@ def _tell_gaps(folder: Path) -> None:
             f"{typed(folder)}: {NAME} was made without {' and '.join(told)}; {back}",
             file=sys.stderr,
         )
+
+
+def as_it_stands(folder: Path) -> pd.DataFrame:
+    """Return what `load_results` does of a table that is not made again, untold.
+
+    Raises
+    ------
+    UsageError
+        If there is no table, or it cannot be read.
+    """
+    return labelled(_checked(_filed(folder, None)))
 
 
 def trials_in(folder: Path) -> pd.DataFrame:
@@ -438,8 +454,7 @@ def trials_in(folder: Path) -> pd.DataFrame:
         If there is no table, or it cannot be read.
     """
     found = _filed(folder, DRAWN).reindex(columns=[*DRAWN])
-    with contextlib.suppress(OSError, ValueError):
-        _tell_gaps(folder)
+    _tell_gaps(folder)
     return found.drop_duplicates("trial", ignore_index=True)
 
 

@@ -195,6 +195,19 @@ def test_the_folder_itself_is_repeated_from_anywhere(made, told, tmp_path, monke
     assert told(made / "mine", "--trust")[-1] == "answer: all are the same, to the bit"
 
 
+def test_replay_makes_no_table_again(made, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(made / "mine", tmp_path / "mine")
+    (segment, *_) = (folder / "segments").iterdir()
+    shutil.copy(segment, segment.with_name(f"0-{segment.name}"))
+    table = folder / "results.parquet"
+    before = table.read_bytes()
+    assert "as recorded:" in told(folder, "--trust")
+    assert table.read_bytes() == before
+    table.unlink()
+    assert "as recorded:" not in told(folder, "--trust") and not table.exists()
+
+
 def test_a_sample_is_drawn_again_by_its_seed(here, told, capsys):
     drawn = []
     for seed in ("3", "3", "4", "5"):

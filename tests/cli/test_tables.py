@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from dp_erm_bench.report.plot import sheet
 from dp_erm_bench.report.view import View, shown, summary, written
 from dp_erm_bench.results.columns import page
 from dp_erm_bench.results.files import as_it_was, csv_of
+from dp_erm_bench.results.store import planned_lines
 from dp_erm_bench.results.table import COLUMNS, lacking
 from tests.cli.test_plot import SWEEP, made
 from tests.loops import each
@@ -266,15 +268,22 @@ def test_a_folder_that_a_run_left_unfinished_says_so(folder, tmp_path, capsys):
     said = f"Incomplete: {72 - kept} of 72 planned trials have no record"
     assert 0 < kept < 72 and lacking(folder, load_results(folder)) == ""
     capsys.readouterr()
-    for line in (
-        ("export", half, "--y", "objective"),
-        ("compare", folder, half),
-    ):
-        assert main([*map(str, line)]) == 0
-        assert said in capsys.readouterr().err
+    assert main(["export", str(half), "--y", "objective"]) == 0
+    beside = capsys.readouterr().err
+    assert said in beside and "\nObjective F(w).\n" in f"\n{beside}"
+    assert main(["compare", str(folder), str(half)]) == 0
+    assert capsys.readouterr().err.count(f"{72 - kept} trials of plan.jsonl") == 1
     view = View("epsilon", folder=half)
     for kind in ("curves", "profile", "winners"):
         assert said in sheet(load_results(half), view, kind).caption
+    # All of them read the plan once, and one that has changed is read again.
+    reader = "dp_erm_bench.results.table.planned_lines"
+    with patch(reader, wraps=planned_lines) as read:
+        plan = half / "plan.jsonl"
+        plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:-1]))
+        whole = load_results(half)
+        assert all(shown(whole, view).left_out for _ in range(3))
+        assert read.call_count == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -280,6 +281,9 @@ def test_every_reader_is_told_until_a_run_makes_it_good(
     anonymous_copy(folder, tmp_path / "copy")
     said = capsys.readouterr().err
     assert ("left out of the zip" in said) == ("of" not in place)
+    with patch("pyarrow.parquet.read_metadata") as noted:
+        noted.return_value.metadata = {b"missing": b"many"}
+        assert load_results(folder)["seed"].nunique() == 2
     inline(blocks)
     capsys.readouterr()
     assert load_results(folder)["seed"].nunique() == 3

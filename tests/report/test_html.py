@@ -377,7 +377,7 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     assert command("plot", [str(old), "--format=png"]) == 0
     assert not capsys.readouterr().err
     assert command("export", [str(old), "--y=objective"]) == 0
-    assert capsys.readouterr().err.startswith("Median and its 95 % interval of ")
+    assert capsys.readouterr().err.startswith("Objective F(w).\nMedian and its ")
 
 
 @pytest.mark.slow
@@ -398,7 +398,7 @@ def test_tables_with_other_columns_are_made_again_or_a_sentence(
         ("export", ("--y=objective", f"--out={tmp_path / 'ends.md'}")),
     ):
         assert command(name, [str(old), *options]) in (0, 2)
-        said = capsys.readouterr().err.partition("Median and its 95 % interval of ")
+        said = capsys.readouterr().err.partition("Objective F(w).\nMedian and its ")
         assert said[0].count("\n") <= 1
     checked((old / "report.html").read_text())
 
