@@ -430,7 +430,7 @@ def as_features(X: Any) -> Features:
         if narrow and own.has_canonical_format and X.data.all():
             return X
     # As float64 first: entries of int8 that stand twice would be summed as such.
-    columns = csc_array(X.astype(np.float64), copy=True)
+    columns = csc_array(X.astype(np.float64, copy=False), copy=True)
     columns.sum_duplicates()
     columns.eliminate_zeros()
     columns.indices = columns.indices.astype(np.int32, copy=False)

@@ -125,14 +125,11 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         same = planned["epsilon"].eq(told["epsilon"])
         for key in ("panel", "line") if named else ("panel", "line", *UNNAMED):
             same &= planned[key].fillna("").eq(told[key])
+        own = ends[same]
         if not named:
             # A row has its defaults, too.
-            same &= planned["params"].map(
-                lambda text, chosen=told["chosen"]: (
-                    json.loads(text) | chosen == json.loads(text)
-                )
-            )
-        own = ends[same]
+            held = map(json.loads, planned.loc[same, "params"])
+            own = own[np.array([one | told["chosen"] == one for one in held], bool)]
         if not named and own["panel"].nunique() > 1:
             raise UsageError(
                 f"{folder}: {CHOICES} cannot tell the problems of {told['dataset']} "
