@@ -406,18 +406,34 @@ def check_config(name: str, folders: Sequence[Path]) -> None:
         raise UsageError(f"{path}: must have `defaults: [config, _self_]`")
 
 
+SIXTY = r"[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.\d*)?"
+ODD = re.compile(rf"(?<![\w.:])[-+]?(?:0[0-7_]+|{SIXTY})")
+"""Octal numbers, 010, and those of base 60, 1:30, as yaml 1.1 has them."""
+
+
 def load(path: Path) -> Any:
     """Return the content of a yaml file.
 
     Raises
     ------
     UsageError
-        If it is no text, no yaml, refers to itself or has keys that are no words.
+        If it is no text, no yaml, refers to itself, has keys that are no words, or
+        numbers that are not what they look like.
     """
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        text = path.read_text(encoding="utf-8")
+        tree = yaml.load(text, Loader=yaml.CSafeLoader)
+        words = [*yaml.scan(text, Loader=yaml.CSafeLoader)] if ODD.search(text) else []
     except (yaml.YAMLError, RecursionError, OSError, ValueError) as error:
         raise UsageError(f"{path}: {_reason(error)}") from None
+    for word in words:
+        if isinstance(word, yaml.ScalarToken) and word.plain:
+            number = yaml.load(word.value, Loader=yaml.CSafeLoader)
+            if ODD.fullmatch(word.value) and isinstance(number, int | float):
+                raise UsageError(
+                    f"{path}: line {word.start_mark.line + 1}: {word.value}: yaml "
+                    f"reads {number:g}; write that, or quote the word"
+                )
     for node in _nodes(path, tree):
         for key in node if isinstance(node, dict) else ():
             if not isinstance(key, str):

@@ -220,8 +220,8 @@ def test_any_name_is_a_cell(kind, name):
 def test_a_table_is_told_what_a_caption_says(folder, capsys):
     assert main(["export", str(folder), "--y", "objective"]) == 0
     err = capsys.readouterr().err
-    said = "Objective F(w).\nMedian and its 95 % interval of 6 seeds, 1 dataset_seed.\n"
-    assert err.startswith(said)
+    said = "Median and its 95 % interval of 6 seeds, 1 dataset_seed.\n"
+    assert err.startswith(f"Objective F(w).\n{said}")
     assert "Uncharged: smoothness" in err and "Certified epsilon above" in err
 
 

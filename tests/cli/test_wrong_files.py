@@ -118,6 +118,9 @@ LABELS = [
     (replaced(BLOCK, "line: b", "line: {x: y}"), "line={x:y}: must be a word"),
     (replaced(BLOCK, "panel", "pannel"), "pannel: no such key; did you mean panel?"),
     (replaced(BLOCK, "seed: 0", "seed: 0, 3: 4"), "key 3: must be a word"),
+    (replaced(BLOCK, "seed: 0", "seed: 010"), "line 2: 010: yaml reads 8; write that"),
+    (replaced(BLOCK, "seed: 0", "seed: 1:30"), "1:30: yaml reads 90; write that"),
+    (replaced(BLOCK, "n: 60", "n: -1:0"), "-1:0: yaml reads -60; write that, or quote"),
     (f"blocks: [{BLOCK}, {BLOCK}]\n", "two blocks have this panel and line"),
 ]
 PARTS = [

@@ -24,7 +24,6 @@ from dp_erm_bench.report.claims.lookup import (
     SMOKE,
     UNJUDGED,
     by_chance,
-    once,
 )
 from dp_erm_bench.report.html.parts import (
     Cell,
@@ -448,15 +447,16 @@ def _claims_table(
     rows = []
     shown = [name for name in CLAIM if name in claims[0]]
     parts = [row["verdict"].partition(" (") for row in claims]
-    reasons = once(reason.removesuffix(")") for _, _, reason in parts)
-    for row, (told, _, _), reason in zip(claims, parts, reasons, strict=True):
+    for row, (told, _, reason) in zip(claims, parts, strict=True):
         verdict = printable(told, 40)
         made.verdicts[verdict] = made.verdicts.get(verdict, 0) + 1
         known = verdict.replace(" ", "-") if verdict.replace(" ", "").isalpha() else ""
         panel = gallery.panel(row["figure"])
         cells = [cell(panel.name, href=panel.id), cell(verdict, known)]
         cells += [cell(row.get(name) or "") for name in shown]
-        rows.append([*cells, cell(reason), _open(row.get("open", ""))])
+        rows.append(
+            [*cells, cell(reason.removesuffix(")")), _open(row.get("open", ""))]
+        )
     head = ["panel", "verdict", *(HEADS.get(name, name) for name in shown)]
     head += ["why not", "open choices"]
     if wrong := by_chance(claims):
