@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import (
@@ -209,9 +209,8 @@ def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
     if not isinstance(shape, Mapping):
         at = form(shape)
         return np.asarray(at(x) / at(np.array([anchor[0]])) * anchor[1])
-    times: Any = shape.get("times")
-    known = isinstance(times, int | float) and math.isfinite(times) and times > 0
-    if {*shape} != {"power", "times"} or not known:
+    times = number(shape.get("times"))
+    if {*shape} != {"power", "times"} or not 0.0 < times < math.inf:
         raise UsageError(
             f"shapes={dict(shape)}: must be power and times, a number above 0"
         )

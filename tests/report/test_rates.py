@@ -351,7 +351,9 @@ def test_a_shape_with_a_value_stands_where_it_is(axes):
     assert values == pytest.approx(3 / np.sqrt(along))
 
 
-@pytest.mark.parametrize("shape", [{"power": -1}, {"power": -1, "times": 0}])
+@pytest.mark.parametrize(
+    "shape", [{"power": -1}, *({"power": -1, "times": one} for one in (0, True, "3"))]
+)
 def test_a_shape_whose_value_is_no_number_above_0_is_refused(shape):
     with pytest.raises(UsageError, match="must be power and times, a number above 0"):
         drawn_shape(shape, np.ones(1), (1.0, 1.0))
