@@ -1,4 +1,4 @@
-"""Products of a sparse matrix with the vectors of many trials."""
+"""Products of a sparse matrix with vectors of many trials, and with itself."""
 
 import numpy as np
 
@@ -83,3 +83,18 @@ def _four_products(matrix: Matrix, v: Array, out: Array) -> None:
             t3 += at[3] * x
         row = out[i]
         row[0], row[1], row[2], row[3] = t0, t1, t2, t3
+
+
+@unfused
+def upper_weighted_gram(records: Matrix, weights: Array, out: Array) -> None:
+    """Add sum_i q_i x_i x_i' to the upper triangle of ``out``, (p, p).
+
+    Indices of a record are sorted; weights: q of any sign, (n,).
+    """
+    data, indices, indptr = records
+    for i in range(indptr.size - 1):
+        q = weights[i]
+        for first in range(indptr[i], indptr[i + 1]):
+            line, x = out[np.uintp(indices[first])], q * data[first]
+            for k in range(first, indptr[i + 1]):
+                line[np.uintp(indices[k])] += x * data[k]

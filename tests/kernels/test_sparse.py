@@ -7,7 +7,7 @@ from scipy.sparse import csc_array, csr_array
 from dp_erm_bench import registry
 from dp_erm_bench.kernels import dense, lazy, sparse, stochastic
 from dp_erm_bench.kernels.lazy import few_entries
-from dp_erm_bench.kernels.products import products
+from dp_erm_bench.kernels.products import products, upper_weighted_gram
 from dp_erm_bench.losses.smooth import Logistic
 from tests.kernels.conftest import of_three_losses
 from tests.loops import each
@@ -64,6 +64,11 @@ def test_the_gram_is_added_to_the_upper_triangle(matrices):
     np.testing.assert_allclose(
         np.triu(out), np.triu(1 + matrices.X.T @ matrices.X), rtol=1e-12
     )
+    np.testing.assert_array_equal(np.tril(out, -1), below)
+    weights = matrices.rng.normal(size=len(matrices.X))
+    expected = np.triu(out) + np.triu(matrices.X.T @ (matrices.X * weights[:, None]))
+    upper_weighted_gram(matrices.rows, weights, out)
+    np.testing.assert_allclose(np.triu(out), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(np.tril(out, -1), below)
 
 

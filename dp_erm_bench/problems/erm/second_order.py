@@ -22,7 +22,7 @@ from dp_erm_bench.datasets.base import Array, once
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.dense import clip_lengths
 from dp_erm_bench.kernels.lengths import norm2
-from dp_erm_bench.kernels.sparse import upper_gram
+from dp_erm_bench.kernels.products import upper_weighted_gram
 from dp_erm_bench.losses.smooth import Huber, Logistic, SmoothedHinge, Squared
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
@@ -78,8 +78,8 @@ def unpacked(vectors: Array, p: int) -> Array:
 def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
     """Return sum_i q_i x_i x_i' of each trial, packed, (B, p (p + 1) / 2).
 
-    Records are read in blocks, sparse ones as they are stored: nothing but the sums
-    has p x p entries, 8 p^2 bytes a trial.
+    Dense records are weighted in blocks, sparse ones as they are read: nothing but the
+    sums has p x p entries, 8 p^2 bytes a trial.
 
     Parameters
     ----------
@@ -87,18 +87,12 @@ def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
     weights : array of shape (B, n), optional
         q, of any sign; by default 1: X'X, the same row for all trials.
     """
-    data, p = oracle.problem.dataset, oracle.problem.p
+    data = oracle.problem.dataset
     if weights is None:
         one = packed(once(data, _gram)[None])
         return np.broadcast_to(one, (oracle.batch, one.shape[1]))
     X = data.rows if data.sparse else data.X
-    out = np.empty((oracle.batch, p * (p + 1) // 2))
-    for q, row in zip(weights, out, strict=True):
-        total = _weighted(X, np.sqrt(np.maximum(q, 0.0)))
-        if (q < 0.0).any():
-            total -= _weighted(X, np.sqrt(np.maximum(-q, 0.0)))
-        row[:] = packed(total)
-    return out
+    return np.stack([packed(_weighted(X, q)) for q in weights])
 
 
 def _gram(X: Any) -> Array:
@@ -108,27 +102,25 @@ def _gram(X: Any) -> Array:
     return _weighted(X.tocsr(), np.ones(X.shape[0]))
 
 
-def _weighted(rows: Any, roots: Array) -> Array:
-    """Return sum_i roots_i^2 x_i x_i', (p, p); of sparse rows the upper triangle."""
+def _weighted(rows: Any, q: Array) -> Array:
+    """Return sum_i q_i x_i x_i', (p, p); of sparse rows the upper triangle."""
     n, p = rows.shape
     out = np.zeros((p, p))
-    m = _block(rows)
-    for start in range(0, n, m):
-        part, root = rows[start : start + m], roots[start : start + m]
-        if isinstance(part, np.ndarray):
-            Z = part * root[:, None]
-            out += Z.T @ Z
-        else:
-            data = part.data * np.repeat(root, np.diff(part.indptr))
-            upper_gram((data, part.indices, part.indptr), out)
-    return out
-
-
-def _block(rows: Any) -> int:
-    """Return the number of records of a block."""
-    n, p = rows.shape
+    if not isinstance(rows, np.ndarray):
+        upper_weighted_gram((rows.data, rows.indices, rows.indptr), q, out)
+        return out
+    roots = np.sqrt(np.abs(q))[:, None]
     # Each block adds up p x p numbers: no fewer records than some p.
-    return int(max(1, BLOCK * n // max(rows.size, 1), 4 * p))
+    m = max(BLOCK // p, 4 * p)
+    for start in range(0, n, m):
+        block = slice(start, start + m)
+        Z = rows[block] * roots[block]
+        out += Z.T @ Z
+        if (q[block] < 0.0).any():
+            # What was added once, and ought to be taken away, twice.
+            Z *= q[block, None] < 0.0
+            out -= 2.0 * (Z.T @ Z)
+    return out
 
 
 def label_products(oracle: Oracle) -> Array:
@@ -238,7 +230,7 @@ def spectrum(matrix: Array) -> tuple[Array, Array]:
 
     Of a published one: all that follows from it costs nothing.
     """
-    values, vectors = linalg.eigh(matrix, check_finite=False)
+    values, vectors = linalg.eigh(matrix, check_finite=False, driver="evd")
     return np.asarray(values), np.asarray(vectors)
 
 
