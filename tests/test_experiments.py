@@ -49,7 +49,7 @@ TRIALS = {
     "curvature": (132300, 43200, 450),
 }
 # Tuning trials of the paper profiles at most.
-MOST = {"mangold2022": 30_000, "mangold2023": 67_000}
+MOST = {"mangold2022": 32_000, "mangold2023": 67_000}
 
 
 @functools.cache

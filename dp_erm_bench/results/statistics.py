@@ -476,8 +476,8 @@ def unknown(value: float) -> Estimate:
 
 
 FEW = 8
-"""With fewer units in a part resamples of equal ones are not rare, whose standard error
-is 0: Student's law in their place."""
+"""With fewer units in a part, or if its most frequent one is counted once, resamples of
+equal ones are not rare, whose standard error is 0: Student's law in their place."""
 
 ROUNDING = 1e-13
 """A standard error below it, on the scale of the number, is that of rounding."""
@@ -509,7 +509,8 @@ def estimate(
     References
     ----------
     Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5. With
-    fewer than `FEW` units in a part: Welch's approximation of the degrees of freedom.
+    fewer than `FEW` units in a part, its most frequent one counted once: Welch's
+    approximation of the degrees of freedom.
     """
     rounded = [(np.asarray(v, float), np.asarray(w, float)) for v, w in parts]
     with np.errstate(all="ignore"):
@@ -524,7 +525,7 @@ def estimate(
         if error <= ROUNDING * max(1.0, abs(point)):
             return exactly(point)
         tail = (1.0 - share) / 2
-        if sizes.min() < FEW:
+        if min(map(_telling, (values for values, _ in rounded))) < FEW:
             from scipy.special import stdtrit
 
             freedom = errors.sum() ** 2 / (errors**2 / (sizes - 1)).sum()
@@ -533,6 +534,15 @@ def estimate(
         else:
             least, most = _studentised(rounded, logs, point, tail)
     return Estimate(point, point - most * error, point - least * error)
+
+
+def _telling(values: Array) -> float:
+    """Return how many units there are if the most frequent one is counted once.
+
+    Infinite if all are equal: they have no error.
+    """
+    counts = np.unique(values, axis=0, return_counts=True)[1]
+    return float(counts.sum() - counts.max() + 1) if len(counts) > 1 else math.inf
 
 
 def _summed(parts: Sequence[Part], logs: bool) -> tuple[float, list[Array]]:

@@ -374,6 +374,10 @@ def test_what_the_runs_do_not_tell_has_no_interval():
     assert estimate_of_quantiles([(more, 0.5, 1.0)]).high < math.log(6.1)
     same = estimate([(np.full((2, 1), 3.0), one)])
     assert same.exact and same.point == math.log(3.0)
+    # All but two of twenty are equal: a third of the resamples have no error.
+    most = np.where(np.arange(20) < 2, 1.0 + 1e-8, 1.0)[:, None]
+    found = estimate([(most, one)])
+    assert -1e-8 < found.low < found.point < found.high < 1e-8
 
 
 def test_pairs_are_drawn_together():
