@@ -713,7 +713,7 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
     if not axis.numeric:
         raise UsageError(f"{given}: must be left out, {key} has values without order")
     low, high = (limit * axis.unit for limit in limits[:2])
-    if axis.integer and not all(limit.is_integer() for limit in limits):
+    if axis.integer and not all(limit.is_integer() for limit in limits[:2]):
         raise UsageError(f"{given}: must be two integers, as {key} must be one")
     if low < least or low <= above or high > most:
         allowed = f"> {above:g}" if above >= least else f">= {least:g}"
