@@ -85,11 +85,16 @@ GREY, BROWN = "#7F7F7F", "#8C510A"
 
 STYLES = {
     "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
+    "DP-CD cyclic 50 passes": Style("DP-CD, cyclic", BLUE, "o"),
     "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "<"),
+    "DP-CD cyclic reversed 50 passes": Style("DP-CD, cyclic reversed", BLUE, "<"),
     "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
     "DP-CD averaged": Style("DP-CD, averaged", BROWN, ">"),
     "DP-GD": Style("DP-GD", VERMILLION, "^"),
     "DP-CD private M": Style(
+        "DP-CD, private $M_j$", GREEN, "P", 5.0, family="DP-CD, private $M_j$"
+    ),
+    "DP-CD private M 50 passes": Style(
         "DP-CD, private $M_j$", GREEN, "P", 5.0, family="DP-CD, private $M_j$"
     ),
     "DP-CD public M": Style("DP-CD, public $M_j$", BLACK, "x", 5.0),
