@@ -220,7 +220,7 @@ def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
 def test_authors_curve_is_not_cut_off(tabulate, sheet):
     panel = mangold2022.PANELS[0]
     short = {"passes": 5.0, "start": 0.24, "end": 0.2, "spread": 0.0}
-    table = tabulate({"panel": panel.name, **short})
+    table = tabulate({"panel": panel.name, "line": "DP-CD cyclic 50 passes", **short})
     figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
     ax = figure.axes[0]
     assert ax.get_xlim()[1] > 50
