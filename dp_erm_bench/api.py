@@ -11,11 +11,12 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget, number_or_nan
 from dp_erm_bench.datasets.base import Dataset, numbers
-from dp_erm_bench.datasets.prepare import often_clipped
+from dp_erm_bench.datasets.prepare import often_clipped, wide_told
 from dp_erm_bench.errors import (
     ClippedRecords,
     UncheckedSolver,
     UsageError,
+    WideBounds,
     in_python,
     refused,
 )
@@ -146,12 +147,16 @@ def fit(
     -----
     ClippedRecords
         If declared bounds changed more than a tenth of the records.
+    WideBounds
+        If all records are below a hundredth of a declared bound.
     """
     _check_problem(problem)
     data = getattr(problem, "dataset", None)
     if isinstance(data, Dataset):
         if told := often_clipped(data.clipping, feature_names(data)):
             warnings.warn(told, ClippedRecords, stacklevel=2)
+        if told := wide_told(data, feature_names(data)):
+            warnings.warn(f"bounds: {told}", WideBounds, stacklevel=2)
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
     given |= {"adjacency": adjacency, "calibration": calibration}
     return fit_quietly(problem, algorithm, **given, **params)

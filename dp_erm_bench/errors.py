@@ -58,6 +58,10 @@ class ClippedRecords(UserWarning):
     """Declared bounds change many of the records."""
 
 
+class WideBounds(UserWarning):
+    """Declared bounds are far above all records, and so is noise made for them."""
+
+
 class DoubtfulChoice(UserWarning):
     """Settings that a results folder chose may not be worth taking; it says why."""
 

@@ -26,12 +26,14 @@ from dp_erm_bench.datasets.prepare import (
     mapped,
     often_clipped,
     spec_of,
+    wide_told,
 )
 from dp_erm_bench.errors import (
     ClippedRecords,
     DoubtfulChoice,
     UndeclaredBounds,
     UsageError,
+    WideBounds,
     in_python,
     refused,
     shown,
@@ -199,9 +201,11 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             constraint=self.constraint,
         )
         names = [name for name, _ in features]
-        told = often_clipped(problem.dataset.clipping, names)
-        if told and self.bounds is not None:
-            warnings.warn(told, ClippedRecords, stacklevel=3)
+        if self.bounds is not None:
+            if told := often_clipped(problem.dataset.clipping, names):
+                warnings.warn(told, ClippedRecords, stacklevel=3)
+            if told := wide_told(problem.dataset, names):
+                warnings.warn(f"bounds: {told}", WideBounds, stacklevel=3)
         result = fit_quietly(
             *(problem, self.algorithm),
             epsilon=self.epsilon,
@@ -366,7 +370,8 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, as for `problem_from_arrays`, to which each record
         is clipped, in predictions too; by name those of a DataFrame. None: norm 1, with
-        a warning. There is one, too, if more than a tenth of the records are clipped.
+        a warning. There is one, too, if more than a tenth of the records are clipped,
+        and if all are below a hundredth of a bound.
     intercept : float or None
         The constant of a last column; None or 0 for none. Its weight is penalised.
     loss, penalty : str or mapping

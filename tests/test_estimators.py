@@ -31,6 +31,7 @@ from dp_erm_bench.errors import (
     DoubtfulChoice,
     UndeclaredBounds,
     UsageError,
+    WideBounds,
 )
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.results.tuned import best_choice, tuned
@@ -286,6 +287,16 @@ def test_bounds_that_clip_many_records_are_warned_of_by_name():
     how = {"loss": "logistic", "bounds": 1e-6, "clip_to_bounds": True}
     problem = problem_from_arrays(FRAME, np.sign(Y), **how)
     with pytest.warns(ClippedRecords, match=said) as caught:
+        fit(problem, "gd", epsilon=math.inf, n_iter=1)
+    assert [Path(one.filename).name for one in caught] == [Path(__file__).name]
+
+
+def test_bounds_that_no_record_comes_near_are_warned_of():
+    said = r"^bounds: all records are below 1 % of the declared bound of .*norm: noise"
+    with pytest.warns(WideBounds, match=said):
+        DPClassifier(epsilon=1.0, bounds=1e9).fit(FRAME, WORDS)
+    problem = problem_from_arrays(FRAME, np.sign(Y), loss="logistic", bounds=1e9)
+    with pytest.warns(WideBounds, match=said) as caught:
         fit(problem, "gd", epsilon=math.inf, n_iter=1)
     assert [Path(one.filename).name for one in caught] == [Path(__file__).name]
 

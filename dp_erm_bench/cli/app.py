@@ -174,8 +174,9 @@ def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
         print(
-            f"{folder}: the manifest names a file or a module of figures that is none "
-            "of the package's; it is not imported, the command of the run draws again",
+            f"{typed(folder)}: the manifest names a file or module of figures that is "
+            "none of the package's; it is not imported, the command of the run draws "
+            "again",
             file=sys.stderr,
         )
     else:

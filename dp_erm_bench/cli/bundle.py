@@ -19,7 +19,7 @@ from zipfile import is_zipfile
 
 from dp_erm_bench.cli.app import draw_again, existing
 from dp_erm_bench.errors import UsageError, number, printable
-from dp_erm_bench.results.files import PLAN, plural, typed
+from dp_erm_bench.results.files import PLAN, called, plural, typed
 from dp_erm_bench.results.runs import read_manifest
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     (folder,) = existing(words)
     name = folder.resolve().name
     path = Path(options.get("--out") or folder.resolve().parent / f"{name}.zip")
-    with TemporaryDirectory() as home:
-        copy = Path(home) / name
+    with TemporaryDirectory() as home, called(copy := Path(home) / name, folder):
         mask = bundle.anonymous_copy(folder, copy)
         collect(copy)
         config = read_manifest(copy).get("config")

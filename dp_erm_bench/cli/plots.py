@@ -37,6 +37,7 @@ from dp_erm_bench.results.columns import words as quantity_words
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import HELD, ON_OPTIMUM, UNLIKE_BOUNDS
+from dp_erm_bench.results.statistics import sharing_data
 from dp_erm_bench.results.table import UNREADABLE, as_it_stands, load_results
 
 if TYPE_CHECKING:
@@ -67,7 +68,12 @@ def compare_command(arguments: Sequence[str]) -> int:
         For anything wrong with the arguments or the folders.
     """
     options = _compare_parser().parse_args(list(arguments))
-    from dp_erm_bench.results.compare import ComparisonRule, compare, named_finals
+    from dp_erm_bench.results.compare import (
+        COMPARED,
+        ComparisonRule,
+        compare,
+        named_finals,
+    )
 
     rule = ComparisonRule(options.by, options.tolerance, options.interval)
     if len(options.folders) != 2 - bool(options.between):
@@ -78,6 +84,8 @@ def compare_command(arguments: Sequence[str]) -> int:
     left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
     if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:
         print(f"bounds differ: {UNLIKE_BOUNDS}")
+    if shared := max(sharing_data(side, COMPARED) for side in sides):
+        print(f"data seeds: {shared}")
     if options.between:
         _between(sides[0], options, rule)
         return 0
@@ -324,8 +332,10 @@ def _view(options: argparse.Namespace) -> View:
     facet = None if options.facet is None else names_of(options.facet)
     where = dict(map(condition, options.where))
     panel, line = names_of(options.panel), names_of(options.line)
-    split = panel, line, facet, options.statistic, where, options.folders[0]
-    return View(options.x, options.y, *split, names=_names(options.names))
+    first, *rest = options.folders
+    split = panel, line, facet, options.statistic, where, first
+    names = _names(options.names)
+    return View(options.x, options.y, *split, names=names, others=tuple(rest))
 
 
 def _names(texts: Sequence[str]) -> dict[str, str]:

@@ -111,6 +111,38 @@ Example
 """
 
 MORE = {
+    "tune": """\
+Takes the keys of a sweep but seed (dp-erm-bench --help), and
+
+  profile=published|default|smoke
+                      how many trials and seeds, unless said otherwise
+  algorithm.NAME.PARAMETER=VALUE
+                      fixed, not tuned; of several values the axis starts there
+  tune.axes.NAME.PARAMETER=A,B
+                      the same, or {unit:gradient_rms,values:[A,B]}
+  tune.limits.NAME.PARAMETER=[LOW,HIGH]
+                      how far the search may go
+  tune.quantity       what is to be best: objective, or with dataset.test_fraction
+                      test_risk, test_accuracy, balanced_accuracy, auc, rmse, r2
+  tune.seeds          tuning seeds, as 'range(0,16)'
+  tune.report         fresh seeds for what was chosen, as 'range(100,120)'
+  tune.search         null: the grid alone; else
+  tune.search.trials  most trials of a line, the grid included
+  tune.search.race    seeds for all settings, the best 5, the best 3, the finalists
+  tune.search.finalists
+                      settings on the most seeds
+  tune.search.radius  factor to the neighbours that are tried first
+  tune.search.ratio.PARAMETER
+                      of neighbouring values
+  tune.search.tolerance
+                      a gain of fewer standard deviations (over seeds) counts as none
+""",
+    "look": """\
+  dataset.header      true or false: whether row 1 names the columns
+  dataset.index       drop or keep: what a first column without a name is
+  dataset.label       the column of labels
+  dataset.format      csv
+""",
     "plot": """\
 Without --x and --kind all that the results have is drawn into FOLDER/plots.
 

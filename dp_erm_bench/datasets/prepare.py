@@ -7,6 +7,7 @@ looked up either: it would be a private fact.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,7 +49,12 @@ BY_BOUNDS = "bounds"
 SLACK = 1.0 + 1e-12
 """Rounding of a norm that a record may exceed its bound by."""
 MOST_TOLD = 20
-"""Columns that a sentence about clipping names."""
+"""Columns that a sentence about the records names."""
+
+WIDE = 0.01
+"""The share of a declared bound below which no record comes near it."""
+
+AS_PRIVATE = "(as private as the objective: computed from the records, not released)"
 MOST = 1e150
 """The largest bound: squares of it add up to finite numbers."""
 
@@ -379,13 +385,12 @@ def clipping_told(clipping: Clipping | None, names: Sequence[str]) -> str:
     """Return what clipping did as a sentence, empty where it did nothing."""
     if clipping is None or not clipping.share:
         return ""
-    columns = [heading(names[j]) for j in clipping.columns] + ["label"] * clipping.label
-    listed = [*columns[:MOST_TOLD], *["..."] * (len(columns) > MOST_TOLD)]
-    beyond = f"more than {100 * OFTEN:g} % beyond the bound of {', '.join(listed)}"
+    columns = [names[j] for j in clipping.columns]
+    listed = _listed_columns(columns, ["label"] * clipping.label)
+    beyond = f", more than {100 * OFTEN:g} % beyond the bound of {listed}"
     return (
         f"{_percent(clipping.share)} of the records are clipped to declared bounds"
-        f"{', ' * bool(columns)}{beyond * bool(columns)} (as private as the objective: "
-        "computed from the records, not released)"
+        f"{beyond * bool(listed)} {AS_PRIVATE}"
     )
 
 
@@ -393,6 +398,75 @@ def often_clipped(clipping: Clipping | None, names: Sequence[str]) -> str:
     """Return what a fit warns of: more than `OFTEN` of the records are clipped."""
     often = clipping is not None and clipping.share > OFTEN
     return f"bounds: {clipping_told(clipping, names)}" if often else ""
+
+
+def wide_told(data: Dataset, names: Sequence[str]) -> str:
+    """Return which declared bounds all records are far below, empty if there is none.
+
+    Of a column that is mapped from a range which is not symmetric what counts is how
+    much of the range is taken; columns of zeros, and bounds that only follow from that
+    of the norm, are not told.
+    """
+    if (bounds := data.bounds) is None:
+        return ""
+    reach, ranges = np.array(base.once(data, column_max)), data.ranges
+    if ranges is not None and ranges.scaled and isinstance(data.X, np.ndarray):
+        shifted = np.flatnonzero((ranges.low != -ranges.high) & ~ranges.indicators)
+        reach[shifted] = np.ptp(data.X[:, shifted], axis=0) / 2.0
+    wide = _is_wide(reach, bounds.columns) & (bounds.columns <= bounds.norm)
+    others = {"norm": (data.row_norms, bounds.norm), "label": (data.y, bounds.label)}
+    beside = [
+        name
+        for name, (values, bound) in others.items()
+        if bound is not None and _is_wide(np.abs(values).max(), bound)
+    ]
+    listed = _listed_columns([names[int(j)] for j in np.flatnonzero(wide)], beside)
+    return listed and (
+        f"all records are below {100 * WIDE:g} % of the declared bound of {listed}: "
+        f"noise that is made for it drowns them {AS_PRIVATE}"
+    )
+
+
+def _is_wide(largest: Any, bound: Any) -> Any:
+    return (largest > 0.0) & (largest < WIDE * bound)
+
+
+def telling_told(data: Dataset, names: Sequence[str]) -> str:
+    """Return which features are the label up to shift and scale, empty if none is."""
+    columns = base.once(data, _telling, data.y)
+    listed = _listed_columns([names[int(j)] for j in columns], [])
+    return listed and (
+        f"the label is told by {listed} alone, up to shift and scale; leave it out if "
+        f"it is no feature {AS_PRIVATE}"
+    )
+
+
+def _telling(X: Features, y: Array) -> Array:
+    """Return the columns whose correlation with y is 1 or -1 within rounding."""
+    with np.errstate(all="ignore"):
+        centred = y - y.mean()
+        size = centred @ centred
+        if isinstance(X, np.ndarray):
+            squares = np.einsum("ij,ij->j", X, X)
+        else:
+            squares = X.power(2).sum(axis=0)
+        spread = squares - X.sum(axis=0) ** 2 / len(y)
+        # Roughly, for what is far from 0 cancels; then each of these by itself.
+        near = (X.T @ centred) ** 2 > 0.99 * np.maximum(spread * size, 0.0)
+        found = []
+        for j in np.flatnonzero(near) if size > 0.0 and len(y) > 2 else ():
+            column = X[:, [j]]
+            plain = column if isinstance(column, np.ndarray) else column.toarray()
+            own = plain.ravel() - plain.mean()
+            if abs(own @ centred) > (1.0 - 1e-9) * math.sqrt(own @ own * size):
+                found.append(j)
+    return np.array(found)
+
+
+def _listed_columns(columns: Sequence[str], others: Sequence[str]) -> str:
+    """Return the headings of columns and what else there is, some of many."""
+    every = [*map(heading, columns), *others]
+    return ", ".join([*every[:MOST_TOLD], *["..."] * (len(every) > MOST_TOLD)])
 
 
 def _percent(share: float) -> str:

@@ -49,8 +49,8 @@ class Making:
     table : str
         The digest of the table, empty if nobody tells it; pictures note it.
     captions : dict of str to str, or None
-        If there is one, captions are put into it by the name of their picture, and
-        nothing is drawn or written.
+        If there is one, captions are put into it by the name of their picture, pages
+        of Markdown by that of their file, and nothing is drawn or written.
     """
 
     table: str = ""
@@ -85,8 +85,10 @@ def mark(table: str, stem: str) -> str:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text file at once, and return its path."""
-    if now().captions is None:
+    if (told := now().captions) is None:
         write_atomic(path, lambda file: file.write(text.encode()))
+    elif path.suffix == ".md":
+        told[path.name] = text
     return path
 
 

@@ -93,7 +93,9 @@ def digest_of(table: pd.DataFrame) -> str:
 
 
 def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
-    """Return the captions of a folder's figures by name, made of its table anew.
+    """Return the captions of a folder's figures, and its pages, of its table anew.
+
+    Captions are by the name of their figure, Markdown by that of its file.
 
     Nothing is drawn, written or imported: figures of files of one's own have none.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import panels
+from dp_erm_bench.report.claims.lookup import once
 from dp_erm_bench.report.curves import LineErrors, explained
 from dp_erm_bench.report.figure import Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save, write_text
@@ -144,11 +145,14 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
     """
     paper, profile, beside = drawing.paper, drawing.profile, drawing.folder.parent
     text = [f"{paper}, profile {profile}", ""]
-    for one in drawn:
+    reasons = [[*dict.fromkeys(one.missing.values())] for one in drawn]
+    told = iter(once(why for own in reasons for why in own))
+    for one, own in zip(drawn, reasons, strict=True):
+        words = {why: next(told) for why in own}
         if one.lines:
-            text += [*_panel(one), ""]
+            text += [*_panel(one, words), ""]
         else:
-            why = "; ".join(dict.fromkeys(one.missing.values()))
+            why = "; ".join(words.values())
             command = f"dp-erm-bench experiment={paper} profile={profile}"
             text += [f"{one.panel.name}: not run ({why}); then: {command}", ""]
     text += ["Choices beyond which a better setting may lie", *open_choices(beside), ""]
@@ -160,14 +164,19 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
     return write_text(drawing.folder / "log.txt", "\n".join([*text, ""]))
 
 
-def _panel(drawn: PanelRuns) -> list[str]:
-    """Return the final errors and settings of a panel's lines."""
+def _panel(drawn: PanelRuns, reasons: Mapping[str, str]) -> list[str]:
+    """Return the final errors and settings of a panel's lines, and why some have none.
+
+    `reasons` are the words of each reason of `missing`.
+    """
     panel = drawn.panel
     lines = [f"{panel.name}: final errors, relative"]
     lines += [_numbers(line, run) for line, run in drawn.lines.items()]
     for line, runs in drawn.over_epsilon.items():
         lines += [_numbers(f"{line}, epsilon = {e:g}", run) for e, run in runs]
-    lines += [f"  not drawn: {name} ({why})" for name, why in drawn.missing.items()]
+    for why, words in reasons.items():
+        names = [name for name, own in drawn.missing.items() if own == why]
+        lines.append(f"  not drawn: {', '.join(names)} ({words})")
     unused = panels.decoded(panel.name).keys() - set(panel.authors.values())
     lines += [f"  decoded, not drawn: {name}" for name in sorted(unused)]
     return lines

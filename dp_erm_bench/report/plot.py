@@ -30,16 +30,18 @@ from dp_erm_bench.report.view import (
     ALONG,
     FACET,
     LINE,
+    OVER,
     PANEL,
     STATISTICS,
     Shown,
     View,
+    first_of,
     shown,
     stands_out,
     statistics,
 )
 from dp_erm_bench.results.columns import is_better_higher, words
-from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.settings import RAN, final_rows
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
@@ -219,7 +221,8 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         If it would have more than `MOST_CELLS` cells.
     """
     first, several = views[0], len(views) > 1
-    _check_room("panels", sum(map(_count, views)), MOST_CELLS)
+    count = sum(_count(one.rows, one.view) for one in views)
+    _check_room("panels", count, MOST_CELLS)
     found: dict[str, list[Any]] = {}
     for drawn in views:
         for title, cell in _cells(drawn, several):
@@ -236,31 +239,38 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
     return Sheet(cells, columns, text, SIZE, label, width, **more)
 
 
-def _count(drawn: Shown) -> int:
-    """Return the number of cells that a view needs: before anything is computed."""
-    lines = drawn.rows.groupby([PANEL, FACET], sort=False)[LINE].nunique()
-    alone = _are_numbers(drawn) is not None
+def _count(rows: pd.DataFrame, view: View) -> int:
+    """Return the number of cells that rows need: before anything is computed."""
+    lines = rows.groupby([PANEL, FACET], sort=False)[LINE].nunique()
+    alone = _are_numbers(rows, view) is not None
     return len(lines) if alone else int((-(-lines // MOST_LINES)).sum())
 
 
 def check_lines(table: pd.DataFrame, view: View, kind: str) -> None:
     """Refuse more lines than a sheet holds before they are told apart.
 
+    Only what the sheet of that kind draws is counted, facets apart: it never refuses
+    what the sheet would not.
+
     Raises
     ------
     UsageError
-        If the sheet of that kind would refuse them.
+        If there are too many.
     """
     told_apart = view.panel, view.line, [*view.where]
     if view.x not in ("", "epsilon", *ALONG) or told_apart != ((PANEL,), (LINE,), []):
         return
-    rows = table[table["phase"].ne("tune") & table["status"].isin(["ok", "diverged"])]
-    if kind != "curves":
+    rows = table[table["phase"].ne("tune") & table["status"].isin(RAN)]
+    measured = [one for one in names_of(view.y) or [first_of(rows)] if one in rows]
+    lost = rows["status"].eq("diverged")
+    rows = rows[lost | rows[measured].notna().any(axis=1)] if measured else rows
+    rows = rows[[PANEL, LINE]].drop_duplicates().assign(**{FACET: ""})
+    rows[LINE] = rows[LINE].str.removesuffix(OVER)
+    if kind == "curves":
+        _check_room("panels", _count(rows, view), MOST_CELLS)
+    else:
         most = MOST_ROWS if kind == "winners" else MOST_LINES * MOST_CELLS
         _check_room("lines", rows[LINE].nunique(), most)
-        return
-    lines = rows.groupby(PANEL, sort=False)[LINE].nunique()
-    _check_room("panels", int((-(-lines // MOST_LINES)).sum()), MOST_CELLS)
 
 
 def _check_room(what: str, count: int, most: int) -> None:
@@ -272,13 +282,13 @@ def _check_room(what: str, count: int, most: int) -> None:
         )
 
 
-def _are_numbers(drawn: Shown) -> Array | None:
+def _are_numbers(rows: pd.DataFrame, view: View) -> Array | None:
     """Return what lines are called, where that is a number of each, else None."""
     import pandas as pd
 
-    lines = list(dict.fromkeys(drawn.rows[LINE]))
+    lines = list(dict.fromkeys(rows[LINE]))
     values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
-    one = len(drawn.view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
+    one = len(view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
     return values if one else None
 
 
@@ -311,7 +321,8 @@ def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
     """Return the style of each line, and the scale of colour where it is a number."""
     from matplotlib import colormaps, colors
 
-    lines, values = list(dict.fromkeys(drawn.rows[LINE])), _are_numbers(drawn)
+    lines = list(dict.fromkeys(drawn.rows[LINE]))
+    values = _are_numbers(drawn.rows, drawn.view)
     if values is None:
         reserve(lines)
         return {line: _look(line, drawn.view) for line in lines}, None

@@ -17,6 +17,8 @@ from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.settings import (
+    GIVEN,
+    INTERNAL,
     ON_OPTIMUM,
     column,
     differing,
@@ -45,6 +47,7 @@ from dp_erm_bench.results.statistics import (
     places,
     pooled,
     quantile,
+    sharing_data,
 )
 from dp_erm_bench.results.table import lacking
 
@@ -99,6 +102,8 @@ class View:
         The values of columns to keep.
     folder : Path
         The results folder, where the runs are looked up that the caption names.
+    others : tuple of Path
+        The results folders of which the table has trials, too.
     names : mapping of str to str
         What lines are called, by a line or the part of it before its first comma.
     highlight : tuple of str
@@ -115,6 +120,7 @@ class View:
     folder: Path = Path()
     names: Mapping[str, str] = field(default_factory=dict)
     highlight: tuple[str, ...] = ()
+    others: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a statistic that there is not."""
@@ -185,8 +191,11 @@ class Shown:
 def shown(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, told apart; refuse what is not."""
     rows = _kept(table, view)
-    missing = lacking(view.folder, table) if view.folder != Path() else ""
-    y = view.y or next((one for one in FIRST if _measured(rows, one)), "objective")
+    folders = [one for one in (view.folder, *view.others) if one != Path()]
+    missing = {one: lacking(one, table) for one in folders}
+    whose = "{0}: {1}" if view.others else "{1}"
+    lost = [whose.format(one.name, text) for one, text in missing.items() if text]
+    y = view.y or first_of(rows)
     rows, left_out = _measured_rows(rows, y)
     rows = rows.join(baselines(rows, y))
     x = view.x or ("passes" if rows["passes"].notna().any() else "epsilon")
@@ -225,8 +234,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
     rows, guarantees = _same_guarantee(rows, view)
     unlike = " ".join(filter(None, (unlike, apart, guarantees)))
-    left_out = (*left_out, missing) if missing else left_out
-    return Shown(rows, view, over, left_out, unlike)
+    return Shown(rows, view, over, (*left_out, *lost), unlike)
 
 
 def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
@@ -297,6 +305,11 @@ def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
     return rows
 
 
+def first_of(rows: pd.DataFrame) -> str:
+    """Return the first of `FIRST` that rows have a value of, else `objective`."""
+    return next((one for one in FIRST if _measured(rows, one)), "objective")
+
+
 def _measured(rows: pd.DataFrame, name: str) -> bool:
     return name in rows and bool(rows[name].notna().any())
 
@@ -314,7 +327,9 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
         counts = final_rows(rows)["status"].value_counts()
         ended = ", ".join(f"{n} {status}" for status, n in counts.items())
         raise UsageError(f"plot: no trial has a value of {y}: {ended}{why}")
-    check_choice("y", y, [str(name) for name in numbers])
+    if y not in numbers:
+        measures = [k for k in MEANING if k in numbers and k not in (*INTERNAL, *GIVEN)]
+        check_choice("y", y, measures)
     values = worst_if_lost(rows, y).astype(float)
     if y == "relative_error":
         values = values.clip(lower=FLOOR)
@@ -347,9 +362,9 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         names[LINE] = named(names[LINE], every, apart)
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
-    if view.line != (LINE,):
-        return names, check_alike(told, by, "plot")
-    return names, pooled(told, by)
+    alike = view.line == (LINE,)
+    runs = pooled(told, by) if alike else check_alike(told, by, "plot")
+    return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 
 def _numbers(values: pd.Series[Any]) -> bool:

@@ -15,6 +15,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -109,9 +110,23 @@ def check_writable(folder: Path) -> None:
             file.write(b"\0")
 
 
+_called: ContextVar[tuple[Path, Path] | None] = ContextVar("called", default=None)
+
+
+@contextlib.contextmanager
+def called(copy: Path, folder: Path) -> Iterator[None]:
+    """Have `typed` name a copy of a folder as the folder itself."""
+    token = _called.set((copy, folder))
+    try:
+        yield
+    finally:
+        _called.reset(token)
+
+
 def typed(folder: Path) -> str:
     """Return a folder's path as a user in the working directory would type it."""
-    here = Path.cwd()
+    here, renamed = Path.cwd(), _called.get()
+    folder = renamed[1] if renamed and folder == renamed[0] else folder
     inside = folder.is_relative_to(here) and folder != here
     return os.path.relpath(folder, here) if inside else str(folder)
 

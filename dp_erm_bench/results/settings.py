@@ -15,7 +15,7 @@ from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.registry import AUTO, check_choice, names, read
-from dp_erm_bench.results.columns import worst
+from dp_erm_bench.results.columns import COLUMNS, worst
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,14 +87,20 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
 INTERNAL = (
     *("trial", "experiment", "params", "dataset_options", "solver", "exempt", "doubt"),
     *("references", "at_bound", "message", "run", "batch_size"),
+    *("phase", "tuned", "checked", "rule", "status"),
 )
 """Columns that may be asked for, but that nobody is told to plot."""
+
+GIVEN = (
+    *("n", "p", "strength", "epsilon", "delta", "seed", "dataset_seed", "iteration"),
+)
+"""Numbers that were asked for, or counted: axes, but no measures."""
 
 
 def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
-    Of another name it is refused, called `key`, with those that there are.
+    Of another name it is refused, called `key`, with those that have several values.
     """
     import pandas as pd
 
@@ -103,8 +109,10 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     every = settings(table)
     parts = [one for one in every if str(one).rpartition(".")[2] == name]
     if not parts:
-        own = sorted({str(one).rpartition(".")[2] for one in every} - {*table})
-        told = [one for one in map(str, table) if one not in INTERNAL and one[0] != "_"]
+        varied = every.columns[every.replace("", None).nunique() > 1]
+        own = sorted({str(one).rpartition(".")[2] for one in varied} - {*table})
+        told = [one for one in COLUMNS if one in table and one not in INTERNAL]
+        told = [one for one in told if table[one].nunique() > 1]
         check_choice(key, name, [*told, *own])
     words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
     # A key of a dataset is in the table where it differs from the yaml.

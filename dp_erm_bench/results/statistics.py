@@ -91,6 +91,29 @@ def pooled(
     return ", ".join(f"{n} {k}{'s' * (n > 1)}" for k, n in counts.items() if n)
 
 
+def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
+    """Return what intervals lack where groups hold several runs of several data seeds.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Final rows of the tidy table.
+    by : sequence of str
+        Columns that tell the groups apart, at least one; the sentence is empty where
+        none has both.
+    """
+    if "dataset_seed" not in rows:
+        return ""
+    runs = rows.groupby([*by, "dataset_seed"], dropna=False, sort=False).size()
+    sizes = runs.groupby(level=[*range(len(by))], dropna=False).agg(["size", "max"])
+    if not (sizes > 1).all(axis=1).any():
+        return ""
+    return (
+        "runs of one dataset_seed share records and split, yet each counts as one of "
+        "its own: intervals are too narrow for other data or splits"
+    )
+
+
 def tabled(
     rows: Mapping[Any, Mapping[str, float]], names: Sequence[str], pooled: str
 ) -> pd.DataFrame:

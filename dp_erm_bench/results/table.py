@@ -365,7 +365,7 @@ def lacking(folder: Path, table: pd.DataFrame) -> str:
     )
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _planned(folder: Path, plan: int) -> frozenset[str]:
     """Return the keys of the plan with a checksum: every view of a folder asks."""
     return frozenset(line["key"] for line in planned_lines(folder))

@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.datasets.libsvm import sha256 as file_digest
-from dp_erm_bench.datasets.prepare import clipping_told
+from dp_erm_bench.datasets.prepare import clipping_told, telling_told, wide_told
 from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.lines import FitLine, Line
 from dp_erm_bench.experiment.parameters import forget_problems
@@ -356,7 +357,7 @@ def _run(session: Session, early: Worker | None) -> int:
         check_run(session.folder, session.run)
         manifest |= _derive(session, choices, previous)
     _print_summary(session, choices)
-    for told in clipped_records(session.lines):
+    for told in records_told(session.lines):
         print(f"dp-erm-bench: {told}", file=sys.stderr)
     return int(any(status not in FINISHED for status in session.statuses.values()))
 
@@ -378,20 +379,32 @@ def loose_deltas(lines: Iterable[Line]) -> str:
     )
 
 
-def clipped_records(lines: Iterable[Line]) -> list[str]:
-    """Return of each dataset what clipping to its bounds did, if it did anything."""
-    found = dict[str, None]()
+def records_told(lines: Iterable[Line]) -> list[str]:
+    """Return of each dataset what bounds did to its records, and what is odd in them.
+
+    That clipping changed some, that all are far below a bound, that a feature is the
+    label.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
     for line in lines:
-        if not (isinstance(line, FitLine) and line.clipped.get("clipped")):
+        if not isinstance(line, FitLine):
             continue
-        data: Any = getattr(line.problem, "dataset", None)
+        if not isinstance(data := getattr(line.problem, "dataset", None), Dataset):
+            continue
         spec = line.problem.spec["dataset"]
         path = spec.get("path")
         file = f" {PurePath(str(path)).name}" if path else ""
-        told = clipping_told(data.clipping, feature_names(data))
-        named = f"dataset {spec['name']}{file}, bounds={shown(spec.get('bounds'))}"
-        found[f"{named}: {told}"] = None
-    return list(found)
+        named = f"dataset {spec['name']}{file}"
+        bounded = f"{named}, bounds={shown(spec.get('bounds'))}"
+        if (key := (bounded, data.content_hash)) in found:
+            continue
+        names = feature_names(data)
+        told = {
+            bounded: [clipping_told(data.clipping, names), wide_told(data, names)],
+            named: [telling_told(data, names)],
+        }
+        found[key] = [f"{k}: {one}" for k, own in told.items() for one in own if one]
+    return [*dict.fromkeys(one for told in found.values() for one in told)]
 
 
 def _settled(session: Session) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 import subprocess
 import sys
 import time
+from dataclasses import fields
 
 import pytest
 
 from dp_erm_bench import __version__, registry
+from dp_erm_bench.cli.look import KEYS
 from dp_erm_bench.cli.main import main, text
-from dp_erm_bench.cli.usage import COMMANDS, GROUPS
-from dp_erm_bench.experiment.schema import settings
+from dp_erm_bench.cli.usage import COMMANDS, GROUPS, usage_of
+from dp_erm_bench.experiment.schema import PatternSearch, settings
+from dp_erm_bench.registry import QUANTITIES
 
 HEAVY = {"hydra", "omegaconf", "numpy", "pandas", "numba", "yaml", "rich"}
 
@@ -29,6 +32,16 @@ def test_the_help_of_a_command_is_its_own(name, capsys):
     others = {f"dp-erm-bench {one}" for one in COMMANDS if one != name}
     assert not any(line.startswith(tuple(others)) for line in said.splitlines())
     assert main(["help", name]) == 0 and capsys.readouterr().out == said
+
+
+def test_the_help_of_tune_and_look_names_the_keys_that_they_alone_have():
+    searched = {f"tune.search.{one.name}" for one in fields(PatternSearch)}
+    tuned = {f"tune.{key}" for key in ("axes", "limits", "quantity", "seeds", "report")}
+    told = usage_of("tune")
+    missing = {key for key in searched | tuned if key not in told}
+    assert missing == {"tune.search.name"} and "profile=published" in told
+    assert all(one in told for one in QUANTITIES)
+    assert all(f"dataset.{key}" in usage_of("look") for key in KEYS)
 
 
 SELDOM = (

@@ -13,10 +13,11 @@ import dp_erm_bench
 from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.plot import sheet
+from dp_erm_bench.report.plot import check_lines, sheet
 from dp_erm_bench.report.view import View, shown
 from dp_erm_bench.results.columns import COLUMNS
-from dp_erm_bench.results.settings import labelled
+from dp_erm_bench.results.settings import INTERNAL, labelled
+from dp_erm_bench.results.statistics import BASELINES
 from dp_erm_bench.results.store import Plan
 
 SWEEP = """
@@ -105,7 +106,7 @@ def test_options_choose_what_is_drawn_and_written(folder, tmp_path):
     ("given", "said"),
     [
         ("--x nothing", "x=nothing"),
-        ("--y epsilonn", "did you mean epsilon"),
+        ("--y objectiv", "did you mean objective"),
         ("--y algorithm", "y=algorithm"),
         ("--y auc", "no trial has a value of auc: 72 ok"),
         ("--panel nothing", "panel=nothing"),
@@ -127,6 +128,19 @@ def test_wrong_options_are_a_sentence(folder, given, said, capsys):
     told = capsys.readouterr().err
     assert told.startswith("dp-erm-bench: ") and told.count("\n") == 1
     assert said in told
+
+
+@pytest.mark.parametrize("command", ["plot", "plot --kind winners", "export"])
+def test_refusals_name_what_is_worth_plotting(folder, command, capsys):
+    name, *options = command.split()
+    for key in ("x", "y"):
+        assert main([name, str(folder), *options, f"--{key}", "nothing"]) == 2
+        listed = capsys.readouterr().err.strip().partition("must be one of ")[2]
+        told = set(listed.split(", "))
+        # A sweep of one penalty and one delta has nothing to say along either.
+        assert not told & {*INTERNAL, *BASELINES, "penalty", "delta"}
+        assert told >= {"objective", "relative_error", "seconds"}
+        assert ({"epsilon", "clip", "seed", "panel"} <= told) == (key == "x")
 
 
 def test_folders_that_hold_no_results_are_a_sentence(tmp_path, capsys):
@@ -287,6 +301,24 @@ def test_sixty_lines_are_spread_over_facets():
     assert len(axes(figure)) == 8
     assert max(len(ax.lines) for ax in axes(figure)) == 8
     assert sum(len(ax.lines) for ax in axes(figure)) == len(legend(figure)) == 60
+
+
+@pytest.mark.parametrize("kind", ["winners", "curves"])
+def test_only_lines_that_are_drawn_are_counted(kind, monkeypatch):
+    """Those over epsilon have the name of the others, and some have no value of y."""
+    for name, most in (("MOST_ROWS", 2), ("MOST_CELLS", 1), ("MOST_LINES", 2)):
+        monkeypatch.setattr(f"dp_erm_bench.report.plot.{name}", most)
+    table = made(lines=2, epsilons=(1.0, 4.0), phase="report")
+    away = table["epsilon"].eq(4.0)
+    table["line"] = table["params"].mask(away, table["params"] + " over epsilon")
+    bare = table.assign(line="bare", relative_error=math.nan, params="{}")
+    bare["trial"] += " bare"
+    view = View("epsilon", y="relative_error")
+    check_lines(pd.concat([table, bare]), view, kind)
+    sheet(pd.concat([table, bare]), view, kind)
+    bare["relative_error"] = 1.0
+    with pytest.raises(UsageError, match="are more than"):
+        check_lines(pd.concat([table, bare]), view, kind)
 
 
 def test_more_panels_than_a_page_has_are_a_sentence():

@@ -99,6 +99,23 @@ def test_a_delta_of_one_over_n_is_told_once_a_run(run):
         )
 
 
+def test_wide_bounds_and_a_label_among_the_features_are_told(run, tmp_path):
+    rows = [f"{i % 60 + 20},{2 - 6 * (i % 2)},{i % 2}" for i in range(40)]
+    (tmp_path / "my.csv").write_text("\n".join(["age,code,ill", *rows]) + "\n")
+    line = ["dataset=file", "dataset.path=my.csv", "algorithm=gd,random_cd", "seed=1,2"]
+    line += ["dataset.bounds={columns:{age:1e6,code:4}}", "runner.n_jobs=1"]
+    done = run(*line, "algorithm.random_cd.clip=1", "runner.progress=false")
+    assert done.returncode == 0, done.stderr
+    private = "(as private as the objective: computed from the records, not released)"
+    assert [one for one in done.stderr.splitlines() if "dataset file" in one] == [
+        "dp-erm-bench: dataset file my.csv, bounds={columns:{age:1000000.0,code:4}}: "
+        'all records are below 1 % of the declared bound of "age", norm: noise that '
+        f"is made for it drowns them {private}",
+        'dp-erm-bench: dataset file my.csv: the label is told by "code" alone, up to '
+        f"shift and scale; leave it out if it is no feature {private}",
+    ]
+
+
 def test_what_the_bounds_did_is_told_after_a_run_and_in_the_table(run, tmp_path):
     """Bounds of 1e-6 gave an error of 1e-9 that nobody doubted."""
     rows = [f"{i % 60 + 20},{i % 7},{i % 2}" for i in range(40)]

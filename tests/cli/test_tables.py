@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -256,6 +257,37 @@ def test_lines_with_other_guarantees_are_not_ranked(changed, named):
     # On other panels they are no rivals.
     frame = frame.assign(panel=frame["line"], phase="report")
     assert summary(shown(frame, View("epsilon")))["best"].sum() == 2
+
+
+def test_runs_that_share_data_are_told_where_intervals_pool_them():
+    word = "runs of one dataset_seed share records and split"
+    one, other = made(seeds=3), made(seeds=3).assign(dataset_seed=1)
+    other["trial"] += " on other data"
+    both = pd.concat([one, other], ignore_index=True)
+    view = View("epsilon", statistic="interval")
+    how = shown(both, view).how
+    assert how.startswith("median and its 95 % interval of 3 seeds, 2 dataset_seeds; ")
+    assert word in how and "too narrow for other data or splits" in how
+    # One run on each, or all on one: there is nothing to tell.
+    alone = both[both["seed"].eq(0)]
+    apart = replace(view, panel=("dataset_seed",))
+    for table, asked in ((alone, view), (one, view), (both, apart)):
+        assert word not in shown(table, asked).how
+
+
+def test_every_folder_that_is_not_whole_is_named(folder, tmp_path):
+    parts = [tmp_path / "a", tmp_path / "b"]
+    for part in parts:
+        shutil.copytree(folder, part)
+    table = load_results(folder)
+    lost = table["trial"].eq(table["trial"].iloc[0])
+    view = View("epsilon", folder=parts[0], others=(parts[1],))
+    said = "Incomplete: 1 of 72 planned trials have no record"
+    told = shown(table[~lost], view).left_out
+    assert [one.partition(";")[0] for one in told] == [f"a: {said}", f"b: {said}"]
+    (parts[0] / "plan.jsonl").unlink()
+    (told,) = shown(table[~lost], view).left_out
+    assert told.startswith(f"b: {said}")
 
 
 def test_a_folder_that_a_run_left_unfinished_says_so(folder, tmp_path, capsys):

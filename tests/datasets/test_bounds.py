@@ -12,6 +12,7 @@ from scipy.sparse import csc_array
 from dp_erm_bench import paths, problem_from_arrays
 from dp_erm_bench.datasets.base import Clipping
 from dp_erm_bench.datasets.load import SEAL, forget_datasets, load_dataset
+from dp_erm_bench.datasets.prepare import telling_told, wide_told
 from dp_erm_bench.datasets.spec import check_spec, dataset_spec, identifying
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
@@ -266,6 +267,55 @@ def test_the_share_of_clipped_records_is_kept_with_the_arrays(table):
     bounds = {"columns": 100, "label": 60}
     found = table(targets, bounds=bounds, clip_to_bounds=True, **labels)
     assert found.clipping == Clipping(2 / 6, (), True)
+
+
+RECORDS = np.random.default_rng(0).uniform(-1.0, 1.0, (50, 3))
+FAR = {"columns": {"a": [0, 1e6]}, "default": [0, 2]}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ({"columns": 1.0}, ""),
+        ({"columns": [1.0, 1e3, 1e3]}, '"b", "c", norm'),
+        ({"columns": [1.0, 1e3, 1.0], "norm": 2.0}, ""),
+        ({"columns": [1.0, 1e3, 1.0], "norm": 1e3}, '"b", norm'),
+        ({"norm": 1e3}, "norm"),
+        ({"columns": 1.0, "label": 1e3}, "label"),
+        (FAR, '"a"'),
+    ],
+)
+@pytest.mark.parametrize("form", [pd.DataFrame, csc_array])
+def test_bounds_far_above_all_records_are_told(bounds, said, form):
+    """Of 1e6 times the records only an error like that of w = 0 told."""
+    scale = "bounds" if bounds is FAR else None
+    if scale and form is csc_array:
+        return
+    X = RECORDS + bool(scale)
+    X = pd.DataFrame(X, columns=["a", "b", "c"]) if form is pd.DataFrame else form(X)
+    how = {"bounds": bounds, "scale": scale, "loss": "squared"}
+    data = problem_from_arrays(X, RECORDS[:, 0] / 2.0, **how).dataset
+    told = wide_told(data, ["a", "b", "c"])
+    assert told.partition("bound of ")[2].partition(":")[0] == said
+    # Nothing is told of what is no record of anyone: zeros.
+    none = replace(data, X=0.0 * data.X, ranges=None)
+    assert '"' not in wide_told(none, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("form", [np.array, csc_array])
+def test_a_feature_that_is_the_label_is_told(form):
+    y = np.sign(RECORDS[:, 0])
+
+    def told(column, labels=y):
+        X = np.column_stack([RECORDS, column, np.full(50, 0.1)])
+        data = problem_from_arrays(form(X), labels, loss="squared").dataset
+        return telling_told(data, feature_names(data))
+
+    for column in (y, 1e6 - 3.0 * y, 1e-9 * y):
+        assert told(column).startswith('the label is told by "x3" alone, up to')
+    assert told(y + 1e-3 * RECORDS[:, 1]) == told(np.zeros(50)) == told(y, 0 * y) == ""
+    numbers = RECORDS @ [1.0, 2.0, 3.0]
+    assert '"x3"' in told(np.round(5.0 - numbers, 6), numbers)
 
 
 def test_a_share_that_was_not_sealed_is_not_taken(table):

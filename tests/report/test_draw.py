@@ -124,6 +124,20 @@ def test_missing_panel_is_listed_with_the_way_to_get_it(tabulate, tmp_path, quic
     assert "dp-erm-bench experiment=mangold2023 profile=smoke" in log
 
 
+def test_the_way_to_get_data_is_told_once(tabulate, tmp_path, quick):
+    missing = {"phase": "tune", "status": "error", "message": "dataset log2: get it"}
+    lines = [
+        {"panel": one.name, "line": line} | missing
+        for one in mangold2023.PANELS[1:]
+        for line in one.lines
+    ]
+    table = tabulate(*panel_lines(mangold2023.PANELS[0]), *lines)
+    mangold2023.draw(table, tmp_path, {"profile": "smoke"})
+    log = (tmp_path / "log.txt").read_text()
+    assert log.count("dataset log2: get it") == 1
+    assert log.count("not run (") == len(mangold2023.PANELS) - 1
+
+
 @pytest.mark.parametrize("text", ["", "[broken", "{}", "LINES"])
 def test_reason_of_the_manifest_is_listed(tabulate, tmp_path, quick, text):
     reason = "dataset madelon cannot be had: set DP_ERM_BENCH_DATA"

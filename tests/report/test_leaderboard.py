@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 from importlib.resources import files
 
 import numpy as np
@@ -18,6 +19,8 @@ from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.line import expand
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.report.figure import Drawing
+from dp_erm_bench.report.html.page import Gallery
+from dp_erm_bench.report.html.parts import Room
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.leaderboard import (
     BOARDS,
@@ -40,6 +43,7 @@ from dp_erm_bench.report.leaderboard import (
 )
 from dp_erm_bench.report.make import check_report
 from dp_erm_bench.report.plot import FACTORS
+from dp_erm_bench.results.runs import write_run
 from tests.serving import RISKS
 
 UNRANKED = {"one_pass_sgd", "bias_reduced_sgd", "dual_frank_wolfe", "boosting"}
@@ -422,6 +426,25 @@ def test_drawing_again_gives_the_same_files(drawn):
     assert [path.name for path in one] == [path.name for path in two]
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
+
+
+def test_the_board_is_a_part_of_the_page(drawn, table, tmp_path):
+    folder = shutil.copytree(drawn[0], tmp_path / "leaderboard")
+    config = {"figures": [{"kind": "leaderboard"}], "profile": "smoke"}
+    write_run(folder, {"run": "1", "config": config})
+    gallery = Gallery("c1", Room(1 << 30))
+    gallery.fill(folder, table, [])
+    ((title, html),) = gallery.pages
+    assert title == "Leaderboard" and "<h4>Problems: l2 penalty</h4>" in html
+    assert "<td>a9a_l2</td>" in html
+    # It is made of the table: what lies in the folder is anyone's.
+    (folder / "leaderboard.md").write_text("# gd wins")
+    again = Gallery("c1", Room(1 << 30))
+    again.fill(folder, table, [])
+    assert again.pages == gallery.pages
+    full = Gallery("c1", Room(0))
+    full.fill(folder, table, [])
+    assert not full.pages and "Leaderboard: there is no room for it" in full.notes
 
 
 def test_a_table_without_any_run_draws_no_figure(tmp_path):

@@ -174,12 +174,15 @@ class Gallery:
     panels : list of PanelSection
     notes : list of str
         Sentences on what cannot be shown.
+    pages : list of (str, str)
+        Heading and HTML of the pages that figures write, as a leaderboard's.
     """
 
     id: str
     room: Room
     panels: list[PanelSection] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    pages: list[tuple[str, str]] = field(default_factory=list)
 
     def fill(
         self, folder: Path, loaded: pd.DataFrame | None, figures: Iterable[str]
@@ -201,6 +204,13 @@ class Gallery:
             names = []
             self.notes.append(reason(error))
         told = self._captions(folder, loaded) if names else {}
+        for text in (told[name] for name in told if name.endswith(".md")):
+            heading, _, rest = printable(text, len(text)).partition("\n")
+            page = prose(rest)
+            if self.room.take(len(page.encode())):
+                self.pages.append((heading.lstrip("# "), Markup(page)))
+            else:
+                self.notes.append(f"{heading.lstrip('# ')}: there is no room for it")
         noted = "" if loaded is None else digest_of(loaded)
         found = [
             picture(folder / name, folder, self.room, told.get(stem, UNTOLD), noted)
@@ -331,6 +341,8 @@ class Chapter:
     claims, choices, results, failures, audits : Table or None
     open : int
         The number of open choices.
+    pages : list of (str, str)
+        As of the gallery.
     """
 
     id: str
@@ -346,6 +358,7 @@ class Chapter:
     failures: Table | None = None
     audits: Table | None = None
     open: int = 0
+    pages: list[tuple[str, str]] = field(default_factory=list)
 
 
 def chapter(folder: Path, number: int, room: Room) -> Chapter:
@@ -367,7 +380,7 @@ def chapter(folder: Path, number: int, room: Room) -> Chapter:
     loaded = _loaded(folder, made)
     _versions(manifest, made)
     claims = _claims(folder, made)
-    gallery = Gallery(made.id, room, made.panels, made.notes)
+    gallery = Gallery(made.id, room, made.panels, made.notes, made.pages)
     gallery.fill(folder, loaded, [row["figure"] for row in claims])
     if claims:
         made.claims = _claims_table(claims, made, gallery)
