@@ -936,8 +936,8 @@ def directed(
         made = sources_of(candidate.solver)
     except (OSError, TypeError):
         return
-    if larger := list(_larger(candidate, made, results)):
-        yield larger, False
+    if sizes := list(larger(candidate, made, results)):
+        yield sizes, False
 
     def missed() -> list[CoveragePoint]:
         ran = set[int]().union(*(one.ran for one in [*results, *more]))
@@ -984,7 +984,7 @@ def directed(
             left = {x: y[AT_ONCE:] for x, y in left.items() if x in now and y[AT_ONCE:]}
 
 
-def _larger(
+def larger(
     candidate: Candidate, made: SolverSources, results: Sequence[Any]
 ) -> Iterator[Case]:
     """Yield cases of sizes that no condition asks for: an index, a slice, a minimum.

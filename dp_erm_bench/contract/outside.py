@@ -58,8 +58,9 @@ MULTIPLIERS = (0.7, 2.5)
 """Noise scale / sensitivity, as the law says: most of a profile is seen there."""
 KNOWN_AT = (0.3, 0.7, 2.5, 10.0)
 """The same where the law of the noise is known."""
-ORDERS = np.array([1.5, 2.0, 4.0, 8.0])
-"""Orders of a Renyi curve; of higher ones rare events decide."""
+ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
+"""Orders of a Renyi curve, of higher ones rare events decide; the part of the answers
+whose ratios count in full."""
 TIMES, BATCH = 100, 100
 """Uses of one mechanism at most, and its trials where it serves several."""
 FALSE_ALARM = 1e-6
@@ -365,23 +366,21 @@ def known_refutation(call: Call, z: float) -> str:
     """
     release, kind = call.release, type(call.release)
     distribution = _distribution(release)
-    mechanism: Any = release.mechanism(release, z, ["probe"])
-    one_scale = mechanism.scale.shape[1] == 1 and np.size(release.sensitivity) == 1
-    if distribution is None or not one_scale:
-        return ""
-    rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
     size = float(np.max(release.sensitivity))
-    if not (np.isfinite(size) and size > 0.0):
+    single = np.size(release.sensitivity) == 1
+    if distribution is None or not (single and 0.0 < size < math.inf):
         return ""
+    mechanism: Any = release.mechanism(release, z, ["probe"])
+    rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
     moved = np.trunc(size) if call.whole else size
     d = moved / float(mechanism.scale.max())
     level = call.law.level(z)
     if level is not None:
-        least = math.log1p(rate * math.expm1(d)) if d < 700.0 else d
         if distribution is ndtr:
             return "no level bounds what normal noise loses"
-        if level < least * (1 - 1e-9):
-            return f"its level is {least:.6g}, its law claims {level:.6g}"
+        highest = math.log1p(rate * math.expm1(d)) if d < 700.0 else d
+        if level < highest * (1 - 1e-9):
+            return f"its level is {highest:.6g}, its law claims {level:.6g}"
     if kind.unit is NormLaplace.unit and np.shape(call.first[0][0])[-1:] != (1,):
         return ""  # one entry of it has another law
     t = np.linspace(-40.0, 40.0 + d, 8001)
@@ -606,7 +605,7 @@ class Measured:
         ):
             a, most = a_claimed
             # Rare ratios cost more in the bounds than they bring.
-            top = np.quantile(p[::2], 0.999)
+            top = np.quantile(p[::2], COMMON)
             hits = np.exp((a - 1) * (np.minimum(p[1::2], top) - top))
             alarms = np.exp(a * (np.minimum(q[1::2], top) - top))
             least = bernstein(hits, -1.0, alpha)

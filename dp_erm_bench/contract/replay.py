@@ -588,9 +588,25 @@ def replay_results(candidate: Candidate) -> list[ReplayResult]:
     others = functools.partial(private_results, candidate)
     with replaying(candidate) as run:
         results = list(run(list(all_cases(candidate))))
+        if candidate.pin:
+            # In other processes: what is told once is heard before.
+            results += replayed(candidate, list(answered_anew(candidate)))
         for cases, interpreted in directed(candidate, results, others):
             results += run(cases, interpreted)
     return results
+
+
+def answered_anew(candidate: Candidate) -> Iterator[Case]:
+    """Yield a case of each small family behind a run in which D' is told nothing.
+
+    An answer that is kept for later runs is another one on D' than on D then.
+    """
+    firsts = {case.family: case for case in reversed([*varied(candidate)])}
+    firsts |= {CORNERS: case for case in itertools.islice(corners(candidate), 1)}
+    for family, case in firsts.items():
+        if family not in LARGE and case.toggled is None:
+            yield replace(case, untold=True)
+            yield case
 
 
 @functools.lru_cache(maxsize=16)
@@ -602,16 +618,8 @@ def private_results(candidate: Candidate) -> list[ReplayResult]:
 def all_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield all cases but those of released constants."""
     # First those in which the record decides most: caches keep what they see first.
-    met = set[str]()
-    for case in varied(candidate):
-        # What is kept of answers is none of D's on D' then, whatever shape it is of.
-        if case.family not in (*met, *LARGE):
-            met.add(case.family)
-            yield replace(case, untold=True)
-        yield case
+    yield from varied(candidate)
     for number, case in enumerate(corners(candidate)):
-        if number == 0:
-            yield replace(case, untold=True)
         yield case
         if number == 0:  # the budget decides on noise, or on the length
             how: dict[str, Any] = {"trials": 1, "points": "all", "calibrated": True}
