@@ -602,9 +602,8 @@ def answered_anew(candidate: Candidate) -> Iterator[Case]:
     An answer that is kept for later runs is another one on D' than on D then.
     """
     firsts = {case.family: case for case in reversed([*varied(candidate)])}
-    firsts |= {CORNERS: case for case in itertools.islice(corners(candidate), 1)}
-    for family, case in firsts.items():
-        if family not in LARGE and case.toggled is None:
+    for case in [*firsts.values(), *itertools.islice(corners(candidate), 1)]:
+        if case.family not in LARGE and case.toggled is None:
             yield replace(case, untold=True)
             yield case
 
