@@ -912,7 +912,7 @@ def directed(
     results: Sequence[Any],
     others: Callable[[], Sequence[Any]],
 ) -> Iterator[Round]:
-    """Yield cases that may run what no replay ran, until nothing is missed.
+    """Yield cases that may run what no replay ran, and larger ones.
 
     A condition that came out one way is met again from the first case that met it, with
     the numbers that it mentions for n, p, parameters, the length, the batch and z; then
@@ -936,8 +936,19 @@ def directed(
         made = sources_of(candidate.solver)
     except (OSError, TypeError):
         return
+    yield from _sought(candidate, made, results, others)
+    # Last: they may run a line where nothing that it does shows.
     if sizes := list(larger(candidate, made, results)):
         yield sizes, False
+
+
+def _sought(
+    candidate: Candidate,
+    made: SolverSources,
+    results: Sequence[Any],
+    others: Callable[[], Sequence[Any]],
+) -> Iterator[Round]:
+    """Yield the cases of `directed` that conditions ask for."""
 
     def missed() -> list[CoveragePoint]:
         ran = set[int]().union(*(one.ran for one in [*results, *more]))
@@ -993,7 +1004,7 @@ def larger(
     than each number that the sources mention, as n, p, the length and the batch.
     """
     served = [
-        replace(one.case, points="few", untold=False)
+        replace(one.case, points="few", z=1.0, untold=False)
         for one in results
         if not (one.refusal or one.case.toggled is not None or candidate.foreign)
         and one.case.judged
@@ -1001,7 +1012,10 @@ def larger(
         and one.case.family not in LARGE
         and one.case.parts[1] in separable_penalties()
     ]
-    rows = list({one.params: one for one in served}.values())
+    first: dict[Any, Case] = {}
+    for case in served:
+        first.setdefault(case.params, case)
+    rows = list(first.values())
     for case in rows[:: math.ceil(len(rows) / ROWS)]:
         yield replace(case, family=sized(case.family, _sizes(case.family)[0], WIDE))
     for base in rows[:1]:
@@ -1025,7 +1039,9 @@ def larger(
             if TRIALS < x <= MOST_BATCH and candidate.solver.batchable:
                 yield replace(base, trials=x, group=f"{base.group}, {x} trials")
             if 2 * LONG < x <= MOST_LENGTH:
-                yield from _changed(candidate, base, f"{x} steps", {}, x)
+                # Near the minimum, where records still differ.
+                near = replace(base, z=0.1, parts=_growing(candidate, base.parts))
+                yield from _changed(candidate, near, f"{x} steps", {}, x)
 
 
 def _meets(result: Any, place: CoveragePoint) -> bool:

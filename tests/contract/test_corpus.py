@@ -76,7 +76,8 @@ def test_answers_that_are_kept_for_later_runs_are_found(name, candidate):
     kept, *_ = found = [*itertools.islice(answered_anew(made), 2)]
     assert kept.untold and not found[1].untold
     untold, replayed_again = replayed(made, found)
-    assert not untold.all and "past the mechanisms" in replayed_again.all[0]
+    assert not untold.all
+    assert any("past the mechanisms" in one for one in replayed_again.all)
     # In the order of the usual cases nobody sees it: D' has D's answers from the first.
     (alone,) = replayed(made, found[1:])
     assert not alone.all
