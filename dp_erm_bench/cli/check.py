@@ -13,6 +13,7 @@ from dp_erm_bench.contract.suite import (
     FAILS,
     NOT_ALL_RUN,
     OK,
+    REWRITE,
     Check,
 )
 from dp_erm_bench.contract.told import silenced
@@ -58,23 +59,28 @@ def check_command(arguments: Sequence[str]) -> int:
                     f"  {'':{WIDTH}}           it printed: {result.printed[:PRINTED]}"
                 )
             results.append(result)
+            if result.verdict == REWRITE:  # all that run it would say the same
+                break
         failed = sum(one.verdict == FAILS for one in results)
         partly = any(one.verdict == NOT_ALL_RUN for one in results)
+        rewritten = any(one.verdict == REWRITE for one in results)
         exempt = [one.check for one in results if one.verdict == EXEMPT]
-        unasked = len(CHECKS) - len(results)
+        unasked = len(CHECKS) - (len(checks) if rewritten else len(results))
         left = [f"not checked: {', '.join(exempt)}"] if exempt else []
         left += [f"{unasked} checks not asked for"] if unasked else []
-        kept_all = not failed and not partly and not unasked
+        kept_all = not (failed or partly or rewritten or unasked)
         lacking = not_recounted(candidate) if kept_all else []
         left += [f"not recounted: {'; '.join(lacking)}"] if lacking else []
         summary = "all is kept"
         if failed:
             summary = f"{failed} of {len(results)} checks fail"
+        elif rewritten:
+            summary = "not judged as it is written"
         elif partly:
             summary = "all is kept where it was run, and not all was run"
         summary += f" ({'; '.join(left)})" if left else ""
         print(f"  {candidate.name}: {summary}, {time.perf_counter() - start:.1f} s")
-        is_kept = not (failed or partly)
+        is_kept = not (failed or partly or rewritten)
         if not (is_kept and unasked):
             _record(pin, is_kept, not lacking)
         kept.append(is_kept)

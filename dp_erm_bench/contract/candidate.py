@@ -43,6 +43,10 @@ class NotAllRun(ContractError):
     """What no replay ran is not checked; the message says where and what."""
 
 
+class ToBeRewritten(ContractError):
+    """A rule on how a solver is written is not kept; nothing of it can be judged."""
+
+
 class NotApplicable(UsageError):
     """A check has no meaning for an algorithm; the message is the reason."""
 

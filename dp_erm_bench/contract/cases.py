@@ -229,6 +229,8 @@ class Case:
         Whether the noise is that of the budget, not z.
     judged : bool
         Whether what it finds is held against a solver. Not where numbers overflow.
+    untold : bool
+        Whether D' gets answers of its own, so that what is kept of them differs.
     """
 
     params: tuple[tuple[str, Any], ...]
@@ -245,6 +247,7 @@ class Case:
     group: str = ""
     calibrated: bool = False
     judged: bool = True
+    untold: bool = False
 
     @property
     def title(self) -> str:

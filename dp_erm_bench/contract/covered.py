@@ -34,8 +34,16 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.cases import MOST, Case, resized, within
-from dp_erm_bench.contract.problems import BLANK, CORNERS, FAMILIES, LARGE, Parts, sized
+from dp_erm_bench.contract.cases import LONG, MOST, Case, resized, within
+from dp_erm_bench.contract.problems import (
+    BLANK,
+    CORNERS,
+    FAMILIES,
+    LARGE,
+    Parts,
+    separable_penalties,
+    sized,
+)
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
@@ -884,6 +892,10 @@ MOST_N, MOST_P, MOST_BATCH, MOST_LENGTH = 20_000, 2_000, 64, 2_000
 """Largest sizes that a constant of the source asks for."""
 SHORT = 12
 """Steps of a run that further ones begin with, about."""
+WIDE, ROWS, WIDEST = 200, 6, 600
+"""Columns that rows of parameters meet, so many rows at most; a condition alone."""
+MANY, TRIALS = 12_008, 6
+"""Records and trials that are met anyway."""
 EACH, AT_ONCE = 200, 12
 """Cases of a condition in a round, at most, and how many of them run together."""
 SAMPLE = 60
@@ -900,7 +912,7 @@ def directed(
     results: Sequence[Any],
     others: Callable[[], Sequence[Any]],
 ) -> Iterator[Round]:
-    """Yield cases that may run what no replay ran, until nothing is missed.
+    """Yield cases that may run what no replay ran, and larger ones.
 
     A condition that came out one way is met again from the first case that met it, with
     the numbers that it mentions for n, p, parameters, the length, the batch and z; then
@@ -924,6 +936,19 @@ def directed(
         made = sources_of(candidate.solver)
     except (OSError, TypeError):
         return
+    yield from _sought(candidate, made, results, others)
+    # Last: they may run a line where nothing that it does shows.
+    if sizes := list(larger(candidate, made, results)):
+        yield sizes, False
+
+
+def _sought(
+    candidate: Candidate,
+    made: SolverSources,
+    results: Sequence[Any],
+    others: Callable[[], Sequence[Any]],
+) -> Iterator[Round]:
+    """Yield the cases of `directed` that conditions ask for."""
 
     def missed() -> list[CoveragePoint]:
         ran = set[int]().union(*(one.ran for one in [*results, *more]))
@@ -957,7 +982,7 @@ def directed(
             if meeting and all(meeting):
                 last = max(meeting, key=min)
                 short = min(last, key=lambda k: abs(results[k].length - SHORT))
-                base = replace(results[short].case, toggled=None)
+                base = replace(results[short].case, toggled=None, untold=False)
                 left[place] = list(kind(candidate, made, place, base))[:EACH]
         # Some at a time: what has come out both ways needs no more.
         while left:
@@ -968,6 +993,55 @@ def directed(
                 yield cases, False
             now = missed()
             left = {x: y[AT_ONCE:] for x, y in left.items() if x in now and y[AT_ONCE:]}
+
+
+def larger(
+    candidate: Candidate, made: SolverSources, results: Sequence[Any]
+) -> Iterator[Case]:
+    """Yield cases of sizes that no condition asks for: an index, a slice, a minimum.
+
+    All rows of parameters by turns on `WIDE` columns, and the first one on one more
+    than each number that the sources mention, as n, p, the length and the batch.
+    """
+    served = [
+        replace(one.case, points="few", z=1.0, untold=False)
+        for one in results
+        if not (one.refusal or one.case.toggled is not None or candidate.foreign)
+        and one.case.judged
+        and one.case.family in FAMILIES
+        and one.case.family not in LARGE
+        and one.case.parts[1] in separable_penalties()
+    ]
+    first: dict[Any, Case] = {}
+    for case in served:
+        first.setdefault(case.params, case)
+    rows = list(first.values())
+    for case in rows[:: math.ceil(len(rows) / ROWS)]:
+        yield replace(case, family=sized(case.family, _sizes(case.family)[0], WIDE))
+    for base in rows[:1]:
+        n, p = _sizes(base.family)
+        asked = _asked(made, candidate.solver)
+        places = [place for place in made.places if asked(place)]
+        names = set[str]().union(*(place.names for place in places))
+        numbers = {x for place in places for x in place.constants}
+        for tree in made.trees.values():
+            for node in tree.body:
+                if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+                    if names.intersection(_targets(node)):
+                        numbers.update(constants(node.value))
+        whole = sorted({int(x) for x in numbers if 0 <= x <= MOST_N and x == int(x)})
+        # Two more: what begins there has an end, too.
+        for x in (x + 2 for x in whole):
+            if WIDE < x <= MOST_P:
+                yield replace(base, family=sized(base.family, n, x))
+            if MANY < x <= MOST_N:
+                yield replace(base, family=sized(base.family, x, p))
+            if TRIALS < x <= MOST_BATCH and candidate.solver.batchable:
+                yield replace(base, trials=x, group=f"{base.group}, {x} trials")
+            if 2 * LONG < x <= MOST_LENGTH:
+                # Near the minimum, where records still differ.
+                near = replace(base, z=0.1, parts=_growing(candidate, base.parts))
+                yield from _changed(candidate, near, f"{x} steps", {}, x)
 
 
 def _meets(result: Any, place: CoveragePoint) -> bool:
@@ -1043,6 +1117,11 @@ def _elsewhere(
     for parts in candidate.objectives():
         for params in (base.params, _with_clip(base, None)):
             yield replace(base, parts=parts, params=params, points="few")
+    sizes = place.names & {"shape", "size", "len"}
+    n, p = _sizes(base.family)
+    for name, *size in (("p", n, WIDE), ("p", n, WIDEST), ("n", MOST_N, p)):
+        if sizes or name in place.names:
+            yield replace(base, family=sized(base.family, *size), points="ends")
     small = [family for family in FAMILIES if "many" not in family]
     for family in [*small, f"{CORNERS} 0"]:
         # Whom a budget meets without bounds takes its constants from the data.

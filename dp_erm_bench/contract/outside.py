@@ -7,7 +7,10 @@ than a record takes part in. So its own mechanism publishes what the solver aske
 two neighbours, and the worst moves within the declared sensitivity, many times. An
 event that tells the two sides apart is chosen from one half of the answers; Clopper and
 Pearson's bounds of its probabilities in the other half give a delta from below, at any
-epsilon, which the law must not claim to keep below (``audit.profile``).
+epsilon, which the law must not claim to keep below (``audit.profile``). A Renyi curve
+that a law claims is bounded from below, too, for a delta that follows from it says
+little of it. Where a mechanism of the package adds draws of the package, nothing has to
+be measured: the delta of one number that moves by its sensitivity is known.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from dp_erm_bench.accounting.certify import delta_at
 from dp_erm_bench.audit.profile import GRID, candidates, excess, rates
@@ -30,11 +34,15 @@ from dp_erm_bench.contract.cases import Case, varied
 from dp_erm_bench.contract.problems import CORNERS, LARGE
 from dp_erm_bench.contract.replay import LONGER, corners
 from dp_erm_bench.contract.side import Side
+from dp_erm_bench.kernels import draws
+from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanism, Mechanisms, Release
+from dp_erm_bench.releases.l1_laplace import L1Mechanism
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
-from dp_erm_bench.releases.sampling import SamplingMechanism
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.sampling import PoissonMechanism, SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.trust.twins.base import twin_of
 
@@ -48,6 +56,11 @@ FORMS = 3
 """Forms of a kind (laws, shapes) that are measured."""
 MULTIPLIERS = (0.7, 2.5)
 """Noise scale / sensitivity, as the law says: most of a profile is seen there."""
+KNOWN_AT = (0.3, 0.7, 2.5, 10.0)
+"""The same where the law of the noise is known."""
+ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
+"""Orders of a Renyi curve, of higher ones rare events decide; the part of the answers
+whose ratios count in full."""
 TIMES, BATCH = 100, 100
 """Uses of one mechanism at most, and its trials where it serves several."""
 FALSE_ALARM = 1e-6
@@ -93,12 +106,20 @@ def is_foreign(release: Release) -> bool:
     the package that was changed from outside is no longer one of the package.
     """
     own = {one.name for one in fields(release)}
-    kinds = {*type(release).__mro__, *release.mechanism.__mro__}
+    changed = _is_changed(*type(release).__mro__, *release.mechanism.__mro__)
+    return not type(release).is_built_in() or changed or bool({*vars(release)} - own)
+
+
+def _is_outside(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] != PACKAGE
+
+
+def _is_changed(*kinds: type) -> bool:
+    """Return whether a function of some classes is not of the package."""
     functions = (_function(x) for kind in kinds for x in vars(kind).values())
     modules = {one.__module__ for one in functions if isinstance(one, FunctionType)}
     outside = {name for name in modules if name.partition(".")[0] != PACKAGE}
-    changed = outside - {"abc", "dataclasses", "typing", "functools"}
-    return not type(release).is_built_in() or bool(changed or {*vars(release)} - own)
+    return bool(outside - {"abc", "dataclasses", "typing", "functools"})
 
 
 def _function(attribute: Any) -> Any:
@@ -291,14 +312,19 @@ def require_kept(call: Call, many: int) -> None:
         has_twin = twin_of(type(call.release)) is not None
         require(has_twin, f"{title} {reason}, so that it is not measured: name a twin")
         return
+    for multiplier in KNOWN_AT:
+        found = known_refutation(call, multiplier / call.law.weight)
+        words = f"{title}, noise {multiplier:g} times the sensitivity, of known law"
+        require(not found, f"{words}: {found}")
     for multiplier in MULTIPLIERS:
         z = multiplier / call.law.weight
         measured = Measured(call, z, many)
         tests = list(measured.pairs())
-        alpha = FALSE_ALARM / (5 * len(MULTIPLIERS) * len(tests))
+        alpha = FALSE_ALARM / (6 * len(MULTIPLIERS) * len(tests))
         for pair in tests:
             claims = [_claimed(call.law, z, at) for at in pair.adjacencies]
             found = measured.refutation(pair, np.min(claims, axis=0), alpha)
+            found = found or measured.curve_refutation(pair, alpha)
             require(
                 not found,
                 f"{title}, noise {multiplier:g} times the sensitivity, "
@@ -326,6 +352,88 @@ def _claimed(law: Law, z: float, adjacency: Adjacency) -> Array:
         top = -np.expm1(np.minimum(GRID - total, 0.0)) / (1 + math.exp(-total))
         claimed = np.minimum(claimed, top)
     return claimed
+
+
+def known_refutation(call: Call, z: float) -> str:
+    """Return how a law claims less than a known noise loses, empty if it does not.
+
+    Of noise with the distribution function F(x) = 1 - F(-x), in units of its scale,
+    one number that moves by its sensitivity has the answers F(x) and F(x - d) on
+    neighbours; over a Poisson sample of rate q it has (1 - q) F(x) + q F(x - d) and
+    F(x) under ``zero_out``, and under ``replace_one``, where the sensitivity is twice a
+    record's own term, (1 - q) F(x) + q F(x -+ d/2). Each threshold t gives a delta from
+    below, P(x > t) - e^epsilon Q(x > t), to rounding.
+    """
+    release, kind = call.release, type(call.release)
+    distribution = _distribution(release)
+    size = float(np.max(release.sensitivity))
+    single = np.size(release.sensitivity) == 1
+    if distribution is None or not (single and 0.0 < size < math.inf):
+        return ""
+    mechanism: Any = release.mechanism(release, z, ["probe"])
+    rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
+    moved = np.trunc(size) if call.whole else size
+    d = moved / float(mechanism.scale.max())
+    level = call.law.level(z)
+    if level is not None:
+        if distribution is ndtr:
+            return "no level bounds what normal noise loses"
+        highest = math.log1p(rate * math.expm1(d)) if d < 700.0 else d
+        if level < highest * (1 - 1e-9):
+            return f"its level is {highest:.6g}, its law claims {level:.6g}"
+    if kind.unit is NormLaplace.unit and np.shape(call.first[0][0])[-1:] != (1,):
+        return ""  # one entry of it has another law
+    t = np.linspace(-40.0, 40.0 + d, 8001)
+    for adjacency in Adjacency if rate < 1.0 else (call.adjacency,):
+        ends = (d, 0.0)
+        if rate < 1.0 and adjacency is Adjacency.REPLACE_ONE:
+            ends = (d / 2, -d / 2)
+        below, above = (
+            [
+                (1 - rate) * distribution(s * t) + rate * distribution(s * (t - end))
+                for end in ends
+            ]
+            for s in (1.0, -1.0)
+        )
+        gains = [(above[0], above[1]), (below[1], below[0])]
+        least = np.max(
+            [(p - np.exp(GRID)[:, None] * q).max(axis=1) for p, q in gains], axis=0
+        )
+        claimed = _claimed(call.law, z, adjacency)
+        lacking = least * (1 - ROUNDED) - 1e-11 - claimed
+        if (lacking > 0.0).any():
+            at = int(np.argmax(lacking / np.maximum(least, 1e-300)))
+            return (
+                f"at epsilon {GRID[at]:.3g} delta is {least[at]:.4g} under "
+                f"{adjacency.value}, its law claims {claimed[at]:.4g}"
+            )
+    return ""
+
+
+def _distribution(release: Release) -> Callable[[Array], Array] | None:
+    """Return the distribution function of an entry of a noise of scale 1, if known."""
+    kind, mechanism = type(release), release.mechanism
+    packed = [one for one in mechanism.__mro__ if not _is_outside(one)]
+    plain = packed[0] in (AdditiveMechanism, L1Mechanism, PoissonMechanism)
+    own = {one.name for one in fields(release)}
+    if not plain or _is_changed(*mechanism.__mro__) or {*vars(release)} - own:
+        return None
+    if kind.unit is NormLaplace.unit and kind.draw is NormLaplace.draw:
+        return _laplace
+    if kind.unit is not Release.unit:
+        return None
+    return {NORMAL: ndtr, LAPLACE: _laplace}.get(kind.draw)
+
+
+NORMAL, LAPLACE = draws.gaussian, draws.laplace
+ROUNDED = 1e-3
+"""Part by which accountants may differ from a known delta."""
+
+
+def _laplace(x: Array) -> Array:
+    """Return the distribution function of density exp(-|x|) / 2."""
+    tail = 0.5 * np.exp(-np.abs(x))
+    return np.where(x < 0.0, tail, 1.0 - tail)
 
 
 class Measured:
@@ -477,6 +585,43 @@ class Measured:
                 )
         return words
 
+    def curve_refutation(self, pair: ValuePair, alpha: float) -> str:
+        """Return how the answers exceed a claimed Renyi curve, empty if they do not.
+
+        By Hoelder's inequality e^((a - 1) D_a(P, Q)) >= E_P[f^(a - 1)]^a /
+        E_Q[f^a]^(a - 1) for any f > 0; f is the ratio of the frequencies that one half
+        of the answers has, between bounds. The means are bounded on the other half
+        (Maurer, Pontil, "Empirical Bernstein bounds", COLT 2009, Theorem 4).
+        """
+        claimed = self.call.law.rdp(self.z, ORDERS)
+        if claimed is None or self.release.selects:
+            return ""
+        claimed, alpha = claimed * self.call.law.times, alpha / (4 * len(ORDERS))
+        sides = self._answers(pair)
+        ratio = _frequencies(*(one[::2, 0] for one in sides))
+        logs = [ratio(one) for one in sides]
+        for (p, q), a_claimed in itertools.product(
+            (logs, [-one for one in logs[::-1]]), zip(ORDERS, claimed, strict=True)
+        ):
+            a, most = a_claimed
+            # Rare ratios cost more in the bounds than they bring.
+            top = np.quantile(p[::2], COMMON)
+            hits = np.exp((a - 1) * (np.minimum(p[1::2], top) - top))
+            alarms = np.exp(a * (np.minimum(q[1::2], top) - top))
+            least = bernstein(hits, -1.0, alpha)
+            if least <= 0.0:
+                continue
+            # The factor e^top of f cancels.
+            loss = a * math.log(least) / (a - 1) - math.log(
+                bernstein(alarms, 1.0, alpha)
+            )
+            if loss > most:
+                return (
+                    f"its Renyi divergence of order {a:g} is at least {loss:.3g}, its "
+                    f"law claims {most:.3g}"
+                )
+        return ""
+
     def _answers(self, pair: ValuePair) -> tuple[Array, Array]:
         """Return independent answers on both sides, (N, uses together, k).
 
@@ -566,6 +711,16 @@ class Measured:
                 answers.append(np.asarray(mechanism(np.zeros((size, *shape)))))
         noise = np.concatenate(answers).reshape(len(coins) * size, 1, -1)
         return noise, np.concatenate(coins).reshape(-1, 1, 1)
+
+
+def bernstein(values: Array, sign: float, alpha: float) -> float:
+    """Return a bound of the mean of values in [0, 1], wrong with probability alpha.
+
+    From above for ``sign`` 1, from below for -1.
+    """
+    n, log = len(values), math.log(2.0 / alpha)
+    off = math.sqrt(2.0 * values.var(ddof=1) * log / n) + 7.0 * log / (3.0 * (n - 1))
+    return float(values.mean() + sign * off)
 
 
 def _repeated(value: Any, batch: int) -> Any:

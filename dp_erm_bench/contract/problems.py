@@ -352,7 +352,8 @@ BLANK = "blank"
 def sized(family: str, n: int, p: int) -> str:
     """Return the name of a family of other sizes: n >= 2 records of p features.
 
-    They are as in ``sparse`` where the family is sparse, else as in ``outlier``.
+    They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
+    for the record in which they differ, which is the last one.
     """
     kind = "sparse" if "sparse" in family else "outlier"
     return f"{kind} of {n} records, {p} features"
@@ -366,8 +367,12 @@ def _change_of(family: str) -> RecordChange:
     if not of or family in FAMILIES:
         return FAMILIES[family](rng)
     n, p = (int(part.split()[0]) for part in sizes.split(","))
-    make = _scattered if kind == "sparse" else outlier
-    return make(rng, n=n, p=p)
+    change = (_scattered if kind == "sparse" else outlier)(rng, n=n, p=p)
+    # The record is the last one: beyond any place in the order that is asked for.
+    swapped = np.arange(n)
+    swapped[[change.record, n - 1]] = n - 1, change.record
+    X, y = change.X[swapped], change.y[swapped]
+    return replace(change, X=X, y=y, record=n - 1)
 
 
 @lru_cache(maxsize=512)

@@ -47,7 +47,7 @@ from dp_erm_bench.contract.cases import (
     varied,
 )
 from dp_erm_bench.contract.covered import directed, sources_of, squeezed, unrun, watch
-from dp_erm_bench.contract.problems import CORNERS, Parts, neighbours
+from dp_erm_bench.contract.problems import CORNERS, LARGE, Parts, neighbours
 from dp_erm_bench.contract.side import EQUAL, Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -165,8 +165,18 @@ def _in_turn(
     with watch(candidate, interpreted) as ran:
         sides = [_played(ran, Side(candidate, case, 0)) for case in cases]
         for case, first in zip(cases, sides, strict=True):
-            second = _played(ran, Side(candidate, case, 1, first))
-            yield compared(case, first, second)
+            yield _replay(candidate, ran, case, first)
+
+
+def _replay(
+    candidate: Candidate,
+    ran: Callable[[], frozenset[int]],
+    case: Case,
+    first: Account,
+) -> ReplayResult:
+    """Return the result of a case whose run on D has an account."""
+    told_of = None if case.untold else first
+    return compared(case, first, _played(ran, Side(candidate, case, 1, told_of)))
 
 
 def _played(ran: Callable[[], frozenset[int]], side: Side) -> Account:
@@ -334,10 +344,7 @@ def _second(
     with watch(candidate, interpreted) as ran:
         for part in _parts(tasks):
             both = zip(part, _receive(accounts), strict=True)
-            yield [
-                compared(case, first, _played(ran, Side(candidate, case, 1, first)))
-                for case, first in both
-            ]
+            yield [_replay(candidate, ran, case, first) for case, first in both]
 
 
 def _parts(tasks: Connection) -> Iterator[Sequence[Case]]:
@@ -350,6 +357,9 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
     result = ReplayResult(case, ran=first.ran | second.ran)
     result.length = max(first.steps, default=0)
+    if case.untold:
+        result.refusal = first.refusal or second.refusal or "its answers differ"
+        return result
     if first.told or second.told:
         result.told, result.near = (first.told, second.told), bool(first.matched)
         result.place = _place(second)
@@ -578,9 +588,24 @@ def replay_results(candidate: Candidate) -> list[ReplayResult]:
     others = functools.partial(private_results, candidate)
     with replaying(candidate) as run:
         results = list(run(list(all_cases(candidate))))
+        if candidate.pin:
+            # In other processes: what is told once is heard before.
+            results += replayed(candidate, list(answered_anew(candidate)))
         for cases, interpreted in directed(candidate, results, others):
             results += run(cases, interpreted)
     return results
+
+
+def answered_anew(candidate: Candidate) -> Iterator[Case]:
+    """Yield a case of each small family behind a run in which D' is told nothing.
+
+    An answer that is kept for later runs is another one on D' than on D then.
+    """
+    firsts = {case.family: case for case in reversed([*varied(candidate)])}
+    for case in [*firsts.values(), *itertools.islice(corners(candidate), 1)]:
+        if case.family not in LARGE and case.toggled is None:
+            yield replace(case, untold=True)
+            yield case
 
 
 @functools.lru_cache(maxsize=16)

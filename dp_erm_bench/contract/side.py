@@ -346,7 +346,7 @@ class Side:
                     account.reads = noted if self.number else None
                     account.refusal = self.solver.refusal(self.problem) or ""
                     run = None if account.refusal else self._run(noted)
-                if run is not None and self.number == 0:
+                if run is not None and self.number == 0 and not self.case.untold:
                     self._look_closer(run)
         except Unsupported as reason:
             account.refusal = str(reason)

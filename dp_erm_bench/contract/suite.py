@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,12 +14,15 @@ from dp_erm_bench.contract.candidate import (
     ContractError,
     NotAllRun,
     NotApplicable,
+    ToBeRewritten,
     require,
 )
 from dp_erm_bench.contract.covered import names_in, sources_of, squeezed
 from dp_erm_bench.contract.told import silenced
+from dp_erm_bench.releases.repeat_and_select import check_apart
 
 OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"
+REWRITE = "to be rewritten"
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class CheckResult:
     check : str
         Its name.
     verdict : str
-        `OK`, `FAILS`, `NOT_ALL_RUN` or `EXEMPT`.
+        `OK`, `FAILS`, `NOT_ALL_RUN`, `REWRITE` or `EXEMPT`.
     reason : str
         The violation, or why the check does not apply; empty if all is well.
     seconds : float
@@ -76,6 +81,8 @@ class Check:
         ------
         ContractError
             One sentence: the violation, its place and its size.
+        ToBeRewritten
+            The line that a rule refuses, and what to write in its place.
         NotApplicable
             The reason why the check has no meaning for the algorithm.
         """
@@ -88,6 +95,13 @@ class Check:
             raise
         except Exception as error:
             message = " ".join(str(error).split())
+            if place := _handed_over(error, candidate):
+                raise ToBeRewritten(
+                    f"{place}: hand over a method, `def attempt(self, oracle, "
+                    "mechanisms, schedule)` of the class as `self.attempt`, for what a "
+                    "function within another one keeps of an earlier run cannot be "
+                    "told; that is no leak, and nothing is judged before"
+                ) from error
             raise ContractError(
                 f"it raises {type(error).__name__}: {message}"
             ) from error
@@ -101,6 +115,8 @@ class Check:
                 self.on(candidate)
             except NotAllRun as error:
                 verdict, reason = NOT_ALL_RUN, str(error)
+            except ToBeRewritten as error:
+                verdict, reason = REWRITE, str(error)
             except ContractError as error:
                 verdict, reason = FAILS, str(error)
             except NotApplicable as error:
@@ -108,6 +124,18 @@ class Check:
         seconds = time.perf_counter() - start
         printed = next((text for line in reversed(lines) if (text := line.strip())), "")
         return CheckResult(self.name, verdict, reason, seconds, printed)
+
+
+def _handed_over(error: Exception, candidate: Candidate) -> str:
+    """Return the line that hands over what makes a run, if that is no method."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if frames[-1][0].f_code is not check_apart.__code__:
+        return ""
+    files = {str(file) for file in sources_of(candidate.solver).files.values()}
+    own = [(f, line) for f, line in frames if f.f_code.co_filename in files]
+    (frame, line) = own[-1]
+    text = linecache.getline(frame.f_code.co_filename, line).strip()
+    return f"line {line}, `{text}`"
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:

@@ -21,6 +21,7 @@ from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import GaussianLaw
+from tests.contract.corpus import Made
 from tests.contract.own import DOC, SOUND, TWINS, blocks, check_named
 from tests.contract.own import few as few_of
 
@@ -108,6 +109,18 @@ def test_the_doc_names_the_group_and_the_package_line():
     for old, new in (("SVRG", "NoisyGradientDescent"), ("svrg", "noisy_gd")):
         usual = usual.replace(old, new)
     assert yaml == usual
+
+
+def test_runs_that_no_method_makes_are_to_be_rewritten(folder, capsys):
+    """One sentence about one line; nothing is called a leak, and nothing goes on."""
+    inner = "w = mechanisms['best'](lambda *given: self.attempt(*given))"
+    change = (f"w = mechanisms[{'best'!r}](self.attempt)".replace("'", '"'), inner)
+    (folder / "nested.py").write_text(Made("repeated", (change,)).text)
+    assert main(["check", "nested.py"]) == 1
+    *_, found, last = capsys.readouterr().out.splitlines()
+    assert found.split(" s  ")[1].startswith(f"{suite.REWRITE}: line ")
+    assert f"`{inner}`: hand over a method" in found and "that is no leak" in found
+    assert "nested: not judged as it is written" in last and "asked for" not in last
 
 
 def test_the_sampled_example_of_the_doc_runs(folder, capsys):

@@ -7,12 +7,12 @@ import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
-from dp_erm_bench.contract.replay import all_cases, replayed
+from dp_erm_bench.contract.replay import all_cases, answered_anew, replayed
 from dp_erm_bench.contract.side import present
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
-from tests.contract.corpus import BROKEN, REPEATS, SOUND
+from tests.contract.corpus import BROKEN, KEEPS_ANSWERS, REPEATS, SOUND
 from tests.contract.own import check_named, results
 from tests.loops import each
 
@@ -68,6 +68,26 @@ def test_the_sound_are_not_accused(name, candidate):
     else:
         found = accused(made, [*all_cases(made)][::EVERY])
         assert found is None, (found.case, found.all)
+
+
+@each("name", KEEPS_ANSWERS)
+def test_answers_that_are_kept_for_later_runs_are_found(name, candidate):
+    made = candidate(KEEPS_ANSWERS[name])
+    kept, *_ = found = [*itertools.islice(answered_anew(made), 2)]
+    assert kept.untold and not found[1].untold
+    untold, replayed_again = replayed(made, found)
+    assert not untold.all
+    assert any("past the mechanisms" in one for one in replayed_again.all)
+    # In the order of the usual cases nobody sees it: D' has D's answers from the first.
+    (alone,) = replayed(made, found[1:])
+    assert not alone.all
+
+
+@each("name", ["lines of progress", "a cache of public numbers", "scratch files"])
+def test_what_is_kept_beside_answers_is_not_accused(name, candidate):
+    made = candidate(SOUND[name])
+    cases = itertools.islice(answered_anew(made), 4)
+    assert not any(one.all for one in replayed(made, [*cases]))
 
 
 def test_there_is_something_of_each_class():

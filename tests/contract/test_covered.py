@@ -14,7 +14,7 @@ from dp_erm_bench.contract.candidate import (
     candidate_of,
 )
 from dp_erm_bench.contract.cases import PAIRS, Case, params_of, varied
-from dp_erm_bench.contract.covered import Watch, directed, sources_of, unrun
+from dp_erm_bench.contract.covered import Watch, directed, larger, sources_of, unrun
 from dp_erm_bench.contract.problems import FAMILIES
 from dp_erm_bench.contract.side import Side
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, NOT_ALL_RUN, OK
@@ -167,6 +167,37 @@ QUIET = {
 @each("name", QUIET)
 def test_what_ends_in_an_error_is_not_asked(name, candidate):
     assert missed(candidate(moved(*QUIET[name]))) == []
+
+
+EXACT = "summed / problem.n"
+BEYOND = {
+    "columns behind a slice": ("told[:, 340:] = (EXACT)[:, 340:]",),
+    "columns behind a minimum": (
+        "m = min(problem.p, 211)",
+        "told = np.hstack([told[:, :m], (EXACT)[:, m:]])",
+    ),
+    "columns that a product counts": (
+        "told = told + np.maximum(problem.p - 150, 0) * EXACT",
+    ),
+    "records behind a slice": ("told = told + 0.1 * problem.dataset.y[15_000:].sum()",),
+    "trials behind a slice": ("told[40:] = (EXACT)[40:]",),
+    "late steps of a table": (
+        "told = told + EXACT * np.repeat([0.0, 1.0], [450, 1600])[t]",
+    ),
+}
+
+
+@each("name", BEYOND)
+def test_sizes_that_no_condition_asks_for_are_met(name, candidate):
+    lines = [line.replace("EXACT", EXACT) for line in BEYOND[name]]
+    made = candidate(moved("told = told.copy()", *lines))
+    with replay.replaying(made) as run:
+        results = list(run(list(some_cases(made))))
+        assert not any(one.violations for one in results)
+        sought = list(larger(made, sources_of(made.solver), results))
+        assert len(sought) < 12
+        found = [words for one in run(sought) for words in one.violations]
+    assert any("past the mechanisms" in words for words in found)
 
 
 def test_noted_code_computes_the_same_bits(candidate):

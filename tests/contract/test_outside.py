@@ -1,14 +1,32 @@
 """Releases of kinds from outside the package: measured, and labelled without a twin."""
 
+import math
+from dataclasses import dataclass
+
+import numpy as np
 import pytest
 
 from dp_erm_bench.contract import outside
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.outside import is_foreign, not_recounted
+from dp_erm_bench.contract.outside import (
+    FALSE_ALARM,
+    KNOWN_AT,
+    Call,
+    Measured,
+    is_foreign,
+    known_refutation,
+    not_recounted,
+)
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import AdditiveMechanism
+from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian
+from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.law import Law, PureLaw
+from dp_erm_bench.releases.norm_laplace import NormLaplace
+from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
 from dp_erm_bench.releases.renyi_filter import RenyiFilter
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.trust.twins.base import twin_of
@@ -369,3 +387,87 @@ def test_a_kind_is_known_by_its_class_alone():
         release_of(RenyiFilter, "any", 1.0, 1, steps=((forged("one", 1.0, 1),),))
     with pytest.raises(UsageError, match="one of a run is a Gaussian: must be one of"):
         release_of(RepeatAndSelect, "any", 1.0, 1, run=(forged("one", 1.0, 1),))
+
+
+def asked(release, size):
+    """A call of a release on vectors of a size."""
+    zero = ((np.zeros((1, size)),), {})
+    return Call(release, zero, zero, 1.0, False, 20, Adjacency.REPLACE_ONE)
+
+
+def refuted(call):
+    found = (known_refutation(call, at / call.law.weight) for at in KNOWN_AT)
+    return next(filter(None, found), "")
+
+
+@pytest.mark.parametrize(
+    "release, size",
+    [
+        (Gaussian("any", 2.0, 3, 1.5), 4),
+        (Laplace("any", 0.5, 3), 1),
+        (NormLaplace("any", 1.0, 2), 4),
+        (PoissonGaussian("any", 2.0, 5, rate=0.2), 4),
+    ],
+)
+def test_known_noise_keeps_the_law_that_is_proved_of_it(release, size):
+    assert refuted(asked(release, size)) == ""
+
+
+@dataclass(frozen=True)
+class Less(PoissonGaussianLaw):
+    """A sampled law of 2 per cent more noise than there is."""
+
+    def dominating(self, z, adjacency, tail):
+        return super().dominating(1.02 * z, adjacency, tail)
+
+
+@dataclass(frozen=True)
+class FirstOrders(PureLaw):
+    """An amplified level that lacks the third order of e^(1/z)."""
+
+    def level(self, z):
+        whole = 1 / self.multiplier(z)
+        return math.log1p(0.5 * (whole + whole**2 / 2))
+
+
+@dataclass(frozen=True)
+class Curve(Law):
+    """Nothing but the Renyi curve of normal noise."""
+
+    def rdp(self, z, orders):
+        return orders / 2 / self.multiplier(z) ** 2
+
+
+def test_a_sampled_law_of_two_per_cent_less_is_refuted():
+    def law(self):
+        return Less(self.times, self.weight, self.rate)
+
+    made = type("Mine", (PoissonGaussian,), {"law": law})("any", 2.0, 5, rate=0.2)
+    assert "delta is" in refuted(asked(made, 4))
+
+
+def test_an_amplified_level_of_second_order_is_refuted():
+    def law(self):
+        return FirstOrders(self.times, self.weight)
+
+    body = {"law": law, "draw": staticmethod(Laplace.draw)}
+    kind = type("Mine", (PoissonGaussian,), body)
+    assert "its level is" in refuted(asked(kind("any", 2.0, 5, rate=0.5), 1))
+
+
+@pytest.mark.parametrize("part, is_kept", [(1.0, True), (0.85, False)])
+def test_a_renyi_curve_is_measured_by_itself(part, is_kept):
+    """It may be false where every delta that follows from it holds for one use."""
+
+    def drawn(*place):
+        return part * draws.gaussian(*place)
+
+    def law(self):
+        return Curve(self.times, self.weight)
+
+    body = {"draw": staticmethod(drawn), "law": law}
+    call = asked(type("Mine", (Gaussian,), body)("any", 1.0, 100), 1)
+    measured = Measured(call, 0.7, 100_000)
+    (pair, *_) = measured.pairs()
+    found = measured.curve_refutation(pair, FALSE_ALARM)
+    assert (found == "") == is_kept, found
