@@ -38,7 +38,7 @@ from dp_erm_bench.cli.line import (
 )
 from dp_erm_bench.cli.usage import visible
 from dp_erm_bench.errors import UsageError, check_key, printable, shown
-from dp_erm_bench.experiment.schema import OF_LINES, block_keys
+from dp_erm_bench.experiment.schema import OF_LINES, axis_values, block_keys
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.judge import EXPECTED
 from dp_erm_bench.report.claims.lookup import (
@@ -48,7 +48,13 @@ from dp_erm_bench.report.claims.lookup import (
     by_chance,
     once,
 )
-from dp_erm_bench.report.make import CLAIMS, draw_and_judge, drawn_last, of_today
+from dp_erm_bench.report.make import (
+    CLAIMS,
+    check_report,
+    draw_and_judge,
+    drawn_last,
+    of_today,
+)
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 from dp_erm_bench.results.statistics import (
@@ -376,9 +382,7 @@ def run_tuned(
     """
     # Not at the top: a wrong line is refused before numpy comes.
     from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
-    from dp_erm_bench.report.make import draw_and_judge
     from dp_erm_bench.runner.experiment import run_experiment
-    from dp_erm_bench.runner.options import run_options
 
     sections, config = sweep_blocks(composer)
     folder = results_folder(config, TUNE)
@@ -389,8 +393,7 @@ def run_tuned(
     code = run_experiment(blocks, folder.name, folder, options)
     if options.mode == "plan":
         return code
-    draw_and_judge(folder, config)
-    report(folder)
+    _finish(folder, config)
     print_best(folder)
     print(f"results: {folder}", file=sys.stderr)
     return code
@@ -411,8 +414,6 @@ def _replaced(folder: Path, command: Sequence[str]) -> str:
 
 def figures_of(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the figures that suit tuned blocks: curves, and the ends over epsilon."""
-    from dp_erm_bench.experiment.schema import axis_values
-
     figures = [{"kind": "curves"}]
     if any(len(axis_values(one["budget"].get("epsilon", 1))) > 1 for one in blocks):
         figures.append({"kind": "curves", "x": "epsilon"})
@@ -647,9 +648,6 @@ def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     if request.experiment is None:
         blocks, config = sweep_blocks(composer)
         return blocks, {**config, "changes": []}
-    # Not at the top: a wrong line is refused before pandas comes.
-    from dp_erm_bench.report.make import check_report
-
     config, _ = composer.compose()
     blocks = experiment_blocks(config, request)
     check_report(config)
@@ -657,9 +655,6 @@ def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:
-    from dp_erm_bench.cli.app import report
-    from dp_erm_bench.report.make import draw_and_judge
-
     draw_and_judge(folder, config)
     report(folder)
 

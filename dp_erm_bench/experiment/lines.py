@@ -72,7 +72,6 @@ from dp_erm_bench.plugins.names import (
     shipped,
 )
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.problem import feature_names
 from dp_erm_bench.registry import AUTO, ERM, PROBLEM, foreign
 
 if TYPE_CHECKING:
@@ -821,6 +820,8 @@ class FitLine(Line):
         data = getattr(self.problem, "dataset", None)
         if data is None or (clipping := data.clipping) is None:
             return {}
+        from dp_erm_bench.problems.erm.problem import feature_names
+
         names = feature_names(data)
         columns = [names[j] for j in clipping.columns] + ["label"] * clipping.label
         return {"clipped": clipping.share, "at_bound": columns}

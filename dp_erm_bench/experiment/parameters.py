@@ -16,7 +16,6 @@ from dp_erm_bench.experiment.schema import canonical, plain, typed
 from dp_erm_bench.paths import later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.named import problem_of
 from dp_erm_bench.registry import ALGORITHM, AUTO, ERM, OBJECTIVE, PROBLEM
 
 FILE = "file"
@@ -75,6 +74,10 @@ def own_problem(
     DataUnavailable, UsageError
         As `problem_named`; what is implied is said.
     """
+    # Workers import this module for the trials that they get; to import what builds
+    # problems takes them as long again, and empty trials need none.
+    from dp_erm_bench.problems.named import problem_of
+
     implied, spec = "", dict(overrides)
     posed = {PROBLEM: {"name": kind}, **objective}
     loss = objective["loss"]

@@ -295,7 +295,8 @@ def _single(key: str, found: Sequence[str], skipped: Mapping[str, str]) -> Usage
 def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:
     """Return the error of a side that has several settings."""
     every = {name for one in settings for name in one}
-    names = sorted({name for name in every if _differs(name, settings)} - {key})
+    spellings = {n: {spelled(one.get(n, "")) for one in settings} for n in every}
+    names = sorted(n for n in every - {key} if len(spellings[n]) > 1)
     return UsageError(
         f"--between={key}: {value} has several settings, which differ in "
         f"{', '.join(names)}; keep one of them with --where KEY=VALUE"
@@ -313,10 +314,6 @@ def _plain(word: str) -> str:
         return f"{float(word):.12g}"
     except ValueError:
         return word
-
-
-def _differs(key: str, settings: Sequence[Row]) -> bool:
-    return len({spelled(one.get(key, "")) for one in settings}) > 1
 
 
 def apart(first: pd.DataFrame, second: pd.DataFrame) -> str:

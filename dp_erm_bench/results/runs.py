@@ -97,22 +97,15 @@ def write_noted(folder: Path, name: str, text: bytes) -> None:
             _write(folder, manifest | {FILES: noted}, latest=True)
 
 
-def read_noted(folder: Path, name: str, again: str = "") -> str | None:
-    """Return the text of a noted file, None if there is none.
-
-    Parameters
-    ----------
-    folder : Path
-    name : str
-    again : str
-        What to do where it is damaged: to collect the folder, where nothing is said.
+def read_noted(folder: Path, name: str) -> str | None:
+    """Return the text of a noted file, which `collect` makes; None if there is none.
 
     Raises
     ------
     UsageError
         If its digest is not that in the latest manifest.
     """
-    again = again or f"dp-erm-bench collect {typed(folder)} makes it again"
+    again = f"dp-erm-bench collect {typed(folder)} makes it again"
     text = noted_bytes(folder, name, again)
     try:
         return None if text is None else text.decode()

@@ -118,12 +118,15 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     paths = [record.get("trajectory") or {} for _, record, _ in chunk]
     counts = [max(len(path.get("iteration", ())), 1) for path in paths]
     repeat = pa.array(np.repeat(np.arange(len(counts)), counts))
+    measured = set[str]().union(*paths)
     filled = {}
     for field in schema:
         name, kind = field.name, field.type
         if name in fixed[0]:
             once = pa.array([row[name] for row in fixed], kind)
             filled[name] = once.take(repeat)
+        elif name not in measured:
+            filled[name] = pa.nulls(len(repeat), kind)
         else:
             values = (
                 p.get(name) or [None] * n for p, n in zip(paths, counts, strict=True)

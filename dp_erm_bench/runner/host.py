@@ -338,7 +338,11 @@ def hosted(
     child = children.of_thread(task[0][0].owner, job.run)
     child.give(task, job)
     child.wait(wanted)
-    answer = _reported(number, child) or _mourned(number, child, task, job)
+    if child.report is None:
+        answer = _mourned(number, child, task, job)
+    else:
+        outcomes, _, seconds, problem, _ = child.report
+        answer = Answer(number, outcomes, seconds, problem)
     lines = taken_lines(Path(job.folder), job.run, child.pid) if ship else b""
     if child.report and child.report.full:
         children.let_go(child)
@@ -356,13 +360,6 @@ def shipped(
         return number, packed(hosted(number, task, job, True, wanted))
     except (UsageError, OSError) as error:
         return number, packed(Answer(number, [], problem=str(error) or repr(error)))
-
-
-def _reported(number: int, child: Worker) -> Answer | None:
-    if child.report is None:
-        return None
-    outcomes, _, seconds, problem, _ = child.report
-    return Answer(number, outcomes, seconds, problem)
 
 
 def _mourned(number: int, child: Worker, task: Sequence[Batch], job: Job) -> Answer:

@@ -117,11 +117,6 @@ class RunOptions(RunnerConfig):
         alone = self.report_trials if phase == "report" else None
         return alone or self.batch_trials
 
-    @property
-    def workers(self) -> int:
-        """Return how many trials, or batches, are expected to run at once."""
-        return self.n_jobs or 1
-
 
 def run_options(
     config: Mapping[str, Any], command: Sequence[str], **changes: Any

@@ -53,6 +53,11 @@ def test_neither_parent_nor_worker_needs_what_takes_long_to_import():
     assert imported(code, slow) == "[]"
 
 
+def test_a_worker_imports_for_no_trial_what_builds_problems():
+    code = "import dp_erm_bench.runner.worker"
+    assert imported(code, ("scipy", "dp_erm_bench.problems.erm.problem")) == "[]"
+
+
 def test_a_cached_optimum_is_read_without_the_optimisers(block):
     (line,), _ = expand([block()])
     assert line.problem.optimum.value > 0

@@ -10,10 +10,13 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger, unpacked
 
 HANG = {
-    "dask": "runner=dask, which uses Dask's own client",
-    "multiprocessing": "loky or threading",
+    "dask": ("DaskDistributedBackend", "runner=dask, which uses Dask's own client"),
+    "multiprocessing": ("MultiprocessingBackend", "loky or threading"),
 }
-"""Backends of joblib that wait for ever once a worker was killed, and what to use."""
+"""Backends of joblib that wait for ever once a worker was killed.
+
+Their classes, and what to use.
+"""
 
 ACTIVE = "active"
 
@@ -75,5 +78,5 @@ def hanging(setting: str, backend: str) -> UsageError:
     """Return the refusal of a backend of joblib that waits for ever."""
     return UsageError(
         f"{setting}: joblib waits for ever there once a worker was killed; "
-        f"use {HANG[backend]}"
+        f"use {HANG[backend][1]}"
     )

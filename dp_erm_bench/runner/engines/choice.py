@@ -7,7 +7,7 @@ import dataclasses
 import ipaddress
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import ENGINES, EngineConfig, RunnerConfig
@@ -53,7 +53,8 @@ def check_engine(options: RunnerConfig) -> None:
         allowed |= set(BATCH)
     for field in dataclasses.fields(EngineConfig):
         value = getattr(options, field.name)
-        if field.name in allowed or field.name == "engine" or _is_default(field, value):
+        usual = getattr(EngineConfig(), field.name)
+        if field.name in allowed or field.name == "engine" or value == usual:
             continue
         whose = next((e for e, keys in KEYS.items() if field.name in keys), "dask")
         where = f"runner={whose}"
@@ -81,12 +82,6 @@ def check_engine(options: RunnerConfig) -> None:
         from dp_erm_bench.runner.engines.cluster import check_jobs  # imports Dask
 
         check_jobs(options)
-
-
-def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    if field.default is dataclasses.MISSING:
-        return not value
-    return bool(value == field.default)
 
 
 def is_exposed(address: str) -> bool:

@@ -15,16 +15,10 @@ import joblib
 from joblib import parallel
 from joblib.parallel import ParallelBackendBase
 
-from dp_erm_bench.runner.engines.base import ACTIVE, believed, hanging
+from dp_erm_bench.runner.engines.base import ACTIVE, HANG, believed, hanging
 from dp_erm_bench.runner.host import PATIENCE, Worker, children, hosted, shipped
 from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger
 from dp_erm_bench.runner.worker import Batch, Job
-
-HANGING = {
-    "dask": "DaskDistributedBackend",
-    "multiprocessing": "MultiprocessingBackend",
-}
-"""Classes of the backends that `choice.HANG` names."""
 
 
 def is_active() -> bool:
@@ -64,7 +58,7 @@ class JoblibEngine:
         self._options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
         self._options |= {"backend": None if backend == ACTIVE else backend}
         made = self._made()._backend
-        for name, hangs in HANGING.items():
+        for name, (hangs, _) in HANG.items():
             if hangs in {one.__name__ for one in type(made).__mro__}:
                 raise hanging(f"joblib.parallel_config(backend={name!r})", name)
         self._local = getattr(made, "uses_threads", False)
