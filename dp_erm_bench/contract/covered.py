@@ -1016,7 +1016,7 @@ def larger(
     for case in served:
         first.setdefault(case.params, case)
     rows = list(first.values())
-    for case in rows[:: math.ceil(len(rows) / ROWS)]:
+    for case in rows[:: max(1, math.ceil(len(rows) / ROWS))]:
         yield replace(case, family=sized(case.family, _sizes(case.family)[0], WIDE))
     for base in rows[:1]:
         n, p = _sizes(base.family)

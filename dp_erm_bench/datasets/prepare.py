@@ -404,8 +404,8 @@ def wide_told(data: Dataset, names: Sequence[str]) -> str:
     """Return which declared bounds all records are far below, empty if there is none.
 
     Of a column that is mapped from a range which is not symmetric what counts is how
-    much of the range is taken; columns of zeros, and bounds that only follow from that
-    of the norm, are not told.
+    much of the range is taken; columns of zeros, those of sparse records, of which many
+    are rare, and bounds that only follow from that of the norm, are not told.
     """
     if (bounds := data.bounds) is None:
         return ""
@@ -414,6 +414,7 @@ def wide_told(data: Dataset, names: Sequence[str]) -> str:
         shifted = np.flatnonzero((ranges.low != -ranges.high) & ~ranges.indicators)
         reach[shifted] = np.ptp(data.X[:, shifted], axis=0) / 2.0
     wide = _is_wide(reach, bounds.columns) & (bounds.columns <= bounds.norm)
+    wide &= not data.sparse
     others = {"norm": (data.row_norms, bounds.norm), "label": (data.y, bounds.label)}
     beside = [
         name
