@@ -1000,7 +1000,7 @@ def larger(
 ) -> Iterator[Case]:
     """Yield cases of sizes that no condition asks for: an index, a slice, a minimum.
 
-    All rows of parameters by turns on `WIDE` columns, and the first one on one more
+    `ROWS` rows of parameters at most on `WIDE` columns, and the first one on two more
     than each number that the sources mention, as n, p, the length and the batch.
     """
     served = [

@@ -9,8 +9,8 @@ event that tells the two sides apart is chosen from one half of the answers; Clo
 Pearson's bounds of its probabilities in the other half give a delta from below, at any
 epsilon, which the law must not claim to keep below (``audit.profile``). A Renyi curve
 that a law claims is bounded from below, too, for a delta that follows from it says
-little of it. Where a mechanism of the package adds draws of the package, nothing has to
-be measured: the delta of one number that moves by its sensitivity is known.
+little of it. Where a mechanism of the package adds draws of the package, the delta of
+one number that moves by its sensitivity is known, beside what is measured.
 """
 
 from __future__ import annotations
@@ -375,12 +375,17 @@ def known_refutation(call: Call, z: float) -> str:
     moved = np.trunc(size) if call.whole else size
     d = moved / float(mechanism.scale.max())
     level = call.law.level(z)
-    if level is not None:
+    if level is not None and level < math.inf and d > 0.0:
         if distribution is ndtr:
             return "no level bounds what normal noise loses"
-        highest = math.log1p(rate * math.expm1(d)) if d < 700.0 else d
-        if level < highest * (1 - 1e-9):
-            return f"its level is {highest:.6g}, its law claims {level:.6g}"
+        # In all its uses, as the delta; of a record that is replaced either side moves.
+        claimed_level, ends = level * call.law.times, (d, 0.0)
+        if rate < 1.0 and call.adjacency is Adjacency.REPLACE_ONE:
+            ends = (d / 2, -d / 2)
+        up, down = (math.log1p(rate * math.expm1(min(x, 700.0))) for x in ends)
+        highest = up - down if d < 700.0 else d
+        if claimed_level < highest * (1 - 1e-9):
+            return f"its level is {highest:.6g}, its law claims {claimed_level:.6g}"
     if kind.unit is NormLaplace.unit and np.shape(call.first[0][0])[-1:] != (1,):
         return ""  # one entry of it has another law
     t = np.linspace(-40.0, 40.0 + d, 8001)

@@ -131,9 +131,14 @@ def _handed_over(error: Exception, candidate: Candidate) -> str:
     frames = list(traceback.walk_tb(error.__traceback__))
     if frames[-1][0].f_code is not check_apart.__code__:
         return ""
-    files = {str(file) for file in sources_of(candidate.solver).files.values()}
+    try:
+        files = {str(file) for file in sources_of(candidate.solver).files.values()}
+    except (OSError, TypeError):  # a class without a file
+        return ""
     own = [(f, line) for f, line in frames if f.f_code.co_filename in files]
-    (frame, line) = own[-1]
+    if not own:
+        return ""
+    frame, line = own[-1]
     text = linecache.getline(frame.f_code.co_filename, line).strip()
     return f"line {line}, `{text}`"
 

@@ -454,6 +454,7 @@ def _telling(X: Features, y: Array) -> Array:
         spread = squares - X.sum(axis=0) ** 2 / len(y)
         # Roughly, for what is far from 0 cancels; then each of these by itself.
         near = (X.T @ centred) ** 2 > 0.99 * np.maximum(spread * size, 0.0)
+        near |= spread < 1e-6 * squares
         found = []
         for j in np.flatnonzero(near) if size > 0.0 and len(y) > 2 else ():
             column = X[:, [j]]

@@ -110,7 +110,7 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
         return ""
     return (
         "runs of one dataset_seed share records and split, yet each counts as one of "
-        "its own: intervals are too narrow for other data or splits"
+        "its own: spread and intervals are too narrow for other data or splits"
     )
 
 
@@ -505,6 +505,9 @@ equal ones are not rare, whose standard error is 0: Student's law in their place
 ROUNDING = 1e-13
 """A standard error below it, on the scale of the number, is that of rounding."""
 
+ALIKE = 12
+"""Decimals, as parts of the largest, in which equal units agree."""
+
 Part = tuple[Array, Array]
 
 
@@ -564,7 +567,9 @@ def _telling(values: Array) -> float:
 
     Infinite if all are equal: they have no error.
     """
-    counts = np.unique(values, axis=0, return_counts=True)[1]
+    largest = np.abs(values).max(axis=0)
+    rounded = np.round(values / np.where(largest > 0.0, largest, 1.0), ALIKE)
+    counts = np.unique(rounded, axis=0, return_counts=True)[1]
     return float(counts.sum() - counts.max() + 1) if len(counts) > 1 else math.inf
 
 
@@ -649,6 +654,9 @@ def estimate_of_quantiles(
 def _likely_means(values: Array, rng: np.random.Generator) -> Array:
     """Return draws of the logarithm of a mean, whose percentiles are bootstrap-t."""
     n, mean = len(values), values.mean()
+    if _telling(values[:, None]) < FEW:
+        t = rng.standard_t(n - 1, size=RESAMPLES) / math.sqrt(n - 1)
+        return np.asarray(np.log(mean) - t * values.std() / mean)
     drawn = values[rng.integers(n, size=(n, RESAMPLES))]
     means = drawn.mean(axis=0)
     t = np.log(means / mean) / (drawn.std(axis=0) / means)

@@ -22,8 +22,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.gaussian import Gaussian
-from dp_erm_bench.releases.laplace import Laplace
+from dp_erm_bench.releases.gaussian import Gaussian, GaussianLaw
+from dp_erm_bench.releases.laplace import Laplace, LaplaceLaw
 from dp_erm_bench.releases.law import Law, PureLaw
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian, PoissonGaussianLaw
@@ -389,10 +389,10 @@ def test_a_kind_is_known_by_its_class_alone():
         release_of(RepeatAndSelect, "any", 1.0, 1, run=(forged("one", 1.0, 1),))
 
 
-def asked(release, size):
+def asked(release, size, adjacency=Adjacency.REPLACE_ONE):
     """A call of a release on vectors of a size."""
     zero = ((np.zeros((1, size)),), {})
-    return Call(release, zero, zero, 1.0, False, 20, Adjacency.REPLACE_ONE)
+    return Call(release, zero, zero, 1.0, False, 20, adjacency)
 
 
 def refuted(call):
@@ -411,6 +411,33 @@ def refuted(call):
 )
 def test_known_noise_keeps_the_law_that_is_proved_of_it(release, size):
     assert refuted(asked(release, size)) == ""
+
+
+class Halves(Laplace):
+    """One use, charged as two of half its level: that adds up, deltas do not."""
+
+    def law(self):
+        return LaplaceLaw(2 * self.times, 2 * self.weight)
+
+
+@dataclass(frozen=True)
+class Endless(GaussianLaw):
+    """A law that says what is true: no level is finite."""
+
+    def level(self, z):
+        return math.inf
+
+
+class WithoutLevel(Gaussian):
+    """Normal noise of that law."""
+
+    def law(self):
+        return Endless(self.times, self.weight)
+
+
+def test_a_level_is_that_of_all_uses_and_may_be_infinite():
+    assert refuted(asked(Halves("any", 0.5, 1), 1)).startswith("at epsilon")
+    assert refuted(asked(WithoutLevel("any", 2.0, 1), 1)) == ""
 
 
 @dataclass(frozen=True)
@@ -452,7 +479,8 @@ def test_an_amplified_level_of_second_order_is_refuted():
 
     body = {"law": law, "draw": staticmethod(Laplace.draw)}
     kind = type("Mine", (PoissonGaussian,), body)
-    assert "its level is" in refuted(asked(kind("any", 2.0, 5, rate=0.5), 1))
+    call = asked(kind("any", 2.0, 5, rate=0.5), 1, Adjacency.ZERO_OUT)
+    assert "its level is" in refuted(call)
 
 
 @pytest.mark.parametrize("part, is_kept", [(1.0, True), (0.85, False)])

@@ -378,6 +378,10 @@ def test_what_the_runs_do_not_tell_has_no_interval():
     most = np.where(np.arange(20) < 2, 1.0 + 1e-8, 1.0)[:, None]
     found = estimate([(most, one)])
     assert -1e-8 < found.low < found.point < found.high < 1e-8
+    # So, too, where they are equal but for rounding, and of a quotient with a quantile.
+    near = most * (1.0 + 2.2e-16 * np.arange(20)[:, None])
+    assert estimate([(near, one)]).high < 1e-8
+    assert math.isfinite(estimate_of_quantiles([(most[:, 0], None, 1.0)]).high)
 
 
 def test_pairs_are_drawn_together():

@@ -228,8 +228,11 @@ def _lengths(rows: Any, Q: Array) -> Array:
 def spectrum(matrix: Array) -> tuple[Array, Array]:
     """Return the eigenvalues, increasing, and the eigenvectors of a symmetric matrix.
 
-    Of a published one: all that follows from it costs nothing.
+    Of a published one: all that follows from it costs nothing. nan, if an entry is not
+    finite.
     """
+    if not np.isfinite(matrix).all():  # LAPACK fails there, or not, by p
+        return np.full(len(matrix), np.nan), np.full(matrix.shape, np.nan)
     values, vectors = linalg.eigh(matrix, check_finite=False, driver="evd")
     return np.asarray(values), np.asarray(vectors)
 
