@@ -15,7 +15,7 @@ from dp_erm_bench.registry import OBJECTIVE, check_choice
 from dp_erm_bench.report.layout import escaped
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
-from dp_erm_bench.results.files import csv_of, typed
+from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.settings import (
     GIVEN,
     INTERNAL,
@@ -194,7 +194,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     folders = [one for one in (view.folder, *view.others) if one != Path()]
     missing = {one: lacking(one, table) for one in folders}
     whose = "{0}: {1}" if view.others else "{1}"
-    lost = [whose.format(typed(one), text) for one, text in missing.items() if text]
+    lost = [whose.format(one.name, text) for one, text in missing.items() if text]
     y = view.y or first_of(rows)
     rows, left_out = _measured_rows(rows, y)
     rows = rows.join(baselines(rows, y))
