@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageDraw
 
 from benchmarks import (
     batches,
@@ -16,6 +17,7 @@ from benchmarks import (
     faults,
     harness,
     mutants,
+    publish,
     rates,
     scale,
 )
@@ -241,3 +243,17 @@ def test_a_mutant_is_found_where_its_definition_has_moved_to():
     assert mutants.locate(row, sources) == ("dp_erm_bench/sums/c.py", 9)
     assert mutants.mutated(row, moved, 9) == "\n".join(moved.lines).replace("3)", "4)")
     assert mutants.locate(row | {"line": "return bound"}, sources) is None
+
+
+def test_a_picture_is_new_where_a_marker_has_moved_not_where_a_letter_has(tmp_path):
+    def drawn(name, marker, size=(200, 100)):
+        picture = Image.new("RGB", size, "white")
+        ImageDraw.Draw(picture).rectangle(marker, fill="blue")
+        picture.save(tmp_path / name)
+        return tmp_path / name
+
+    kept = drawn("kept.png", (40, 40, 48, 48))
+    assert publish.alike(drawn("same.png", (40, 40, 48, 48)), kept)
+    assert publish.alike(drawn("pixel.png", (40, 40, 48, 47)), kept)
+    assert not publish.alike(drawn("moved.png", (60, 40, 68, 48)), kept)
+    assert not publish.alike(drawn("wider.png", (40, 40, 48, 48), (201, 100)), kept)

@@ -55,7 +55,7 @@ from dp_erm_bench.experiment.parameters import (
     problem_named,
 )
 from dp_erm_bench.experiment.schema import (
-    PAPERS,
+    GIVEN_LIMITS,
     Block,
     Tune,
     canonical,
@@ -723,8 +723,7 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
         if value and not low <= value <= high:
             shown = f"{value / axis.unit:g}"
             raise UsageError(f"{given}: must hold its grid, which has {shown}")
-    # What a paper sets is given: a choice there leaves nothing out.
-    ours = PAPERS not in limits[2:]
+    ours = GIVEN_LIMITS not in limits[2:]
     return replace(axis, low=low, high=high, declared=(True, ours))
 
 

@@ -448,7 +448,7 @@ class Tune:
     limits: Mapping[str, Any] = says(
         {},
         "lowest and highest value of a parameter in a search, in its axis' unit, and "
-        "`paper` if the paper sets the highest: a choice there is not open",
+        "`given` if they are no choice of ours: a value there is not open",
     )
     quantity: str = says("objective", "what is to be best at the end of the trials")
 
@@ -584,8 +584,8 @@ def _number(key: str, value: Any, hint: Any, least: float, most: float) -> Any:
     return number
 
 
-PAPERS = "paper"
-"""Behind two limits: the paper sets the highest, beyond which nothing is left out."""
+GIVEN_LIMITS = "given"
+"""Behind two limits: a paper, or what the line is, sets them: nothing is left out."""
 
 
 def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
@@ -595,8 +595,14 @@ def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     checked = {}
     for key, pair in limits.items():
         check_key(key, tuple(axes), "tune.limits")
-        if not is_list(pair) or len(pair) < 2 or [*pair[2:]] not in ([], [PAPERS]):
-            allowed = f"the least and the most, and {PAPERS} if the paper sets it"
+        if (
+            not is_list(pair)
+            or len(pair) < 2
+            or [*pair[2:]] not in ([], [GIVEN_LIMITS])
+        ):
+            allowed = (
+                f"the least and the most, and {GIVEN_LIMITS} if they are no choice"
+            )
             raise refused(f"tune.limits.{key}", pair, allowed)
         low, high = (typed(f"tune.limits.{key}", value, float) for value in pair[:2])
         if not low < high or math.isinf(high - low):

@@ -540,19 +540,17 @@ class Audit(Study):
                 yield _judged(json.loads(words), first, second, alpha)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one panel per epsilon; return the files written, none without a row."""
+        """Draw one panel per budget; return the files written, none without a row."""
         table = drawing.table
         if table.empty:
             return []
-        # Certified within the last digits of a budget.
-        nominal = table["epsilon"].map(lambda e: f"{e:.3g}").astype(float)
         labels = [_label(audit) for _, audit in table.iterrows()]
-        rows = table.assign(label=labels, nominal=nominal)
+        rows = table.assign(label=labels)
         names = list(dict.fromkeys(rows["label"]))
         cells: list[Cell] = [partial(_names, names=names)]
         cells += [
-            partial(_bounds, rows=rows[rows["nominal"] == epsilon], names=names)
-            for epsilon in sorted(set(nominal))
+            partial(_bounds, rows=rows[rows["budget"] == epsilon], names=names)
+            for epsilon in sorted(set(rows["budget"]))
         ]
         size = WIDTH, ROW * (len(names) + 1)
         # As wide as its rows of text need.
@@ -567,7 +565,10 @@ def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -
         raise UsageError(f"algorithm={name}: a plan must name no file")
     adjacency = how["budget"]["adjacency"]
     attack = named_attack(name, params, Budget(**how["budget"]))
-    return row(name, params, adjacency, verdict(first, second, attack.guarantee, alpha))
+    judged = verdict(first, second, attack.guarantee, alpha)
+    # The claim, `epsilon`, is less where a run with these coins spends less.
+    asked = {"budget": float(how["budget"]["epsilon"])}
+    return row(name, params, adjacency, judged) | asked
 
 
 def _label(audit: Any) -> str:
@@ -618,15 +619,19 @@ def _caption(rows: pd.DataFrame) -> str:
     deltas = ", ".join(f"{d:.2g}" for d in sorted(set(rows["delta"])))
     alarm = (1.0 - rows["confidence"]).sum()
     broken = int((rows["verdict"] == "VIOLATION").sum())
+    idle = int((rows["epsilon"] == 0.0).sum())
+    pays = f" {idle} of them claim 0: their budget pays for no step." * (idle > 0)
+    wrong = 1.0 - float(rows["confidence"].min())
     return "\n".join(
         (
             f"{len(rows)} audits on worst-case neighbours, {count} runs a side, "
-            f"delta = {deltas}; white-box likelihood ratio of all released values.",
+            f"delta = {deltas}; white-box likelihood ratio of all released "
+            f"values.{pays}",
             f"Verdicts are of the profile test: {broken} of {len(rows)} refuted "
             f"(probability of a false one in the whole table: at most {alarm:.2g}).",
-            "Lower bounds on epsilon, each with confidence "
-            f"{float(rows['confidence'].min()):.4g}. Hollow: at delta, weak for every "
-            "mechanism at small delta. Filled: from the same rates if the profile has "
-            "a Gaussian's shape, which sums of many releases nearly have.",
+            "Lower bounds on epsilon, each wrong with probability at most "
+            f"{wrong:.1g}. Hollow: at delta, weak for every mechanism at small delta. "
+            "Filled: from the same rates if the profile has a Gaussian's shape, which "
+            "sums of many releases nearly have.",
         )
     )

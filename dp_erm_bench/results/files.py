@@ -36,6 +36,7 @@ TAG = CRC[: CRC.index(b"%")]
 RECORD = re.compile(rb'\{"key":"[0-9a-f]{64}"')
 # `json.dumps` makes an encoder at each call, which costs as much as a short line.
 ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+DECODED = json.JSONDecoder().decode
 COUNT = b',"lines":%d,"sum":"%08x"}\n'
 COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 MARKS = (TAG, b',"sum":"')
@@ -160,7 +161,7 @@ def is_sealed(text: bytes) -> bool:
 def parsed(text: bytes) -> dict[str, Any] | None:
     """Return the object that a line holds, None if it holds none."""
     try:
-        content = json.loads(text)
+        content = DECODED(text.decode())
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -150,7 +150,8 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
     # A threshold in multiples of a number of the data was chosen by looking at them.
     chosen = bool(line["tuned"] or line.get("measured"))
     uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
-    if isinstance(read := line.get("read"), list):
+    read = line.get("read")
+    if isinstance(read, list) and (read or uncharged):
         # What was declared when it ran may not be now, and no key depends on it.
         others = [use for use in uncharged if use not in READ]
         uncharged = [*(use for use in READ if use in read), *others]

@@ -174,6 +174,12 @@ def test_a_singular_matrix_is_refused_where_nothing_lifts_it(lift):
     assert np.isfinite(so.solved(A, np.ones(2), 1e-3, 0.0, lift)).all()
 
 
+@each("p", [2, 40])
+def test_what_overflowed_is_no_number_whatever_its_size(p):
+    for found in so.spectrum(np.full((p, p), np.inf)):
+        assert np.isnan(found).all()
+
+
 def test_a_matrix_that_is_too_large_is_refused_with_its_bytes():
     wide = csc_array((np.ones(2), ([0, 1], [0, 99_999])), shape=(2, 100_000))
     problem = problem_from_arrays(wide, SIGNS[:2], loss="logistic", **L2)

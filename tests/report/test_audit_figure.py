@@ -23,7 +23,8 @@ PARAMS = [{"n_iter": 10}, {"n_iter": 10, "step": 1e6}]
 def table(*verdicts):
     cases = [(params, kind) for params in PARAMS for kind in Adjacency]
     pairs = zip(cases, verdicts, strict=True)
-    return pd.DataFrame([row("sgd", p, kind, found) for (p, kind), found in pairs])
+    rows = [row("sgd", p, kind, found) for (p, kind), found in pairs]
+    return pd.DataFrame(rows).assign(budget=8.0)
 
 
 def draw(rows, folder):
@@ -100,12 +101,15 @@ def test_the_picture_is_not_blank_and_an_empty_table_has_none(tmp_path):
 
 
 def test_each_epsilon_has_a_panel(tmp_path, sheet):
+    # Of one budget some claim less, or nothing.
     quiet = dataclasses.replace(FOUND, epsilon=0.99999999, gaussian=0.4, lower_bound=0)
-    both = [table(*[found] * 4) for found in (FOUND, quiet)]
-    draw(pd.concat(both, ignore_index=True), tmp_path)
+    idle = dataclasses.replace(quiet, epsilon=0.0)
+    asked = table(quiet, quiet, idle, quiet).assign(budget=1.0)
+    draw(pd.concat([table(*[FOUND] * 4), asked], ignore_index=True), tmp_path)
     (figure,) = sheet
     _, one, eight = figure.axes
     for ax, bound in ((one, 0.4), (eight, 5.0)):
         points = {line.get_label(): line for line in ax.lines}
         np.testing.assert_allclose(points["zero out: if Gaussian"].get_xdata(), bound)
-    assert "8 audits" in (tmp_path / "audit.txt").read_text()
+    caption = (tmp_path / "audit.txt").read_text()
+    assert "8 audits" in caption and "1 of them claim 0" in caption

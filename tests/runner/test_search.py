@@ -151,9 +151,9 @@ def test_a_choice_that_may_be_better_beyond_is_open(tune, search, lowest, told):
     assert told in tuner.choice.open
 
 
-def test_a_limit_that_the_paper_sets_is_not_open_and_changes_no_trial():
+def test_a_limit_that_is_given_is_not_open_and_changes_no_trial():
     chosen = []
-    for limits in ([1.0, 16.0], [1.0, 16.0, "paper"]):
+    for limits in ([1.0, 16.0], [1.0, 16.0, "given"]):
         finals = {}
         tuner = tuner_of(searching({"limits": {"clip": limits}}), finals)
         follow(tuner, finals, bowl(0.3, 900.0))
@@ -464,7 +464,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
         ({"limits": {"clip": [8, 4]}}, {}, "tune.limits.clip=[8,4]: must be two"),
         ({"limits": {"clip": [-1, 99]}}, {}, "tune.limits.clip=[-1, 99]: must be > 0"),
         ({"limits": {"clip": 3}}, {}, "tune.limits.clip=3: must be"),
-        ({"limits": {"clip": [1, 9, "us"]}}, {}, "and paper if the paper sets it"),
+        ({"limits": {"clip": [1, 9, "us"]}}, {}, "and given if they are no choice"),
         ({"limits": {"clip": [1, math.inf]}}, {}, "must be two numbers, the lower"),
         ({"limits": {"clap": [1, 99]}}, {}, "tune.limits: clap: no such key"),
         ({"quantity": "auk"}, {}, "tune.quantity=auk (did you mean auc?): must be one"),

@@ -107,7 +107,7 @@ def test_a_study_is_run_recorded_and_resumed(audited, copied, capsys):
     assert table["epsilon_certified"].between(3.9, 4.0).all()
     rows = Audit().table(copied)
     assert set(rows["runs"]) == {120}
-    assert set(rows["verdict"]) == {"ok"}
+    assert set(rows["verdict"]) == {"ok"} and set(rows["budget"]) == {4.0}
     assert (rows["lower_bound"] <= rows["epsilon"]).all()
 
 
