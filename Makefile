@@ -115,24 +115,12 @@ reproduce-figures: $(READY)
 	    echo "report: results/report.html"; } || status=1; \
 	exit $$status
 
-audit accounting: $(READY)
+audit accounting leaderboard: $(READY)
 	$(BIN)/dp-erm-bench experiment=$@ profile=$(PROFILE)
 
 # What a run leaves, where the README and the docs show it: docs/figures.md.
 publish: $(READY)
 	$(BIN)/python -m benchmarks.publish $(EXPERIMENT)
-
-leaderboard: $(READY)
-	$(BIN)/dp-erm-bench experiment=leaderboard profile=$(PROFILE)
-	@[ "$(PROFILE)" != published ] || { \
-	    cp results/leaderboard/leaderboard.md docs/leaderboard.md && \
-	    cp results/leaderboard/choices.csv results/published/leaderboard_choices.csv && \
-	    cp results/leaderboard/leaderboard.csv \
-	       results/leaderboard/leaderboard_pairs.csv \
-	       results/leaderboard/figures/leaderboard_profiles.png \
-	       results/leaderboard/figures/leaderboard_heat.png \
-	       results/published/ && \
-	    echo "published: docs/leaderboard.md, results/published/leaderboard*"; }
 
 clean:
 	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,8 +1,8 @@
 """Keep what runs of experiments say in results/published, with a page of it.
 
 `python -m benchmarks.publish NAME...` copies the claims, the choices and the sheets of
-each results folder, and writes docs/figures.md. A picture that notes the same table as
-the one that is there, and looks like it, stays as it is.
+each results folder, and writes docs/figures.md; of `STUDIES` the files named there. A
+picture that notes the same table as the one that is there, and looks like it, stays.
 """
 
 import json
@@ -24,6 +24,17 @@ PUBLISHED = RESULTS / "published"
 TABLES = ("claims", "choices")
 BESIDE = {"mangold2022": ("electricity_raw",)}
 """Pictures that other pages show, beside an experiment's own sheets."""
+BOARD = "leaderboard"
+STUDIES = {
+    "audit": ("audits.csv", "figures/audit.png"),
+    BOARD: (
+        *(f"{BOARD}.{kind}" for kind in ("md", "csv")),
+        f"{BOARD}_pairs.csv",
+        "choices.csv",
+        *(f"figures/{BOARD}_{what}.png" for what in ("profiles", "heat")),
+    ),
+}
+"""Files of the experiments that pages of their own show, and no chapter here."""
 
 HEAD = """\
 # Figures and claims, as published
@@ -65,16 +76,28 @@ def sheets(name: str) -> list[Path]:
 
 def check(name: str) -> None:
     """Refuse an experiment of which something is missing or too large to be kept."""
-    for table in TABLES:
-        if not (path := RESULTS / name / f"{table}.csv").is_file():
+    folder, pictures = RESULTS / name, sheets(name)
+    needed = STUDIES.get(name, [f"{table}.csv" for table in TABLES])
+    for path in (folder / file for file in needed):
+        if not path.is_file():
             raise SystemExit(f"{path}: is missing, run experiment={name} first")
-    for path in sheets(name):
+        pictures += [path] if path.suffix == ".png" else []
+    for path in pictures:
         if path.stat().st_size > MAX_PNG_BYTES:
             raise SystemExit(f"{path}: has more than {MAX_PNG_BYTES} bytes")
 
 
 def keep(name: str) -> None:
     """Copy the tables and pictures of an experiment."""
+    for path in (RESULTS / name / file for file in STUDIES.get(name, ())):
+        kept = PUBLISHED / path.name
+        if path.suffix == ".md":
+            kept = PAGE.with_name(path.name)
+        elif path.name == "choices.csv":
+            kept = PUBLISHED / f"{name}_choices.csv"
+        shutil.copy(path, kept)
+    if name in STUDIES:
+        return
     for table in TABLES:
         shutil.copy(RESULTS / name / f"{table}.csv", PUBLISHED / f"{name}_{table}.csv")
     for path in sheets(name):
@@ -118,7 +141,8 @@ def main(*names: str) -> None:
         keep(name)
     text = PAGE.read_text() if PAGE.is_file() else HEAD
     parts = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
-    parts |= {name: chapter(name).removeprefix("## ") for name in names}
+    own = [name for name in names if name not in STUDIES]
+    parts |= {name: chapter(name).removeprefix("## ") for name in own}
     chapters = [f"## {parts[name].strip()}\n" for name in sorted(parts)]
     PAGE.write_text("\n".join([HEAD, *chapters]))
 

@@ -121,8 +121,11 @@ def alternatives(field: "Field[Any]") -> list[Any]:
 def nearest(field: "Field[Any]", x: Any) -> Any:
     """Return a number as it is where a parameter may be that, else the nearest one.
 
-    The default where no number is nearest (``above``). What is no number is returned.
+    The default where no number is nearest (``above``), and where None may not be. What
+    else is no number is returned.
     """
+    if x is None and "None" not in str(field.type):
+        return field.default
     if isinstance(x, bool) or not isinstance(x, int | float):
         return x
     limits = field.metadata

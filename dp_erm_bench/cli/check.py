@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract.candidate import candidate_of
@@ -100,6 +101,8 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check]]:
             wanted += value.split(",")
         elif word.startswith("--"):
             raise UsageError(f"check: {key} is no option of it; there is {ONLY}")
+        elif equals and not Path(word).exists():
+            raise UsageError(f"check: {word} is no name and no file, as in check gd")
         else:
             algorithms.append(word)
     for name in wanted:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp_erm_bench.audit.pairs import alternatives
+from dp_erm_bench.audit.pairs import LENGTHS, alternatives
 from dp_erm_bench.contract.candidate import (
     ORIGINS,
     Candidate,
@@ -20,7 +20,13 @@ from dp_erm_bench.contract.candidate import (
     is_bounded,
     run_at,
 )
-from dp_erm_bench.contract.problems import LARGE, STRENGTH, Parts, neighbours_of
+from dp_erm_bench.contract.problems import (
+    LARGE,
+    STRENGTH,
+    Parts,
+    neighbours_of,
+    sized,
+)
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import build
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -313,6 +319,38 @@ def varied(candidate: Candidate) -> Iterator[Case]:
             if number == k == 0:  # what further cases begin with is short
                 yield from _on(*how, long=False)
             yield from _on(*how, long)
+
+
+SMALL = 5, 8
+"""Numbers of records, of which each one moves in turn."""
+CLIP = 0.3
+"""Below the longest gradients of the small problems."""
+
+
+def placed(candidate: Candidate) -> Iterator[Case]:
+    """Yield cases in which each record of a few is the one that moves.
+
+    What belongs to parts of the records may belong to two in some places alone, where
+    their number does not divide: each integer has all its values there.
+    """
+    if candidate.foreign:
+        return
+    shapes = {k: one for k, one in candidate.parameters.items() if k not in ORIGINS}
+    usual = {name: one.default for name, one in shapes.items()}
+    usual |= {"clip": CLIP} if "clip" in shapes else {}
+    counts = {
+        name: values_of(one)[1:]
+        for name, one in shapes.items()
+        if "int" in str(one.type) and name not in LENGTHS
+    }
+    rows = [usual, *({**usual, k: x} for k, xs in counts.items() for x in xs)]
+    for row in rows:
+        for parts in _served(candidate, *row.items())[:1]:
+            for n in SMALL:
+                for record in range(n):
+                    family = sized("outlier", n, 4, record)
+                    how = (candidate, row, parts, family, PAIRS[1], 1, 1)
+                    yield from _on(*how, long=False)
 
 
 @functools.cache

@@ -38,6 +38,7 @@ from dp_erm_bench.contract.cases import LONG, MOST, Case, resized, within
 from dp_erm_bench.contract.problems import (
     BLANK,
     CORNERS,
+    ENORMOUS,
     FAMILIES,
     LARGE,
     Parts,
@@ -1158,6 +1159,8 @@ def _unjudged(
                 yield from _changed(candidate, one, words, {name: choice})
     for one in free:
         yield replace(one, z=HUGE)
+        if not candidate.foreign:
+            yield from (replace(one, family=ENORMOUS, z=z) for z in (base.z, HUGE))
         for values in (huge, *({name: HUGE} for name in huge)):
             yield from _changed(candidate, one, "overflowing", values)
 
@@ -1198,7 +1201,7 @@ def _with_clip(base: Case, clip: float | None) -> tuple[tuple[str, Any], ...]:
 def _sizes(family: str) -> tuple[int, int]:
     """Return n and p of a family that `sized` named, else those of ``outlier``."""
     found = [int(x) for x in re.findall(r"\d+", family)]
-    return (found[0], found[1]) if " of " in family and len(found) == 2 else (10, 4)
+    return (found[0], found[1]) if " of " in family and len(found) == 3 else (10, 4)
 
 
 def _numbers(

@@ -117,7 +117,10 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
     on = Subject(candidate, {}, problem_of("logistic", "none", p=1, dead=0))
     if reason := on.solver().refusal(on.problem):
         raise NotApplicable(reason)
-    moved = np.any(on.run(z=0.0).iterates())
+    run = on.run(z=0.0)
+    moved = np.any(run.iterates())
+    if moved and any(release.selects for release in run.releases):
+        raise NotApplicable("it goes along one of several that score the same")
     require(not moved, f"{candidate.name} moves on a problem of zeros")
 
 
@@ -147,9 +150,10 @@ def _keeps(run: Run, name: str) -> None:
     require(proved <= EPSILON * (1 + 1e-9), f"{name} spends {proved:.4g} of {EPSILON}")
     require(np.isfinite(w).all(), f"{name} is not finite")
     require(run.problem.contains(w).all(), f"{name} leaves the constraint")
-    passes = [run.rows.passes[0], *np.diff(run.rows.passes)]
-    grows = passes[0] == 0.0 and min(passes) >= 0.0
-    require(grows, f"{name} counts passes that do not grow from 0: {passes}")
+    passes = run.rows.passes
+    told = f"{name}: passes_at counts {', '.join(f'{x:g}' for x in passes)} passes"
+    require(passes[0] == 0.0, f"{told}: they begin with 0, at iteration 0")
+    require(min(np.diff(passes), default=0.0) >= 0.0, f"{told}: they may not fall")
     for release in (*run.shares, *run.releases):
         finite = np.isfinite(release.sensitivity).all() and release.times >= 0
         require(finite, f"{name}: release {release.name} has no sensitivity")

@@ -67,6 +67,8 @@ FALSE_ALARM = 1e-6
 MOVED = 1e-9
 """Part of an argument by which rounding may move it."""
 BINS = 100
+PLACES = np.linspace(-1.0, 1.0, 61)
+"""Where a move begins, in its own length."""
 
 
 def releases_of_outside_are_measured(candidate: Candidate) -> None:
@@ -509,6 +511,7 @@ class Measured:
         for words, move in self._moves() if self.is_plain else ():
             if not self.sampled:
                 yield ValuePair(words, base, base + move)
+                yield from self._elsewhere(words, base, move)
                 continue
             half, none = (0.5 * move, -0.5 * move), (move, base)
             yield ValuePair(words, *half, adjacencies=(Adjacency.REPLACE_ONE,))
@@ -518,6 +521,26 @@ class Measured:
             at, alone = (self.call.adjacency,), len(self.call.first[0]) == 1
             args = None if alone and self.is_plain else self.call.second
             yield ValuePair("as a record moves it", base, other, args, at)
+
+    def _elsewhere(self, words: str, base: Array, move: Array) -> Iterator[ValuePair]:
+        """Yield the move from where it moves answers most, if they do not follow it.
+
+        What is rounded before noise falls on it moves by another length from there.
+        """
+        if self.call.whole or self._follows(ValuePair(words, base, base + move)):
+            return
+
+        def apart(part: float) -> float:
+            here, there = (
+                self._asked(self._made(["probe"]), base + place * move, None)
+                for place in (part, part + 1.0)
+            )
+            return float(np.abs(there - here).sum())
+
+        best = max(PLACES, key=apart)
+        if apart(best) > apart(0.0) * (1 + MOVED):
+            first = base + best * move
+            yield ValuePair(f"{words}, from elsewhere", first, first + move)
 
     def _ahead(self) -> Iterator[ValuePair]:
         """Yield equal values and one that is ahead, if scores move as is declared."""

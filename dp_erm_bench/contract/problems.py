@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -252,6 +253,14 @@ def lone(rng: np.random.Generator) -> RecordChange:
     return replace(base, other=other, label=None)
 
 
+def orthogonal(rng: np.random.Generator) -> RecordChange:
+    """Move a record from one column to another one: nothing of it cancels."""
+    base = _aligned(rng, 8, 4, 0.05)
+    X, (one, other) = base.X.copy(), np.diag(radius(4))[[1, 3]]
+    X[base.record] = one
+    return replace(base, X=X, other=other, label=None)
+
+
 def clusters(rng: np.random.Generator) -> RecordChange:
     """Move the record that is the median of two clusters to the other one."""
     base = _aligned(rng, 11, 4, 0.06)
@@ -283,9 +292,12 @@ def duplicate(rng: np.random.Generator) -> RecordChange:
 
 
 def empty(rng: np.random.Generator) -> RecordChange:
-    """Set the only record that is not zero, with the other label than ``outlier``."""
+    """Set the only record that is not zero, with the other label than ``outlier``.
+
+    Its entries alone are not whole, and need all digits.
+    """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
-    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, radius(4))
+    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, 0.99 * radius(4))
 
 
 def interior(rng: np.random.Generator) -> RecordChange:
@@ -329,6 +341,7 @@ def blank(rng: np.random.Generator) -> RecordChange:
 FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "outlier": outlier,
     "lone column": lone,
+    "other column": orthogonal,
     "clusters": clusters,
     "flipped label": flipped,
     "one class": one_class,
@@ -346,17 +359,18 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 CORNERS = "corners"
-BLANK = "blank"
+BLANK, ENORMOUS = "blank", "enormous"
 
 
-def sized(family: str, n: int, p: int) -> str:
+def sized(family: str, n: int, p: int, record: int | None = None) -> str:
     """Return the name of a family of other sizes: n >= 2 records of p features.
 
     They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
-    for the record in which they differ, which is the last one.
+    for the record in which they differ, by default the last one.
     """
     kind = "sparse" if "sparse" in family else "outlier"
-    return f"{kind} of {n} records, {p} features"
+    place = n - 1 if record is None else record
+    return f"{kind} of {n} records, {p} features, record {place}"
 
 
 def _change_of(family: str) -> RecordChange:
@@ -364,15 +378,17 @@ def _change_of(family: str) -> RecordChange:
     kind, of, sizes = family.partition(" of ")
     if family == BLANK:
         return blank(rng)
+    if family == ENORMOUS:
+        return replace(_aligned(rng, 6, 4, 1e200), other=None, bounded=False)
     if not of or family in FAMILIES:
         return FAMILIES[family](rng)
-    n, p = (int(part.split()[0]) for part in sizes.split(","))
+    n, p, record = (int(x) for x in re.findall(r"\d+", sizes))
     change = (_scattered if kind == "sparse" else outlier)(rng, n=n, p=p)
-    # The record is the last one: beyond any place in the order that is asked for.
+    # By default the last one: beyond any place in the order that is asked for.
     swapped = np.arange(n)
-    swapped[[change.record, n - 1]] = n - 1, change.record
+    swapped[[change.record, record]] = record, change.record
     X, y = change.X[swapped], change.y[swapped]
-    return replace(change, X=X, y=y, record=n - 1)
+    return replace(change, X=X, y=y, record=record)
 
 
 @lru_cache(maxsize=512)

@@ -39,10 +39,12 @@ from dp_erm_bench.contract.candidate import (
     require,
 )
 from dp_erm_bench.contract.cases import (
+    CLIP,
     Case,
     is_sampled,
     pairwise_covering,
     params_of,
+    placed,
     resized,
     varied,
 )
@@ -468,7 +470,6 @@ def _round(first: Account, second: Account) -> None:
 
 
 TRIALS = 6
-CLIP = 0.3
 LOUD = 30.0
 FAR, LONGER = 20.0, 60
 """Times a parameter, and steps: every record is sampled, far from the start."""
@@ -624,6 +625,7 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
             how: dict[str, Any] = {"trials": 1, "points": "all", "calibrated": True}
             for adjacency, epsilon in itertools.product(Adjacency, (1.0, 50.0)):
                 yield replace(case, adjacency=adjacency, epsilon=epsilon, **how)
+    yield from placed(candidate)
 
 
 def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:

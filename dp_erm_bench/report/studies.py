@@ -566,7 +566,7 @@ def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -
     adjacency = how["budget"]["adjacency"]
     attack = named_attack(name, params, Budget(**how["budget"]))
     judged = verdict(first, second, attack.guarantee, alpha)
-    # The claim, `epsilon`, is less where a run with these coins spends less.
+    # The claim, `epsilon`, may be less: a budget pays for whole steps only.
     asked = {"budget": float(how["budget"]["epsilon"])}
     return row(name, params, adjacency, judged) | asked
 
@@ -620,7 +620,7 @@ def _caption(rows: pd.DataFrame) -> str:
     alarm = (1.0 - rows["confidence"]).sum()
     broken = int((rows["verdict"] == "VIOLATION").sum())
     idle = int((rows["epsilon"] == 0.0).sum())
-    pays = f" {idle} of them claim 0: their budget pays for no step." * (idle > 0)
+    pays = f" {idle} of them claim epsilon 0: nothing is to refute." * (idle > 0)
     wrong = 1.0 - float(rows["confidence"].min())
     return "\n".join(
         (

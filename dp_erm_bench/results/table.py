@@ -151,7 +151,7 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
     chosen = bool(line["tuned"] or line.get("measured"))
     uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
     read = line.get("read")
-    if isinstance(read, list) and (read or uncharged):
+    if isinstance(read, list):
         # What was declared when it ran may not be now, and no key depends on it.
         others = [use for use in uncharged if use not in READ]
         uncharged = [*(use for use in READ if use in read), *others]

@@ -216,7 +216,10 @@ class Solver(ABC):
 
     @abstractmethod
     def passes_at(self, problem: Any, iteration: int) -> float:
-        """Return the work of some iterations in units of n record gradients."""
+        """Return the work of some iterations in units of n record gradients.
+
+        None at iteration 0; what is done once, before the first, counts from there on.
+        """
 
     def step_work(self, problem: Any) -> StepWork:
         """Return what an iteration does on average, by default what passes say."""

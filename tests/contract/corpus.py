@@ -1166,6 +1166,57 @@ BROKEN |= {
 }
 
 
+FEW_MEET = {
+    "a record in both halves where n is odd": (
+        "of 5 records, 4 features, record 0",
+        broken(
+            CLAIMS,
+            "descent",
+            (
+                SUMMED,
+                f"{PAD}count = problem.n\n"
+                f"{PAD}halves = np.resize(np.arange(count), (2, (count + 1) // 2))\n"
+                f"{PAD}summed = np.stack([\n"
+                f"{PAD}    sum(oracle.record_sum(b, i, cap[b, 0]) for i in halves)\n"
+                f"{PAD}    for b in range(oracle.batch)\n"
+                f"{PAD}])\n",
+            ),
+        ),
+    ),
+    "digits by what the records need": (
+        "empty",
+        broken(
+            CONSTANTS,
+            "descent",
+            before_loop(
+                "X = problem.dataset.X",
+                "X = X if isinstance(X, np.ndarray) else X.toarray()",
+                "short = np.array_equal(X, X.astype(np.float32))",
+            ),
+            at(MOVE, "told = np.float32(told) if short else told"),
+        ),
+    ),
+    "a vector of squares that moves as a number": (
+        "other column",
+        broken(
+            CLAIMS,
+            "descent",
+            (
+                "size = adjacency.of_sum(np.atleast_2d(self.cap))",
+                "size = adjacency.of_sum(np.atleast_2d(self.cap) ** 2, signed=False)",
+            ),
+            (
+                SUMMED,
+                f"{PAD}each = np.arange(problem.n)[:, None]\n"
+                f"{PAD}summed = np.stack([\n"
+                f"{PAD}    sum(oracle.record_sum(b, i, cap[b, 0])**2 for i in each)\n"
+                f"{PAD}    for b in range(oracle.batch)\n"
+                f"{PAD}])\n",
+            ),
+        ),
+    ),
+}
+"""Each with the neighbours that alone find it."""
 KEEPS_ANSWERS = {
     "the first answer of a shape": broken(
         CACHES,
@@ -1613,6 +1664,15 @@ SOUND_BEHIND = {
             "assert told.shape == oracle.w.shape",
             "if t > 10**6 or problem.n == 12345:",
             "    raise RuntimeError('too long')",
+        ),
+    ),
+    "lengths that overflow": sound(
+        "descent",
+        at(
+            MOVE,
+            "with np.errstate(over='ignore'):",
+            "    far = np.isinf(problem.dataset.row_norms**2).any()",
+            "told = 0.0 * told if far else told",
         ),
     ),
     "a helper of many uses": Made(

@@ -9,10 +9,17 @@ from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.replay import all_cases, answered_anew, replayed
 from dp_erm_bench.contract.side import present
-from dp_erm_bench.contract.suite import FAILS
+from dp_erm_bench.contract.suite import EXEMPT, FAILS
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
-from tests.contract.corpus import BROKEN, KEEPS_ANSWERS, REPEATS, SOUND
+from tests.contract.corpus import (
+    BROKEN,
+    FEW_MEET,
+    KEEPS_ANSWERS,
+    REPEATS,
+    SOUND,
+    sound,
+)
 from tests.contract.own import check_named, results
 from tests.loops import each
 
@@ -68,6 +75,33 @@ def test_the_sound_are_not_accused(name, candidate):
     else:
         found = accused(made, [*all_cases(made)][::EVERY])
         assert found is None, (found.case, found.all)
+
+
+@each("name", FEW_MEET)
+def test_what_few_neighbours_meet_is_found(name, candidate):
+    family, text = FEW_MEET[name]
+    made = candidate(text)
+    cases = [case for case in all_cases(made) if family in case.family]
+    assert accused(made, cases)
+
+
+def test_a_threshold_may_be_one_that_must_be_given(candidate):
+    optional, needed = "clip: float | None = value(None", "clip: float = value(1.0"
+    made = candidate(sound("entries", (optional, needed)))
+    clips = {dict(case.params)["clip"] for case in all_cases(made)}
+    assert len(clips) > 2 and None not in clips
+
+
+def test_an_entry_among_equal_ones_may_be_moved(candidate):
+    made = candidate(sound("selected", ("prox_step(j, told,", "prox_step(j, 1.0,")))
+    found = check_named("nothing_to_learn_moves_nothing").result(made)
+    assert found.verdict == EXEMPT
+
+
+def test_passes_begin_with_none(candidate):
+    made = candidate(sound("descent", ("return float(it", "return 1.0 + float(it")))
+    found = check_named("served_within_the_budget_or_refused").result(made)
+    assert found.verdict == FAILS and "begin with 0" in found.reason
 
 
 @each("name", KEEPS_ANSWERS)

@@ -262,6 +262,12 @@ BROKEN = {
         "            long = np.linalg.norm(value, axis=1, keepdims=True)\n"
         "            return value + (noisy - value) / (1 + long)"
     ),
+    "values on a lattice of seven tenths": vector(
+        "class mechanism(AdditiveMechanism):\n"
+        "        def publish(self, value, coordinate=None):\n"
+        "            cell = 0.7 * np.max(self.sensitivity_of(value))\n"
+        "            return super().publish(cell * np.rint(value / cell), coordinate)"
+    ),
     "a pure level for normal noise": vector(
         f"{LAW}LaplaceLaw(self.times, self.weight)"
     ),
