@@ -523,12 +523,14 @@ class Measured:
             yield ValuePair("as a record moves it", base, other, args, at)
 
     def _elsewhere(self, words: str, base: Array, move: Array) -> Iterator[ValuePair]:
-        """Yield the move from where it moves answers most, if they do not follow it.
+        """Yield the move from other places, if answers do not follow it.
 
-        What is rounded before noise falls on it moves by another length from there.
+        From 0, where noise that knows of limits is another; and from where it moves
+        answers most: what is rounded before noise falls on it moves by another length.
         """
         if self.call.whole or self._follows(ValuePair(words, base, base + move)):
             return
+        yield ValuePair(f"{words}, from 0", 0.0 * base, move)
 
         def apart(part: float) -> float:
             here, there = (
@@ -543,19 +545,26 @@ class Measured:
             yield ValuePair(f"{words}, from elsewhere", first, first + move)
 
     def _ahead(self) -> Iterator[ValuePair]:
-        """Yield equal values and one that is ahead, if scores move as is declared."""
+        """Yield values of which some get ahead, if scores move as is declared.
+
+        One of equal ones; and half of them, which were behind by as much.
+        """
         size = self._sensitivity
-        behind = np.where(np.arange(size.size) > 0, -size, size)
-        base = np.full(size.shape, 3.0 * size.max())
-        pair = ValuePair("one score raised, all others lowered", base, base + behind)
+        place, base = np.arange(size.size), np.full(size.shape, 3.0 * size.max())
+        heads = place < 1, place < size.size // 2
+        one, half = (np.where(ahead, size, -size) for ahead in heads)
         (head, *rest), keys = self.call.first
         shape = np.shape(head)
-        scores = [
-            np.ravel(self.probe.query(x.reshape(shape), *rest, **keys))
-            for x in (pair.first, pair.second)
-        ]
-        if (np.abs(scores[1] - scores[0]) <= size * (1 + MOVED)).all():
-            yield pair
+        for pair in (
+            ValuePair("one score raised, all others lowered", base, base + one),
+            ValuePair("half of the scores raised", base - half / 2, base + half / 2),
+        ):
+            scores = [
+                np.ravel(self.probe.query(x.reshape(shape), *rest, **keys))
+                for x in (pair.first, pair.second)
+            ]
+            if (np.abs(scores[1] - scores[0]) <= size * (1 + MOVED)).all():
+                yield pair
 
     def _moves(self) -> Iterator[tuple[str, Array]]:
         """Yield the largest moves within the declared sensitivity."""

@@ -309,6 +309,17 @@ def interior(rng: np.random.Generator) -> RecordChange:
     return RecordChange(X, y, record, other)
 
 
+def opposed(rng: np.random.Generator) -> RecordChange:
+    """Give a record another label, whose features point away from all others'.
+
+    All others are one record: what is taken off a mean moves with it, not against it.
+    """
+    X = np.tile(_corner(4), (9, 1))
+    record = int(rng.integers(9))
+    X[record] *= -1.0
+    return RecordChange(X, np.full(9, -LABEL), record, label=LABEL)
+
+
 def ranged(rng: np.random.Generator) -> RecordChange:
     """Widen the range of labels that are numbers."""
     return replace(_cloud(rng, 9), y=rng.uniform(-0.1, 0.1, 9), label=LABEL)
@@ -348,6 +359,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "duplicate": duplicate,
     "empty": empty,
     "interior": interior,
+    "opposed": opposed,
     "range of labels": ranged,
     "one column": partial(_aligned, n=6, p=1, size=0.1),
     "no bounds": unbounded,

@@ -689,7 +689,8 @@ def _stretched(candidate: Candidate) -> Iterator[Case]:
     yield from corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))
     for name, one in candidate.parameters.items():
-        if one.metadata["kind"] == "value" and usual[name]:
+        # Corners have thresholds of their own.
+        if one.metadata["kind"] == "value" and usual[name] and name != "clip":
             yield from corners(candidate, LONGER, **{name: FAR * usual[name]})
 
 

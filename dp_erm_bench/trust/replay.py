@@ -67,7 +67,7 @@ class ReplayReport:
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
         sentences = [
-            f"release {name} differs by {ratio:.3g} times its declared sensitivity"
+            f"release {name} differs by {ratio:.4g} times its declared sensitivity"
             for name, ratio in self.ratios.items()
             if not ratio <= 1.0 + slack
         ]
@@ -120,11 +120,17 @@ def compare(first: Log, second: Log) -> ReplayReport:
         report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
         report.same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
     pairs = enumerate(zip(first.iterates, second.iterates, strict=False))
-    apart = (k for k, both in pairs if not np.array_equal(*both))
+    apart = (k for k, both in pairs if not _same(*both))
     report.iterate = next(apart, None)
     same_length = len(first.iterates) == len(second.iterates)
     report.same_iterates = report.iterate is None and same_length
     return report
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Return whether numbers are the same, zeros with their signs."""
+    signs = np.signbit(one), np.signbit(other)
+    return np.array_equal(one, other) and np.array_equal(*signs)
 
 
 def changes(a: Query, b: Query) -> Array:

@@ -1215,8 +1215,36 @@ FEW_MEET = {
             ),
         ),
     ),
+    "labels less their mean": (
+        "opposed",
+        broken(
+            CLAIMS,
+            "descent",
+            (
+                SUMMED,
+                f"{PAD}far = problem.dataset.row_norms[:, None]\n"
+                f"{PAD}X = problem.dataset.X\n"
+                f"{PAD}X = X if isinstance(X, np.ndarray) else X.toarray()\n"
+                f"{PAD}s = np.sign(problem.dataset.y)\n"
+                f"{PAD}s = s - s.mean()\n"
+                f"{PAD}summed = -cap * (s @ (X / np.maximum(far, 1e-9)))\n",
+            ),
+        ),
+    ),
+    "signs of zeros": (
+        "outlier",
+        broken(
+            PASSED,
+            "descent",
+            (
+                f"{PAD}t += 1\n",
+                f"{PAD}t, low = t + 1, np.abs(oracle.w) < 0.5\n"
+                f"{PAD}oracle.move_to(np.where(low, 0.0 * summed, oracle.w))\n",
+            ),
+        ),
+    ),
 }
-"""Each with the neighbours that alone find it."""
+"""Each with the neighbours that find it, and few others do."""
 KEEPS_ANSWERS = {
     "the first answer of a shape": broken(
         CACHES,

@@ -9,7 +9,7 @@ from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.cases import varied
 from dp_erm_bench.contract.replay import all_cases, answered_anew, replayed
 from dp_erm_bench.contract.side import present
-from dp_erm_bench.contract.suite import EXEMPT, FAILS
+from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
 from tests.contract.corpus import (
@@ -87,9 +87,11 @@ def test_what_few_neighbours_meet_is_found(name, candidate):
 
 def test_a_threshold_may_be_one_that_must_be_given(candidate):
     optional, needed = "clip: float | None = value(None", "clip: float = value(1.0"
-    made = candidate(sound("entries", (optional, needed)))
+    rough = '"sensitivities_are_tight": "the bounds are rough, and on the safe side",'
+    made = candidate(sound("entries", (optional, needed), (rough, "")))
     clips = {dict(case.params)["clip"] for case in all_cases(made)}
     assert len(clips) > 2 and None not in clips
+    assert check_named("sensitivities_are_tight").result(made).verdict == OK
 
 
 def test_an_entry_among_equal_ones_may_be_moved(candidate):

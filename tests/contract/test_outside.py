@@ -113,12 +113,12 @@ def vector(text, made="Mine"):
     return described("descent", kind, (VECTOR, VECTOR.replace("Gaussian", made)))
 
 
-def number(kind):
+def number(kind, text=""):
     """Descent that publishes a count, too."""
     one = "adjacency.of_sum(1.0, signed=False)"
     return described(
         "descent",
-        "",
+        text,
         (
             VECTOR,
             f'yield {kind}("count", {one}, min(1, self.rounds))\n        {VECTOR}',
@@ -279,6 +279,58 @@ BROKEN = {
     "geometric noise of half the scale": number("Whole").replace(
         "z = float(self.scale.max())\n            return",
         "z = float(self.scale.max()) / 2\n            return",
+    ),
+    "noise that ends at 0": number(
+        "Cut",
+        """
+class Cut(Release):
+    class mechanism(Mechanism):
+        def publish(self, value):
+            z = self.scale[:, 0]
+            low = 0.5 * np.exp(-np.maximum(value, 0.0) / z)
+            u = low + (1.0 - low) * self.unit_noise(1, 1)[:, 0, 0]
+            noise = np.where(u < 0.5, np.log(2 * u), -np.log(2 - 2 * u))
+            return np.maximum(value + z * noise, 0.0)
+
+        def query(self, value):
+            return value[:, None]
+
+    proof = PureLaw
+    draw = staticmethod(uniforms)
+""",
+    ),
+    "one number for a score and its opposite": described(
+        "selected",
+        """
+from dp_erm_bench.releases.noisy_max import BoundedRangeLaw
+
+
+class Corner(Release):
+    class mechanism(Mechanism):
+        def publish(self, scores):
+            noise = np.tile(self.unit_noise(1, scores.shape[1] // 2)[:, 0], 2)
+            return (scores + noise * self.scale).argmax(axis=1)
+
+        def query(self, scores):
+            return scores
+
+    proof = BoundedRangeLaw
+    selects = True
+    draw = staticmethod(draws.gumbel)
+""",
+        (
+            'NoisyMax("best", np.broadcast_to(size, (len(size), 1)),',
+            'Corner("best", size,',
+        ),
+        ('        yield Laplace("there", size, self.rounds)\n', ""),
+        (
+            'j = mechanisms["best"](slope, np.abs)',
+            'j = mechanisms["best"](np.hstack([slope, -slope]))',
+        ),
+        (
+            'told = mechanisms["there"](slope[rows, j])',
+            "told, j = np.where(j < problem.p, 0.1, -0.1), j % problem.p",
+        ),
     ),
     "a staircase of half the level": number("Staircase").replace(
         "    proof = PureLaw\n    draw = staticmethod(uniforms)\n\n\nclass Whole",
