@@ -37,7 +37,7 @@ help:
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
 	@echo "make leaderboard          every algorithm on fourteen datasets"
-	@echo "                          [PROFILE=smoke|default|paper], published: the docs' page"
+	@echo "                          [PROFILE=...]; make publish EXPERIMENT=leaderboard: the docs' page"
 	@echo "make clean                remove the environment and the caches, keep results/"
 
 $(READY): requirements.lock pyproject.toml

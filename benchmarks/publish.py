@@ -26,15 +26,10 @@ BESIDE = {"mangold2022": ("electricity_raw",)}
 """Pictures that other pages show, beside an experiment's own sheets."""
 BOARD = "leaderboard"
 STUDIES = {
-    "audit": ("audits.csv", "figures/audit.png"),
-    BOARD: (
-        *(f"{BOARD}.{kind}" for kind in ("md", "csv")),
-        f"{BOARD}_pairs.csv",
-        "choices.csv",
-        *(f"figures/{BOARD}_{what}.png" for what in ("profiles", "heat")),
-    ),
+    "audit": ("audits.csv",),
+    BOARD: (f"{BOARD}.md", f"{BOARD}.csv", f"{BOARD}_pairs.csv"),
 }
-"""Files of the experiments that pages of their own show, and no chapter here."""
+"""Tables of the experiments that other pages show, and no chapter here."""
 
 HEAD = """\
 # Figures and claims, as published
@@ -74,35 +69,38 @@ def sheets(name: str) -> list[Path]:
     return found + [path for path in beside if path.is_file()]
 
 
+def files(name: str) -> dict[Path, Path]:
+    """Return what is kept of an experiment, and where."""
+    folder = RESULTS / name
+    tables = {folder / f"{table}.csv": f"{name}_{table}.csv" for table in TABLES}
+    if name in STUDIES:
+        own = [folder / file for file in STUDIES[name]]
+        tables = {path: path.name for path in own}
+    if name == BOARD:
+        tables[folder / "choices.csv"] = f"{name}_choices.csv"
+    kept = {path: PUBLISHED / called for path, called in tables.items()}
+    kept |= {path: PUBLISHED / path.name for path in sheets(name)}
+    return {
+        a: PAGE.with_name(b.name) if b.suffix == ".md" else b for a, b in kept.items()
+    }
+
+
 def check(name: str) -> None:
     """Refuse an experiment of which something is missing or too large to be kept."""
-    folder, pictures = RESULTS / name, sheets(name)
-    needed = STUDIES.get(name, [f"{table}.csv" for table in TABLES])
-    for path in (folder / file for file in needed):
+    for path in files(name):
         if not path.is_file():
             raise SystemExit(f"{path}: is missing, run experiment={name} first")
-        pictures += [path] if path.suffix == ".png" else []
-    for path in pictures:
-        if path.stat().st_size > MAX_PNG_BYTES:
+        if path.suffix == ".png" and path.stat().st_size > MAX_PNG_BYTES:
             raise SystemExit(f"{path}: has more than {MAX_PNG_BYTES} bytes")
+    if read_manifest(RESULTS / name)["profile"] == "smoke":
+        raise SystemExit(f"{RESULTS / name}: is of the profile smoke, which is none")
 
 
 def keep(name: str) -> None:
     """Copy the tables and pictures of an experiment."""
-    for path in (RESULTS / name / file for file in STUDIES.get(name, ())):
-        kept = PUBLISHED / path.name
-        if path.suffix == ".md":
-            kept = PAGE.with_name(path.name)
-        elif path.name == "choices.csv":
-            kept = PUBLISHED / f"{name}_choices.csv"
-        shutil.copy(path, kept)
-    if name in STUDIES:
-        return
-    for table in TABLES:
-        shutil.copy(RESULTS / name / f"{table}.csv", PUBLISHED / f"{name}_{table}.csv")
-    for path in sheets(name):
-        kept = PUBLISHED / path.name
-        if not note_of(path) or note_of(path) != note_of(kept) or not alike(path, kept):
+    for path, kept in files(name).items():
+        noted = note_of(path) if path.suffix == ".png" else b""
+        if not noted or noted != note_of(kept) or not alike(path, kept):
             shutil.copy(path, kept)
 
 
@@ -117,11 +115,13 @@ def chapter(name: str) -> str:
     judged = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
     took = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"
     profile, usable = manifest["profile"], manifest["environment"]["cpus_usable"]
+    git = manifest["environment"]["git"]
+    changed = " with changes" if git.get("dirty") else ""
     lines = [
         f"## {name}",
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}`: "
         f"{took} on {usable} cores, commit "
-        f"{manifest['environment']['git']['commit'][:7]}. {len(claims)} claims "
+        f"{git['commit'][:7]}{changed}. {len(claims)} claims "
         f"([table](../results/published/{name}_claims.csv)): {judged}. "
         f"[Choices](../results/published/{name}_choices.csv).",
     ]

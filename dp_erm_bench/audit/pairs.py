@@ -121,8 +121,8 @@ def alternatives(field: "Field[Any]") -> list[Any]:
 def nearest(field: "Field[Any]", x: Any) -> Any:
     """Return a number as it is where a parameter may be that, else the nearest one.
 
-    The default where no number is nearest (``above``), and where None may not be. What
-    else is no number is returned.
+    The default where no number is nearest (``above``), and where None may not be. All
+    else that is no number is returned as it is.
     """
     if x is None and "None" not in str(field.type):
         return field.default

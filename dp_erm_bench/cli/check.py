@@ -102,7 +102,9 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check]]:
         elif word.startswith("--"):
             raise UsageError(f"check: {key} is no option of it; there is {ONLY}")
         elif equals and not Path(word).exists():
-            raise UsageError(f"check: {word} is no name and no file, as in check gd")
+            raise UsageError(
+                f"check: {word} is neither an algorithm nor a file, as in check gd"
+            )
         else:
             algorithms.append(word)
     for name in wanted:

@@ -327,11 +327,11 @@ CLIP = 0.3
 """Below the longest gradients of the small problems."""
 
 
-def placed(candidate: Candidate) -> Iterator[Case]:
+def at_each_place(candidate: Candidate) -> Iterator[Case]:
     """Yield cases in which each record of a few is the one that moves.
 
-    What belongs to parts of the records may belong to two in some places alone, where
-    their number does not divide: each integer has all its values there.
+    Where n is no multiple of a number of parts, a record may be in two of them, at some
+    places alone: each integer parameter takes all its values there.
     """
     if candidate.foreign:
         return

@@ -44,6 +44,7 @@ from dp_erm_bench.contract.problems import (
     Parts,
     separable_penalties,
     sized,
+    sizes_of,
 )
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -1198,10 +1199,9 @@ def _with_clip(base: Case, clip: float | None) -> tuple[tuple[str, Any], ...]:
     return tuple((given | ({"clip": clip} if "clip" in given else {})).items())
 
 
-def _sizes(family: str) -> tuple[int, int]:
+def _sizes(family: str) -> tuple[int, ...]:
     """Return n and p of a family that `sized` named, else those of ``outlier``."""
-    found = [int(x) for x in re.findall(r"\d+", family)]
-    return (found[0], found[1]) if " of " in family and len(found) == 3 else (10, 4)
+    return sizes_of(family)[:2] or (10, 4)
 
 
 def _numbers(

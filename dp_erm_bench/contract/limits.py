@@ -121,7 +121,7 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
     run = on.run(z=0.0)
     moved = np.any(run.iterates())
     if moved and any(one.selects or is_foreign(one) for one in run.releases):
-        raise NotApplicable("what it is told of nothing, without noise, need not be 0")
+        raise NotApplicable("of zeros it is told another answer than 0, without noise")
     require(not moved, f"{candidate.name} moves on a problem of zeros")
 
 
@@ -153,8 +153,8 @@ def _keeps(run: Run, name: str) -> None:
     require(run.problem.contains(w).all(), f"{name} leaves the constraint")
     passes = run.rows.passes
     told = f"{name}: passes_at counts {', '.join(f'{x:g}' for x in passes)} passes"
-    require(passes[0] == 0.0, f"{told}: they begin with 0, at iteration 0")
-    require(min(np.diff(passes), default=0.0) >= 0.0, f"{told}: they may not fall")
+    require(passes[0] == 0.0, f"{told}: the first, at iteration 0, must be 0")
+    require(min(np.diff(passes), default=0.0) >= 0.0, f"{told}: they must not fall")
     for release in (*run.shares, *run.releases):
         finite = np.isfinite(release.sensitivity).all() and release.times >= 0
         require(finite, f"{name}: release {release.name} has no sensitivity")

@@ -67,8 +67,9 @@ FALSE_ALARM = 1e-6
 MOVED = 1e-9
 """Part of an argument by which rounding may move it."""
 BINS = 100
-PLACES = np.linspace(-1.0, 1.0, 61)
-"""Where a move begins, in its own length."""
+PLACES = np.linspace(-1.0, 1.0, 60)
+"""Where a move may begin: so many of its lengths from what was asked. None is a half:
+the middle between two multiples of it may be rounded either way."""
 
 
 def releases_of_outside_are_measured(candidate: Candidate) -> None:
@@ -510,8 +511,9 @@ class Measured:
         base = 0.0 * self.value if self.sampled else self.value
         for words, move in self._moves() if self.is_plain else ():
             if not self.sampled:
-                yield ValuePair(words, base, base + move)
-                yield from self._elsewhere(words, base, move)
+                pair = ValuePair(words, base, base + move)
+                yield pair
+                yield from self._elsewhere(pair)
                 continue
             half, none = (0.5 * move, -0.5 * move), (move, base)
             yield ValuePair(words, *half, adjacencies=(Adjacency.REPLACE_ONE,))
@@ -522,27 +524,44 @@ class Measured:
             args = None if alone and self.is_plain else self.call.second
             yield ValuePair("as a record moves it", base, other, args, at)
 
-    def _elsewhere(self, words: str, base: Array, move: Array) -> Iterator[ValuePair]:
+    def _elsewhere(self, pair: ValuePair) -> Iterator[ValuePair]:
         """Yield the move from other places, if answers do not follow it.
 
-        From 0, where noise that knows of limits is another; and from where it moves
-        answers most: what is rounded before noise falls on it moves by another length.
+        From 0, where noise that is cut off at a limit is another; and from where it
+        moves answers most, for what is rounded before may move by more.
         """
-        if self.call.whole or self._follows(ValuePair(words, base, base + move)):
+        if self._follows(pair):
             return
-        yield ValuePair(f"{words}, from 0", 0.0 * base, move)
+        base, move = pair.first, pair.second - pair.first
+        if self._admits(np.zeros_like(base)) and self._admits(move):
+            yield ValuePair(f"{pair.words}, from 0", np.zeros_like(base), move)
+        if self.call.whole:
+            return
 
         def apart(part: float) -> float:
+            first = base + part * move
+            if not (self._admits(first) and self._admits(first + move)):
+                return 0.0
             here, there = (
-                self._asked(self._made(["probe"]), base + place * move, None)
-                for place in (part, part + 1.0)
+                self._asked(self._made(["probe"]), value, None)
+                for value in (first, first + move)
             )
-            return float(np.abs(there - here).sum())
+            return float(np.nan_to_num(np.abs(there - here).sum(), posinf=0.0))
 
         best = max(PLACES, key=apart)
         if apart(best) > apart(0.0) * (1 + MOVED):
             first = base + best * move
-            yield ValuePair(f"{words}, from elsewhere", first, first + move)
+            yield ValuePair(f"{pair.words}, from elsewhere", first, first + move)
+
+    def _admits(self, value: Array) -> bool:
+        """Return whether a value is asked as it is: not rounded, clipped or refused."""
+        args, keys = self.call.first
+        head = value.reshape(np.shape(args[0]))
+        try:
+            asked = self.probe.query(head, *args[1:], **keys)
+        except Exception:
+            return False
+        return np.array_equal(np.ravel(asked), value)
 
     def _ahead(self) -> Iterator[ValuePair]:
         """Yield values of which some get ahead, if scores move as is declared.
@@ -551,13 +570,16 @@ class Measured:
         """
         size = self._sensitivity
         place, base = np.arange(size.size), np.full(size.shape, 3.0 * size.max())
-        heads = place < 1, place < size.size // 2
-        one, half = (np.where(ahead, size, -size) for ahead in heads)
+        behind, half = np.where(place < 1, size, -size), place < size.size // 2
         (head, *rest), keys = self.call.first
         shape = np.shape(head)
         for pair in (
-            ValuePair("one score raised, all others lowered", base, base + one),
-            ValuePair("half of the scores raised", base - half / 2, base + half / 2),
+            ValuePair("one score raised, all others lowered", base, base + behind),
+            ValuePair(
+                "half of the scores raised, all others lowered",
+                base + np.where(half, 0.0, size),
+                base + np.where(half, size, 0.0),
+            ),
         ):
             scores = [
                 np.ravel(self.probe.query(x.reshape(shape), *rest, **keys))

@@ -294,7 +294,7 @@ def duplicate(rng: np.random.Generator) -> RecordChange:
 def empty(rng: np.random.Generator) -> RecordChange:
     """Set the only record that is not zero, with the other label than ``outlier``.
 
-    Its entries alone are not whole, and need all digits.
+    Only its entries are not whole numbers, and need all digits.
     """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
     return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, 0.99 * radius(4))
@@ -312,7 +312,7 @@ def interior(rng: np.random.Generator) -> RecordChange:
 def opposed(rng: np.random.Generator) -> RecordChange:
     """Give a record another label, whose features point away from all others'.
 
-    All others are one record: what is taken off a mean moves with it, not against it.
+    All others are equal: what is taken off a mean moves with it, not against it.
     """
     X = np.tile(_corner(4), (9, 1))
     record = int(rng.integers(9))
@@ -385,17 +385,22 @@ def sized(family: str, n: int, p: int, record: int | None = None) -> str:
     return f"{kind} of {n} records, {p} features, record {place}"
 
 
+def sizes_of(family: str) -> tuple[int, ...]:
+    """Return n, p and the record of a family that `sized` named, else nothing."""
+    found = re.fullmatch(r"\w+ of (\d+) records, (\d+) features, record (\d+)", family)
+    return tuple(map(int, found.groups())) if found else ()
+
+
 def _change_of(family: str) -> RecordChange:
     rng = np.random.default_rng([7, len(family)])
-    kind, of, sizes = family.partition(" of ")
     if family == BLANK:
         return blank(rng)
     if family == ENORMOUS:
         return replace(_aligned(rng, 6, 4, 1e200), other=None, bounded=False)
-    if not of or family in FAMILIES:
+    if family in FAMILIES:
         return FAMILIES[family](rng)
-    n, p, record = (int(x) for x in re.findall(r"\d+", sizes))
-    change = (_scattered if kind == "sparse" else outlier)(rng, n=n, p=p)
+    n, p, record = sizes_of(family)
+    change = (_scattered if "sparse" in family else outlier)(rng, n=n, p=p)
     # By default the last one: beyond any place in the order that is asked for.
     swapped = np.arange(n)
     swapped[[change.record, record]] = record, change.record

@@ -41,10 +41,10 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.contract.cases import (
     CLIP,
     Case,
+    at_each_place,
     is_sampled,
     pairwise_covering,
     params_of,
-    placed,
     resized,
     varied,
 )
@@ -419,7 +419,8 @@ def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
         asked = second.asked[k + 1] if k + 1 < len(second.asked) else None
         listened = second.reads is not None and second.reads.files
         place = _located(_place(second, asked)) or (NO_LINE if listened else "")
-        words[PAST] = f": {step}: w differs though all answers were equal{place}"
+        signs = " in the sign of a zero" if report.signs_alone else ""
+        words[PAST] = f": {step}: w differs{signs} though all answers were equal{place}"
     for departure in (text for text in words if "depend" in text and not words[text]):
         words[departure] = _located(_place(second))
     return [f"{text}{more}" for text, more in words.items()]
@@ -625,7 +626,7 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
             how: dict[str, Any] = {"trials": 1, "points": "all", "calibrated": True}
             for adjacency, epsilon in itertools.product(Adjacency, (1.0, 50.0)):
                 yield replace(case, adjacency=adjacency, epsilon=epsilon, **how)
-    yield from placed(candidate)
+    yield from at_each_place(candidate)
 
 
 def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:

@@ -620,7 +620,7 @@ def _caption(rows: pd.DataFrame) -> str:
     alarm = (1.0 - rows["confidence"]).sum()
     broken = int((rows["verdict"] == "VIOLATION").sum())
     idle = int((rows["epsilon"] == 0.0).sum())
-    pays = f" {idle} of them claim epsilon 0: nothing is to refute." * (idle > 0)
+    pays = f" {idle} of them claim 0." * (idle > 0)
     wrong = 1.0 - float(rows["confidence"].min())
     return "\n".join(
         (

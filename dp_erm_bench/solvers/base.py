@@ -218,7 +218,7 @@ class Solver(ABC):
     def passes_at(self, problem: Any, iteration: int) -> float:
         """Return the work of some iterations in units of n record gradients.
 
-        None at iteration 0; what is done once, before the first, counts from there on.
+        0 at iteration 0; what is done once, before the first step, counts from 1 on.
         """
 
     def step_work(self, problem: Any) -> StepWork:

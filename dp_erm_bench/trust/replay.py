@@ -56,6 +56,8 @@ class ReplayReport:
         Whether sensitivities, hence noise scales, are the same in both runs.
     iterate : int or None
         The first iterate that differs, None if none does.
+    signs_alone : bool
+        Whether it differs in signs of zeros alone.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class ReplayReport:
     same_queries: bool = True
     same_noise: bool = True
     iterate: int | None = None
+    signs_alone: bool = False
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
@@ -120,8 +123,10 @@ def compare(first: Log, second: Log) -> ReplayReport:
         report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
         report.same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
     pairs = enumerate(zip(first.iterates, second.iterates, strict=False))
-    apart = (k for k, both in pairs if not _same(*both))
-    report.iterate = next(apart, None)
+    apart = ((k, both) for k, both in pairs if not _same(*both))
+    if (found := next(apart, None)) is not None:
+        report.iterate, both = found
+        report.signs_alone = np.array_equal(*both)
     same_length = len(first.iterates) == len(second.iterates)
     report.same_iterates = report.iterate is None and same_length
     return report

@@ -103,7 +103,7 @@ def test_an_entry_among_equal_ones_may_be_moved(candidate):
 def test_passes_begin_with_none(candidate):
     made = candidate(sound("descent", ("return float(it", "return 1.0 + float(it")))
     found = check_named("served_within_the_budget_or_refused").result(made)
-    assert found.verdict == FAILS and "begin with 0" in found.reason
+    assert found.verdict == FAILS and "must be 0" in found.reason
 
 
 @each("name", KEEPS_ANSWERS)
