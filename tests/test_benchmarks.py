@@ -257,3 +257,19 @@ def test_a_picture_is_new_where_a_marker_has_moved_not_where_a_letter_has(tmp_pa
     assert publish.alike(drawn("pixel.png", (40, 40, 48, 47)), kept)
     assert not publish.alike(drawn("moved.png", (60, 40, 68, 48)), kept)
     assert not publish.alike(drawn("wider.png", (40, 40, 48, 48), (201, 100)), kept)
+
+
+def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(publish, "RESULTS", tmp_path)
+    board = publish.files(publish.BOARD)
+    page, choices = (
+        tmp_path / publish.BOARD / f for f in (f"{publish.BOARD}.md", "choices.csv")
+    )
+    assert board[page] == publish.PAGE.with_name(page.name)
+    assert board[choices] == publish.PUBLISHED / f"{publish.BOARD}_choices.csv"
+    audit = {path.name: kept.name for path, kept in publish.files("audit").items()}
+    assert audit == {"audits.csv": "audits.csv"}
+    with pytest.raises(
+        SystemExit, match="audits.csv: is missing, run experiment=audit"
+    ):
+        publish.check("audit")

@@ -333,7 +333,7 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
     Where n is no multiple of a number of parts, a record may be in two of them, at some
     places alone: each integer parameter takes all its values there.
     """
-    if candidate.foreign:
+    if candidate.foreign or candidate.rows is not None:
         return
     shapes = {k: one for k, one in candidate.parameters.items() if k not in ORIGINS}
     usual = {name: one.default for name, one in shapes.items()}
