@@ -26,10 +26,13 @@ BESIDE = {"mangold2022": ("electricity_raw",)}
 """Pictures that other pages show, beside an experiment's own sheets."""
 BOARD = "leaderboard"
 STUDIES = {
-    "audit": ("audits.csv",),
-    BOARD: (f"{BOARD}.md", f"{BOARD}.csv", f"{BOARD}_pairs.csv"),
+    "audit": ("audits.csv", "figures/audit.png"),
+    BOARD: (
+        *(f"{BOARD}.md", f"{BOARD}.csv", f"{BOARD}_pairs.csv", "choices.csv"),
+        *(f"figures/{BOARD}_heat.png", f"figures/{BOARD}_profiles.png"),
+    ),
 }
-"""Tables of the experiments that other pages show, and no chapter here."""
+"""What other pages show of experiments that have no chapter here."""
 
 HEAD = """\
 # Figures and claims, as published
@@ -72,17 +75,13 @@ def sheets(name: str) -> list[Path]:
 def files(name: str) -> dict[Path, Path]:
     """Return what is kept of an experiment, and where."""
     folder = RESULTS / name
-    tables = {folder / f"{table}.csv": f"{name}_{table}.csv" for table in TABLES}
-    if name in STUDIES:
-        own = [folder / file for file in STUDIES[name]]
-        tables = {path: path.name for path in own}
-    if name == BOARD:
-        tables[folder / "choices.csv"] = f"{name}_choices.csv"
-    kept = {path: PUBLISHED / called for path, called in tables.items()}
-    kept |= {path: PUBLISHED / path.name for path in sheets(name)}
-    return {
-        a: PAGE.with_name(b.name) if b.suffix == ".md" else b for a, b in kept.items()
-    }
+    tables = [folder / f"{table}.csv" for table in TABLES]
+    kept = {}
+    for path in [folder / f for f in STUDIES.get(name, ())] or tables + sheets(name):
+        called = f"{name}_{path.name}" if path in tables else path.name
+        place = PAGE.parent if path.suffix == ".md" else PUBLISHED
+        kept[path] = place / called
+    return kept
 
 
 def check(name: str) -> None:
@@ -108,9 +107,12 @@ def chapter(name: str) -> str:
     """Return the part of the page on an experiment, from its folder and its claims."""
     claims = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
     manifest = read_manifest(RESULTS / name)
-    # What is recorded was not run again: all runs of the folder made it.
-    runs = map(Path.read_text, (RESULTS / name / "runs").glob("*.json"))
-    seconds = sum(json.loads(run).get("seconds") or 0.0 for run in runs)
+    # What is recorded was not run again: all runs of the folder made it. Trials that
+    # it no longer names, as lines were changed, took their part.
+    runs = [json.loads(p.read_text()) for p in (RESULTS / name / "runs").glob("*.json")]
+    ran = sum(run.get("trials_run") or 0 for run in runs)
+    named = sum(manifest["counts"].values()) / max(ran, 1)
+    seconds = min(named, 1.0) * sum(run.get("seconds") or 0.0 for run in runs)
     verdicts = Counter(text.partition(" (")[0] for text in claims["verdict"])
     judged = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
     took = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"

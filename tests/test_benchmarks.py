@@ -268,7 +268,7 @@ def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch
     assert board[page] == publish.PAGE.with_name(page.name)
     assert board[choices] == publish.PUBLISHED / f"{publish.BOARD}_choices.csv"
     audit = {path.name: kept.name for path, kept in publish.files("audit").items()}
-    assert audit == {"audits.csv": "audits.csv"}
+    assert audit == {name: name for name in ("audits.csv", "audit.png")}
     with pytest.raises(
         SystemExit, match="audits.csv: is missing, run experiment=audit"
     ):

@@ -330,6 +330,12 @@ def test_any_tilt_proves_nearly_the_same() -> None:
     assert max(found) - min(found) < 1e-5 * found[0]
 
 
+def test_below_its_window_a_composition_has_no_bound_but_1() -> None:
+    steps = discretised(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
+    deltas = Composition([steps], 1e-4).deltas(np.array([-1e9, 0.5]))
+    assert deltas[0] == 1.0 and 0.0 < deltas[1] < 0.1
+
+
 def test_events_only_add() -> None:
     base = (law_of("laplace", 10), law_of("gaussian", 3))
     more = (*base, law_of("bounded_range", 5, weight=3.0))

@@ -22,6 +22,7 @@ from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.renyi_filter import RenyiFilter, RenyiFilterLaw, highest
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect, amplified
 from dp_erm_bench.trust.recount import listen, recount, watch
+from dp_erm_bench.trust.twins.renyi_filter import RenyiFilterTwin
 
 MULTIPLIER, CHANCES = 6.0, (0.6, 0.3, 0.1)
 SINGLE = FixedSizeGaussian("single", 2.0, 1, rate=0.01)
@@ -255,6 +256,15 @@ def test_faults_of_a_filter_are_recounted(fault, heard):
     mechanisms["best"](Once().attempt)
     counted = recount(mechanisms, calibration, witnesses=witnesses)
     assert counted.complaint(calibration).startswith("epsilon")
+
+
+def test_a_step_counts_with_the_least_noise_of_its_columns():
+    mechanism, inside = made(4.0), make_mechanisms([SINGLE], 15.0, ["a"])
+    inside["single"].spend(1)
+    inside["single"].scale = np.array([[30.0, 3.0]])
+    mechanism.made = inside
+    (twin,) = RenyiFilterTwin.of(filter_of(), mechanism, 4.0, 1).steps
+    assert twin.ratio == 1.5
 
 
 def test_what_is_refused():

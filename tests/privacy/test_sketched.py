@@ -16,6 +16,7 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.sketched_gaussian import (
     SketchedGaussian,
     SketchedGaussianLaw,
+    nodes_of,
 )
 from dp_erm_bench.trust.recount import listen, recount
 from dp_erm_bench.trust.twins.base import Answered
@@ -171,3 +172,8 @@ def test_rows_are_counted():
         SketchedGaussianLaw(1, rows=0)
     assert isinstance(SketchedGaussian("r", 1.0, 1, rows=3).law(), Law)
     assert certify((SketchedGaussianLaw(1, rows=3),), 0.0, 1e-6, ZERO).epsilon == np.inf
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_the_nodes_have_all_of_the_mass(rows):
+    assert nodes_of(rows)[1].sum() == pytest.approx(1.0, abs=1e-13)

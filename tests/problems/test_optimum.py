@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -17,7 +18,13 @@ from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.penalties.base import Penalty
 from dp_erm_bench.penalties.separable import L1, L2, NoPenalty
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.optimum import certified, smooth
+from dp_erm_bench.problems.erm.optimum import (
+    certified,
+    composite,
+    proximal,
+    smooth,
+    sparse,
+)
 from tests.loops import each
 from tests.penalties.stationary import subdifferential_distance
 
@@ -131,6 +138,29 @@ def test_ridge_regression_has_its_closed_form():
     X, y, n = problem.dataset.X, problem.dataset.y, problem.n
     expected = np.linalg.solve(X.T @ X / n + 0.3 * np.eye(6), X.T @ y / n)
     np.testing.assert_allclose(problem.optimum.w, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rho", [0.01, 1.0, 100.0])
+def test_splitting_ends_at_the_minimiser_whatever_its_weight(rho):
+    lasso = make("logistic", "l1", 0.05)
+    X, y, l1 = lasso.dataset.X, lasso.dataset.y, 0.05
+    smooth_part = composite.Composite(X, y, lasso.loss)
+
+    def prox(v, step):
+        return np.sign(v) * np.maximum(np.abs(v) - step * l1, 0.0)
+
+    points = proximal.split(smooth_part, prox, rho, np.zeros(6))
+    end = next(itertools.islice(points, proximal.MOST_SPLIT, None))
+    np.testing.assert_allclose(end, lasso.optimum.w, rtol=1e-6, atol=1e-9)
+
+
+def test_a_step_along_a_face_ends_exactly_where_a_coordinate_is_0():
+    lasso = make("squared", "l1", 0.1)
+    whole = composite.Composite(lasso.dataset.X, lasso.dataset.y, lasso.loss, 0.1)
+    w, off = lasso.optimum.w.copy(), int(np.argmin(np.abs(lasso.optimum.w)))
+    w[off] = 1e-3
+    _, hit, *_ = sparse._orthant_steps(whole, w, near=True)
+    assert lasso.optimum.w[off] == hit[off] == 0.0 and np.count_nonzero(hit) > 1
 
 
 def test_lasso_above_the_largest_gradient_is_exactly_zero():

@@ -187,6 +187,7 @@ def test_a_lost_run_has_the_worst_value(measure):
         (["ok"] * 2, ["skipped"] * 2, ("worse", "2 ok -> skipped")),
         (["diverged"] * 2, ["diverged", "killed"], ("worse", "1 diverged -> killed")),
         (["timeout"] * 2, ["ok"] * 2, ("better", "2 timeout -> ok")),
+        (["ok", "error"], ["ok"] * 2, ("better", "1 error -> ok")),
         (
             ["ok", "error"],
             ["diverged", "ok"],

@@ -156,6 +156,12 @@ def test_samples_that_are_not_paired_share_no_draw():
     assert np.array_equal(first, likely_medians(values))
 
 
+def test_no_likely_median_is_beyond_all_values():
+    values = np.random.default_rng(0).exponential(size=7)
+    drawn = likely_medians(values)
+    assert values.min() <= drawn.min() < drawn.max() <= values.max()
+
+
 def test_infinite_values_have_medians():
     drawn = likely_medians(np.array([1.0, 2.0, math.inf, math.inf]))
     assert not np.isnan(drawn).any()

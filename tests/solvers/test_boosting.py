@@ -395,3 +395,9 @@ def test_the_sound_one_is_not_accused(check, params):
     with few_problems():
         result = check_named(check).result(candidate)
     assert result.verdict == "ok", result
+
+
+def test_a_step_is_the_work_of_all_runs():
+    solver, data = Boosting(gamma=0.1, n_iter=2), problem()
+    one = solver.algorithm.step_work(data)
+    assert solver.step_work(data) == one.times(2 / 0.1)

@@ -56,6 +56,12 @@ def test_scales_are_those_of_the_formulas():
     assert noise_of("mean_noise", **approximate) == pytest.approx(0.016115, rel=1e-4)
 
 
+def test_a_sketch_is_as_long_as_its_factor_says():
+    one = problem(n=1000, p=12, s=4)
+    rows = 2.0 * 1000 * np.sqrt(4 * np.log(3))
+    assert MeanSketch(factor=2.0).length(one) == round(rows)
+
+
 def test_the_projection_is_that_of_the_reference():
     v = np.array([0.9, -0.2, 0.55, 0.1, -0.7])
     project((L1_BALL, 1.0), v)
