@@ -107,8 +107,8 @@ def chapter(name: str) -> str:
     """Return the part of the page on an experiment, from its folder and its claims."""
     claims = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
     manifest = read_manifest(RESULTS / name)
-    # What is recorded was not run again: all runs of the folder made it. Trials that
-    # it no longer names, as lines were changed, took their part.
+    # What is recorded was not run again: all runs of the folder made it. Seconds are
+    # shared out by trials: those that the folder no longer names do not count.
     runs = [json.loads(p.read_text()) for p in (RESULTS / name / "runs").glob("*.json")]
     ran = sum(run.get("trials_run") or 0 for run in runs)
     named = sum(manifest["counts"].values()) / max(ran, 1)

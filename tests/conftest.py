@@ -39,20 +39,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["DP_ERM_BENCH_CACHE"] = CACHE
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
-_approx = pytest.approx
-
-
-def approx(expected, rel=None, abs=None, nan_ok=False):
-    """Compare relative to what is expected, unless an absolute tolerance is given.
-
-    pytest's own adds one of 1e-12: all smaller numbers, such as deltas, are equal.
-    """
-    if abs is None:
-        rel, abs = 1e-6 if rel is None else rel, 0.0
-    return _approx(expected, rel, abs, nan_ok)
-
-
-pytest.approx = approx
+# pytest's is 1e-12: all smaller numbers, such as deltas, would be equal. An expected 0
+# is 0 alone, unless `abs` is given.
+type(pytest.approx(1.0)).DEFAULT_ABSOLUTE_TOLERANCE = 0.0
 
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if (MIRROR / "MANIFEST.csv").is_file():

@@ -261,12 +261,15 @@ def test_a_picture_is_new_where_a_marker_has_moved_not_where_a_letter_has(tmp_pa
 
 def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "RESULTS", tmp_path)
-    board = publish.files(publish.BOARD)
-    page, choices = (
-        tmp_path / publish.BOARD / f for f in (f"{publish.BOARD}.md", "choices.csv")
-    )
-    assert board[page] == publish.PAGE.with_name(page.name)
-    assert board[choices] == publish.PUBLISHED / f"{publish.BOARD}_choices.csv"
+    folder, named = tmp_path / publish.BOARD, publish.BOARD
+    sheets = [f"{named}_heat.png", f"{named}_profiles.png"]
+    assert publish.files(named) == {
+        folder / f"{named}.md": publish.PAGE.with_name(f"{named}.md"),
+        folder / f"{named}.csv": publish.PUBLISHED / f"{named}.csv",
+        folder / f"{named}_pairs.csv": publish.PUBLISHED / f"{named}_pairs.csv",
+        folder / "choices.csv": publish.PUBLISHED / f"{named}_choices.csv",
+        **{folder / "figures" / one: publish.PUBLISHED / one for one in sheets},
+    }
     audit = {path.name: kept.name for path, kept in publish.files("audit").items()}
     assert audit == {name: name for name in ("audits.csv", "audit.png")}
     with pytest.raises(

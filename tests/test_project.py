@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -393,3 +394,10 @@ def test_nothing_names_a_path_or_an_index_of_a_machine():
             text = path.read_text()
             for word in words:
                 assert word not in text, f"{name}: {word}"
+
+
+def test_no_comparison_of_small_numbers_holds_by_itself():
+    assert pytest.approx(2e-13) != 1e-13
+    assert pytest.approx([2e-13]) != [1e-13] and pytest.approx({"a": 2e-13}) != {"a": 0}
+    assert pytest.approx(np.array([2e-13])) != np.array([1e-13])
+    assert ["x", None, 2e-13] == pytest.approx(["x", None, 2e-13])

@@ -336,11 +336,14 @@ def page(
     missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
     parts = boards(ranking)
     lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
+    # Why, of lines such as `listed` gives.
+    beyond = [one.partition(" in {")[0] for one in open_choices if "/" in one]
     return _template("leaderboard").substitute(
         profile=profile,
         made="".join(f", {word}" for word in origin if word),
         runs="?" if ranking["runs"].isna().all() else int(ranking["runs"].max()),
-        beyond=sum("/" in line for line in open_choices),
+        beyond=len(beyond),
+        short=sum("trials" in one.rpartition(": ")[2] for one in beyond),
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
@@ -365,10 +368,11 @@ def _predicted(table: pd.DataFrame) -> str:
     if not len(ratios):
         return ""
     middle, low, high = (_number(float(quantile(ratios, q))) for q in (0.5, 0.0, 1.0))
+    where = f"the median of {len(ratios)} lines at one epsilon, from {low} to {high}"
     return (
         f"\n- Excess that noise alone predicts (`predicted_excess`, made of what was "
-        f"published): actual over predicted is {middle} in the median of {len(ratios)} "
-        f"lines at one epsilon, from {low} to {high}."
+        f"published): actual over predicted is {middle} in "
+        f"{where if len(ratios) > 1 else 'the one line at one epsilon that has it'}."
     )
 
 

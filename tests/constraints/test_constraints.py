@@ -301,3 +301,9 @@ def test_constraints_are_frozen_and_equal_by_value(kind):
         kind(1.0).radius = 2.0
     assert kind(2) == kind(2.0) != kind(3.0)
     assert repr(kind(2)) == repr(kind(2.0))
+
+
+def test_a_ball_has_its_edge():
+    edge = np.array([0.0, -2.0])
+    assert L2Ball(2.0).contains(edge, 0.0)
+    assert not L2Ball(2.0).contains(1.001 * edge, 0.0)

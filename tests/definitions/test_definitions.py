@@ -524,7 +524,7 @@ def test_an_untouched_norm_is_in_no_other_key(tmp_path):
         assert digest(target, **file) == digest(target)
 
 
-def test_what_finds_and_keeps_what_is_computed_elsewhere_is_in_no_key(tmp_path):
+def test_the_registry_is_in_no_key(tmp_path):
     file = edited(tmp_path, "registry.py", 'SUFFIX = ".yaml"', 'SUFFIX = ".yml"')
     for target in (RANDOM_CD, EXECUTE):
         assert digest(target, **file) == digest(target)

@@ -323,3 +323,10 @@ def test_the_prox_of_the_noisy_answer_is_free_and_brings_zeros(algorithm):
     data = lapped.dataset
     how = {"loss": "logistic", "penalty": "none", "bounds": {"columns": 2.0, "norm": 4}}
     np.testing.assert_array_equal(*ends(problem_from_arrays(data.X, data.y, **how)))
+
+
+def test_the_example_counts_neighbouring_pairs():
+    (values,) = Submodular.example(3)["values"]
+    pairs = [0, 1, 2, 2, 1, 2, 2, 2]  # of the sets {}, {0}, {1}, {0, 1}, {2}, ...
+    sizes = [0, 1, 1, 2, 1, 2, 2, 3]
+    assert values == pytest.approx(np.sqrt(sizes) + 0.5 * np.array(pairs))

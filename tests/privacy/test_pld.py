@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
+from dp_erm_bench.accounting import pld
 from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.least import certified_multiplier
@@ -334,6 +335,14 @@ def test_below_its_window_a_composition_has_no_bound_but_1() -> None:
     steps = discretised(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
     deltas = Composition([steps], 1e-4).deltas(np.array([-1e9, 0.5]))
     assert deltas[0] == 1.0 and 0.0 < deltas[1] < 0.1
+
+
+def test_a_composition_that_is_too_large_proves_nothing(monkeypatch) -> None:
+    steps = discretised(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
+    composition = Composition([steps], 1e-4)
+    assert math.isfinite(composition.epsilon_by(5.0, 1e-7))
+    monkeypatch.setattr(pld, "LARGEST", 64)
+    assert composition.epsilon_by(5.0, 1e-7) == math.inf
 
 
 def test_events_only_add() -> None:

@@ -141,7 +141,7 @@ def test_ridge_regression_has_its_closed_form():
 
 
 @pytest.mark.parametrize("rho", [0.01, 1.0, 100.0])
-def test_splitting_ends_at_the_minimiser_whatever_its_weight(rho):
+def test_splitting_ends_at_the_minimiser_whatever_weight_it_begins_with(rho):
     lasso = make("logistic", "l1", 0.05)
     X, y, l1 = lasso.dataset.X, lasso.dataset.y, 0.05
     smooth_part = composite.Composite(X, y, lasso.loss)

@@ -568,7 +568,7 @@ def test_the_page_says_what_it_rests_on(table):
     edges = ["  a9a_l2 / gd, epsilon = 1: step top in {}", "  none of the above"]
     text = text_of(table, edges, manifest)
     assert "profile default, a processor, 0123456)" in text
-    assert "beyond what was tried in 1 of 12 lines" in text
+    assert "beyond what was tried in 1 of 12 lines, in 0 for" in text
     assert text.count("- dorothea: no mirror") == 1
     assert f"over {SEEDS} report seeds" in text
     assert "Tuning is not charged" in text and "batch size 1" in text

@@ -195,7 +195,7 @@ def test_a_lost_run_has_the_worst_value(measure):
         ),
     ],
 )
-def test_a_status_of_higher_rank_is_a_regression(before, after, expected):
+def test_a_status_of_another_rank_is_a_change(before, after, expected):
     sides = [finals([1.0] * 2, status=status) for status in (before, after)]
     row = compare(*sides).iloc[0]
     assert row["measure"] == "status"

@@ -145,8 +145,10 @@ def test_pairs_say_over_what_they_pool(table):
         paired(table, "random_cd", "gd", column="algorithm", y="objective")
 
 
-def test_pairs_are_of_one_setting(table):
-    """Runs that do not share a seed could be of two settings unnoticed."""
+@pytest.mark.parametrize("data", [0, 1])
+def test_pairs_are_of_one_setting(table, data):
+    """Runs that do not share a seed, or data, could be of two settings unnoticed."""
+    table = table.assign(dataset_seed=data * table["seed"])
     other = table["line"].eq("random_cd, clip=1") & table["seed"].gt(0)
     mixed = table[other | table["line"].eq("random_cd, clip=0.5") & table["seed"].eq(0)]
     both = pd.concat([mixed, table[table["line"] == "gd"]])
