@@ -170,6 +170,25 @@ def usual_fields(name: str) -> dict[str, Any]:
     return _named({**fields, MEMBER: member})
 
 
+def is_generated(name: str) -> bool:
+    """Return whether a dataset is drawn by its seed; of others a seed only splits."""
+    try:
+        return "seed" in _parameters(locate(usual_fields(name)["_target_"]))
+    except UsageError:
+        return False
+
+
+def usual_value(name: str, key: str) -> Any:
+    """Return what a key of a dataset is where nobody gives it; None if not known."""
+    try:
+        fields = usual_fields(name)
+        options = inspect.signature(locate(str(fields["_target_"]))).parameters
+    except UsageError:
+        return None
+    of_loader = options[key].default if key in options else None
+    return fields.get(key, DEFAULTS.get(key, of_loader))
+
+
 def _named(fields: dict[str, Any]) -> dict[str, Any]:
     base = fields["name"].partition(":")[0]
     member = fields.get(MEMBER)

@@ -70,6 +70,11 @@ COLUMNS = {
     "penalty": Column(TEXT, "name of the penalty"),
     "strength": Column(NUMBER, "factor of the penalty", "without a penalty"),
     "constraint": Column(TEXT, "name of the constraint"),
+    "objective_options": Column(
+        TEXT,
+        "JSON of the parameters of loss, penalty and constraint, but the strength; a "
+        "long one by its beginning and a digest",
+    ),
     "algorithm": Column(TEXT, "name of the algorithm"),
     "params": Column(TEXT, "JSON of the algorithm's parameters"),
     "solver": Column(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
+from dp_erm_bench.datasets.spec import usual_value
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
-from dp_erm_bench.registry import AUTO, check_choice, names, read
+from dp_erm_bench.registry import AUTO, check_choice
 from dp_erm_bench.results.columns import COLUMNS, worst
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 PANEL, LINE = "panel", "line"
 ALGORITHM, DATASET = "algorithm", "dataset"
-STANDARDISE = "standardise"
+STANDARDISE, CONTENT = "standardise", "content"
 REST = (
     *("calibration", "loss", "penalty", "strength", "constraint"),
     *("epsilon", "delta", "adjacency"),
@@ -38,6 +39,12 @@ CHOSEN = "report"
 
 HOW_IT_WENT = r" \(.*\)$"
 """The note of a calibration's label: that it is not proved, or not recounted."""
+
+DIGITS = 8
+"""Of a digest, where one tells solvers of one name apart."""
+
+NO_NUMBER = ("usual", "usual_standardised", "usual_regression")
+"""Keys of a dataset that decide no number: what they choose has columns of its own."""
 
 MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
 """Lines that `labelled` made, beside others that are called alike."""
@@ -60,9 +67,11 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`, the
-        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise`, `REST`.
+        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise`, `REST`;
+        the parameters of loss, penalty and constraint as `PART.KEY`, and `solver`.
         Empty where a row has no such key, and for the parameters of report rows, which
-        were tuned; `auto` where a rule gave a parameter, whatever its number.
+        were tuned; `auto` where a rule gave a parameter, whatever its number. A key
+        that only some rows of a dataset name has its usual value in the others.
     """
     import pandas as pd
 
@@ -74,14 +83,76 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
         params.loc[of_rule, [name for name in own if name in params]] = AUTO
     if "phase" in rows:
         params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
-    options = _unpacked(rows, DATASET, "dataset_options")
     names = (ALGORITHM, DATASET, STANDARDISE, *REST)
     plain = {name: text_of(rows[name]) for name in names if name in rows}
     if "calibration" in plain:
         plain["calibration"] = plain["calibration"].str.replace(
             HOW_IT_WENT, "", regex=True
         )
-    return pd.concat([params, options, pd.DataFrame(plain)], axis=1)
+    parts = _unpacked(rows, "", "objective_options")
+    if "solver" in rows:
+        parts = parts.assign(solver=text_of(rows["solver"]).str[:DIGITS])
+    return pd.concat([params, _options(rows), pd.DataFrame(plain), parts], axis=1)
+
+
+def _options(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the options of the datasets as `DATASET.KEY`, usual values filled in.
+
+    In the table an option is named only where it differs from the dataset's yaml.
+    """
+    options = _unpacked(name_files(rows), DATASET, "dataset_options")
+    for name in options:
+        owner, _, key = str(name).rpartition(".")
+        if key in NO_NUMBER:
+            del options[name]
+            continue
+        usual = usual_value(owner, key)
+        ours = options[name].eq("") & rows[DATASET].eq(owner)
+        options[name] = options[name].mask(ours, _word(key, usual))
+    return options
+
+
+def name_files(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows whose `dataset_options` call a file by what tells it from others.
+
+    Files of one content are one, called by the shortest end of the first path that no
+    other file has. Where one path has had several contents, they are numbered.
+    """
+    if not {DATASET, "dataset_options"} <= {*rows}:
+        return rows
+    wanted = [one for one in (DATASET, "dataset_options", CONTENT) if one in rows]
+    texts = rows[wanted].astype(object).fillna("")
+    files: dict[Any, tuple[Any, dict[str, Any]]] = {}
+    paths: dict[Any, PurePath] = {}
+    for dataset, text, *content in texts.drop_duplicates().itertuples(index=False):
+        options = _mapping_of(text)
+        path = options.get("path") or usual_value(dataset, "path")
+        if path:
+            file = next(filter(None, content), path)
+            files[dataset, text, *content] = file, options
+            paths.setdefault(file, PurePath(str(path)))
+    if not files:
+        return rows
+    named = {file: _shortest_end(file, paths) for file in paths}
+    spelled = {
+        key: json.dumps({**options, "path": named[file]}, sort_keys=True)
+        for key, (file, options) in files.items()
+    }
+    keys = texts.itertuples(index=False, name=None)
+    return rows.assign(dataset_options=[spelled.get(key, key[1]) for key in keys])
+
+
+def _shortest_end(file: Any, paths: Mapping[Any, PurePath]) -> str:
+    """Return the last parts of a file's path that no other path ends with."""
+    own = paths[file]
+    alike = [other for other, path in paths.items() if path == own]
+    number = f" ({alike.index(file) + 1})" if len(alike) > 1 else ""
+    others = [path.parts for path in paths.values() if path != own]
+    for size in range(1, len(own.parts)):
+        end = own.parts[-size:]
+        if all(parts[-size:] != end for parts in others):
+            return str(PurePath(*end)) + number
+    return str(own) + number
 
 
 INTERNAL = (
@@ -115,42 +186,41 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
         told = [one for one in told if table[one].nunique() > 1]
         check_choice(key, name, [*told, *own])
     words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
-    # A key of a dataset is in the table where it differs from the yaml.
-    for owner in {str(one).rpartition(".")[0] for one in parts} & {*names("dataset")}:
-        usual = read("dataset", owner).get(name)
-        words = words.mask(words.isna() & table["dataset"].eq(owner), str(usual))
     numbers = pd.to_numeric(words, errors="coerce")
     return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
 
 
 def _unpacked(rows: pd.DataFrame, owner: str, column: str) -> pd.DataFrame:
-    """Return the keys of a column of JSON as columns `OWNER.KEY` of text."""
+    """Return the keys of a column of JSON as columns of text, `OWNER.KEY` if owned."""
     import pandas as pd
 
-    if column not in rows or owner not in rows:
+    if column not in rows or (owner and owner not in rows):
         return pd.DataFrame(index=rows.index)
-    pairs = pd.MultiIndex.from_arrays([text_of(rows[owner]), text_of(rows[column])])
+    owners = text_of(rows[owner]) if owner else [""] * len(rows)
+    pairs = pd.MultiIndex.from_arrays([owners, text_of(rows[column])])
     codes, unique = pd.factorize(pairs)
     found = [_parsed(str(name), str(text)) for name, text in unique]
     table = pd.DataFrame(found, index=range(len(found)), dtype=object).fillna("")
     return table.iloc[codes].set_axis(rows.index)
 
 
-def _parsed(owner: str, text: str) -> dict[str, str]:
+def _mapping_of(text: str) -> dict[str, Any]:
+    """Return what a text of JSON holds, nothing if that is no mapping."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(content, dict):
-        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _parsed(owner: str, text: str) -> dict[str, str]:
     # The seed of the data is one to pool over: it has a column of its own.
-    named = {key: value for key, value in content.items() if key != "seed"}
-    return {f"{owner}.{key}": _word(key, value) for key, value in named.items()}
+    named = {key: one for key, one in _mapping_of(text).items() if key != "seed"}
+    prefix = f"{owner}." if owner else ""
+    return {f"{prefix}{key}": _word(key, value) for key, value in named.items()}
 
 
 def _word(key: str, value: Any) -> str:
-    if key == "path":
-        return PurePath(str(value)).name
     return f"{value:.6g}" if isinstance(value, float) else shown(value)
 
 
@@ -283,7 +353,7 @@ def _of_data(name: str, rows: pd.DataFrame) -> bool:
 LABELS = ["experiment", "panel", "line", "algorithm"]
 PROBLEM = [
     *("dataset", "dataset_options", "dataset_seed", "standardise", "n", "p"),
-    *("loss", "penalty", "strength", "constraint"),
+    *("loss", "penalty", "strength", "constraint", "objective_options"),
 ]
 BUDGET = ["epsilon", "delta", "adjacency", "calibration"]
 LINE_COLUMNS = [*LABELS, *PROBLEM, *BUDGET]
@@ -397,7 +467,7 @@ def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
     A sweep's are called as without its parameters, a calibration as it was asked for,
     not as it turned out.
     """
-    rows = labelled(rows, again=True, parameters=False)
+    rows = name_files(labelled(rows, again=True, parameters=False))
     return rows.assign(
         calibration=rows["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     )
@@ -430,7 +500,7 @@ def under_bounds(rows: pd.DataFrame) -> str:
     trials = rows.drop_duplicates([PANEL, DATASET, "dataset_options"])
     every = [_parsed("", str(text)) for text in trials["dataset_options"]]
     held = pd.DataFrame(
-        {key: [one.get(f".{key}", "") for one in every] for key in HELD}, trials.index
+        {key: [one.get(key, "") for one in every] for key in HELD}, trials.index
     )
     # A generator may have a `scale` of its own.
     held[SCALE] = held[SCALE].where(held[SCALE].eq(BY_BOUNDS), "")

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dp_erm_bench.datasets.spec import is_generated
 from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.results.settings import (
     LABELS,
-    PROBLEM,
     differing,
     final_rows,
     settings,
@@ -47,7 +47,7 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], who: str) -> str:
     Returns
     -------
     str
-        Such as `5 seeds` or `5 seeds, 3 dataset_seeds`.
+        Such as `5 seeds` or `5 seeds, 3 splits`.
 
     Raises
     ------
@@ -73,7 +73,9 @@ def pooled(
     by: Sequence[str],
     over: Sequence[str] = ("seed", "dataset_seed"),
 ) -> str:
-    """Return over what groups pool at most, such as `5 seeds, 3 dataset_seeds`.
+    """Return over what groups pool at most, such as `5 seeds, 3 splits`.
+
+    Seeds of data are splits, or draws of generated data.
 
     Parameters
     ----------
@@ -87,8 +89,18 @@ def pooled(
     names = [name for name in over if name in rows and name not in by]
     rows = rows.assign(**{"": 0})
     most = rows.groupby([*by, ""], dropna=False)[names].nunique().max()
-    counts = {name: int(most[name]) for name in names}
-    return ", ".join(f"{n} {k}{'s' * (n > 1)}" for k, n in counts.items() if n)
+    counts = {_repeat(name, rows): int(most[name]) for name in names}
+    return ", ".join(f"{n} {words[n > 1]}" for words, n in counts.items() if n)
+
+
+def _repeat(name: str, rows: pd.DataFrame) -> tuple[str, str]:
+    """Return what a value of a column is one of, and many are."""
+    if name == "dataset_seed" and "dataset" in rows:
+        kinds = {is_generated(str(one)) for one in rows["dataset"].unique()}
+        if len(kinds) == 1:
+            draws = ("draw of the data", "draws of the data")
+            return draws if kinds.pop() else ("split", "splits")
+    return name, f"{name}s"
 
 
 def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
@@ -427,9 +439,8 @@ def _finals_of(
             f"paired: {name} has several runs with seed={seed}: keep the report runs "
             "of one setting, or tell them apart in `by`"
         )
-    data = [one for one in PROBLEM if one in rows and one != "dataset_seed"]
-    by = [one for one in keys if "seed" not in one and one not in data]
-    check_alike(rows, [column, *by, *data], f"paired: {name}")
+    by = [one for one in keys if "seed" not in one]
+    check_alike(rows, [column, *by], f"paired: {name}")
     return worst_if_lost(rows, y).set_axis(index)
 
 

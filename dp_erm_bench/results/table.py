@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -168,6 +168,9 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "dataset_options": _options(SORTED(dataset)),
         "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
+        "objective_options": _options_of_parts(
+            SORTED({part: spec[part] for part in OBJECTIVE})
+        ),
         "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
         "algorithm": algorithm["name"],
         "params": SORTED(facts.get("params", algorithm["params"])),
@@ -200,6 +203,23 @@ def _options(dataset: str) -> str:
         usual = {}
     usual |= {key: fields.get(key) for key in ("name", "_target_")}
     return SORTED({k: v for k, v in fields.items() if k not in usual or usual[k] != v})
+
+
+BRIEF = 60
+"""Characters of an option that are spelled out; a polytope has many vertices."""
+
+
+@functools.lru_cache(1000)
+def _options_of_parts(parts: str) -> str:
+    """Return the parameters of loss, penalty and constraint, as JSON."""
+    found = {}
+    for part, fields in json.loads(parts).items():
+        for key, value in fields.items():
+            if key not in ("name", "strength", "file"):
+                text = SORTED(value)
+                short = f"{text[:20]}... {sha256(text.encode()).hexdigest()[:8]}"
+                found[f"{part}.{key}"] = value if len(text) <= BRIEF else short
+    return SORTED(found)
 
 
 def _number(value: Any) -> float | None:
@@ -258,7 +278,7 @@ def read(file: BinaryIO) -> pd.DataFrame:
     # Tables of earlier versions have none of some.
     numbers = dict.fromkeys((*MEASURED, "clipped"), float("nan"))
     words = dict.fromkeys(("exempt", "at_bound", "rule"), "")
-    added: Row = {"references": "{}", **words, **numbers}
+    added: Row = {"references": "{}", "objective_options": "{}", **words, **numbers}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
 

@@ -88,7 +88,7 @@ def test_a_sweep_is_drawn_without_a_line_of_python(folder, capsys):
     for stem in stems:
         assert f"{folder / 'plots' / stem}: .pdf, .png, .svg, .txt, .tex" in said
     caption = (folder / "plots" / "curves_relative_error_passes.txt").read_text()
-    assert "Median and min..max of 6 seeds, 1 dataset_seed." in caption
+    assert "Median and min..max of 6 seeds, 1 draw of the data." in caption
     assert "epsilon = 1, 4; adjacency = replace_one" in caption
 
 

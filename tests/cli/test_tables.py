@@ -221,7 +221,7 @@ def test_any_name_is_a_cell(kind, name):
 def test_a_table_is_told_what_a_caption_says(folder, capsys):
     assert main(["export", str(folder), "--y", "objective"]) == 0
     err = capsys.readouterr().err
-    said = "Median and its 95 % interval of 6 seeds, 1 dataset_seed.\n"
+    said = "Median and its 95 % interval of 6 seeds, 1 draw of the data.\n"
     assert err.startswith(f"Objective F(w).\n{said}")
     assert "Uncharged: smoothness" in err and "Certified epsilon above" in err
 
@@ -266,7 +266,7 @@ def test_runs_that_share_data_are_told_where_intervals_pool_them():
     both = pd.concat([one, other], ignore_index=True)
     view = View("epsilon", statistic="interval")
     how = shown(both, view).how
-    assert how.startswith("median and its 95 % interval of 3 seeds, 2 dataset_seeds; ")
+    assert how.startswith("median and its 95 % interval of 3 seeds, 2 splits; ")
     assert word in how and "too narrow for other data or splits" in how
     # One run on each, or all on one: there is nothing to tell.
     alone = both[both["seed"].eq(0)]

@@ -125,7 +125,7 @@ def test_settings_that_differ_are_not_pooled(table):
     with pytest.raises(UsageError, match=r"random_cd.clip \(0.5, 1\); keep one"):
         bands(table, by=["panel", "algorithm", "epsilon"])
     whole = bands(table, by=["panel", "line", "epsilon"])
-    assert whole.attrs["pooled"] == "3 seeds, 1 dataset_seed"
+    assert whole.attrs["pooled"] == "3 seeds, 1 draw of the data"
 
 
 def test_runs_that_tune_are_not_pooled_with_those_that_judge(table):
@@ -140,7 +140,7 @@ def test_pairs_say_over_what_they_pool(table):
     given = {"by": ["panel", "epsilon"], "y": "objective"}
     found = paired(table, "random_cd, clip=1", "gd", **given)
     assert list(found["pairs"]) == [3] * 4
-    assert found.attrs["pooled"] == "3 seeds, 1 dataset_seed, 1 dataset"
+    assert found.attrs["pooled"] == "3 seeds, 1 draw of the data, 1 dataset"
     with pytest.raises(UsageError, match="several runs with seed=0"):
         paired(table, "random_cd", "gd", column="algorithm", y="objective")
 
