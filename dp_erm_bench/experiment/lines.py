@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.base import READ
+from dp_erm_bench.datasets.spec import asked
 from dp_erm_bench.definitions import (
     PACKAGE,
     Sources,
@@ -375,6 +376,11 @@ class Line:
         return {}
 
     @property
+    def content(self) -> str:
+        """Return what tells the file of the records from others; empty without one."""
+        return ""
+
+    @property
     def settings(self) -> Sequence[Setting]:
         """Return the settings of a sweep, one per point, the last axis fastest."""
         return ()
@@ -532,7 +538,8 @@ class Trial:
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
         flags = {"tuned": tuned, "measured": line.measured, "rule": line.rule}
-        return {**labels, **flags, "read": list(line.read), **line.clipped}
+        data = {"read": list(line.read), "content": line.content, **line.clipped}
+        return {**labels, **flags, **data}
 
     def row(self, experiment: str) -> dict[str, Any]:
         """Return its line of the plan."""
@@ -824,6 +831,15 @@ class FitLine(Line):
         names = feature_names(data)
         columns = [names[j] for j in clipping.columns] + ["label"] * clipping.label
         return {"clipped": clipping.share, "at_bound": columns}
+
+    @cached_property
+    def content(self) -> str:
+        """Return what tells the file of the records from others; empty without one."""
+        spec = self.problem.spec["dataset"]
+        if not spec.get("path"):
+            return ""
+        fingerprint = registry.locate(spec["_target_"]).fingerprint
+        return sha256_of(asked(fingerprint, spec))[:16]
 
     @cached_property
     def _chosen_code(self) -> tuple[Any, ...]:

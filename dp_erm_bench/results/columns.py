@@ -63,6 +63,9 @@ COLUMNS = {
     "tuned": Column(FLAG, "whether the parameters were chosen by tuning"),
     "dataset": Column(TEXT, "name of the dataset"),
     "dataset_options": Column(TEXT, "JSON of what differs from the dataset's yaml"),
+    "content": Column(
+        TEXT, "digest of the file of the records", "of generated and published data"
+    ),
     "standardise": Column(FLAG, "whether columns were standardised"),
     "n": Column(COUNT, "records that were trained on", FAILED, "records"),
     "p": Column(COUNT, "features", FAILED, "features"),

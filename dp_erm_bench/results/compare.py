@@ -12,19 +12,24 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dp_erm_bench.datasets.spec import identifying
+from dp_erm_bench.datasets.spec import identifying, usual_value
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import AUTO, POSED, check_choice
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import PLAN, plural, typed
-from dp_erm_bench.results.settings import final_rows, given_by, worst_if_lost
+from dp_erm_bench.results.settings import (
+    final_rows,
+    given_by,
+    name_files,
+    worst_if_lost,
+)
 from dp_erm_bench.results.statistics import (
     central,
     likely_medians,
@@ -111,8 +116,6 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
         setting[part] = spec[part]["name"]
         setting |= {f"{part}.{key}": v for key, v in given.items() if key != "name"}
     setting = {key: value for key, value in setting.items() if key not in LEFT_OUT}
-    if setting.get("dataset.path"):
-        setting["dataset.path"] = PurePath(setting["dataset.path"]).name
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
     # What was asked for is `auto`, whatever number it is for a problem and a budget.
     ruled = dict.fromkeys(given_by(str(line.get("rule", ""))), AUTO)
@@ -188,6 +191,7 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
         If there is no such label or key.
     """
     sides = [side.assign(**{n: "" for n in ignore if n in LABELS}) for side in sides]
+    sides = name_files_alike(sides)
     keys = set(ignore) - set(LABELS)
     if not keys:
         return sides
@@ -207,6 +211,25 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
         for text, setting in texts.items()
     }
     return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
+
+
+def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return final rows whose settings call a file as all sides together do."""
+    every = name_files(pd.concat(sides, keys=range(len(sides))))
+    if "dataset_options" not in every:
+        return [*sides]
+    pairs = every["setting"] + "\n" + every["dataset_options"].fillna("")
+    named = pairs.map({pair: _with_path(*pair.split("\n")) for pair in set(pairs)})
+    return [side.assign(setting=named.loc[k]) for k, side in enumerate(sides)]
+
+
+def _with_path(setting: str, options: str) -> str:
+    """Return a setting that calls the file of its records as its options do."""
+    known = json.loads(setting)
+    if known.get("dataset.path"):
+        path = json.loads(options).get("path", known["dataset.path"])
+        known["dataset.path"] = path
+    return json.dumps(known, sort_keys=True)
 
 
 def keys_above(key: str) -> Iterator[str]:
@@ -248,6 +271,7 @@ def between(
     UsageError
         For no such key, one value only, or several settings of one value.
     """
+    (finals,) = name_files_alike([finals])
     texts = {text: json.loads(text) for text in set(finals["setting"])}
     keys = {part for one in texts.values() for k in one for part in keys_above(k)}
     for name in (key, *(where or ())):
@@ -305,6 +329,9 @@ def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:
 
 def _value(setting: Row, key: str) -> str:
     own = [v for k, v in setting.items() if key in (k, k.rpartition(".")[2])]
+    part, _, option = key.partition(".")
+    if part == "dataset" and option and not own:
+        own = [usual_value(str(setting[part]), option)]
     return _plain(spelled(own[0])) if own else ""
 
 

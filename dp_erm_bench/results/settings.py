@@ -157,6 +157,7 @@ def _shortest_end(file: Any, paths: Mapping[Any, PurePath]) -> str:
 
 INTERNAL = (
     *("trial", "experiment", "params", "dataset_options", "solver", "exempt", "doubt"),
+    *("content", "objective_options"),
     *("references", "at_bound", "message", "run", "batch_size"),
     *("phase", "tuned", "checked", "rule", "status"),
 )

@@ -68,6 +68,10 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], who: str) -> str:
     return pooled(rows, by)
 
 
+DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
+"""What a seed of generated data, or of others, is: one, and several."""
+
+
 def pooled(
     rows: pd.DataFrame,
     by: Sequence[str],
@@ -90,6 +94,8 @@ def pooled(
     rows = rows.assign(**{"": 0})
     most = rows.groupby([*by, ""], dropna=False)[names].nunique().max()
     counts = {_repeat(name, rows): int(most[name]) for name in names}
+    if "test_objective" in rows and not rows["test_objective"].notna().any():
+        counts = {one: n for one, n in counts.items() if (one, n) != (SPLITS, 1)}
     return ", ".join(f"{n} {words[n > 1]}" for words, n in counts.items() if n)
 
 
@@ -98,8 +104,7 @@ def _repeat(name: str, rows: pd.DataFrame) -> tuple[str, str]:
     if name == "dataset_seed" and "dataset" in rows:
         kinds = {is_generated(str(one)) for one in rows["dataset"].unique()}
         if len(kinds) == 1:
-            draws = ("draw of the data", "draws of the data")
-            return draws if kinds.pop() else ("split", "splits")
+            return DRAWS if kinds.pop() else SPLITS
     return name, f"{name}s"
 
 

@@ -166,6 +166,7 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "trial": line["key"],
         "dataset": dataset["name"],
         "dataset_options": _options(SORTED(dataset)),
+        "content": line.get("content", ""),
         "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
         "objective_options": _options_of_parts(
@@ -277,7 +278,7 @@ def read(file: BinaryIO) -> pd.DataFrame:
     frame: pd.DataFrame = content.to_pandas(use_threads=False)
     # Tables of earlier versions have none of some.
     numbers = dict.fromkeys((*MEASURED, "clipped"), float("nan"))
-    words = dict.fromkeys(("exempt", "at_bound", "rule"), "")
+    words = dict.fromkeys(("exempt", "at_bound", "rule", "content"), "")
     added: Row = {"references": "{}", "objective_options": "{}", **words, **numbers}
     return frame.assign(**{k: v for k, v in added.items() if k not in frame})
 
