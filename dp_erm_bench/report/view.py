@@ -21,11 +21,9 @@ from dp_erm_bench.results.settings import (
     INTERNAL,
     ON_OPTIMUM,
     column,
-    differing,
     final_rows,
     labelled,
-    named,
-    settings,
+    split_lines,
     text_of,
     under_bounds,
     worst_if_lost,
@@ -78,7 +76,6 @@ RUN = ["experiment", "panel", "line", "phase", "trial"]
 PANEL, LINE, FACET = "panel", "line", "facet"
 OWN = "_zero"
 """What w = 0 has on the problem of a run, whatever the others' problems are."""
-NO_SETTINGS = ("seed", "phase")
 GUARANTEE = ("epsilon", "delta", "adjacency")
 PROOF = "whether epsilon is proved"
 
@@ -346,7 +343,6 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return panel, facet and line of every run, and over what lines pool."""
     import pandas as pd
 
-    every = settings(ends)
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
         parts = [_told(column(ends, one, name), one, name) for one in columns]
@@ -356,10 +352,8 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         value = text_of(column(ends, one, FACET))
         names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
     base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
-    over = [name for name in every if str(name) not in NO_SETTINGS]
     if view.line == (LINE,):
-        apart = differing(every, base, [str(name) for name in over])
-        names[LINE] = named(names[LINE], every, apart)
+        names[LINE] = split_lines(ends, base)
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)

@@ -345,6 +345,25 @@ def labelled(
     )
 
 
+NO_SETTINGS = ("seed", "phase")
+"""What settings may differ in that is named nowhere: runs of one line repeat in it."""
+
+
+def split_lines(rows: pd.DataFrame, base: pd.DataFrame) -> pd.Series[str]:
+    """Return the lines of rows, named by what differs in one and nothing names.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the tidy table.
+    base : DataFrame
+        What the rows are told apart by, on the same index, the line among it.
+    """
+    every = settings(rows)
+    names = [str(name) for name in every if name not in NO_SETTINGS]
+    return named(base[LINE], every, differing(every, base, names))
+
+
 def _of_data(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column of `settings` is of the data."""
     owner = name.rpartition(".")[0]
