@@ -186,10 +186,21 @@ class File:
         path: str | None = None,
         format: str = "auto",  # noqa: A002
     ) -> str:
-        """Return the digest of the file's bytes, and what they are taken for."""
+        """Return the digest of the file's bytes, and what they are taken for.
+
+        Raises
+        ------
+        UsageError
+            If there is no such file, it cannot be read, or its format is not known.
+        """
         file = _existing(path)
         packed = file.suffix if file.suffix in DECOMPRESS else ""
-        return f"{_format(file, format)}{packed} {file_digest(file)}"
+        kind = _format(file, format)
+        try:
+            return f"{kind}{packed} {file_digest(file)}"
+        except OSError as error:
+            why = error.strerror or "it is damaged"
+            raise UsageError(f"dataset.path={path}: cannot be read, {why}") from None
 
 
 @contextmanager
