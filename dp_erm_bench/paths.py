@@ -110,7 +110,8 @@ def make_private(folder: Path) -> None:
         one.mkdir(mode=0o700, exist_ok=True)
         status = one.stat()
         if status.st_uid == os.geteuid() and status.st_mode & 0o077:
-            one.chmod(stat.S_IMODE(status.st_mode) & ~0o077)
+            with contextlib.suppress(OSError):  # it cannot be written to
+                one.chmod(stat.S_IMODE(status.st_mode) & ~0o077)
 
 
 def remove_parts(folder: Path) -> None:

@@ -99,47 +99,43 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
 def source_of(spec: Mapping[str, Any]) -> str:
     """Return all that decides the records of a specification, as JSON.
 
-    A dataset, and a problem of one, are kept in memory by it and by the specification.
+    A dataset, and a problem of one, are kept in memory by it and by the specification,
+    prepared arrays on disk by it and by the code of the loader and of `prepare`.
+
+    Returns
+    -------
+    str
+        ``source``: of a user's file the SHA-256 of its bytes with its format and
+        packing, of a published set that of its files with what the mirror's list says
+        of them, of a package its version; None where data are made, or not yet here.
+        ``options``: those of the loader, but for what the source stands for (the
+        path). ``recipe``: classes, split, scaling, clipping, intercept. ``bounds``: by
+        which columns are placed or mapped.
 
     Raises
     ------
     DataUnavailable, UsageError
         As `load_dataset` does.
     """
-    return json.dumps(_decisive(check_spec(spec)), sort_keys=True)
-
-
-def _decisive(spec: Spec) -> dict[str, Any]:
-    """Return all that decides what is prepared of a specification, JSON-able.
-
-    Returns
-    -------
-    dict
-        ``source``: of a user's file the SHA-256 of its bytes with its format and
-        packing, of a published set that of its files with what the mirror's list says
-        of them, of a package its version; None where data are made, or not yet here.
-        ``options``: those of the loader, but for what the source stands for (the
-        path). ``recipe``: classes, split, scaling, clipping, intercept. ``bounds``: by
-        which columns are placed or mapped. On disk the code of the loader and of
-        `prepare` decides, too.
-    """
+    checked = check_spec(spec)
     # A plain function has none: it makes the data.
-    fingerprint = getattr(spec.loader, "fingerprint", None)
-    covered = getattr(spec.loader, "covered", ())
-    bounds = spec.bounds
-    return {
-        "source": fingerprint and asked(fingerprint, spec.options),
-        "options": {k: v for k, v in spec.options.items() if k not in covered},
-        "recipe": spec.recipe.key,
+    fingerprint = getattr(checked.loader, "fingerprint", None)
+    covered = getattr(checked.loader, "covered", ())
+    bounds = checked.bounds
+    decisive = {
+        "source": fingerprint and asked(fingerprint, checked.options),
+        "options": {k: v for k, v in checked.options.items() if k not in covered},
+        "recipe": checked.recipe.key,
         "bounds": bounds.key if bounds and bounds.needs_features else None,
     }
+    return json.dumps(decisive, sort_keys=True)
 
 
 @functools.lru_cache(maxsize=16)
 def _load(text: str, source: str, cache: str) -> Dataset:
     fields = json.loads(text)
     spec = check_spec(fields)
-    arrays, content, told = _prepared(spec, fields["_target_"])
+    arrays, content, told = _prepared(spec, fields, source)
     X, y, bounds, constant = arrays["X"], arrays["y"], None, spec.recipe.intercept
     clipping = ranges = None
     if "share" in told:
@@ -170,7 +166,7 @@ def _bounds(spec: Spec, features: Sequence[Feature]) -> tuple[Declared, Ranges |
 
 
 def _prepared(
-    spec: Spec, target: str
+    spec: Spec, fields: Mapping[str, Any], source: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]]:
     """Return the arrays, their hash, and what else is told of them (`_made`).
 
@@ -179,16 +175,15 @@ def _prepared(
     UsageError
         If the source was changed while it was read.
     """
-    decisive = _decisive(spec)
-    if decisive["source"] is None:
+    if json.loads(source)["source"] is None:
         arrays, told = _made(spec)
         return arrays, content_hash(arrays), told
-    code = [_code(target), _code(f"{prepare.__module__}.{prepare.__name__}")]
-    key = paths.digest([json.dumps(decisive, sort_keys=True), code])
+    code = (fields["_target_"], f"{prepare.__module__}.{prepare.__name__}")
+    key = paths.digest([source, *map(_code, code)])
     if found := _stored("datasets", key):
         return found
     arrays, told = _made(spec)
-    if _decisive(spec) != decisive:
+    if source_of(fields) != source:
         raise UsageError(f"dataset {spec.name}: was changed while it was read; repeat")
     return arrays, save_arrays("datasets", key, arrays, told), told
 
@@ -210,6 +205,7 @@ def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     ask = getattr(spec.loader, "features", None)
     # Which columns go depends on the records: the others are numbered.
     features = asked(ask, spec.options) if ask and not recipe.drop_empty else []
+    features = [] if features == numbered(len(features)) else features
     if spec.bounds is not None and not recipe.drop_empty:
         p = np.shape(raw[0])[-1]
         declared, ranges = _bounds(spec, features or numbered(p))

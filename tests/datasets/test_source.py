@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import fit, load_problem
-from dp_erm_bench.datasets import libsvm
+from dp_erm_bench.datasets import file, libsvm
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
@@ -69,6 +69,24 @@ def test_other_content_of_equal_size_and_time_is_read(change, age, tmp_path):
     change(path, ONE)
     assert problem(path).identity == first.identity
     assert len(stored()) == 2
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path, read = put(tmp_path / "data.csv", ONE), file.decompressed
+
+    def late(*given):
+        content = read(*given)
+        in_place(path, OTHER)
+        return content
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file, "decompressed", late)
+        with pytest.raises(UsageError, match="was changed while it was read; repeat"):
+            problem(path)
+    assert not stored()
+    found = problem(path)
+    in_place(path, ONE)
+    assert (found.dataset.X[0, 0], problem(path).dataset.X[0, 0]) == (9.0, 1.0)
 
 
 def test_what_is_touched_copied_moved_or_linked_keeps_its_keys(tmp_path):
