@@ -59,7 +59,8 @@ def solved(algorithm: str, trials: int, size: int, kept: bool) -> tuple[float, f
         Whether a batch may use what an earlier one computed.
     """
     batches = list(batches_of(algorithm, trials, size))
-    problem = execute.problem_of(batches[0][0].spec)
+    first = batches[0][0]
+    problem = execute.problem_of(first.spec, first.setting.posed)
     assert isinstance(problem, ERMProblem)
     spent, costs = [0.0], []
     with one_thread(), counted(spent):

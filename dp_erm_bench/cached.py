@@ -113,7 +113,8 @@ def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
     checksum = _checksum(kind, key, body)
     end = f'"digest": "{checksum}", "seal": "{_seal(checksum)}"}}'.encode()
     try:
-        write_atomic(cache_dir() / kind / f"{key}.json", lambda f: f.write(body + end))
+        path = cache_dir() / kind / f"{key}.json"
+        write_atomic(path, lambda file: file.write(body + end), private=True)
     except OSError:
         return
 
@@ -166,7 +167,7 @@ def save_sealed(kind: str, key: str, content: bytes) -> None:
     folder, seal = user_folder(cache_dir() / kind), user_seal(f"{kind} {key}", content)
     if folder is not None and seal is not None:
         with contextlib.suppress(OSError):
-            write_atomic(folder / key, lambda file: file.write(seal + content))
+            write_atomic(folder / key, lambda f: f.write(seal + content), private=True)
 
 
 def _user_key() -> bytes | None:

@@ -51,7 +51,13 @@ from dp_erm_bench.cached import (
     user_seal,
 )
 from dp_erm_bench.definitions import PACKAGE, digest_of
-from dp_erm_bench.paths import cache_dir, content_of, remove_parts, write_atomic
+from dp_erm_bench.paths import (
+    cache_dir,
+    content_of,
+    make_private,
+    remove_parts,
+    write_atomic,
+)
 
 VARIABLE = "DP_ERM_BENCH_MACHINE_CODE"
 """The variable that names the folder of machine code, if that is not in the cache."""
@@ -287,7 +293,8 @@ def _keep(made: dict[str, bytes]) -> None:
         for name, content in shared.items():
             seal = user_seal(f"machine_code {name}", content)
             assert seal is not None and place is not None
-            write_atomic(place / name, functools.partial(_write, seal, content))
+            write = functools.partial(_write, seal, content)
+            write_atomic(place / name, write, private=True)
     except OSError as error:
         unkept(f"{place}: {error.strerror}", "DP_ERM_BENCH_CACHE")
         _own.update(shared)
@@ -357,8 +364,8 @@ def _alone() -> Iterator[None]:
             with contextlib.suppress(ImportError, OSError):
                 import fcntl
 
-                place.mkdir(parents=True, exist_ok=True)
-                held = os.open(place / "compiling", os.O_RDWR | os.O_CREAT, 0o644)
+                make_private(place)
+                held = os.open(place / "compiling", os.O_RDWR | os.O_CREAT, 0o600)
                 stack.callback(os.close, held)
                 fcntl.flock(held, fcntl.LOCK_EX)
         yield

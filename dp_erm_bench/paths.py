@@ -16,9 +16,11 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Mapping
+from hashlib import file_digest as hash_of
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -63,7 +65,9 @@ def state_dir() -> Path:
     return Path(base).expanduser() / "dp_erm_bench"
 
 
-def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_atomic(
+    path: Path, write: Callable[[BinaryIO], object], private: bool = False
+) -> None:
     """Write a file so that a reader sees the old or the new one, never a part.
 
     Parameters
@@ -72,11 +76,17 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
         Target; its folder is created if need be.
     write : callable
         Writes the content into the open binary file, which it may read.
+    private : bool
+        Whether its user alone may read it, as all that lies in a cache; else the user's
+        umask says who may.
     """
+    if private:
+        make_private(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    mode = 0o600 if private else 0o666
     try:
-        with part.open("x+b") as file:
+        with open(part, "x+b", opener=functools.partial(os.open, mode=mode)) as file:
             with contextlib.suppress(OSError):
                 hold(file)
             write(file)
@@ -85,6 +95,23 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its user alone may enter, and those of the cache above it.
+
+    Folders of this user that are there with wider rights lose them; those of others
+    are left as they are.
+    """
+    root, folder = cache_dir().absolute(), folder.absolute()
+    above = [one for one in reversed(folder.parents) if root in (one, *one.parents)]
+    for one in (*above, folder):
+        one.parent.mkdir(parents=True, exist_ok=True)
+        one.mkdir(mode=0o700, exist_ok=True)
+        status = one.stat()
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+            with contextlib.suppress(OSError):  # it cannot be written to
+                one.chmod(stat.S_IMODE(status.st_mode) & ~0o077)
 
 
 def remove_parts(folder: Path) -> None:
@@ -215,6 +242,51 @@ def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
     return content
 
 
+SETTLED = 2.0
+"""Seconds: the longest tick of a file system's clock."""
+
+_digests: dict[tuple[int, ...], str] = {}
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, read again only if they may have changed.
+
+    A digest is believed of the same inode, of equal size and times. The time of its
+    last change (ctime) is the system's own: who sets back that of modification moves
+    it. Two changes within one tick of the clock have the same, so that the digest of a
+    file that has just been changed is not kept.
+    """
+    now = time.time()
+    with path.open("rb") as file:
+        s = os.fstat(file.fileno())
+        stamp = s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
+        found = _digests.get(stamp) or hash_of(file, "sha256").hexdigest()
+    if max(s.st_mtime, s.st_ctime) + SETTLED < now:
+        _digests[stamp] = found
+    return found
+
+
+def digests_in(value: Any) -> list[str]:
+    """Return the digests of the files of numbers (`numbers_of`) that a value names.
+
+    Parameters
+    ----------
+    value : object
+        JSON-able; a text in it may be the path of such a file.
+    """
+    if isinstance(value, Mapping | list | tuple):
+        inside = value.values() if isinstance(value, Mapping) else value
+        return [found for one in inside for found in digests_in(one)]
+    if isinstance(value, str) and Path(value).suffix in NUMBERS:
+        with contextlib.suppress(OSError):  # who reads it says so
+            return [file_digest(Path(value))]
+    return []
+
+
+NUMBERS = (".csv", ".npy")
+"""Suffixes of files of numbers."""
+
+
 def numbers_of(path: Path, key: str) -> Any:
     """Return the rows of numbers of a .csv or .npy file, None if it has no such.
 
@@ -225,7 +297,7 @@ def numbers_of(path: Path, key: str) -> Any:
     """
     import numpy as np  # takes long to import
 
-    if path.suffix not in (".csv", ".npy"):
+    if path.suffix not in NUMBERS:
         return None
     try:
         with warnings.catch_warnings():

@@ -21,6 +21,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from dp_erm_bench.datasets.base import Dataset
+from dp_erm_bench.paths import file_digest
 from dp_erm_bench.plugins.names import origin, sources
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.problems.erm.objective import ERM, Smoothness
@@ -238,8 +239,12 @@ def _node(place: tuple[CodeType, int]) -> ast.AST | None:
     return _source(code.co_filename).spots.get(_position(code, last))
 
 
-@functools.cache
 def _source(path: str) -> _DataFlow:
+    return _flow(path, file_digest(Path(path)))
+
+
+@functools.cache
+def _flow(path: str, content: str) -> _DataFlow:
     return _DataFlow(path)
 
 

@@ -232,6 +232,17 @@ class Dataset:
         return {"name": self.name, "content": self.content_hash, "bounds": bounds}
 
     @property
+    def placed(self) -> list[list[float]]:
+        """Return the bounds of columns where the yaml gives them by name, else nothing.
+
+        Which column has which of them is in neither the yaml nor the arrays.
+        """
+        declared = (self.loaded or {}).get("bounds") or {}
+        if self.bounds is None or not isinstance(declared.get("columns"), Mapping):
+            return []
+        return [self.bounds.columns.tolist()]
+
+    @property
     def n(self) -> int:
         """Return the number of records (public)."""
         return int(self.X.shape[0])

@@ -19,12 +19,12 @@ from dp_erm_bench.datasets.libsvm import (
     decompressed,
     most_unpacked,
     parse_svmlight,
-    sha256,
     unpacks_too_much,
 )
 from dp_erm_bench.datasets.records import words_of
 from dp_erm_bench.datasets.table import ONEHOT, Csv, Look
 from dp_erm_bench.errors import UsageError, place_of, shown
+from dp_erm_bench.paths import file_digest
 from dp_erm_bench.registry import check_choice
 
 Raw = tuple[Any, NDArray[Any]]
@@ -55,8 +55,8 @@ class File:
     looked up, for that is private.
     """
 
-    covered = ("path",)
-    """Options that the content stands for in keys."""
+    covered = ("path", "format")
+    """Options that the fingerprint stands for in keys."""
 
     def __call__(
         self,
@@ -124,10 +124,12 @@ class File:
         labelled: bool = True,
     ) -> list[Feature]:
         """Return the features of a csv by name; none for another format."""
+        if _format(_existing(path), format) != "csv":
+            return []
         label = _label(label) if labelled else False
-        with _reading(path, format) as (kind, content):
+        with _reading(path, format) as (_, content):
             csv = Csv(path, label, header, 0.0, onehot, index, text, words)
-            return csv.features(content) if kind == "csv" else []
+            return csv.features(content)
 
     def look(
         self,
@@ -179,9 +181,26 @@ class File:
         }
         return tuple(use for use, taken in read.items() if taken)
 
-    def fingerprint(self, path: str | None = None) -> str:
-        """Return the digest of the file's content."""
-        return sha256(_existing(path))
+    def fingerprint(
+        self,
+        path: str | None = None,
+        format: str = "auto",  # noqa: A002
+    ) -> str:
+        """Return the digest of the file's bytes, and what they are taken for.
+
+        Raises
+        ------
+        UsageError
+            If there is no such file, it cannot be read, or its format is not known.
+        """
+        file = _existing(path)
+        packed = file.suffix if file.suffix in DECOMPRESS else ""
+        kind = _format(file, format)
+        try:
+            return f"{kind}{packed} {file_digest(file)}"
+        except OSError as error:
+            why = error.strerror or "it is damaged"
+            raise UsageError(f"dataset.path={path}: cannot be read, {why}") from None
 
 
 @contextmanager

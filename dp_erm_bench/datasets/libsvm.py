@@ -20,7 +20,6 @@ import csv
 import difflib
 import functools
 import gzip
-import hashlib
 import io
 import lzma
 import os
@@ -28,6 +27,7 @@ import re
 import tempfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +43,17 @@ from dp_erm_bench.datasets.base import (
     as_features,
     check_width,
 )
-from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays
+from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays, stored_hash
 from dp_erm_bench.errors import DataUnavailable, UsageError, escaped, place_of
-from dp_erm_bench.paths import LARGEST, content_of, digest, machine_memory, opened
+from dp_erm_bench.paths import (
+    LARGEST,
+    LARGEST_TEXT,
+    content_of,
+    digest,
+    file_digest,
+    machine_memory,
+    opened,
+)
 from dp_erm_bench.registry import names
 
 Raw = tuple[Features, Array]
@@ -84,7 +92,7 @@ class Mirror:
         file, expected = self.rows[name]["file"], self.rows[name]["sha256"]
         try:
             with opened(self.folder / file, self.folder):
-                actual = sha256(self.folder / file)
+                actual = file_digest(self.folder / file)
         except (OSError, ValueError) as error:
             raise DataUnavailable(
                 f"dataset file {file} is listed in {self.folder / MANIFEST} but "
@@ -103,7 +111,13 @@ class Mirror:
         """Return the verified, decompressed content of a file."""
         self.verify(name)
         path = self.folder / self.rows[name]["file"]
-        return decompressed(path, content_of(path, self.folder, LARGEST))
+        content = content_of(path, self.folder, LARGEST)
+        try:
+            return decompressed(path, content)
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            raise DataUnavailable(
+                f"dataset file {path}: cannot be unpacked ({place_of(error)})"
+            ) from error
 
 
 def decompressed(path: Path, content: bytes) -> bytes:
@@ -143,18 +157,6 @@ def unpacks_too_much(path: Path, packed: int, most: int) -> UsageError:
     )
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, computed again only if it changed."""
-    status = path.stat()
-    return _sha256(path, status.st_mtime_ns, status.st_size)
-
-
-@functools.lru_cache(maxsize=64)
-def _sha256(path: Path, modified: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def open_mirror() -> Mirror | None:
     """Return the mirror that the environment names, or None if it names none.
 
@@ -168,15 +170,22 @@ def open_mirror() -> Mirror | None:
         return None
     folder = Path(named).expanduser()
     with contextlib.suppress(OSError, KeyError, ValueError, csv.Error):
-        text = content_of(folder / MANIFEST, folder).decode()
-        lines = csv.DictReader(io.StringIO(text, newline=""))
-        rows = {row["name"]: row for row in lines}
+        with opened(folder / MANIFEST, folder, LARGEST_TEXT):
+            rows = _rows(folder, file_digest(folder / MANIFEST))
         if all(row["file"] and row["sha256"] for row in rows.values()):
             return Mirror(folder, rows)
     raise DataUnavailable(
         f"{VARIABLE}={named}: must name a folder with a {MANIFEST} that has the "
         f"columns name, file and sha256 in every row"
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _rows(folder: Path, content: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the rows of a manifest of this content by name."""
+    text = content_of(folder / MANIFEST, folder).decode()
+    lines = csv.DictReader(io.StringIO(text, newline=""))
+    return {row["name"]: row for row in lines}
 
 
 @dataclass(frozen=True)
@@ -218,9 +227,10 @@ class Published:
             If files of the mirror are not those of its list.
         """
         if mirror := self._mirror():
-            return digest([mirror.verify(file) for file in self.files])
-        cached = self._cached()
-        return cached and cached[1]
+            # The suffix says how it is packed.
+            suffixes = [Path(mirror.rows[one]["file"]).suffix for one in self.files]
+            return digest([suffixes, *map(mirror.verify, self.files)])
+        return stored_hash("raw", self._key) if self.fetch else None
 
     def __call__(self) -> Raw:
         """Return raw X and y: of the mirror, of an earlier download, else of a new one.
@@ -516,8 +526,9 @@ class LibsvmSets:
         return self._source(set)()
 
     def fingerprint(self, set: str | None = None) -> str | None:  # noqa: A002
-        """Return a digest of a set's source, None if it has none."""
-        return self._source(set).fingerprint()
+        """Return a digest of a set's source, with its width; None if it has none."""
+        found = self._source(set).fingerprint()
+        return found and digest([found, _width(*_checked(set))])
 
     def task(self, set: str | None = None) -> str:  # noqa: A002
         """Return the task of a set: classification or regression.

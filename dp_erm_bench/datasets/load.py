@@ -12,9 +12,8 @@ import contextlib
 import functools
 import hmac
 import json
-import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tokenize import TokenError
@@ -71,13 +70,6 @@ BROKEN = (
 """Errors of readers for a damaged file."""
 
 
-def features_of(spec: Spec, p: int) -> list[Feature]:
-    """Return the features by name; those of a csv are read from its first row."""
-    ask = getattr(spec.loader, "features", None)
-    found = asked(ask, spec.options) if ask and not spec.recipe.drop_empty else []
-    return found if len(found) == p else numbered(p)
-
-
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     """Return the dataset of a specification, prepared.
 
@@ -85,7 +77,8 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     standardised, records clipped to declared bounds and an intercept's column added
     where that is asked for, and arrays made float64, column-major and read-only.
     Prepared arrays of a source that has a check-sum are cached on disk and
-    memory-mapped, so that workers share them; a process loads a dataset once.
+    memory-mapped, so that workers share them; a process loads a dataset once, and again
+    where what decides it (`source_of`) is another.
 
     Parameters
     ----------
@@ -100,83 +93,99 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
         If the specification or the data are invalid.
     """
     text = json.dumps(spec, sort_keys=True)
-    return _load(text, os.environ.get(VARIABLE), str(paths.cache_dir()))
+    return _load(text, source_of(spec), str(paths.cache_dir()))
 
 
-def forget_datasets() -> None:
-    """Have the next call of `load_dataset` look at the source again."""
-    _load.cache_clear()
+def source_of(spec: Mapping[str, Any]) -> str:
+    """Return all that decides the records of a specification, as JSON.
+
+    A dataset, and a problem of one, are kept in memory by it and by the specification,
+    prepared arrays on disk by it and by the code of the loader and of `prepare`.
+
+    Returns
+    -------
+    str
+        ``source``: of a user's file the SHA-256 of its bytes with its format and
+        packing, of a published set that of its files with what the mirror's list says
+        of them, of a package its version; None where data are made, or not yet here.
+        ``options``: those of the loader, but for what the source stands for (the
+        path). ``recipe``: classes, split, scaling, clipping, intercept. ``bounds``: by
+        which columns are placed or mapped.
+
+    Raises
+    ------
+    DataUnavailable, UsageError
+        As `load_dataset` does.
+    """
+    checked = check_spec(spec)
+    # A plain function has none: it makes the data.
+    fingerprint = getattr(checked.loader, "fingerprint", None)
+    covered = getattr(checked.loader, "covered", ())
+    bounds = checked.bounds
+    decisive = {
+        "source": fingerprint and asked(fingerprint, checked.options),
+        "options": {k: v for k, v in checked.options.items() if k not in covered},
+        "recipe": checked.recipe.key,
+        "bounds": bounds.key if bounds and bounds.needs_features else None,
+    }
+    return json.dumps(decisive, sort_keys=True)
 
 
 @functools.lru_cache(maxsize=16)
-def _load(text: str, mirror: str | None, cache: str) -> Dataset:
+def _load(text: str, source: str, cache: str) -> Dataset:
     fields = json.loads(text)
     spec = check_spec(fields)
-    arrays, content, clipping = _prepared(spec, fields["_target_"])
+    arrays, content, told = _prepared(spec, fields, source)
     X, y, bounds, constant = arrays["X"], arrays["y"], None, spec.recipe.intercept
-    ranges = None
+    clipping = ranges = None
+    if "share" in told:
+        clipping = Clipping(told["share"], tuple(told["columns"]), told["label"])
+    names = tuple(name for name, _ in told["features"])
     if spec.bounds is not None:
         p = X.shape[1] - bool(constant)
-        declared, ranges = _bounds(spec, p)
+        declared, ranges = _bounds(spec, told["features"] or numbered(p))
         bounds = declared.of(spec.name, p)
         bounds = with_bound(bounds, constant) if constant else bounds
-        names = functools.partial(_names, spec, p)
-        check_bounds(spec.name, X, y, bounds, names)
+        check_bounds(spec.name, X, y, bounds, lambda: names)
     others: dict[str, Any] = {
         key: arrays.get(key) for key in ("X_test", "y_test", "w_true")
     }
     read = asked(getattr(spec.loader, "uncharged", lambda: ()), spec.options)
     uncharged = (*read, *spec.recipe.uncharged)
-    others |= {"ranges": ranges, "clipping": clipping}
+    others |= {"ranges": ranges, "clipping": clipping, "columns": names}
     made = Dataset(spec.name, X, y, bounds, content, spec.usual, uncharged, **others)
     return replace(made, intercept=constant).loaded_by(fields)
 
 
-def _bounds(spec: Spec, p: int) -> tuple[Declared, Ranges | None]:
-    """Return the declared bounds of p columns, and the ranges of raw ones."""
-    declared, clip = spec.bounds, spec.recipe.clip is not None
-    assert declared is not None
-    if not declared.needs_features:
-        return declared, None
-    features = features_of(spec, p)
-    declared = declared.placed(features)
+def _bounds(spec: Spec, features: Sequence[Feature]) -> tuple[Declared, Ranges | None]:
+    """Return the declared bounds of the columns, and the ranges of raw ones."""
+    assert spec.bounds is not None
+    declared = spec.bounds.placed(features, indicated=not spec.recipe.standardise)
+    clip = spec.recipe.clip is not None
     return declared, declared.ranges(spec.name, features, clip)
 
 
-def _names(spec: Spec, p: int) -> list[str]:
-    """Return the names of features that have some of their own."""
-    found = features_of(spec, p)
-    return [] if found == numbered(p) else [name for name, _ in found]
-
-
 def _prepared(
-    spec: Spec, target: str
-) -> tuple[dict[str, Features], str, Clipping | None]:
-    # A plain function has none: it makes the data.
-    fingerprint = getattr(spec.loader, "fingerprint", None)
-    source = fingerprint and asked(fingerprint, spec.options)
-    if source is None:
-        arrays, clipping = _made(spec)
-        return arrays, content_hash(arrays), clipping
-    covered = getattr(spec.loader, "covered", ())
-    options = {key: v for key, v in spec.options.items() if key not in covered}
-    code = [_code(target), _code(f"{prepare.__module__}.{prepare.__name__}")]
-    declared = spec.bounds
-    ranged = declared is not None and declared.needs_features
-    held = [declared.key] if ranged and declared is not None else []
-    key = paths.digest([code, spec.name, source, spec.recipe.key, options, *held])
+    spec: Spec, fields: Mapping[str, Any], source: str
+) -> tuple[dict[str, Features], str, dict[str, Any]]:
+    """Return the arrays, their hash, and what else is told of them (`_made`).
+
+    Raises
+    ------
+    UsageError
+        If the source was changed while it was read.
+    """
+    if json.loads(source)["source"] is None:
+        arrays, told = _made(spec)
+        return arrays, content_hash(arrays), told
+    code = (fields["_target_"], f"{prepare.__module__}.{prepare.__name__}")
+    key = paths.digest([source, *map(_code, code)])
     if found := _stored("datasets", key):
-        arrays, content, told = found
-        return arrays, content, _clipping(told)
-    arrays, clipping = _made(spec)
-    told = {} if clipping is None else asdict(clipping)
-    return arrays, save_arrays("datasets", key, arrays, told), clipping
-
-
-def _clipping(told: Mapping[str, Any]) -> Clipping | None:
-    if not told:
-        return None
-    return Clipping(told["share"], tuple(told["columns"]), told["label"])
+        return found
+    arrays, told = _made(spec)
+    if source_of(fields) != source:
+        raise UsageError(f"dataset {spec.name}: was changed while it was read; repeat")
+    return arrays, save_arrays("datasets", key, arrays, told), told
 
 
 def _code(dotted: str) -> str:
@@ -186,13 +195,24 @@ def _code(dotted: str) -> str:
     return ""
 
 
-def _made(spec: Spec) -> tuple[dict[str, Features], Clipping | None]:
+def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
+    """Return the prepared arrays; their features and what clipping did, JSON-able.
+
+    Features have the names of a csv's first row, indicators also that of their column;
+    there are none where they have no names.
+    """
     raw, recipe = spec.loader(**spec.options), spec.recipe
-    if spec.bounds is not None and spec.bounds.needs_features:
-        declared, ranges = _bounds(spec, np.shape(raw[0])[-1])
+    ask = getattr(spec.loader, "features", None)
+    # Which columns go depends on the records: the others are numbered.
+    features = asked(ask, spec.options) if ask and not recipe.drop_empty else []
+    features = [] if features == numbered(len(features)) else features
+    if spec.bounds is not None and not recipe.drop_empty:
+        p = np.shape(raw[0])[-1]
+        declared, ranges = _bounds(spec, features or numbered(p))
         clip = None if recipe.clip is None else declared
         recipe = replace(recipe, clip=clip, ranges=ranges)
-    return prepared(spec.name, raw, recipe)
+    arrays, clipping = prepared(spec.name, raw, recipe)
+    return arrays, {"features": features, **(asdict(clipping) if clipping else {})}
 
 
 def save_arrays(
@@ -238,10 +258,25 @@ def _write(
     for name, array in arrays.items():
         for suffix, part in parts(array).items():
             save = functools.partial(np.save, arr=part, allow_pickle=False)
-            paths.write_atomic(folder / f"{name}{suffix}.npy", save)
+            paths.write_atomic(folder / f"{name}{suffix}.npy", save, private=True)
     text = json.dumps(seal).encode()
-    paths.write_atomic(folder / SEAL, lambda file: file.write(text))
+    paths.write_atomic(folder / SEAL, lambda file: file.write(text), private=True)
     return content
+
+
+def stored_hash(kind: str, key: str) -> str | None:
+    """Return the hash that `load_arrays` does, looked at once for each seal."""
+    folder = _folder(kind, key)
+    with contextlib.suppress(OSError):
+        if folder is not None:
+            return _hash(kind, key, paths.file_digest(folder / SEAL))
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _hash(kind: str, key: str, seal: str) -> str | None:
+    found = load_arrays(kind, key)
+    return found and found[1]
 
 
 def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
@@ -262,6 +297,8 @@ def _stored(
     if folder is None:
         return None
     try:
+        if folder.is_dir():
+            paths.make_private(folder)
         seal = json.loads(paths.content_of(folder / SEAL, folder))
         said = bytes.fromhex(seal.pop("seal", ""))
         own = _seal(f"{kind} {key}", seal)

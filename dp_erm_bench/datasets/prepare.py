@@ -79,6 +79,9 @@ class Declared:
         The same of all columns that are not named.
     scale : bool
         Whether columns are mapped to [-1, 1]; ``norm`` bounds what comes out.
+    groups : tuple
+        For each feature the column of categories that it indicates, None for a number;
+        empty where there are no indicators, or they are rescaled.
     """
 
     columns: Array
@@ -89,6 +92,7 @@ class Declared:
     named: Mapping[str, tuple[float, float]] | None = None
     default: tuple[float, float] | None = None
     scale: bool = False
+    groups: tuple[str | None, ...] = ()
 
     @property
     def key(self) -> list[Any]:
@@ -106,17 +110,21 @@ class Declared:
         """Return whether it matters which column is which."""
         return self.named is not None or self.pairs is not None or self.scale
 
-    def placed(self, features: Sequence[Feature]) -> Declared:
+    def placed(self, features: Sequence[Feature], indicated: bool = True) -> Declared:
         """Return the bounds with those of names in the order of features.
 
         An indicator takes the bound of its column of categories, and 1 at most: it is 0
-        or 1, whatever the records are.
+        or 1, whatever the records are, where it is still ``indicated``: not rescaled by
+        what is computed from them.
 
         Raises
         ------
         UsageError
             For a name that no column has, or a column without a bound.
         """
+        groups = tuple(column for _, column in features)
+        if indicated and groups.count(None) < len(groups):
+            return replace(self.placed(features, False), groups=groups)
         if self.named is None:
             return self
         there = {name for name, _ in features}
@@ -175,6 +183,18 @@ class Declared:
     def of(self, name: str, p: int) -> Bounds:
         """Return the bounds of a dataset with p features.
 
+        Without a declared norm it is that of the largest record there may be: R_2^2 =
+        sum of R_j^2 over the numbers + one term for each column of categories, the
+        largest min(R_j, 1)^2 of its indicators. For the cell of a record is one word of
+        the column, or the record is refused: a word that is not one of the categories,
+        and a missing value, do not load, and a record of zeros (zero_out) has none. So
+        one indicator at most is 1 and all others are 0, in every record by itself,
+        hence in every neighbour's; clipping to bounds makes no entry larger in absolute
+        value, ``scale`` leaves indicators alone and maps numbers to at most 1, and
+        where ranges move zeros (a lower end above 0) a record longer than R_2 is shrunk
+        or refused (`clipped`, `check_bounds`). Where categories are read off the
+        records, a neighbour's new word has no indicator and counts 0.
+
         Raises
         ------
         UsageError
@@ -184,7 +204,17 @@ class Declared:
             raise _wrong_length(name, self.columns.size, p)
         _check_nonzeros("dataset.bounds", self.nonzeros, p)
         columns = np.broadcast_to(1.0 if self.scale else self.columns, p)
-        norm = float(norm2(columns)) if self.norm is None else self.norm
+        terms = columns
+        if self.groups:
+            indicators = np.array([one is not None for one in self.groups])
+            columns = np.where(indicators, np.minimum(columns, 1.0), columns)
+            columns.flags.writeable = False
+            largest: dict[str | int, float] = {}
+            for j, column in enumerate(self.groups):
+                group = j if column is None else column
+                largest[group] = max(largest.get(group, 0.0), float(columns[j]))
+            terms = np.array([*largest.values()])
+        norm = float(norm2(terms)) if self.norm is None else self.norm
         return Bounds(columns, norm, self.label, self.nonzeros)
 
 

@@ -441,6 +441,8 @@ class Setting:
         The part that it shares with others of its batch.
     line : Line
         The line that it belongs to.
+    posed : str
+        The identity of its problem, empty for a task: what it is computed on.
     """
 
     base: Mapping[str, Any]
@@ -449,10 +451,12 @@ class Setting:
     digest: str
     batch_key: BatchKey = BatchKey()
     line: Line = Line()
+    posed: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send a worker the spec and the digest, without the line and the batch key."""
-        return Setting, (self.base, self.names, self.point, self.digest)
+        """Send a worker what it computes, without the line and the batch key."""
+        given = self.base, self.names, self.point, self.digest
+        return partial(Setting, posed=self.posed), given
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -912,7 +916,8 @@ class FitLine(Line):
                 self._batch_keys[batch] = self._batch_key(group, opened)
             digest = _identity(head, entries.values())
             batch_key = self._batch_keys[batch]
-            yield Setting(self.base, names, point, digest, batch_key, self)
+            whole = (self.base, names, point, digest, batch_key, self)
+            yield Setting(*whole, self.problem.identity)
 
     def _entries(self, params: Mapping[str, Any]) -> dict[str, str]:
         algorithm = algorithm_of(self.algorithm)

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.load import forget_datasets
+from dp_erm_bench.datasets.load import source_of
 from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
 from dp_erm_bench.errors import Unsupported, UsageError, refused
 from dp_erm_bench.experiment.schema import canonical, plain, typed
-from dp_erm_bench.paths import later_defaults
+from dp_erm_bench.paths import digests_in, later_defaults
 from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, AUTO, ERM, OBJECTIVE, PROBLEM
@@ -48,11 +48,15 @@ def problem_named(
     for part in objective:
         check_named(part if isinstance(part, Mapping) else {"name": part})
     parts = (kind, dataset, dict(overrides), *objective)
-    return _problem(json.dumps(parts, sort_keys=True, default=str))
+    text = json.dumps(parts, sort_keys=True, default=str)
+    # What its files hold: of their places the text tells.
+    return _problem(
+        text, source_of(dataset_spec(dataset, **overrides)), *digests_in(objective)
+    )
 
 
 @functools.cache
-def _problem(text: str) -> Problem:
+def _problem(text: str, *contents: str) -> Problem:
     kind, name, overrides, *parts = json.loads(text)
     objective = dict(zip(OBJECTIVE, parts, strict=True))
     return own_problem(name, overrides, objective, kind)
@@ -93,12 +97,6 @@ def own_problem(
         return problem_of({"dataset": dataset_spec(name, **spec), **posed})
     except UsageError as error:
         raise type(error)(f"{error}{implied}") if implied else error from None
-
-
-def forget_problems() -> None:
-    """Have the next call of `problem_named` look at the data again."""
-    forget_datasets()
-    _problem.cache_clear()
 
 
 def check_named(part: Mapping[str, Any], group: str = "loss") -> None:

@@ -137,7 +137,7 @@ def record(solver: str, passed: bool, recounted: bool = True) -> bool:
         for kind in (True, False):
             path, text = _record(solver, kind)
             if passed and kind == recounted:
-                write_atomic(path, functools.partial(_write, text))
+                write_atomic(path, functools.partial(_write, text), private=True)
             else:
                 path.unlink(missing_ok=True)
         return True

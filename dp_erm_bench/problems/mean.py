@@ -99,7 +99,7 @@ class MeanEstimation(Problem):
         """Return the digest of the dataset's content, its spec and the problem."""
         entering = identifying(self.spec["dataset"])
         keys = {k: v for k, v in entering.items() if k not in SILENT}
-        return digest([NAME, self.dataset.content_hash, keys])
+        return digest([NAME, self.dataset.content_hash, keys, *self.dataset.placed])
 
     @property
     def radius(self) -> float:

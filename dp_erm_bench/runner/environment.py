@@ -227,13 +227,13 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
         # Not at the top: whoever plans needs no kernels.
         from dp_erm_bench.runner.execute import problem_of
 
-        what = f"dataset {spec['dataset']['name']}"
         try:
-            found = problem_of(spec).identity
+            problem_of(spec, posed)
+        except Unlike:
+            raise
         except Exception as error:  # of a file that is another one
+            what = f"dataset {spec['dataset']['name']}"
             raise Unlike(f"{what} cannot be loaded: {error}") from None
-        if found != posed:
-            raise Unlike(f"{what} is another one ({_apart(found, posed)})")
     if name in pins and name in entry_points():
         if (found := solver_digest(name)) != pins[name]:
             why = f"is of another package ({_apart(found, pins[name])})"

@@ -12,7 +12,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import Unsupported, UsageError, printable, traced
+from dp_erm_bench.errors import Unlike, Unsupported, UsageError, printable, traced
 from dp_erm_bench.experiment.lines import Trial, task_of
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import named_in
@@ -57,14 +57,34 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
 
 
 @functools.lru_cache(maxsize=8)
-def _problem(text: str) -> Problem:
-    return named.problem_of(json.loads(text))
+def _problem(text: str, posed: str) -> Problem:
+    spec = json.loads(text)
+    found = named.problem_of(spec)
+    if found.identity != posed:
+        apart = f"sha256 {found.identity:.12}, here {posed:.12}"
+        raise Unlike(f"dataset {spec['dataset']['name']} is another one ({apart})")
+    return found
 
 
-def problem_of(spec: Mapping[str, Any]) -> Problem:
-    """Return the problem of a trial's spec, kept for the next batches."""
+def problem_of(spec: Mapping[str, Any], posed: str = "") -> Problem:
+    """Return the problem of a trial's spec.
+
+    Parameters
+    ----------
+    spec : mapping
+    posed : str
+        The identity of the problem that the trial's key stands for, by which it is kept
+        for the next batches; empty for what the data are now.
+
+    Raises
+    ------
+    Unlike
+        If it is another one, as its data were changed since.
+    """
     parts = {part: spec[part] for part in registry.POSED if part in spec}
-    return _problem(json.dumps(parts, sort_keys=True))
+    if not posed:
+        return named.problem_of(parts)
+    return _problem(json.dumps(parts, sort_keys=True), posed)
 
 
 def solver_of(spec: Mapping[str, Any]) -> Solver:
@@ -119,7 +139,7 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
         )
         return [failed(key, "ok", "") | {"facts": rows} for key, rows in done]
     warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
-    solved = solved_together(trials, problem_of(spec))
+    solved = solved_together(trials, problem_of(spec, trials[0].setting.posed))
     batch = batch_name(trial.key for trial in trials)
     outside = _outside(spec, solved.solvers[0])
     records = []

@@ -33,15 +33,13 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Dataset
-from dp_erm_bench.datasets.libsvm import sha256 as file_digest
 from dp_erm_bench.datasets.prepare import clipping_told, telling_told, wide_told
 from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.lines import FitLine, Line
-from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecutive
 from dp_erm_bench.experiment.tune import Choice, rounded
 from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
-from dp_erm_bench.paths import remove_parts
+from dp_erm_bench.paths import file_digest, remove_parts
 from dp_erm_bench.plugins.load import place_of
 from dp_erm_bench.plugins.names import content, is_file, label, named_in
 from dp_erm_bench.plugins.passed import unchecked
@@ -567,11 +565,7 @@ def _options(
 
 
 def _sections(lines: Any) -> list[dict[str, Any]]:
-    """Return lines as blocks; a UsageError if one is no mapping.
-
-    What an earlier call has read is read again: a notebook's file may be another one.
-    """
-    forget_problems()
+    """Return lines as blocks; a UsageError if one is no mapping."""
     alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
     sections = [_plain(one) for one in ([lines] if alone else lines)]
     if not all(isinstance(one, dict) for one in sections):

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench import registry
 from dp_erm_bench.errors import DataUnavailable, UsageError, number, printable
 from dp_erm_bench.experiment.lines import Trial, line_of
-from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
@@ -98,7 +97,6 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         record, mates = _recorded(key, Store(folder))
         specs, place = _specs(mates, _planned(folder, mates)), mates.index(key)
         pin = _pinned(specs[0], algorithm, name)
-        forget_problems()
         pins = {registry.ALGORITHM: pin}
         trials, problems = zip(
             *map(_remade, specs, itertools.repeat(pins)), strict=True
@@ -339,7 +337,6 @@ class Received:
                 continue
             waiting.setdefault(tuple(mates), {})[key] = record
         planned = _planned(self.folder, itertools.chain(*waiting))
-        forget_problems()
         own = {mates: bool(self._sources(mates, planned)) for mates in waiting}
         for batch in sorted(waiting, key=own.__getitem__):
             yield from self._batch(batch, planned, waiting[batch], store)

@@ -1,5 +1,6 @@
 """Bounds by name and ranges, columns that they scale, and what clipping did."""
 
+import itertools
 import json
 import pickle
 from dataclasses import replace
@@ -10,8 +11,9 @@ import pytest
 from scipy.sparse import csc_array
 
 from dp_erm_bench import paths, problem_from_arrays
+from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.base import Clipping
-from dp_erm_bench.datasets.load import SEAL, forget_datasets, load_dataset
+from dp_erm_bench.datasets.load import SEAL, load_dataset
 from dp_erm_bench.datasets.prepare import telling_told, wide_told
 from dp_erm_bench.datasets.spec import check_spec, dataset_spec, identifying
 from dp_erm_bench.errors import UsageError
@@ -43,7 +45,6 @@ def table(tmp_path):
         path = tmp_path / name
         lines = ["age,crp,hue,ill", *(",".join(map(str, row)) for row in rows)]
         path.write_text("\n".join(lines) + "\n")
-        forget_datasets()
         return load_dataset(dataset_spec("file", path=str(path), **{**HOW, **keys}))
 
     return load
@@ -64,7 +65,8 @@ def test_columns_are_mapped_by_what_is_declared_and_nothing_is_uncharged(table):
     np.testing.assert_allclose(data.X, expected, rtol=1e-15)
     assert data.uncharged == ()
     assert data.bounds.columns.tolist() == [1.0, 1.0, 1.0, 1.0, 2.0]
-    assert data.bounds.norm == np.hypot(2.0, 2.0)
+    # The two indicators of `hue` count 1 together.
+    assert data.bounds.norm == np.hypot(np.sqrt(3.0), 2.0)
     assert data.clipping == Clipping(2 / 6, (1,))
     # One record replaced: the others are as they were, whatever it holds.
     other = table([[1e6, -3.0, "blue", "no"], *ROWS[1:]], **keys)
@@ -320,6 +322,109 @@ def test_a_feature_that_is_the_label_is_told(form):
     assert '"x3"' in told(np.round(5.0 - numbers, 6), numbers)
 
 
+# Of a column of categories at most one indicator is 1.
+
+WORDS = {"hue": ["red", "blue", "green"], "size": ["1", "2"]}
+RANGED = {"age": [0, 4], "crp": 3, "hue": 1, "size": 1}
+PLAIN = [4, 3, 5, 5, 5, 5, 5]
+FOUND = {"header": True, "label": "ill", "classes": ["no", "yes"], "positive": ["yes"]}
+HELD = [
+    ({"bounds": {"columns": 4}}, 34.0),
+    ({"bounds": {"columns": PLAIN}}, 27.0),
+    ({"bounds": {"columns": {"age": 4, "crp": 3}, "default": 1}}, 27.0),
+    ({"bounds": {"columns": {"age": 4}, "default": 3}}, 27.0),
+    ({"bounds": {"columns": RANGED}}, 27.0),
+    ({"bounds": {"columns": RANGED}, "scale": "bounds"}, 4.0),
+    ({"bounds": {"columns": PLAIN}, "scale": "bounds", "clip_to_bounds": True}, 4.0),
+    ({"bounds": {"columns": 2}, "clip_to_bounds": True}, 10.0),
+    ({"bounds": {"columns": 0.5}, "clip_to_bounds": True}, 1.0),
+    ({"bounds": {"columns": 4}, "intercept": 3.0}, 43.0),
+    ({"bounds": {"columns": 4, "norm": 100}}, 100.0**2),
+    ({"bounds": {"columns": 4}, "test_fraction": 0.5}, 34.0),
+]
+
+
+def extremes(draw=None):
+    """Yield every record of ends and words, or some that are drawn from within."""
+    for hue, size in itertools.product(*WORDS.values()):
+        for age, crp in itertools.product((0.0, 4.0), (-3.0, 3.0)):
+            yield [age, crp, hue, size, "no"]
+            if draw is not None:
+                yield [draw.uniform(0, 4), draw.uniform(-3, 3), hue, size, "yes"]
+
+
+def held(path, rows, **keys):
+    lines = ["age,crp,hue,size,ill", *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return load_dataset(dataset_spec("file", path=str(path), **FOUND, **keys))
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_indicators_of_a_column_count_one_in_the_norm(read, tmp_path):
+    onehot, path = [*WORDS] if read else WORDS, tmp_path / "my.csv"
+    how = {"text": [*WORDS]} if read else {}
+    rows = [*extremes(np.random.default_rng(0))]
+    for keys, expected in HELD:
+        data = held(path, rows, onehot=onehot, **how, **keys)
+        norms = [data.row_norms]
+        if data.X_test is not None:
+            norms.append(np.linalg.norm(data.X_test, axis=1))
+        largest = np.concatenate(norms).max()
+        assert data.bounds.norm**2 == pytest.approx(expected, rel=1e-14), keys
+        assert largest <= data.bounds.norm * (1.0 + 1e-12), keys
+        # A neighbour has the same bound, whatever its record is; it is attained.
+        if "norm" not in keys["bounds"]:
+            ends = held(path, [*extremes()], onehot=onehot, **how, **keys)
+            assert ends.bounds.spec == data.bounds.spec, keys
+            top = [4.0, 3.0] if keys["bounds"]["columns"] != 4 else [4.0, 4.0]
+            longest = [[*top, "red", "2", "yes"], *rows[1:]]
+            other = held(path, longest, onehot=onehot, **how, **keys)
+            assert other.bounds.spec == data.bounds.spec, keys
+            if "test_fraction" not in keys:
+                attained = other.row_norms.max() / other.bounds.norm
+                assert attained == pytest.approx(1.0, rel=1e-12), keys
+
+
+def test_what_is_no_word_has_no_record_and_no_bound(tmp_path):
+    rows, path = [*extremes()], tmp_path / "my.csv"
+    for word in ("violet", "", "NA"):
+        odd = [[*rows[0][:2], word, "1", "no"], *rows[1:]]
+        for clip in (False, True):
+            how = {"bounds": {"columns": 4}, "clip_to_bounds": clip, "onehot": WORDS}
+            with pytest.raises(UsageError, match="not one of its categories|no value"):
+                held(path, odd, **how)
+
+
+def test_a_range_that_moves_zeros_of_indicators_is_clipped_to_the_norm(tmp_path):
+    columns = [4, 3, [0.5, 1], [0.5, 1], [0.5, 1], 1, 1]
+    how = {"bounds": {"columns": columns}, "onehot": WORDS}
+    data = held(tmp_path / "my.csv", [*extremes()], clip_to_bounds=True, **how)
+    assert data.bounds.norm**2 == pytest.approx(27.0, rel=1e-14)
+    assert data.row_norms.max() <= data.bounds.norm * (1.0 + 1e-12)
+    with pytest.raises(UsageError, match="exceeds its declared range"):
+        held(tmp_path / "my.csv", [*extremes()], **how)
+
+
+def test_indicators_that_are_standardised_count_as_other_columns(tmp_path):
+    how = {"bounds": {"columns": 2}, "clip_to_bounds": True, "onehot": WORDS}
+    for standardise in (True, "scale"):
+        rows = [*extremes()]
+        data = held(tmp_path / "my.csv", rows, standardise=standardise, **how)
+        assert data.bounds.columns.tolist() == [2.0] * 7
+        assert data.bounds.norm == np.linalg.norm(np.full(7, 2.0))
+
+
+def test_indicators_without_a_header_count_one_too(tmp_path):
+    path = tmp_path / "my.csv"
+    lines = (",".join(map(str, [*row[:4], i % 2])) for i, row in enumerate(extremes()))
+    path.write_text("\n".join(lines) + "\n")
+    keys = {"onehot": {"2": WORDS["hue"], "3": [1, 2]}, "header": False}
+    data = load_dataset(
+        dataset_spec("file", path=str(path), bounds={"columns": 4}, **keys)
+    )
+    assert data.p == 7 and data.bounds.norm**2 == pytest.approx(34.0, rel=1e-14)
+
+
 def test_a_share_that_was_not_sealed_is_not_taken(table):
     """What is told of cached arrays is under the same seal as they are."""
     given = {"bounds": {"columns": 1e-6}, "clip_to_bounds": True}
@@ -328,6 +433,7 @@ def test_a_share_that_was_not_sealed_is_not_taken(table):
     told = json.loads(seal.read_text())
     told["told"]["share"] = 0.0
     seal.write_text(json.dumps(told))
+    load._load.cache_clear()  # as in a process of its own
     assert table(**given).clipping == first.clipping == Clipping(1.0, (0, 1, 2, 3))
     assert json.loads(seal.read_text())["told"]["share"] == 1.0
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from dp_erm_bench import load_problem, load_results
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.datasets import libsvm, load
+from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
@@ -83,7 +83,6 @@ def put(tmp_path):
 
 
 def loaded(path, **changes):
-    load._load.cache_clear()
     return load_dataset(dataset_spec("file", path=path, **changes))
 
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from dp_erm_bench.cached import user_folder
-from dp_erm_bench.datasets import libsvm, load
+from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
@@ -53,7 +53,6 @@ def client(monkeypatch, no_mirror):
 
 
 def loaded(name, **changes):
-    load._load.cache_clear()
     return load_dataset(dataset_spec(f"libsvm:{name}", **changes))
 
 

@@ -10,12 +10,10 @@ import pytest
 from far import BARE, VERSION, Far, copied
 from made_blocks import make_block
 
-from dp_erm_bench.datasets.load import forget_datasets
 from dp_erm_bench.errors import Unlike, UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.plugins.load import load as load_file
 from dp_erm_bench.results.store import Store, encoded, failed
-from dp_erm_bench.runner import environment, execute
+from dp_erm_bench.runner import environment
 from dp_erm_bench.runner.engines import choice, remote
 from dp_erm_bench.runner.engines.base import Ending
 from dp_erm_bench.runner.engines.remote import RemoteEngine, parted, received
@@ -36,18 +34,9 @@ CHANGE = ("kernels/dense.py", b"0.0", b"0.1")
 OBJECTIVE = {"loss": "logistic", "penalty": {"name": "l2", "strength": 0.1}}
 
 
-def forget():
-    """Have data and files be read again, as another process does."""
-    forget_datasets()
-    execute._problem.cache_clear()
-    load_file.cache_clear()
-
-
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
+def impatient(monkeypatch):
     monkeypatch.setattr(remote, "GRACE", 0.0)
-    yield
-    forget()
 
 
 def test_this_process_may_run_its_own_trials():
@@ -190,7 +179,6 @@ def test_data_are_pinned_to_what_the_keys_stand_for(table, tmp_path):
     batches = batches_of(block_of(table))
     text = table.read_text()
     table.write_text(text.replace("1", "2", 1))
-    forget()
     (pin,) = pins_of(batches).values()
     said = refused(batches, pins_of(batches), tmp_path / "run")
     assert said.startswith("dataset file is another one (sha256 ")
@@ -200,7 +188,6 @@ def test_data_are_pinned_to_what_the_keys_stand_for(table, tmp_path):
 def test_data_that_are_not_there_are_no_error_of_a_trial(table, tmp_path):
     batches = batches_of(block_of(table))
     table.unlink()
-    forget()
     said = refused(batches, pins_of(batches), tmp_path / "run")
     assert said.startswith("dataset file cannot be loaded: ") and str(table) in said
 
@@ -208,7 +195,6 @@ def test_data_that_are_not_there_are_no_error_of_a_trial(table, tmp_path):
 def test_a_solver_s_file_is_the_same_or_refused(solver, tmp_path):
     batches = batches_of(make_block(algorithm=str(solver)))
     check_batch(batches[0][0].spec, pins_of(batches))
-    forget()
     solver.write_text(f"{SOUND}\nCHANGED = True\nprint(CHANGED)\n")
     said = refused(batches, pins_of(batches), tmp_path / "run")
     assert said == f"algorithm={solver} is not there, or another one"

@@ -7,7 +7,6 @@ reads, or their law.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from abc import ABC, abstractmethod
@@ -525,15 +524,11 @@ class LinearModel:
 def feature_names(data: Dataset) -> tuple[str, ...]:
     """Return the names of a dataset's features: a table's own, else x0, x1, ...
 
-    Those of a csv are read from its first row. Where columns without entries were
-    dropped, which ones depends on the records: the others are numbered.
+    Where columns without entries were dropped, which ones depends on the records: the
+    others are numbered.
     """
     p = data.p - bool(data.intercept)
-    if "columns" not in data.derived:
-        data.derived["columns"] = data.columns or _read(data)
-    names = data.derived["columns"]
-    if len(names) != p:
-        names = tuple(f"x{j}" for j in range(p))
+    names = data.columns if len(data.columns) == p else [f"x{j}" for j in range(p)]
     return (*names, *[INTERCEPT] * bool(data.intercept))
 
 
@@ -558,19 +553,6 @@ def categories(data: Dataset) -> dict[str, tuple[Any, ...]]:
     # A declared list also tells a column `a` with `b=c` from one called `a=b`.
     chosen |= {k: declared for k, declared in found.items() if declared is not None}
     return {k: c for k, c in chosen.items() if _indicated(k, c) <= {*names}}
-
-
-def _read(data: Dataset) -> tuple[str, ...]:
-    if data.loaded is None:
-        return ()
-    spec = check_spec(data.loaded)
-    ask = getattr(spec.loader, "features", None)
-    if ask is None or spec.recipe.drop_empty:
-        return ()
-    # A file that went since is no reason to lose a fit.
-    with contextlib.suppress(UsageError, OSError):
-        return tuple(name for name, _ in asked(ask, spec.options))
-    return ()
 
 
 def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -635,7 +617,8 @@ class ERMProblem(ERM, Problem):
         }
         # Its content tells a file, not its place.
         parts["loss"].pop("file", None)
-        return digest([self.dataset.content_hash, keys, parts])
+        data = self.dataset
+        return digest([data.content_hash, keys, parts, *data.placed])
 
     @property
     def title(self) -> str:

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.schema import EngineConfig, RunnerConfig, bytes_of
-from dp_erm_bench.paths import cache_dir, scratch
+from dp_erm_bench.paths import cache_dir, make_private, scratch
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.host import interrupts_held
 
@@ -671,7 +671,7 @@ class Jobs:
 def _log_folder() -> Path:
     """Return a new folder for logs, where nodes find it that share the user's home."""
     folder = cache_dir() / "jobs"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     for old in _files(folder):
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - KEEP:
