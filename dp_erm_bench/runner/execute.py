@@ -12,7 +12,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import Unsupported, UsageError, printable, traced
+from dp_erm_bench.errors import NotUsed, Unsupported, UsageError, printable, traced
 from dp_erm_bench.experiment.lines import Trial, task_of
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import named_in
@@ -49,7 +49,7 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
         return _records(trials)
     except Unsupported as reason:
         status, message = "skipped", printable(str(reason))
-    except UsageError as error:
+    except (UsageError, NotUsed) as error:
         status, message = "error", printable(str(error))
     except Exception as error:
         status, message = "error", traced(error, -3)
