@@ -139,6 +139,9 @@ def fit(
         If the algorithm cannot serve the problem under this budget.
     UsageError
         For unknown names or values out of range.
+    NotUsed
+        If the algorithm, one of your own, used a mechanism less often than it declared:
+        what is certified was not run.
     Diverged
         If an iterate is not finite: nothing is published. It has the seconds and the
         certificate of what was spent.

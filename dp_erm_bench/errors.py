@@ -42,6 +42,14 @@ class BudgetExhausted(RuntimeError):
     """A mechanism was used more often than its solver declared."""
 
 
+class NotUsed(RuntimeError):
+    """A run went to its end and used a mechanism less often than its solver declared.
+
+    What is certified was not run, so that nothing is published; what was run has spent
+    its budget.
+    """
+
+
 class NotSampled(BudgetExhausted):
     """A use of a mechanism was charged for a secret sample that was not its own."""
 

@@ -27,7 +27,7 @@ from dp_erm_bench.accounting.calibration import (
     with_shares,
 )
 from dp_erm_bench.accounting.repeated import LIU_TALWAR, calibrated_prefix, printed_runs
-from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.errors import NotUsed, Unsupported
 from dp_erm_bench.problems.base import Oracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.law import Law
@@ -73,6 +73,11 @@ class Recorder:
             measured = np.where(finite, values, np.nan)
             self.measures.setdefault(name, []).append(measured)
         self.w = w.copy()
+
+    @property
+    def diverged(self) -> bool:
+        """Return whether a trial has an iterate or a last objective not finite."""
+        return not (self.finite & np.isfinite(self.objective[-1])).all()
 
     def finish(self) -> None:
         """Record what is measured at the last checkpoint only, nan before it."""
@@ -222,8 +227,10 @@ class Run:
         The mechanisms serve this once; they check their uses at the end.
         """
         mechanisms, schedule = self.mechanisms, self.schedule
-        yield from self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
-        mechanisms.finish()
+        w = np.zeros(0)
+        for w in self.solver.iterates(oracle, mechanisms, checkpoints, schedule):
+            yield w
+        mechanisms.finish(self.solver.may_stop_early or not np.isfinite(w).all())
 
     def oracle(self) -> Oracle:
         """Return an oracle of the problem, at the start."""
@@ -253,7 +260,14 @@ class Run:
         return self
 
     def recording(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:
-        """Run, and yield ``rows`` each time that they are longer by a checkpoint."""
+        """Run, and yield ``rows`` each time that they are longer by a checkpoint.
+
+        Raises
+        ------
+        NotUsed
+            If it went to its last iteration, did not diverge, and used a mechanism less
+            often than declared.
+        """
         oracle = self.oracle()
         self.rows = Recorder(oracle, self.solver)
         elapsed, start = 0.0, time.perf_counter()
@@ -264,3 +278,7 @@ class Run:
                 self.rows.add(checkpoint, elapsed / oracle.batch, w)
                 yield self.rows
                 start = time.perf_counter()
+        ended = checkpoints[-1] == self.solver.iterations(self.problem)
+        if ended and not (self.solver.may_stop_early or self.rows.diverged):
+            if lacking := self.mechanisms.shortfall():
+                raise NotUsed(lacking)

@@ -34,7 +34,7 @@ from dp_erm_bench.contract.problems import CORNERS, Neighbours
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.releases.base import Mechanisms, Query, Seed
+from dp_erm_bench.releases.base import Mechanism, Mechanisms, Query, Seed
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
@@ -336,6 +336,7 @@ class Side:
         self.writer = Writer(self.account.log, first.log if first else None)
         self.fed_terms = [one.term for one in first.matched] if first else []
         self.witnesses: list[Witness] = []
+        self.enrolled: list[Mechanism] = []
 
     def play(self) -> Account:
         """Run, and return the account; nothing is raised."""
@@ -379,10 +380,11 @@ class Side:
         count, expected = len(account.log.iterates), len(account.steps)
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
-        for name, mechanism in run.mechanisms.items():
-            used, times = mechanism.used, mechanism.release.times
-            if used != times:
-                self._complain(f"uses release {name} {used} times and declares {times}")
+        account.log.uses = [(one.release.name, one.used) for one in self.enrolled]
+        ended = all(np.isfinite(w).all() for w in account.log.iterates)
+        lacking = run.mechanisms.shortfall()
+        if lacking and ended and not self.solver.may_stop_early:
+            self._complain(lacking)
         return run
 
     def _look_closer(self, run: Run) -> None:
@@ -417,6 +419,7 @@ class Side:
     def _enrol(self, mechanisms: Mechanisms) -> None:
         """Listen to mechanisms as soon as they are made."""
         mechanisms.ahead = False
+        self.enrolled += mechanisms.values()
         self._sample(mechanisms)
         for mechanism in mechanisms.values():
             plain: Any = mechanism

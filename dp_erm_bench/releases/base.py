@@ -196,8 +196,17 @@ class Mechanism(ABC):
             )
         self.used += uses
 
-    def finish(self) -> None:
-        """Raise if the uses of an ended run are not those certified."""
+    def shortfall(self) -> str:
+        """Return the sentence on uses that were declared and not made, if any."""
+        used, times = self.used, self.release.times
+        words = f"release {self.release.name} was used {used} of {times} times"
+        return words if used < times else ""
+
+    def finish(self, early: bool = False) -> None:
+        """Raise if the uses of an ended run are not those certified.
+
+        ``early`` says that it may have ended before its last use.
+        """
         return
 
     def unit_noise(self, uses: int, size: int) -> Array:
@@ -240,10 +249,14 @@ class Mechanisms(dict[str, Mechanism]):
             mechanism.intercept = self.intercept
             self[name] = mechanism
 
-    def finish(self) -> None:
+    def shortfall(self) -> str:
+        """Return the first sentence on uses that were not made, empty if all were."""
+        return next(filter(None, (one.shortfall() for one in self.values())), "")
+
+    def finish(self, early: bool = False) -> None:
         """Raise if the uses of an ended run are not those certified."""
         for mechanism in self.values():
-            mechanism.finish()
+            mechanism.finish(early)
 
 
 def make_mechanisms(

@@ -27,6 +27,9 @@ class NestedMechanism(Mechanism):
         Of the trial, or of the run that it is a part of.
     listen : callable
         The hook of an auditor, called with mechanisms as soon as they are made.
+    lacks_uses : bool
+        Whether a run inside, which did not diverge, made fewer uses than it declares.
+        Secret: it is not to be told before the end, nor of which run.
     """
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
@@ -35,6 +38,7 @@ class NestedMechanism(Mechanism):
             raise ValueError(f"release {release.name}: one trial at a time")
         self.identity = identities[0]
         self.listen: Callable[[Mechanisms], None] = self._hand_on
+        self.lacks_uses = False
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
         """Publish; the mechanisms inside are listened to."""
@@ -52,6 +56,17 @@ class NestedMechanism(Mechanism):
     def made_of(self, releases: Sequence[Release], name: str) -> Mechanisms:
         """Return the mechanisms of releases, for a part of some name."""
         return make_mechanisms(releases, self.z, [f"{self.identity}/{name}"])
+
+    def compare_uses(self, made: Mechanisms, output: Array) -> None:
+        """Note whether a run that ended with an output used all that it declares."""
+        if made.shortfall() and np.isfinite(output).all():
+            self.lacks_uses = True
+
+    def shortfall(self) -> str:
+        """Return the sentence on uses that were not made, its own or those inside."""
+        inside = f"release {self.release.name}: a run inside it made fewer uses"
+        words = f"{inside} than it declares" if self.lacks_uses else ""
+        return super().shortfall() or words
 
     def _hand_on(self, mechanisms: Mechanisms) -> None:
         mechanisms.ahead = mechanisms.ahead and self.intercept is None

@@ -97,7 +97,9 @@ class RenyiFilterMechanism(NestedMechanism):
         releases = self.release.parts(kinds, self.z)
         self.made = self.made_of(releases, self.release.name)
         self.listen(self.made)
-        return run(self.made, kinds)
+        output = run(self.made, kinds)
+        self.compare_uses(self.made, output)
+        return output
 
     def passing(self, m: float) -> Indices:
         """Return the kinds of the steps that pass, (t,); all of them without noise."""
@@ -117,9 +119,9 @@ class RenyiFilterMechanism(NestedMechanism):
 
         return kinds[: bisect.bisect(range(1, kinds.size + 1), False, key=exceeds)]
 
-    def finish(self) -> None:
+    def finish(self, early: bool = False) -> None:
         """Raise if the uses of a step are not those that passed."""
-        self.made.finish()
+        self.made.finish(early)
 
 
 @dataclass(frozen=True, eq=False)

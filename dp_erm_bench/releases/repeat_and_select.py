@@ -144,6 +144,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
         alone, (oracle, schedule) = copy.deepcopy(attempt.__self__), self.afresh()
         output, score = attempt.__func__(alone, oracle, mechanisms, schedule)
         mechanisms.finish()
+        self.compare_uses(mechanisms, np.append(output, score))
         # What is no number is beaten by any: else its place would decide.
         output, score = np.array(output), math.inf if math.isnan(score) else score
         if self.audit is not None:

@@ -142,7 +142,7 @@ class SamplingMechanism(AdditiveMechanism):
             self._require(uses)
         self._left = [left - uses for left in self._left]
 
-    def finish(self) -> None:
+    def finish(self, early: bool = False) -> None:
         """Raise NotSampled if samples and uses do not match at the end of a run."""
         if self._again:
             self._require(0)

@@ -12,7 +12,14 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import Unlike, Unsupported, UsageError, printable, traced
+from dp_erm_bench.errors import (
+    NotUsed,
+    Unlike,
+    Unsupported,
+    UsageError,
+    printable,
+    traced,
+)
 from dp_erm_bench.experiment.lines import Trial, task_of
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins.names import named_in
@@ -49,7 +56,7 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
         return _records(trials)
     except Unsupported as reason:
         status, message = "skipped", printable(str(reason))
-    except UsageError as error:
+    except (UsageError, NotUsed) as error:
         status, message = "error", printable(str(error))
     except Exception as error:
         status, message = "error", traced(error, -3)

@@ -126,6 +126,10 @@ class Solver(ABC):
         The choices of conf/calibration that have a meaning for it.
     exempt : mapping
         Checks of ``dp-erm-bench check`` that have no meaning for it, and why.
+    may_stop_early : bool
+        Whether a run may make fewer uses than declared, by a rule that reads nothing
+        but answers. ``dp-erm-bench check`` replays whether it does; without it such a
+        run is an error, as what is certified was not run.
     worst_cases : tuple of mapping
         Parameters under which it leaks most, for the statistical audit.
     """
@@ -139,6 +143,7 @@ class Solver(ABC):
     convex_losses: ClassVar[bool] = False
     uses_smoothness: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
+    may_stop_early: ClassVar[bool] = False
     exempt: ClassVar[Mapping[str, str]] = {}
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 

@@ -105,14 +105,17 @@ class Recount:
     least: float
     tolerance: float
 
-    def complaint(self, calibration: Calibration) -> str:
-        """Return how the run departs from its certificate, empty if it does not."""
+    def complaint(self, calibration: Calibration, early: bool = False) -> str:
+        """Return how the run departs from its certificate, empty if it does not.
+
+        One that may stop ``early`` may spend less.
+        """
         claimed, budget = calibration.epsilon_certified, calibration.budget.epsilon
         allowed = claimed * (1 + self.tolerance)
         if self.epsilon > allowed:
             return f"epsilon {self.epsilon:.6g} was run, {claimed:.6g} is certified"
         slack = max((use.slack for use in self.uses), default=0.0)
-        if self.epsilon < claimed * (1 - self.tolerance - slack):
+        if not early and self.epsilon < claimed * (1 - self.tolerance - slack):
             return f"only {self.epsilon:.6g} of {claimed:.6g} certified was run"
         if self.least > allowed:
             return f"epsilon is at least {self.least:.6g}, {claimed:.6g} is certified"

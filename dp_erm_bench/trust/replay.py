@@ -34,10 +34,14 @@ class Exchange:
 
 @dataclass
 class Log:
-    """The queries of a run with their answers, and its iterates."""
+    """The queries of a run with their answers, its iterates, and its uses by release.
+
+    Of a release that was made several times, inside of others, ``uses`` has each.
+    """
 
     exchanges: list[Exchange] = field(default_factory=list)
     iterates: list[Array] = field(default_factory=list)
+    uses: list[tuple[str, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -52,6 +56,8 @@ class ReplayReport:
         Whether the two runs' iterates are equal to the bit.
     same_queries : bool
         Whether the runs asked the same releases in the same order.
+    same_uses : bool
+        Whether each mechanism was used as often in both runs.
     same_noise : bool
         Whether sensitivities, hence noise scales, are the same in both runs.
     iterate : int or None
@@ -63,6 +69,7 @@ class ReplayReport:
     ratios: dict[str, float] = field(default_factory=dict)
     same_iterates: bool = True
     same_queries: bool = True
+    same_uses: bool = True
     same_noise: bool = True
     iterate: int | None = None
     signs_alone: bool = False
@@ -77,6 +84,7 @@ class ReplayReport:
         departures = {
             PAST: self.same_iterates,
             "the releases depend on the data": self.same_queries,
+            "the numbers of uses depend on the data": self.same_uses,
             "sensitivities depend on the data": self.same_noise,
         }
         return sentences + [text for text, same in departures.items() if not same]
@@ -114,6 +122,7 @@ def compare(first: Log, second: Log) -> ReplayReport:
     """Return the differences between a run and its replay on a neighbour."""
     report = ReplayReport()
     report.same_queries = len(first.exchanges) == len(second.exchanges)
+    report.same_uses = first.uses == second.uses
     for one, other in zip(first.exchanges, second.exchanges, strict=False):
         a, b = one.query, other.query
         if a.name != b.name or a.value.shape != b.value.shape:
