@@ -56,7 +56,16 @@ NO_BOUNDS = (
 )
 
 FAR = 0.05
-"""Share of what w = 0 loses to the minimum that may be left without noise."""
+"""Share of what the constant model loses to the minimum that may be left without noise.
+
+Without an intercept of what w = 0 loses.
+"""
+
+
+NONE = 1e-6
+"""Times the minimum: what is left of nothing to be gained, and of rounding."""
+
+CONSTANT = "the constant model"
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
@@ -226,17 +235,23 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         return np.array(w[:p]), constant * w[p:].sum()
 
     def _warn_if_far(self, result: FitResult) -> None:
-        """Warn of settings that leave much of what w = 0 loses to the minimum."""
+        """Warn of settings that leave much of what the constant model has to gain.
+
+        Not with noise: what the warning says is computed from the records.
+        """
         problem = result.problem
         assert problem is not None  # of a result that nobody pickled
         least = problem.optimum.value
         if least is None:
             return
         zero, reached = (float(problem.value(w)) for w in (0.0 * result.w, result.w))
-        if reached - least > FAR * (zero - least):
-            left = (reached - least) / (zero - least) if zero > least else math.inf
+        models = problem.references.values()
+        told = [one["objective"] for one in models if "objective" in one]
+        start, whose = min([(zero, ZERO), *((one, CONSTANT) for one in told)])
+        if reached - least > max(FAR * (start - least), NONE * least):
+            left = (reached - least) / (start - least) if start > least else math.inf
             warnings.warn(
-                f"{self.algorithm}: at epsilon=inf {left:.0%} of what w = 0 loses to "
+                f"{self.algorithm}: at epsilon=inf {left:.0%} of what {whose} loses to "
                 "the minimum is left; give it other parameters, or columns of equal "
                 "scale (scale='bounds', with ranges that the records fill)",
                 ConvergenceWarning,

@@ -129,6 +129,11 @@ COLUMNS = {
     "nnz": Column(COUNT, "coordinates of w that are not 0", FAILED, "coordinates"),
     "test_objective": Column(NUMBER, "objective on held-out records", NO_TEST),
     "test_risk": Column(NUMBER, "mean loss of held-out records", NO_TEST),
+    "train_risk": Column(
+        NUMBER,
+        "mean loss of the records that were trained on",
+        "with held-out records or an intercept, and but in the last row of a trial",
+    ),
     "test_accuracy": Column(
         NUMBER, "share of right answers on held-out records", NO_TEST, higher=True
     ),
@@ -177,8 +182,10 @@ COLUMNS = {
     ),
     "references": Column(
         TEXT,
-        "JSON of what held-out records say of the optimum, and of the base rate or the "
-        "mean; not private",
+        "JSON of models: what held-out records say of the optimum and of the constant "
+        "model, the number that loses least on the training part; of the latter also "
+        "`train_risk` and, with an intercept, the least `objective` with all other "
+        "weights 0; not private",
     ),
     "clipped": Column(
         NUMBER,
