@@ -457,8 +457,9 @@ def _verdict(rows: pd.DataFrame) -> str:
         return f"{ALONE} ({beside})" if beside else ALONE
     if winner.empty and not (nothing := nothing_beats(rows["unbeaten"])):
         return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
-    beside += _without_intercept(rows if winner.empty else winner)
+    risks = _risks(rows if winner.empty else winner)
     if winner.empty:
+        beside = "; ".join(filter(None, (beside, risks)))
         verdict = "beats_zero" if nothing == NOTHING else "beats_constant"
         near = rows[rows[verdict] == TIE]["line"]
         told = f"; {', '.join(near)} may be as good as it" * (len(near) > 0)
@@ -468,11 +469,12 @@ def _verdict(rows: pd.DataFrame) -> str:
     interval = f"[{best['ci_low']:.3g}, {best['ci_high']:.3g}]"
     told = f"{best['line']} is best, {y} {best['median']:.3g} {interval}"
     told += f", against {beside}" * bool(beside)
+    told += f"; {NO_INTERCEPT}: {risks}" * bool(risks)
     return told + f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
 
 
-def _without_intercept(rows: pd.DataFrame) -> str:
-    """Return what the best line and the constant model lose where none has a weight."""
+def _risks(rows: pd.DataFrame) -> str:
+    """Return what the first line and the constant model lose, without an intercept."""
     row = rows.iloc[0]
     y = next((one for one in RISKS if one in row and not math.isnan(row[one])), "")
     if not (y and row["constant"].endswith(NO_INTERCEPT)):
@@ -483,7 +485,7 @@ def _without_intercept(rows: pd.DataFrame) -> str:
         if not math.isnan(value := row["baselines"][y].get(MODELS[name], math.nan))
     )
     return (
-        f"; {NO_INTERCEPT}: {row['line']} has a {y.replace('_', ' ')} of {row[y]:.3g}, "
+        f"{row['line']} has a {y.replace('_', ' ')} of {row[y]:.3g}, "
         f"the constant model {level:.3g}"
     )
 

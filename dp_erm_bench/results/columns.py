@@ -129,11 +129,6 @@ COLUMNS = {
     "nnz": Column(COUNT, "coordinates of w that are not 0", FAILED, "coordinates"),
     "test_objective": Column(NUMBER, "objective on held-out records", NO_TEST),
     "test_risk": Column(NUMBER, "mean loss of held-out records", NO_TEST),
-    "train_risk": Column(
-        NUMBER,
-        "mean loss of the records that were trained on",
-        "with held-out records or an intercept, and but in the last row of a trial",
-    ),
     "test_accuracy": Column(
         NUMBER, "share of right answers on held-out records", NO_TEST, higher=True
     ),
@@ -151,6 +146,11 @@ COLUMNS = {
         "1 - mean squared error / variance of the labels of held-out records",
         NO_NUMBERS,
         higher=True,
+    ),
+    "train_risk": Column(
+        NUMBER,
+        "mean loss of the records that were trained on",
+        "with held-out records or an intercept, and but in the last row of a trial",
     ),
     "gradient_norm": Column(
         NUMBER, "norm of the gradient, for a loss that is not convex", CONVEX

@@ -261,8 +261,8 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
         if name in rows:
             own = worst_if_lost(rows, name) - level.astype(float)
             excess = excess.mask(by.eq(name), own)
-    own, named = by.eq(OBJECTIVE), constant.fillna("")
-    return rows.assign(_excess=excess, _intercept=own, _constant=named)
+    has, named = by.eq(OBJECTIVE), constant.fillna("")
+    return rows.assign(_excess=excess, _intercept=has, _constant=named)
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:

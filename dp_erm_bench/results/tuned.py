@@ -94,7 +94,8 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         judged by: what chose, or the relative error in place of the objective where
         there is one; `median` over the `runs` on report seeds with its 95 %
         interval `ci_low`, `ci_high`; `beats_zero`, `beats_constant`, `unbeaten` and
-        `place`, as `places` says, `constant` as in `Beyond`; the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
+        `place`, as `places` says, `constant` as in `Beyond`;
+        the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a
         dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`.
         Runs that were lost count as the worst;
