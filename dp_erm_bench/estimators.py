@@ -41,7 +41,7 @@ from dp_erm_bench.errors import (
 from dp_erm_bench.experiment.parameters import algorithm_of, normalised, with_defaults
 from dp_erm_bench.fitted import FitResult
 from dp_erm_bench.plugins.names import label, named_in
-from dp_erm_bench.results.statistics import NO, TIE, ZERO
+from dp_erm_bench.results.statistics import CONSTANTS, NO, TIE, ZERO
 from dp_erm_bench.results.tuned import best_choice
 
 Array = NDArray[np.float64]
@@ -64,8 +64,6 @@ Without an intercept of what w = 0 loses.
 
 NONE = 1e-6
 """Times the minimum: what is left of nothing to be gained, and of rounding."""
-
-CONSTANT = "the constant model"
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
@@ -245,15 +243,15 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         if least is None:
             return
         zero, reached = (float(problem.value(w)) for w in (0.0 * result.w, result.w))
-        models = problem.references.values()
-        told = [one["objective"] for one in models if "objective" in one]
-        start, whose = min([(zero, ZERO), *((one, CONSTANT) for one in told)])
+        models = problem.references.items()
+        told = [(own["objective"], key) for key, own in models if "objective" in own]
+        start, key = min([(zero, ZERO), *told])
         if reached - least > max(FAR * (start - least), NONE * least):
             left = (reached - least) / (start - least) if start > least else math.inf
             warnings.warn(
-                f"{self.algorithm}: at epsilon=inf {left:.0%} of what {whose} loses to "
-                "the minimum is left; give it other parameters, or columns of equal "
-                "scale (scale='bounds', with ranges that the records fill)",
+                f"{self.algorithm}: at epsilon=inf {left:.0%} of what "
+                f"{CONSTANTS.get(key, key)} loses to the minimum is left; give it "
+                "other parameters, or columns of equal scale (scale='bounds', with ranges that the records fill)",
                 ConvergenceWarning,
                 stacklevel=4,
             )
