@@ -248,10 +248,12 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         start, key = min([(zero, ZERO), *told])
         if reached - least > max(FAR * (start - least), NONE * least):
             left = (reached - least) / (start - least) if start > least else math.inf
+            share = f"{left:.0%} of what" if left <= 1.0 else "more than"
             warnings.warn(
-                f"{self.algorithm}: at epsilon=inf {left:.0%} of what "
+                f"{self.algorithm}: at epsilon=inf {share} "
                 f"{CONSTANTS.get(key, key)} loses to the minimum is left; give it "
-                "other parameters, or columns of equal scale (scale='bounds', with ranges that the records fill)",
+                "other parameters, or columns of equal scale (scale='bounds', with "
+                "ranges that the records fill)",
                 ConvergenceWarning,
                 stacklevel=4,
             )

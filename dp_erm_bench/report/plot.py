@@ -45,6 +45,7 @@ from dp_erm_bench.results.settings import RAN, final_rows
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
+    CONSTANTS,
     FEWEST,
     FLOOR,
     MODELS,
@@ -607,8 +608,10 @@ def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
         sure = any(not math.isnan(one.low) for one in found.values())
         nothing = nothing_beats(one.unbeaten for one in found.values())
         if sure and nothing:
-            drawn = [row_of[one] for one in (ZERO, *MODELS.values()) if one in row_of]
-            marks["nothing"].append((drawn[nothing != NOTHING], column))
+            known = [*(MODELS[one] for one in CONSTANTS), ZERO]
+            known = [ZERO] if nothing == NOTHING else known
+            drawn = [row_of[one] for one in known if one in row_of]
+            marks["nothing"] += [(row, column) for row in drawn[:1]]
     return marks
 
 

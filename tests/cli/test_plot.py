@@ -250,6 +250,13 @@ def test_a_map_crosses_the_constant_model_where_it_is_not_beaten():
     wins, _, crosses = (c.get_offsets().data for c in ax.collections)
     assert wins.tolist() == [[0, 0], [1, 0]]
     assert crosses.tolist() == [[2, 3], [3, 3]]
+    # Without an intercept it has no row of its own in a map of objectives.
+    worse = json.dumps({"base_rate": {"train_risk": 0.1, "test_risk": 0.2}})
+    (ax,) = axes(plot(table.assign(references=worse, test_risk=0.3), kind="winners"))[
+        :1
+    ]
+    wins, _, crosses = (c.get_offsets().data for c in ax.collections)
+    assert not len(wins) and crosses.tolist() == [[x, 2] for x in range(4)]
     assert "base rate (not private)" in legend(plot(table, "epsilon"))
 
 

@@ -303,7 +303,10 @@ def test_what_is_left_is_measured_from_the_constant_model():
     with pytest.warns(ConvergenceWarning, match="of what the constant model loses"):
         model.fit(X, y)
     assert abs(model.coef_[1] - 2.0) > 0.5
-    for kind, given in ((y, {"scale": "bounds"}), (y * 0.0 + 200.0, {})):
+    for kind, given in (
+        (y, {"scale": "bounds"}),
+        (y * 0.0 + 200.0, {"scale": "bounds"}),
+    ):
         with warnings.catch_warnings():
             warnings.simplefilter("error", ConvergenceWarning)
             clone(model).set_params(**given).fit(X, kind)
