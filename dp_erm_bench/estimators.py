@@ -41,7 +41,7 @@ from dp_erm_bench.errors import (
 from dp_erm_bench.experiment.parameters import algorithm_of, normalised, with_defaults
 from dp_erm_bench.fitted import FitResult
 from dp_erm_bench.plugins.names import label, named_in
-from dp_erm_bench.results.statistics import NO, TIE, ZERO
+from dp_erm_bench.results.statistics import CONSTANTS, NO, TIE, ZERO
 from dp_erm_bench.results.tuned import best_choice
 
 Array = NDArray[np.float64]
@@ -56,7 +56,14 @@ NO_BOUNDS = (
 )
 
 FAR = 0.05
-"""Share of what w = 0 loses to the minimum that may be left without noise."""
+"""Share of what the constant model loses to the minimum that may be left without noise.
+
+Without an intercept of what w = 0 loses.
+"""
+
+
+NONE = 1e-6
+"""Times the minimum: what is left of nothing to be gained, and of rounding."""
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
@@ -226,19 +233,27 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         return np.array(w[:p]), constant * w[p:].sum()
 
     def _warn_if_far(self, result: FitResult) -> None:
-        """Warn of settings that leave much of what w = 0 loses to the minimum."""
+        """Warn of settings that leave much of what the constant model has to gain.
+
+        Not with noise: what the warning says is computed from the records.
+        """
         problem = result.problem
         assert problem is not None  # of a result that nobody pickled
         least = problem.optimum.value
         if least is None:
             return
         zero, reached = (float(problem.value(w)) for w in (0.0 * result.w, result.w))
-        if reached - least > FAR * (zero - least):
-            left = (reached - least) / (zero - least) if zero > least else math.inf
+        models = problem.references.items()
+        told = [(own["objective"], key) for key, own in models if "objective" in own]
+        start, key = min([(zero, ZERO), *told])
+        if reached - least > max(FAR * (start - least), NONE * least):
+            left = (reached - least) / (start - least) if start > least else math.inf
+            share = f"{left:.0%} of what" if left <= 1.0 else "more than"
             warnings.warn(
-                f"{self.algorithm}: at epsilon=inf {left:.0%} of what w = 0 loses to "
-                "the minimum is left; give it other parameters, or columns of equal "
-                "scale (scale='bounds', with ranges that the records fill)",
+                f"{self.algorithm}: at epsilon=inf {share} "
+                f"{CONSTANTS.get(key, key)} loses to the minimum is left; give it "
+                "other parameters, or columns of equal scale (scale='bounds', with "
+                "ranges that the records fill)",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -60,12 +60,17 @@ from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
+    CONSTANTS,
     FEWEST,
+    MODELS,
+    NO_INTERCEPT,
     NOTHING,
+    RISKS,
     TIE,
     TIES,
     WINS,
     medians_of,
+    nothing_beats,
 )
 from dp_erm_bench.results.tuned import BESIDE, PROBLEM, tuned
 from dp_erm_bench.runner.options import run_options
@@ -450,18 +455,39 @@ def _verdict(rows: pd.DataFrame) -> str:
     winner = rows[rows["place"] == WINS]
     if winner.empty and rows["runs"].max() < FEWEST:
         return f"{ALONE} ({beside})" if beside else ALONE
-    if winner.empty and rows["beats_zero"].eq("").any():
+    if winner.empty and not (nothing := nothing_beats(rows["unbeaten"])):
         return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
+    risks = _risks(rows if winner.empty else winner)
     if winner.empty:
-        near = rows[rows["beats_zero"] == TIE]["line"]
+        beside = "; ".join(filter(None, (beside, risks)))
+        verdict = "beats_zero" if nothing == NOTHING else "beats_constant"
+        near = rows[rows[verdict] == TIE]["line"]
         told = f"; {', '.join(near)} may be as good as it" * (len(near) > 0)
-        return f"{NOTHING} ({beside}){told}"
+        return f"{nothing} ({beside}){told}"
     best, ties = winner.iloc[0], rows[rows["place"] == TIES]["line"]
     y = str(best["quantity"]).replace("_", " ")
     interval = f"[{best['ci_low']:.3g}, {best['ci_high']:.3g}]"
     told = f"{best['line']} is best, {y} {best['median']:.3g} {interval}"
     told += f", against {beside}" * bool(beside)
+    told += f"; {NO_INTERCEPT}: {risks}" * bool(risks)
     return told + f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+
+
+def _risks(rows: pd.DataFrame) -> str:
+    """Return what the first line and the constant model lose, without an intercept."""
+    row = rows.iloc[0]
+    y = next((one for one in RISKS if one in row and not math.isnan(row[one])), "")
+    if not (y and row["constant"].endswith(NO_INTERCEPT)):
+        return ""
+    level = next(
+        value
+        for name in CONSTANTS
+        if not math.isnan(value := row["baselines"][y].get(MODELS[name], math.nan))
+    )
+    return (
+        f"{row['line']} has a {y.replace('_', ' ')} of {row[y]:.3g}, "
+        f"the constant model {level:.3g}"
+    )
 
 
 def _table(name: str, found: pd.DataFrame) -> Table:
@@ -490,6 +516,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
             judged += [f"{row[one]:.3g}" for one in others]
             chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())
             ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
+            if row["constant"].endswith(NO_INTERCEPT):
+                ended += f" ({NO_INTERCEPT})"
             cells = [*same, row["line"], *judged, ended]
             style = "bold" if row["place"] == WINS else ""
             table.add_row(*map(escape, cells), style=style)

@@ -30,9 +30,13 @@ from dp_erm_bench.results.statistics import (
     WINS,
     ZERO,
     Array,
+    Beyond,
+    beyond,
     models_of,
+    nothing_beats,
     places,
     quantile,
+    with_beyond,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +66,7 @@ HELD_OUT = {
 COLUMNS = (
     *("panel", "epsilon", "line", "status", "reason"),
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
-    *("zero", "majority", "factor", "beats_zero", "place"),
+    *("zero", "majority", "factor", "beats_zero", "unbeaten", "place"),
 )
 BOARDS = {
     **{"l2": "l2 penalty", "l1": "L1 ball"},
@@ -89,8 +93,8 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         the mean loss of held-out records; `factor`, the median over the best one of
         the problem, w = 0 included; `beats_zero`, whether the 95 % interval
         of the median lies below the error of w = 0 (yes), above (no) or around it
-        (tie); `place`: of those that beat w = 0, wins for the best, ties for those
-        that cannot be told from it.
+        (tie); `unbeaten` and `place` as `places` says: of those that beat w = 0 and the
+        constant model wins is the best, ties is one that cannot be told from it.
     """
     reports, finals = _judged(table)
     ranking: list[dict[str, Any]] = []
@@ -104,7 +108,8 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         same["majority"] = max(share, 1.0 - share)
         own = {str(line): runs for line, runs in rows.groupby("line", sort=False)}
         ranked = [{**same, "line": line, **_line(runs)} for line, runs in own.items()]
-        _compare(ranked, [runs["error"].to_numpy(float) for runs in own.values()])
+        errors = {line: runs["error"].to_numpy(float) for line, runs in own.items()}
+        _compare(ranked, errors, {line: beyond(runs) for line, runs in own.items()})
         ranking += ranked
     return pd.DataFrame(ranking, columns=list(COLUMNS))
 
@@ -112,7 +117,7 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
 def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of report runs, and the last of each with its `error`."""
     reports = _complete(table[table["phase"] != "tune"])
-    finals = final_rows(reports)
+    finals = with_beyond(final_rows(reports))
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
 
 
@@ -240,17 +245,23 @@ def _line(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _compare(ranked: Sequence[dict[str, Any]], errors: Sequence[Array]) -> None:
-    """Add factor, place and beats_zero, which depend on the other lines and w = 0."""
+def _compare(
+    ranked: Sequence[dict[str, Any]],
+    errors: Mapping[str, Array],
+    others: Mapping[str, Beyond],
+) -> None:
+    """Add what depends on other lines, w = 0 and the constant model."""
     ran = [row for row in ranked if row["status"] == "ok"]
     least = min((row[of] for row in ran for of in ("zero", "median")), default=0.0)
-    pairs = zip(ranked, errors, strict=True)
-    own = {row["line"]: one if row["status"] == "ok" else None for row, one in pairs}
-    found = places(own, ranked[0]["zero"])
+    own = {
+        row["line"]: errors[row["line"]] if row["status"] == "ok" else None
+        for row in ranked
+    }
+    found = places(own, ranked[0]["zero"], others)
     for row in ran:
         row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
-        row["beats_zero"] = found[row["line"]].beats_zero
-        row["place"] = found[row["line"]].place
+        how = found[row["line"]]._asdict()
+        row |= {key: how[key] for key in ("beats_zero", "unbeaten", "place")}
 
 
 def winners(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
@@ -297,7 +308,7 @@ def published(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = pd.concat([part.astype(ranking.dtypes) for part in (ranking, models)])
-    columns = rows.drop(columns=["reason", "runs", "batch"])
+    columns = rows.drop(columns=["reason", "runs", "batch", "unbeaten"])
     numbers = columns.select_dtypes(float)
     return columns.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
@@ -418,8 +429,11 @@ def _places(rows: pd.DataFrame) -> str:
     """Return the winners of each problem as a table."""
     epsilons = sorted(set(rows["epsilon"]))
     cells: dict[str, dict[float, str]] = {}
-    for panel, epsilon, lines in winners(rows):
-        first = f"**{lines[0]}**" if lines else "*w = 0*"
+    for (_, _, own), (panel, epsilon, lines) in zip(
+        problems(rows), winners(rows), strict=True
+    ):
+        nothing = nothing_beats(own["unbeaten"].dropna()).removeprefix("nothing beats ")
+        first = f"**{lines[0]}**" if lines else f"*{nothing or ZERO}*"
         rest = f" ({', '.join(lines[1:])})" if lines[1:] else ""
         cells.setdefault(panel, {})[epsilon] = first + rest
     head = ("problem", *(f"epsilon = {e:g}" for e in epsilons))
@@ -466,6 +480,8 @@ def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     base = base[base["line"].isin([*BASES.values()])].set_index("panel")
     risks = rows["panel"].map(base["test_risk"])
     verdicts = {"objective": rows["beats_zero"] == "yes"}
+    if not rows["unbeaten"].dropna().isin(["", ZERO]).all():
+        verdicts["objective (the constant model is as good)"] = rows["unbeaten"] == ""
     if risks.notna().any():  # a table of before has no references
         word = f"test risk (the {base['line'].iloc[0]} is as good)"
         verdicts[word] = rows["test_risk"] < risks

@@ -45,15 +45,16 @@ from dp_erm_bench.results.settings import RAN, final_rows
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
+    CONSTANTS,
     FEWEST,
     FLOOR,
     MODELS,
-    NO,
     NOTHING,
-    TIE,
     TIES,
     WINS,
     ZERO,
+    beyond,
+    nothing_beats,
     places,
     quantile,
 )
@@ -567,8 +568,8 @@ def winners_sheet(drawn: Shown) -> Sheet:
     text = paragraphs(
         f"Colour: the median final {_measure(drawn)} over that of the best line of the "
         "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
-        "interval lies below w = 0; ring: one of these that cannot be told "
-        f"from it. Cross: {NOTHING}. White: did not run.",
+        "interval lies below w = 0 and the constant model; ring: one of these that "
+        f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run.",
         f"{ALONE[0].upper()}{ALONE[1:]}." if runs["_alone"].any() else "",
         told(drawn),
     )
@@ -589,22 +590,28 @@ def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     As `places` has it.
     """
     marks: dict[str, list[tuple[int, int]]] = {WINS: [], TIES: [], "nothing": []}
-    groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])["_y"]))
+    groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])))
     others = runs.loc[~runs["_alike"], [PANEL, "epsilon"]]
     unlike: set[Any] = {*others.itertuples(index=False, name=None)}
     row_of = {line: row for row, line in enumerate(values.index)}
     for column, problem in enumerate(values.columns):
         own = {line: groups.get((line, *problem)) for line in values.index}
-        errors = {k: e if e is None else e.to_numpy(float) for k, e in own.items()}
+        errors = {
+            k: e if e is None else e["_y"].to_numpy(float) for k, e in own.items()
+        }
+        models = {k: beyond(ends) for k, ends in own.items() if ends is not None}
         zero = values[problem].get(ZERO, math.nan)
-        found = places(errors, zero) if problem not in unlike else {}
+        found = places(errors, zero, models) if problem not in unlike else {}
         for line, one in found.items():
             if one.place:
                 marks[one.place].append((row_of[line], column))
         sure = any(not math.isnan(one.low) for one in found.values())
-        beaten = all(one.beats_zero in (NO, TIE) for one in found.values())
-        if sure and beaten:
-            marks["nothing"].append((row_of[ZERO], column))
+        nothing = nothing_beats(one.unbeaten for one in found.values())
+        if sure and nothing:
+            known = [*(MODELS[one] for one in CONSTANTS), ZERO]
+            known = [ZERO] if nothing == NOTHING else known
+            drawn = [row_of[one] for one in known if one in row_of]
+            marks["nothing"] += [(row, column) for row in drawn[:1]]
     return marks
 
 

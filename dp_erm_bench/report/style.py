@@ -128,7 +128,7 @@ STYLES = {
     ZERO: Style(ZERO, GREY, "", width=1.2, dashes=(0, (5, 2))),
     **{
         name: Style(name, GREY, "", width=1.2, dashes="dotted")
-        for name in (MODELS["base_rate"], MODELS["mean"])
+        for name in (MODELS["base_rate"], MODELS["mean"], MODELS["constant"])
     },
     MODELS["optimum"]: Style(MODELS["optimum"], BLACK, "", width=1.2, dashes="dashdot"),
     "whole gradient": Style("gradient descent, all p entries", VERMILLION, "^", 3.0),

@@ -34,18 +34,20 @@ from dp_erm_bench.results.statistics import (
     FEWEST,
     FLOOR,
     LOSES,
-    NOTHING,
+    NO_INTERCEPT,
     WINS,
-    YES,
     ZERO,
     baselines,
+    beyond,
     check_alike,
     median_interval,
     medians_of,
+    nothing_beats,
     places,
     pooled,
     quantile,
     sharing_data,
+    with_beyond,
 )
 from dp_erm_bench.results.table import lacking
 
@@ -132,7 +134,7 @@ class Shown:
     ----------
     rows : DataFrame
         With text columns `panel`, `facet` and `line`, the columns `x` and `y`, and
-        what `baselines` gives of each run.
+        what `baselines` and `with_beyond` give of each run.
     view : View
         With all names filled in.
     pooled : str
@@ -194,7 +196,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     lost = [whose.format(one.name, text) for one, text in missing.items() if text]
     y = view.y or first_of(rows)
     rows, left_out = _measured_rows(rows, y)
-    rows = rows.join(baselines(rows, y))
+    rows = with_beyond(rows.join(baselines(rows, y)))
     x = view.x or ("passes" if rows["passes"].notna().any() else "epsilon")
     rows = labelled(rows, again=True, axis=x)
     rows = rows.assign(line=rows[LINE].str.removesuffix(OVER), _y=rows[y])
@@ -440,6 +442,7 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
 
 FORMATS = ("csv", "latex", "markdown", "parquet")
 NUMBERS = ("median", "ci_low", "ci_high")
+VERDICT = ("beats_zero", "beats_constant", "constant", "unbeaten", "place")
 
 
 def summary(drawn: Shown) -> pd.DataFrame:
@@ -455,9 +458,10 @@ def summary(drawn: Shown) -> pd.DataFrame:
     DataFrame
         `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
         interval `ci_low`, `ci_high` over `runs`, nan of fewer than `FEWEST`;
-        nan and 0 of `BASELINES`; and what `places` says: `beats_zero`, `place`, and
-        `best`, whether it wins, which none does of lines that do not compare. Runs that
-        diverged count as infinite.
+        nan and 0 of `BASELINES`; `constant`, what the constant model is called and by
+        what it is compared; and what `places` says: `beats_zero`, `beats_constant`,
+        `unbeaten`, `place`, and `best`, whether it wins, which none does of lines that
+        do not compare. Runs that diverged count as infinite.
     """
     import pandas as pd
 
@@ -472,22 +476,23 @@ def summary(drawn: Shown) -> pd.DataFrame:
             beside = medians_of(rows[names])
             groups = rows.groupby(LINE, sort=False)["_y"]
             errors = {str(line): sign * own.to_numpy(float) for line, own in groups}
-            judged = places(errors, sign * beside.get(ZERO, np.nan))
+            others = {str(k): beyond(own) for k, own in rows.groupby(LINE, sort=False)}
+            judged = places(errors, sign * beside.get(ZERO, np.nan), others)
             alike = rows["_alike"].all()
             for line, one in judged.items():
                 one = one if alike else one._replace(place=LOSES)
                 ends = sorted((sign * one.low, sign * one.high))
                 values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
-                counted = {"runs": len(errors[line]), "beats_zero": one.beats_zero}
-                place = {"place": one.place, "best": one.place == WINS}
-                found.append({**same, LINE: line, **values, **counted, **place})
+                counted = {"runs": len(errors[line]), "best": one.place == WINS}
+                how = {**one._asdict(), "constant": others[line].constant}
+                found.append({**how, **same, LINE: line, **values, **counted})
             known = {name: v for name, v in beside.items() if not np.isnan(v)}
             for name, value in known.items():
                 values = dict(zip(NUMBERS, (value, np.nan, np.nan), strict=True))
-                rest = {"runs": 0, "beats_zero": "", "place": "", "best": False}
+                rest = {**dict.fromkeys(VERDICT, ""), "runs": 0, "best": False}
                 found.append({**same, LINE: name, **values, **rest})
     columns = [PANEL, x, LINE, "quantity", *NUMBERS, "runs"]
-    return pd.DataFrame(found)[[*columns, "beats_zero", "place", "best"]]
+    return pd.DataFrame(found)[[*columns, *VERDICT, "best"]]
 
 
 def written(table: pd.DataFrame, kind: str) -> str:
@@ -495,7 +500,7 @@ def written(table: pd.DataFrame, kind: str) -> str:
 
     The problems (panel and x) are the rows of a grid and the lines its columns, or the
     other way round where there are more lines. A problem says so if nothing beats w = 0
-    there.
+    or the constant model there, and if it has no intercept.
     """
     if kind == "csv":
         return csv_of(table)
@@ -522,13 +527,15 @@ def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
 
     Where no line may be compared, the sentence of `Shown.unlike` says so.
     """
-    groups = table.assign(_beaten=table["beats_zero"].ne(YES)).groupby([PANEL, x])
-    runs, beaten = groups["runs"].transform("max"), groups["_beaten"].transform("all")
-    judged = table.assign(_zero=table[LINE].eq(ZERO)).groupby([PANEL, x])["_zero"]
-    nothing = beaten & judged.transform("any")
-    lost = np.where(nothing, f" ({NOTHING})", "")
-    words = np.where(runs < FEWEST, f" ({ALONE})", lost)
-    return table[PANEL].mask(np.ones(len(table), dtype=bool), words)
+    words = table[PANEL].mask(np.ones(len(table), dtype=bool), "")
+    for _, own in table.groupby([PANEL, x]):
+        lines = own[own["runs"] > 0]
+        why = nothing_beats(lines["unbeaten"])
+        if not why and lines["constant"].str.endswith(NO_INTERCEPT).any():
+            why = NO_INTERCEPT
+        why = ALONE if own["runs"].max() < FEWEST else why
+        words.loc[own.index] = f" ({why})" if why else ""
+    return words
 
 
 def _cell(row: Mapping[Any, Any], kind: str) -> str:

@@ -155,6 +155,11 @@ COLUMNS = {
         NO_NUMBERS,
         higher=True,
     ),
+    "train_risk": Column(
+        NUMBER,
+        "mean loss of the records that were trained on",
+        "with held-out records or an intercept, and but in the last row of a trial",
+    ),
     "gradient_norm": Column(
         NUMBER, "norm of the gradient, for a loss that is not convex", CONVEX
     ),
@@ -185,8 +190,10 @@ COLUMNS = {
     ),
     "references": Column(
         TEXT,
-        "JSON of what held-out records say of the optimum, and of the base rate or the "
-        "mean; not private",
+        "JSON of models: what held-out records say of the optimum and of the constant "
+        "model, the number that loses least on the training part; of the latter also "
+        "`train_risk` and, with an intercept, the least `objective` with all other "
+        "weights 0; not private",
     ),
     "clipped": Column(
         NUMBER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -165,15 +165,25 @@ NOTHING = "nothing beats w = 0"
 ZERO = "w = 0"
 """The vector that needs no data: what an algorithm must beat."""
 
+NO_INTERCEPT = "no intercept"
+CONSTANTS = {
+    "constant": "the constant model",
+    "base_rate": "the base rate",
+    "mean": "the mean",
+}
+"""What `references` calls the constant model of a problem, and what a verdict does.
+
+It answers every record with the number that loses least on the training part: the
+other nothing that an algorithm must beat. It is computed from the records.
+"""
+
 MODELS = {
     "base_rate": "base rate (not private)",
     "mean": "mean (not private)",
+    "constant": "constant model (not private)",
     "optimum": "optimum (not private)",
 }
-"""The models of `references` that held-out records are shown beside, and their names.
-
-The first answers the shares of the classes in the training part, the second its mean.
-"""
+"""The models of `references` that lines are shown beside, and their names."""
 
 BASELINES = (ZERO, *MODELS.values())
 FEWEST = 6
@@ -189,6 +199,7 @@ AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
 COMPARED = (
     *("relative_error", "objective", "excess_risk", "population_risk"),
     *("test_objective", "test_risk", "rmse", "r2", "test_accuracy", *AT_ZERO),
+    "train_risk",
 )
 """The quantities of which w = 0 has a value that an algorithm must beat."""
 
@@ -196,7 +207,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Standing(NamedTuple):
-    """How a line did on a problem, beside the others and w = 0.
+    """How a line did on a problem, beside the others, w = 0 and the constant model.
 
     Attributes
     ----------
@@ -206,20 +217,96 @@ class Standing(NamedTuple):
     beats_zero : str
         Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
         above, `tie` around it or without an interval, empty if w = 0 has no error.
+    beats_constant : str
+        The same of the constant model and what `Beyond` compares.
+    unbeaten : str
+        What is as good for all that is known, `w = 0` or else the constant model by
+        its name; empty if neither is, of those that have an error. Without an intercept
+        the constant model is no point of the problem: it is as good only if better.
     place : str
-        Of the lines that beat w = 0 (of all that have an interval, if it has no error)
-        `wins` is the least median, `ties` one that cannot be told from it (the 95 %
-        interval of their difference does not lie above 0); else empty.
+        Of the lines that have an interval and leave nothing unbeaten `wins` is the
+        least median, `ties` one that cannot be told from it (the 95 % interval of their
+        difference does not lie above 0); else empty.
     """
 
     median: float
     low: float
     high: float
     beats_zero: str
+    beats_constant: str
+    unbeaten: str
     place: str
 
 
-def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standing]:
+class Beyond(NamedTuple):
+    """What the runs of a line lose more than the constant model of their problem.
+
+    Attributes
+    ----------
+    excess : array
+        Of each run the objective, or without an intercept the mean loss of held-out
+        records, of the training part if there are none; less that of the model. nan
+        where it is unknown, infinite of a run that was lost.
+    intercept : bool
+        Whether the model is a point of the problem.
+    constant : str
+        What a verdict calls it, and by what they are compared if not by the objective;
+        empty if there is none.
+    """
+
+    excess: Array
+    intercept: bool
+    constant: str
+
+
+BEYOND = [f"_{name}" for name in Beyond._fields]
+OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
+"""By what the constant model is compared: the first if it has an intercept."""
+
+
+def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of the tidy table with the columns `BEYOND`, which `beyond` reads."""
+    if "references" not in rows:  # a table of before
+        return rows.assign(_excess=math.nan, _intercept=False, _constant="")
+    texts = rows["references"]
+    known = {text: _constant_in(models_of(text)) for text in texts.dropna().unique()}
+    by, level, constant = (
+        texts.map({text: one[k] for text, one in known.items()}) for k in range(3)
+    )
+    excess = level.astype(float) * math.nan
+    for name in (OBJECTIVE, *RISKS):
+        if name in rows:
+            own = worst_if_lost(rows, name) - level.astype(float)
+            excess = excess.mask(by.eq(name), own)
+    has, named = by.eq(OBJECTIVE), constant.fillna("")
+    return rows.assign(_excess=excess, _intercept=has, _constant=named)
+
+
+def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
+    """Return by what the constant model is compared, its value, and its name.
+
+    Models of before have none, since nobody computed its `train_risk`.
+    """
+    for title, name in CONSTANTS.items():
+        own = models.get(title, {})
+        if "train_risk" in own:
+            by = next(key for key in (OBJECTIVE, *RISKS) if key in own)
+            how = f" by {by.replace('_', ' ')}, {NO_INTERCEPT}"
+            return by, number(own[by]), name + how * (by != OBJECTIVE)
+    return "", math.nan, ""
+
+
+def beyond(rows: pd.DataFrame) -> Beyond:
+    """Return what the runs of a line lose more, of their rows with `BEYOND`."""
+    excess, intercept, constant = (rows[column].to_numpy() for column in BEYOND)
+    return Beyond(excess.astype(float), bool(intercept[0]), str(constant[0]))
+
+
+def places(
+    errors: Mapping[Key, Array | None],
+    zero: float,
+    others: Mapping[Key, Beyond] | None = None,
+) -> dict[Key, Standing]:
     """Return how the lines of one problem did.
 
     It is the one definition of who wins and who ties, of figures, tables and boards.
@@ -231,6 +318,8 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
         line did not run.
     zero : float
         The error of w = 0; nan if it has none.
+    others : mapping of line to Beyond, optional
+        What its runs lose more than the constant model.
     """
     found: dict[Key, Standing] = {}
     draws: dict[Key, Array] = {}
@@ -241,13 +330,18 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
         low, high = median_interval(own, sample)
         if len(own) >= FEWEST:
             draws[line] = likely_medians(own, sample)
-        beats = YES if high < zero else NO if low > zero else TIE
-        beats = "" if math.isnan(zero) else beats
-        found[line] = Standing(float(quantile(own, 0.5)), low, high, beats, LOSES)
+        beats = "" if math.isnan(zero) else _beats(low, high, zero)
+        more = (others or {}).get(line, Beyond(np.full(1, math.nan), False, ""))
+        known = not np.isnan(more.excess).all()
+        also = _beats(*median_interval(more.excess), 0.0) if known else ""
+        level = also == NO or (also == TIE and more.intercept)
+        unbeaten = ZERO if beats in (NO, TIE) else more.constant if level else ""
+        median = float(quantile(own, 0.5))
+        found[line] = Standing(median, low, high, beats, also, unbeaten, LOSES)
     able = [
         line
         for line in draws
-        if found[line].beats_zero in (YES, "") and math.isfinite(found[line].median)
+        if not found[line].unbeaten and math.isfinite(found[line].median)
     ]
     if able:
         best = min(able, key=lambda line: found[line].median)
@@ -256,6 +350,20 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
+
+
+def _beats(low: float, high: float, level: float) -> str:
+    """Return whether an interval lies below a level; TIE if there is none."""
+    return YES if high < level else NO if low > level else TIE
+
+
+def nothing_beats(unbeaten: Iterable[str]) -> str:
+    """Return what nothing beats, in words, of what each line leaves unbeaten.
+
+    Empty if a line leaves nothing. Where a line beats w = 0, it is the constant model.
+    """
+    names = sorted({*unbeaten}, key=lambda name: name == ZERO)
+    return f"nothing beats {names[0]}" if names and all(names) else ""
 
 
 def _may_be_as_small(draws: Array, best: Array) -> bool:
@@ -288,7 +396,7 @@ def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
     DataFrame
         On the index of `rows`, nan where there is none: of w = 0 the quantity at the
         first checkpoint, for accuracies the share of the larger class; of the models
-        what the held-out records say. None is private but w = 0.
+        what `references` says. None is private but w = 0.
     """
     import pandas as pd
 

@@ -58,7 +58,14 @@ HELD_OUT = (
 """What held-out records say; missing where there are none."""
 STRUCTURE = ("support_f1", "active_groups", "change_points")
 """What is said of zeros; missing but for true weights and norms that tell it."""
-MEASURED = (*HELD_OUT, "gradient_norm", "dual_gap", "predicted_excess", *STRUCTURE)
+MEASURED = (
+    *HELD_OUT,
+    "train_risk",
+    "gradient_norm",
+    "dual_gap",
+    "predicted_excess",
+    *STRUCTURE,
+)
 """What is measured beside the objective, most of it for few problems or solvers."""
 
 COLUMNS = {

@@ -20,10 +20,13 @@ from dp_erm_bench.results.settings import final_rows, labelled, worst_if_lost
 from dp_erm_bench.results.statistics import (
     ZERO,
     Array,
+    Beyond,
     baselines,
+    beyond,
     medians_of,
     places,
     quantile,
+    with_beyond,
 )
 from dp_erm_bench.results.store import planned_lines
 from dp_erm_bench.results.table import recorded
@@ -35,7 +38,7 @@ CHOICES = "choices.csv"
 NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
-BESIDE = ("test_risk", "auc", "test_accuracy", "r2", "rmse")
+BESIDE = ("test_risk", "train_risk", "auc", "test_accuracy", "r2", "rmse")
 """What is told of a choice beside the quantity that it was made by."""
 
 LABELS = ("panel", "dataset", "line", "algorithm", "open")
@@ -90,7 +93,8 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         dict of all its parameters but defaults; `quantity`, the column that it is
         judged by: what chose, or the relative error in place of the objective where
         there is one; `median` over the `runs` on report seeds with its 95 %
-        interval `ci_low`, `ci_high`; `beats_zero` and `place`, as `places` says;
+        interval `ci_low`, `ci_high`; `beats_zero`, `beats_constant`, `unbeaten` and
+        `place`, as `places` says, `constant` as in `Beyond`;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a
         dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`.
@@ -113,9 +117,10 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     planned = final_rows(rows)
     # Where nobody named a panel and a line, both are made of what the rows are of.
     rows = labelled(rows, parameters=False)
-    ends = rows.loc[planned.index]
+    ends = with_beyond(rows.loc[planned.index])
     found: list[dict[str, Any]] = []
     problems: dict[tuple[Any, ...], dict[int, Array]] = {}
+    others: dict[int, Beyond] = {}
     for choice in choices:
         try:
             told, quantity = _told(choice), choice["quantity"]
@@ -141,11 +146,12 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             where = told["panel"], told["epsilon"], judged["quantity"]
             sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
             problems.setdefault(where, {})[len(found)] = sign * values
+            others[len(found)] = beyond(own)
             runs = rows.loc[rows["trial"].isin(own["trial"])]
             models = medians_of(baselines(runs, judged["quantity"]))
             beside = _beside(own)
-            others = {name: medians_of(baselines(runs, name)) for name in beside}
-            found.append({**told, **judged, **beside, **models, "baselines": others})
+            told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
+            found.append({**told, **judged, **beside, **models})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():
@@ -153,11 +159,11 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         # Runs that were lost before their first checkpoint have none.
         zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
         zero = float(np.median(zeros)) if zeros else math.nan
-        for place, one in places(errors, sign * zero).items():
+        for place, one in places(errors, sign * zero, others).items():
             low, high = sorted((sign * one.low, sign * one.high))
             interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
-            how = {"beats_zero": one.beats_zero, "place": one.place}
-            found[place] |= {**interval, **how}
+            how = {**one._asdict(), "constant": others[place].constant}
+            found[place] |= {**how, **interval}
     table = pd.DataFrame(found)
     ways = table["quantity"].map(is_better_higher)
     order = table["median"].where(~ways, -table["median"])

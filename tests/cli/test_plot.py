@@ -233,6 +233,33 @@ def test_winners_and_profiles_hold_w_0():
     assert shares["w = 0"] == 0.5 and shares["gd, step=0.5"] == 0.5
 
 
+def test_a_map_crosses_the_constant_model_where_it_is_not_beaten():
+    table = made(lines=2, epsilons=(1.0, 4.0), panels=("a", "b"))
+    start = table["iteration"].eq(0)
+    table["relative_error"] = table["relative_error"].mask(start, 9.0)
+    table["objective"] = 1.0 + table["relative_error"]
+    # On b it is better than both.
+    texts = [
+        json.dumps({"base_rate": {"train_risk": 0.1, "objective": 1 + x, **own}})
+        for x, own in ((5.0, {"relative_error": 5.0}), (1e-3, {"relative_error": 1e-3}))
+    ]
+    table["references"] = np.where(table["panel"].eq("a"), *texts)
+    (ax,) = axes(plot(table, kind="winners"))[:1]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names[-2:] == ["w = 0", "base rate (not private)"]
+    wins, _, crosses = (c.get_offsets().data for c in ax.collections)
+    assert wins.tolist() == [[0, 0], [1, 0]]
+    assert crosses.tolist() == [[2, 3], [3, 3]]
+    # Without an intercept it has no row of its own in a map of objectives.
+    worse = json.dumps({"base_rate": {"train_risk": 0.1, "test_risk": 0.2}})
+    (ax,) = axes(plot(table.assign(references=worse, test_risk=0.3), kind="winners"))[
+        :1
+    ]
+    wins, _, crosses = (c.get_offsets().data for c in ax.collections)
+    assert not len(wins) and crosses.tolist() == [[x, 2] for x in range(4)]
+    assert "base rate (not private)" in legend(plot(table, "epsilon"))
+
+
 @pytest.mark.parametrize("kind", ["profile", "winners"])
 def test_what_no_picture_holds_is_refused_before_it_is_computed(kind, monkeypatch):
     table = made(lines=500, seeds=1, places=2, epsilons=(1.0, 4.0))

@@ -17,7 +17,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report.panels import told
 from dp_erm_bench.report.plot import sheet
-from dp_erm_bench.report.view import View, shown, summary, written
+from dp_erm_bench.report.view import VERDICT, View, shown, summary, written
 from dp_erm_bench.results.columns import page
 from dp_erm_bench.results.files import as_it_was, csv_of
 from dp_erm_bench.results.store import planned_lines
@@ -74,9 +74,10 @@ def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
     crowned = []
     for line, problem in zip(lines[2:], problems, strict=True):
         name = line.split(" | ")[0].removeprefix("| ")
-        assert name in (problem, f"{problem} (nothing beats w = 0)")
-        assert line.count("**") == 2 * (name == problem)
-        crowned.append(name == problem)
+        won = name == f"{problem} (no intercept)"
+        assert won or name == f"{problem} (nothing beats w = 0)"
+        assert line.count("**") == 2 * won
+        crowned.append(won)
     latex = said(capsys, *given, "--format", "latex")
     assert latex.count(r"\textbf{") == sum(crowned)
     assert r"random\_cd, clip=0.5" in latex
@@ -84,8 +85,8 @@ def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
     said(capsys, *given, "--format", "csv", "--out", tmp_path / "a.csv")
     said(capsys, *given, "--format", "parquet", "--out", tmp_path / "a.parquet")
     read = (
-        pd.read_csv(tmp_path / "a.csv").fillna({"beats_zero": "", "place": ""}),
-        pd.read_parquet(tmp_path / "a.parquet"),
+        pd.read_csv(tmp_path / "a.csv", dtype=dict.fromkeys(VERDICT, "object")),
+        pd.read_parquet(tmp_path / "a.parquet").replace("", None),
     )
     pd.testing.assert_frame_equal(*read, check_dtype=False)
     table = load_results(folder)
@@ -133,6 +134,45 @@ def test_nothing_is_crowned_that_w_0_beats(zero, beats, place):
     text = written(found, "markdown")
     assert ("nothing beats w = 0" in text) == ("wins" not in place)
     assert text.count("**") == 2 * ("wins" in place)
+
+
+@each(
+    "model, unbeaten, place",
+    [
+        # Medians of the three lines are about 1.1, 2.1 and 3.1; w = 0 has 9.
+        ({"objective": 5.0}, ["", "", ""], ["wins", "", ""]),
+        ({"objective": 1.6}, ["", *["the mean"] * 2], ["wins", "", ""]),
+        ({"objective": 1.1}, ["the mean"] * 3, ["", "", ""]),
+        ({"objective": 0.1, "test_risk": 9.0}, ["the mean"] * 3, ["", "", ""]),
+        # Without an intercept its loss is no bound: a line must only not be worse.
+        ({"test_risk": 1.1}, ["", "risk", "risk"], ["wins", "", ""]),
+        ({"test_risk": 0.5}, ["risk"] * 3, ["", "", ""]),
+        ({"test_risk": None}, ["", "", ""], ["wins", "", ""]),
+        ({}, ["", "", ""], ["wins", "", ""]),
+    ],
+)
+def test_nothing_is_crowned_that_the_constant_model_beats(model, unbeaten, place):
+    """Whatever is shown: objectives decide, or held-out losses where it has none."""
+    y = "auc" if unbeaten[0] else "objective"
+    table = made(lines=3, places=2)
+    ends = table["relative_error"] * (1 + table["iteration"])
+    known = {"mean": {"train_risk": 1.0, **model}}
+    table = table.assign(objective=ends, test_risk=ends, auc=1.0 - ends / 9.0)
+    table["references"] = json.dumps(known)
+    table = with_start(with_start(table, 9.0), 0.0, "auc")
+    found = summary(shown(table, View("epsilon", y)))
+    found = found[found["runs"].gt(0)]
+    name = "the mean by test risk, no intercept"
+    expected = [name if one == "risk" else one for one in unbeaten]
+    assert [*found["unbeaten"]] == expected
+    assert [*found["place"]] == place
+    text = written(found, "markdown")
+    assert text.count("**") == 2 * ("wins" in place)
+    nothing = f"(nothing beats {expected[0]})" if all(expected) else ""
+    assert nothing in text
+    assert (name in text) == (nothing != "" and "risk" in unbeaten)
+    said = "objective" not in model and "wins" in place
+    assert ("(no intercept)" in text) == said
 
 
 def test_lines_that_no_interval_tells_apart_tie_everywhere():

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import dp_erm_bench
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.estimators import DPClassifier
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tuned import tuned_blocks
 from dp_erm_bench.results.runs import read_manifest
@@ -109,6 +111,75 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
         assert main(line.split()) == 2
         said = capsys.readouterr().err
         assert f"one value here, {told}; frank_wolfe was skipped: constraint=" in said
+
+
+def own_csv(y):
+    """Write own.csv with a label, or numbers around 5, and return what tunes gd."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 4)).clip(-3.0, 3.0)
+    y = 5.0 + X @ [0.2, -0.2, 0.0, 0.0] + random.normal(size=400) if y is None else y
+    pd.DataFrame(X, columns=[*"abcd"]).assign(y=y).to_csv("own.csv", index=False)
+    tune = ("tune.report=range(100,106)", "tune.search=null", "budget.epsilon=2")
+    gd = ("algorithm=gd", "algorithm.gd.n_iter=10", "algorithm.gd.step=2")
+    data = ("dataset=file", "dataset.path=own.csv", "dataset.test_fraction=0.25")
+    return ["tune", *data, *TINY[2:], *gd, "dataset.intercept=0,1", *tune]
+
+
+def told_by(found, constant):
+    """Check that lines beat w = 0 alone; return those without an intercept and with."""
+    without, whole = (
+        found[found["constant"].eq(name)].iloc[0]
+        for name in (f"{constant} by test risk, no intercept", constant)
+    )
+    for row in (without, whole):
+        assert (row["beats_zero"], row["place"]) == ("yes", "")
+        assert row["beats_constant"] == "no" and row["unbeaten"] == row["constant"]
+    return without, whole
+
+
+def test_no_rare_class_is_won_that_the_base_rate_predicts_as_well(here, capsys):
+    rare = np.random.default_rng(1).random(400) < 0.03
+    assert main([*own_csv(np.where(rare, 1, 0)), "loss=logistic"]) == 0
+    said = capsys.readouterr().out
+    without, whole = told_by(tuned("results/tune"), "the base rate")
+    for row in (without, whole):
+        assert f"nothing beats {row['unbeaten']} (w = 0 " in said
+    name = "base rate (not private)"
+    risk, level = without["test_risk"], without["baselines"]["test_risk"][name]
+    assert risk > 2 * level and np.isnan(without[name])
+    text = f"gd has a test risk of {risk:.3g}, the constant model {level:.3g})"
+    assert text in said and f"{name} {whole[name]:.3g}" in said
+    assert whole["median"] > 2 * whole[name]
+    # What is exported and drawn says the same.
+    assert main(["export", "results/tune", "--format", "md"]) == 0
+    text = capsys.readouterr().out
+    assert "**" not in text and name in text
+    assert f"(nothing beats {without['unbeaten']})" in text
+    assert "(nothing beats the base rate)" in text
+    # A model is not chosen by what no budget pays for, nor doubted.
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        DPClassifier.from_results("results/tune", 2.0, panel=str(whole["panel"]))
+    assert not [one for one in doubts if "does not beat" in str(one.message)]
+
+
+def test_no_label_far_from_0_is_won_that_hubers_location_predicts_as_well(here):
+    own_csv(None)
+    lines = {
+        "dataset": {
+            **{"name": "file", "path": "own.csv", "test_fraction": 0.25},
+            **{"bounds": {"columns": 3, "norm": 5}, "clip_to_bounds": True},
+            "intercept": [0.0, 1.0],
+        },
+        "loss": "huber",
+        "algorithm": {"name": "gd", "n_iter": 10, "step": 2},
+        "budget": {"epsilon": 2.0},
+    }
+    how = {"profile": "smoke", "n_jobs": 1, "progress": False}
+    found = dp_erm_bench.tune(lines, "mine", {"report": [*range(100, 106)]}, **how)
+    without, whole = told_by(found, "the constant model")
+    assert without["r2"] < without["baselines"]["r2"]["constant model (not private)"]
+    assert whole["median"] > 2 * whole["constant model (not private)"]
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_one_class_has_neither_auc_nor_balanced_accuracy(side):
 
 def test_a_problem_says_why_it_lacks_a_quantity():
     whole, regression = problem(y_test=None), problem("squared")
-    assert whole.measures(W) == whole.last_measures(W) == {}
+    assert whole.measures(W) == {} and set(whole.last_measures(W)) == {"train_risk"}
     assert regression.last_measures(W) == {}
     numbers = {"rmse", "r2"}
     assert set(regression.measures(W)) == {"test_objective", "test_risk", *numbers}
@@ -120,7 +120,8 @@ def test_references_are_the_optimum_and_the_base_rate():
     assert found["base_rate"]["test_accuracy"] == accuracy_score(y, answers)
     assert found["base_rate"]["auc"] == found["base_rate"]["balanced_accuracy"] == 0.5
     assert ours.with_smoothness("data").references is found
-    assert problem(y_test=None).references == {}
+    trained = {"train_risk": found["base_rate"]["train_risk"]}
+    assert problem(y_test=None).references == {"base_rate": pytest.approx(trained)}
 
 
 def test_references_of_a_regression_are_the_optimum_and_the_mean():
@@ -129,6 +130,7 @@ def test_references_of_a_regression_are_the_optimum_and_the_mean():
     off = y - np.mean(Y[:40])
     expected = {"test_risk": np.mean(off**2) / 2, "rmse": np.sqrt(np.mean(off**2))}
     expected["r2"] = r2_score(y, np.full(20, np.mean(Y[:40])))
+    expected["train_risk"] = np.var(Y[:40]) / 2
     assert found["mean"] == pytest.approx(expected)
     answers = X[40:] @ problem("squared").optimum.w
     expected = {"test_risk": np.mean((y - answers) ** 2) / 2}

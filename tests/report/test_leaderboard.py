@@ -268,6 +268,21 @@ def test_who_wins_and_who_is_within_noise(table):
 LINES = ("gd", "sgd", "random_cd")
 
 
+def test_no_algorithm_wins_that_the_base_rate_beats():
+    base = {"base_rate": {**BASE, "train_risk": 0.5, "objective": 0.25 * 1.15}}
+    errors = {"sgd": around(0.2), "random_cd": around(0.3)}
+    rows = [runs("a9a_l2", line, own, models=base) for line, own in errors.items()]
+    found = standings(table_of(*rows))
+    assert [*found["beats_zero"]] == ["yes"] * 2 and [*found["place"]] == ["", ""]
+    assert [*found["unbeaten"]] == ["the base rate"] * 2
+    assert list(winners(found)) == [("a9a_l2", 1.0, [])]
+    text = text_of(table_of(*rows))
+    assert "| a9a_l2 | *the base rate* |" in text
+    assert "(the constant model is as good): a9a_l2 at epsilon 1\n" in text
+    near = [runs("a9a_l2", "gd", around(0.1), models=base), *rows]
+    assert [one for *_, one in winners(standings(table_of(*near)))] == [["gd"]]
+
+
 def test_a_clear_second_does_not_tie():
     one = runs("a9a_l2", "gd", around(0.1))
     other = runs("a9a_l2", "sgd", around(0.2))

@@ -25,6 +25,7 @@ from tests.serving import (
 ALGORITHMS = RISKS
 STRENGTH = 0.1
 FACTS = {
+    "references",
     "n",
     "p",
     "loss",
@@ -88,7 +89,7 @@ def test_records_are_complete_and_plain(algorithm, epsilon):
     assert (record["key"], record["status"], record["message"]) == ("key a", "ok", "")
     facts, rows = record["facts"], record["trajectory"]
     told = {"predicted_excess"} if algorithm == "newton" else set()
-    assert (set(facts), set(rows)) == (FACTS, ROWS | told)
+    assert (set(facts), set(rows)) == (FACTS, ROWS | told | {"train_risk"})
     kind = registry.target("algorithm", algorithm)
     lasts = not issubclass(kind, SingleAnswer)
     assert rows["iteration"] == ([0, 3, 6, 9, 12] if lasts else [0, 1])

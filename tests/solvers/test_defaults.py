@@ -6,11 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
 from dp_erm_bench import (
     DPClassifier,
+    DPRegressor,
     fit,
     load_problem,
     problem_from_arrays,
@@ -290,6 +292,29 @@ def test_a_classifier_that_stays_far_from_the_minimum_says_so():
     with pytest.warns(ConvergenceWarning, match=r"gd: at epsilon=inf \d+% of what"):
         model.fit(X, y)
     assert model.params_["n_iter"] == 1000
+
+
+def test_what_is_left_is_measured_from_the_constant_model():
+    """The mean wins nearly all that w = 0 loses: coefficients are what is left."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.normal(50.0, 12.0, 800), random.normal(27.0, 4.0, 800)])
+    y = 150.0 + (X - [50.0, 27.0]) @ [1.0, 2.0] + random.normal(0.0, 5.0, 800)
+    model = DPRegressor(epsilon=math.inf, bounds={"columns": [100, 60], "label": 400})
+    with pytest.warns(ConvergenceWarning, match="of what the constant model loses"):
+        model.fit(X, y)
+    assert abs(model.coef_[1] - 2.0) > 0.5
+    for kind, given in (
+        (y, {"scale": "bounds"}),
+        (y * 0.0 + 200.0, {"scale": "bounds"}),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ConvergenceWarning)
+            clone(model).set_params(**given).fit(X, kind)
+    # With noise nobody may tell.
+    private = clone(model).set_params(epsilon=1.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        private.fit(X, y)
 
 
 CELLS = {

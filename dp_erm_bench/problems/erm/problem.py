@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +29,9 @@ from dp_erm_bench.datasets.synthetic import LAWS, MedianLaw
 from dp_erm_bench.datasets.table import indicators
 from dp_erm_bench.errors import UsageError, in_python
 from dp_erm_bench.kernels.lengths import norm2
+from dp_erm_bench.losses.smooth import Squared
 from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
+from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.separable import NoPenalty
 from dp_erm_bench.penalties.structured import StructuredPenalty
 from dp_erm_bench.problems.base import Optimum, Problem
@@ -93,41 +95,171 @@ def ranking(problem: ERM, w: Array) -> dict[str, Array]:
     return {"auc": auc(w @ data.X_test.T, data.y_test > 0.0)}
 
 
-def references(problem: ERM, minimiser: Array | None) -> dict[str, dict[str, float]]:
-    """Return what the test part says of models to compare with; without one, nothing.
+def references(problem: ERM, optimum: Optimum) -> dict[str, dict[str, float]]:
+    """Return what is known of models to compare with: what answers without features.
 
     Returns
     -------
     dict
-        By name of the model its measures: ``optimum``, the `minimiser` (left out where
-        none is certified); of a classification ``base_rate``, which answers the
-        log-odds of the training part's classes for every record; of a regression
-        ``mean``, which answers the mean of its labels.
+        By name of the model its measures. With a test part ``optimum``, where one is
+        certified, and of a regression ``mean``, which answers the mean of the training
+        part's labels. The constant model (`constant_model`) is ``base_rate`` of a
+        classification, ``mean`` of the squared loss, ``constant`` of others; beside
+        what the test part says it has `train_risk`, and with an intercept `objective`
+        and `relative_error`.
     """
-    data = problem.dataset
+    data, loss = problem.dataset, problem.loss
+    margin, constant = constant_model(problem, optimum.value)
+    name = "base_rate" if loss.classification else "constant"
+    name = "mean" if isinstance(loss, Squared) else name
     if data.X_test is None or data.y_test is None:
-        return {}
+        return {name: constant}
     found = {}
-    if minimiser is not None:
-        w = minimiser[None]
+    if optimum.w is not None:
+        w = optimum.w[None]
         seen = held_out(problem, w) | ranking(problem, w)
         found["optimum"] = {name: float(values[0]) for name, values in seen.items()}
-    if not problem.loss.classification:
-        answers = np.full((1, data.y_test.size), float(np.mean(data.y)))
-        seen = {"test_risk": problem.loss.value(data.y_test, answers).mean(axis=1)}
-        seen |= errors_of(answers, data.y_test)
-        found["mean"] = {name: float(values[0]) for name, values in seen.items()}
-        return found
-    share, positive = float(np.mean(data.y > 0.0)), data.y_test > 0.0
-    odds = math.log(share / (1.0 - share)) if 0.0 < share < 1.0 else math.nan
-    risk = problem.loss.value(data.y_test, np.full(positive.size, odds))
-    half = 0.5 if 0 < positive.sum() < positive.size else math.nan
-    found["base_rate"] = {
-        "test_risk": float(risk.mean()),
-        "test_accuracy": float(np.mean(positive == (share >= 0.5))),
-        **dict.fromkeys(("balanced_accuracy", "auc"), half),
-    }
+    y, labels = data.y_test, float(np.mean(data.y))
+    answers = {name: margin} if loss.classification else {"mean": labels, name: margin}
+    for title, answer in answers.items():
+        told = np.full((1, y.size), answer if math.isfinite(answer) else math.nan)
+        with np.errstate(all="ignore"):
+            seen = {"test_risk": loss.value(y, told).mean(axis=1)}
+        seen |= {} if loss.classification else errors_of(told, y)
+        found[title] = {key: float(values[0]) for key, values in seen.items()}
+    if loss.classification:
+        positive = y > 0.0
+        half = 0.5 if 0 < positive.sum() < positive.size else math.nan
+        found[name]["test_accuracy"] = float(np.mean(positive == (labels >= 0.0)))
+        found[name] |= dict.fromkeys(("balanced_accuracy", "auc"), half)
+    found[name] |= constant
     return found
+
+
+def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, float]]:
+    """Return the number that is the best answer to every record, and how good it is.
+
+    Parameters
+    ----------
+    problem : ERM
+    least : float or None
+        The certified minimum of the objective.
+
+    Returns
+    -------
+    margin : float
+        It minimises the mean loss of the training part over constant margins, without
+        penalty and constraint: the log-odds, the mean, Huber's location. Infinite where
+        the mean loss has no minimum, as of the logistic loss on one class.
+    measures : dict
+        `train_risk`, that mean loss. With an intercept, the best point whose other
+        weights are 0 has `objective` (its own weight counts in the penalty and in the
+        constraint) and, where a minimum is certified, `relative_error`.
+    """
+    data, loss = problem.dataset, problem.loss
+    y, counts = np.unique(data.y, return_counts=True)
+
+    def risk(margin: float) -> float:
+        return float(loss.value(y, np.full(y.shape, margin)) @ counts) / data.n
+
+    if loss.classification:
+        one_class = y.size == 1
+        start = 0.0 if one_class else math.log(counts[-1] / counts[0])
+        margin, value = least_along(risk, start)
+        margin = math.copysign(math.inf, y[0]) if one_class else margin
+    else:
+        middle = np.mean if isinstance(loss, Squared) else np.median
+        margin, value = least_along(risk, float(middle(data.y)))
+    measures = {"train_risk": value}
+    if not data.intercept:
+        return margin, measures
+    axis = np.zeros(problem.p)
+    axis[-1] = 1.0
+
+    def objective(weight: float) -> float:
+        own = float(problem.penalty.value(weight * axis))
+        return risk(data.intercept * weight) + own
+
+    start = margin / data.intercept if math.isfinite(margin) else 0.0
+    _, value = least_along(objective, start, *_span(problem, axis))
+    measures["objective"] = value
+    if least is not None and least > 0.0:
+        measures["relative_error"] = value / least - 1.0
+    return margin, measures
+
+
+def _span(problem: ERM, axis: Array) -> tuple[float, float]:
+    """Return the least and the largest multiple of an axis that the domain holds."""
+    from scipy.optimize import bisect
+
+    penalty, constraint = problem.penalty, problem.constraint
+    ends = [-math.inf, math.inf]
+    if constraint.bounded:
+        ends = (constraint.linear_minimiser(np.stack([axis, -axis])) @ axis).tolist()
+        for k, end in enumerate(ends):
+            # A set that is no ball may be narrower along the axis than elsewhere.
+            if constraint.contains(0.0 * axis) and not constraint.contains(end * axis):
+                ends[k] = bisect(
+                    lambda at: 0.5 - bool(constraint.contains(at * axis)), 0.0, end
+                )
+    if isinstance(penalty, SeparablePenalty):
+        return max(ends[0], penalty.lower), min(ends[1], penalty.upper)
+    return ends[0], ends[1]
+
+
+REACH = 2.0**60
+"""A function that still falls at this distance from its start has no minimum."""
+
+
+def least_along(
+    function: Callable[[float], float],
+    start: float,
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> tuple[float, float]:
+    """Return where a convex function of a number is least, and its value there.
+
+    Parameters
+    ----------
+    function : callable
+        It may have kinks. If it falls without end, the place is infinite, as is the
+        value where it is negative by then.
+    start : float
+        Near the minimum: the search is exact to 1e-8 of the distance from it.
+    low, high : float
+        The interval that is searched, which holds 0.
+    """
+    # Not at the top: scipy takes long to import.
+    from scipy.optimize import minimize_scalar
+
+    start = min(max(start, low), high)
+    places, ends = [start, 0.0], []
+    with np.errstate(all="ignore"):
+        for way, end in ((-1.0, low), (1.0, high)):
+            size, near = 1.0, function(start)
+            while (
+                size < min(REACH, abs(end - start))
+                and (far := function(start + way * size)) < near
+            ):
+                size, near = 2.0 * size, far
+            if size >= REACH:
+                return way * math.inf, near if near >= 0.0 else -math.inf
+            ends.append(way * min(size, abs(end - start)))
+        places += [start + end for end in ends]
+        if ends[0] < ends[1]:
+            options = {"xatol": 1e-12}
+            found = minimize_scalar(
+                lambda step: function(start + step),
+                bounds=ends,
+                method="bounded",
+                options=options,
+            )
+            places.append(start + float(found.x))
+        values = {place: function(place) for place in places}
+    # What rounding makes of a value is no gain over the start.
+    gained = min(values.values()) < values[start] * (1.0 - 1e-13)
+    best = min(values, key=lambda at: values[at]) if gained else start
+    return best, values[best]
 
 
 def lacking(problem: ERM, quantity: str) -> str:
@@ -713,8 +845,15 @@ class ERMProblem(ERM, Problem):
         return population_of(self)
 
     def last_measures(self, w: Array) -> dict[str, Array]:
-        """Return the AUC on the test set, if there is one, see `ranking`."""
-        return ranking(self, w)
+        """Return the AUC on the test set, if there is one, see `ranking`.
+
+        Where nothing else is to be compared with the constant model, for want of an
+        intercept and of a test part, the mean loss of the training part, `train_risk`.
+        """
+        data = self.dataset
+        if data.intercept or data.y_test is not None:
+            return ranking(self, w)
+        return {"train_risk": self.loss.value(data.y, w @ data.X.T).mean(axis=-1)}
 
     def model(self, w: Array) -> LinearModel:
         """Return what a point predicts for records, shape (p,)."""
@@ -727,14 +866,14 @@ class ERMProblem(ERM, Problem):
 
     @cached_property
     def references(self) -> dict[str, dict[str, float]]:
-        """Return what the test set says of the optimum and the base rate.
+        """Return what is known of the optimum and the constant model, see `references`.
 
         A problem with other smoothness constants asks its origin, as for the optimum.
         """
         origin = self.origin
         if origin is not None and self.fixed and origin.key == self.key:
             return origin.references
-        return references(self, self.optimum.w)
+        return references(self, self.optimum)
 
     def lacking(self, quantity: str) -> str:
         """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
