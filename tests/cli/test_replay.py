@@ -71,7 +71,7 @@ def made(tmp_path_factory):
     for name, text in {"own": OWN, "helper": HELPER, "other": "SECRET = 1\n"}.items():
         (place / f"{name}.py").write_text(text)
     (place / "my.csv").write_text(CSV)
-    records = {"name": "file", "path": str(place / "my.csv")}
+    records = {"name": "file", "path": str(place / "my.csv"), "public": True}
     own = {"name": str(place / "own.py"), "clip": 1.0, "step": [0.5, FATAL]}
     greedy = {"name": "greedy_cd", "clip": 1.0, "n_iter": 3}
     code = swept(
