@@ -25,6 +25,7 @@ import csv
 import functools
 import getpass
 import io
+import math
 import platform
 import re
 import shlex
@@ -414,7 +415,8 @@ SETTINGS = (
 LEFT_OUT = "left out of the bundle: it may tell of the records"
 SEEDS = ("seed", "seeds", "report")
 """Keys of a configuration that hold seeds."""
-SEEDED = re.compile(r"(?:^|(?<=\s))[\w.+~-]*\bseeds?=\S*")
+SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
+"""A word of a command line that holds seeds."""
 
 ON_RECORDS = ("counts", "trials_run", "seconds", "ended", "not_run", "damaged")
 """Keys of a manifest that depend on searches, or on what reading the records said."""
@@ -456,8 +458,10 @@ class Withheld:
         found = dict.fromkeys(line["key"] for line in judging)
         self._names = {key: f"{place:064x}" for place, key in enumerate(found, 1)}
         self._searched = {line["key"] for line in own if _is_searched(line)}
+        budgets = ((line["key"], line["spec"].get("budget")) for line in own)
         self._epsilon = {
-            line["key"]: float(line["spec"]["budget"]["epsilon"]) for line in own
+            key: number(one.get("epsilon")) if isinstance(one, dict) else math.nan
+            for key, one in budgets
         }
 
     def is_left_out(self, key: str) -> bool:
@@ -510,9 +514,8 @@ class Withheld:
             one if one.get(PUBLIC) is True else _undigested(one)
             for one in (told if isinstance(told, list) else ())
         ]
-        words = [w for w in kept["command"] if not SEEDED.fullmatch(w)]
-        seedless = {key: _seedless(kept.get(key)) for key in ("config", "blocks")}
-        return {**kept, "command": words, **seedless}
+        told_of = ("command", "config", "blocks")
+        return {**kept, **{key: _seedless(kept.get(key)) for key in told_of}}
 
     def table(self, name: str, text: str) -> str | None:
         """Return a noted table without rows of these lines, None if it is made anew.
@@ -545,8 +548,8 @@ def _seedless(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _seedless(one) for k, one in value.items() if k not in SEEDS}
     if isinstance(value, list):
-        return [_seedless(one) for one in value]
-    return SEEDED.sub("", value) if isinstance(value, str) else value
+        return [one for one in map(_seedless, value) if one != ""]
+    return "" if isinstance(value, str) and SEEDED.search(value) else value
 
 
 # The copy ----------------------------------------------------------------------------

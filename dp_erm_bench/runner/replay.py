@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -439,12 +440,11 @@ class Received:
         name = PurePath(path).name
         if self.data is not None and (self.data / name).is_file():
             return str(self.data / name)
-        leads_out = (
-            Path(path).expanduser().is_absolute() or ".." in PurePath(path).parts
-        )
+        file = Path(os.path.expanduser(path))
+        leads_out = file.is_absolute() or ".." in file.parts
         if self.foreign or (leads_out and path_seal(path) not in self._opened):
             return name
-        return path if Path(path).expanduser().is_file() else name
+        return path if file.is_file() else name
 
     @cached_property
     def _opened(self) -> set[str]:
