@@ -428,11 +428,11 @@ def is_private(line: Mapping[str, Any]) -> bool:
     data = spec.get("dataset")
     if "task" in spec or not isinstance(data, dict):
         return False  # a study makes its own
-    try:
-        usual = usual_fields(str(data.get("name"))).get(PUBLIC)
-    except UsageError:
-        usual = False
-    return data.get(PUBLIC, usual) is not True
+    if PUBLIC in data:
+        return data[PUBLIC] is not True
+    with contextlib.suppress(UsageError):  # of an earlier version
+        return usual_fields(str(data.get("name"))).get(PUBLIC) is not True
+    return True
 
 
 class Withheld:
@@ -453,20 +453,24 @@ class Withheld:
         self.keys = {line["key"] for line in lines if is_private(line)}
         own = [line for line in lines if line["key"] in self.keys]
         self.labels = {(line["panel"], line["line"]) for line in own}
-        # What a search asked for depends on the records, as does what it chose.
-        judging = [line for line in own if line["phase"] != "tune"]
+        judging = [line for line in own if not self.is_left_out(line)]
         found = dict.fromkeys(line["key"] for line in judging)
         self._names = {key: f"{place:064x}" for place, key in enumerate(found, 1)}
-        self._searched = {line["key"] for line in own if _is_searched(line)}
-        budgets = ((line["key"], line["spec"].get("budget")) for line in own)
+        # Their parameters were chosen by looking at the records.
+        self._searched = {
+            line["key"]
+            for line in judging
+            if line["tuned"] or line.get("measured") or line["phase"] != "sweep"
+        }
+        budgets = ((line["key"], line["spec"].get("budget")) for line in judging)
         self._epsilon = {
             key: number(one.get("epsilon")) if isinstance(one, dict) else math.nan
             for key, one in budgets
         }
 
-    def is_left_out(self, key: str) -> bool:
-        """Return whether nothing of a trial is in the copy."""
-        return key in self.keys and key not in self._names
+    def is_left_out(self, line: Mapping[str, Any]) -> bool:
+        """Return whether a line is of a search: what it asked for tells of records."""
+        return line["key"] in self.keys and line["phase"] == "tune"
 
     def line(self, line: Mapping[str, Any]) -> dict[str, Any]:
         """Return a line of the plan without key, seeds and choices."""
@@ -532,11 +536,6 @@ class Withheld:
         made = io.StringIO()
         csv.writer(made, lineterminator="\n").writerows([head, *kept])
         return made.getvalue()
-
-
-def _is_searched(line: Mapping[str, Any]) -> bool:
-    """Return whether parameters of a trial were chosen by looking at the records."""
-    return bool(line["tuned"] or line.get("measured") or line["phase"] != "sweep")
 
 
 def _undigested(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -608,7 +607,7 @@ def anonymous_copy(folder: Path, into: Path, whole: bool = False) -> tuple[Mask,
     mask = Mask(folder, manifests)
     private = Withheld(lines)
     withheld = Withheld([]) if whole else private
-    lines = [line for line in lines if not withheld.is_left_out(line["key"])]
+    lines = [line for line in lines if not withheld.is_left_out(line)]
     with Plan(into, append=False) as plan:
         plan.add(withheld.line(mask.line(line)) for line in lines)
     keys = {line["key"] for line in lines}
