@@ -453,6 +453,7 @@ class Withheld:
         self.keys = {line["key"] for line in lines if is_private(line)}
         own = [line for line in lines if line["key"] in self.keys]
         self.labels = {(line["panel"], line["line"]) for line in own}
+        self._datasets = {line["spec"]["dataset"].get("name") for line in own}
         judging = [line for line in own if not self.is_left_out(line)]
         found = dict.fromkeys(line["key"] for line in judging)
         self._names = {key: f"{place:064x}" for place, key in enumerate(found, 1)}
@@ -514,8 +515,12 @@ class Withheld:
         kept = {k: v for k, v in manifest.items() if k not in ON_RECORDS}
         kept["experiment_file"] = dict.fromkeys(kept.get("experiment_file") or (), "")
         told = kept.get("data")
+        # An earlier run may have declared public what a later one has not.
         kept["data"] = [
-            one if one.get(PUBLIC) is True else _undigested(one)
+            one
+            if one.get(PUBLIC) is True and one.get("name") not in self._datasets
+            else {k: v for k, v in one.items() if k in ("name", "file")}
+            | {PUBLIC: False}
             for one in (told if isinstance(told, list) else ())
         ]
         told_of = ("command", "config", "blocks")
@@ -536,10 +541,6 @@ class Withheld:
         made = io.StringIO()
         csv.writer(made, lineterminator="\n").writerows([head, *kept])
         return made.getvalue()
-
-
-def _undigested(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in data.items() if k in ("name", "file", PUBLIC)}
 
 
 def _seedless(value: Any) -> Any:
