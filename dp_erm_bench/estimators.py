@@ -224,6 +224,10 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         if self.epsilon == math.inf and result.rule:
             self._warn_if_far(result)
         self.epsilon_certified_ = result.epsilon_certified
+        self.delta_ = result.budget.delta
+        self.adjacency_ = result.budget.adjacency
+        self.n_samples_fit_ = result.n
+        self.releases_ = result.published_releases()
         self.params_ = dict(result.params)
         chosen = (str(Uncharged.TUNING),) * bool(self.tuned)
         self.uncharged_ = (*map(str, uncharged), *result.uncharged, *chosen)
@@ -422,6 +426,12 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Of a DataFrame whose columns have names.
     epsilon_certified_ : float
         The epsilon that is proved for the fit, with what ``uncharged_`` lists public.
+    delta_, adjacency_ : float, str
+        The delta at which it is, and which datasets are neighbours.
+    n_samples_fit_ : int
+        The number of records, which is public.
+    releases_ : tuple of Release
+        The published releases with their sensitivities.
     params_ : dict
         All parameters of the algorithm: numbers where a rule gave them.
     uncharged_ : tuple of str

@@ -1,17 +1,20 @@
 """The result of a single fit: a model, its guarantee, its trajectory."""
 
+import copy
 import functools
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import Diverged, Unsupported
 from dp_erm_bench.paths import spelled
 from dp_erm_bench.plugins import passed
@@ -25,6 +28,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
+CONSTANTS = (Uncharged.SMOOTHNESS, Uncharged.SMOOTHNESS_BOUNDS)
+"""Uses of the data that may make sensitivities, as of coordinates."""
+
+WITHHELD = (
+    "trajectory: was left out when the result was pickled, since its objectives are "
+    "computed from records that nobody declared public; read it in the process of the "
+    "fit, or declare public=True"
+)
 SHOWN = 3
 """Weights that a repr shows."""
 
@@ -60,10 +71,12 @@ class FitResult:
         The columns of ``trajectory`` but the optimum and the relative error.
     problem : Problem or None
         The problem, with the smoothness constants of the fit. A pickled result has
-        none: its trajectory was made before.
+        none: its trajectory was made before, or left out, see `trajectory`.
     algorithm : str
     budget : Budget
         Its delta a number.
+    n : int
+        The number of records, which is public.
     title : str
         What the problem is called.
     model : LinearModel or None
@@ -88,6 +101,7 @@ class FitResult:
     problem: Problem | None
     algorithm: str
     budget: Budget
+    n: int
     title: str
     model: Any
     params: Mapping[str, Any]
@@ -145,12 +159,19 @@ class FitResult:
         newton predicted_excess; where true weights are known support_f1; of groups
         active_groups, of range change_points.
         But for predicted_excess, made of what was published, they are computed from
-        the data at published iterates: they are not private.
+        the data at published iterates: they are not private. A pickled result has them
+        only if its data are public: published, generated, or declared so.
+
+        Raises
+        ------
+        AttributeError
+            Of a pickled result of other data.
         """
+        if self.problem is None:
+            raise AttributeError(WITHHELD)
         # Not at the top: importing it takes longer than a fit.
         import pandas as pd
 
-        assert self.problem is not None
         with one_thread():
             optimum = self.problem.optimum.value
         frame = pd.DataFrame(self.columns)
@@ -160,9 +181,42 @@ class FitResult:
         frame["relative_error"] = frame["objective"] / positive - 1.0
         return frame
 
+    def __copy__(self) -> Self:
+        """Return itself: no copy within a process loses what a pickle leaves out."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself, as `__copy__` does; no field can be set."""
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields and the trajectory, without the problem's records."""
-        return {"trajectory": self.trajectory, **vars(self), "problem": None}
+        """Return the fields without the problem's records.
+
+        The trajectory is with them if the data are public; else what was released.
+        """
+        fields = {**vars(self), "problem": None}
+        if "trajectory" in fields and self.problem is None:
+            return fields
+        if getattr(getattr(self.problem, "dataset", None), "public", False):
+            return {"trajectory": self.trajectory, **fields}
+        fields.pop("trajectory", None)
+        return {**fields, "columns": {}, "releases": self.published_releases()}
+
+    def published_releases(self) -> tuple[Release, ...]:
+        """Return the releases; sensitivities made of constants of the data are nan."""
+        if not {*CONSTANTS} & {*self.uncharged}:
+            return self.releases
+        return tuple(map(_without_sensitivity, self.releases))
+
+
+def _without_sensitivity(release: Release) -> Release:
+    """Return a copy of a release, and of those inside, whose sensitivity is nan."""
+    hidden = copy.copy(release)
+    for name, value in {**vars(release), "sensitivity": math.nan}.items():
+        if isinstance(value, tuple) and all(isinstance(v, Release) for v in value):
+            value = tuple(map(_without_sensitivity, value))
+        object.__setattr__(hidden, name, value)
+    return hidden
 
 
 def one_thread() -> AbstractContextManager[Any]:
@@ -220,6 +274,7 @@ def result_of(
         columns=columns,
         problem=problem,
         algorithm=label(algorithm),
+        n=problem.n,
         title=f"{problem.title}: n={problem.n}, p={problem.p}",
         model=problem.model(w),
         params=spelled(asdict(solved.solvers[b])),

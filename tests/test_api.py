@@ -1,5 +1,6 @@
 """The Python interface, as the issue tells it."""
 
+import copy
 import inspect
 import math
 import pickle
@@ -25,6 +26,7 @@ from dp_erm_bench import (
     run,
 )
 from dp_erm_bench.errors import Diverged, Unsupported, UsageError
+from dp_erm_bench.experiment.parameters import forget_problems
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, fits_noise, known, parameters
 
@@ -603,11 +605,67 @@ def test_a_fit_whose_trajectory_nobody_reads_needs_no_pandas():
     assert done.stdout.strip() == "False"
 
 
-def test_a_pickled_result_has_its_trajectory_and_no_records():
+def test_a_pickled_result_of_public_data_has_its_trajectory_and_no_records():
+    X, y = arrays()
+    declared = problem_from_arrays(X, np.sign(y), loss="logistic", public=True)
+    for problem in (declared, load_problem("log1", n=40, p=3)):
+        result = fit(problem, "gd", epsilon=1.0, clip=1.0, n_iter=3)
+        sent = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(result))))
+        assert sent.problem is None and sent.trajectory.equals(result.trajectory)
+        np.testing.assert_array_equal(sent.w, result.w)
+    with pytest.raises(UsageError, match="public=yes: must be True or False"):
+        problem_from_arrays(X, np.sign(y), loss="logistic", public="yes")
+
+
+W = (".w", ".model.w")
+
+
+def told_by(value):
+    """Yield what a pickled object holds, by its place in it."""
+    if isinstance(value, dict | list | tuple):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, one in pairs:
+            yield from ((f".{name}{rest}", leaf) for rest, leaf in told_by(one))
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        yield from told_by(vars(value))
+    else:
+        yield "", repr(value)
+
+
+def test_a_pickled_result_of_own_records_tells_two_of_them_apart_by_its_weights_alone(
+    tmp_path,
+):
+    """Who has all records but one has nothing to check a guess by."""
+    X, y = arrays()
+    X, y = np.clip(X, -1.0, 1.0), np.sign(y)
+    other = np.vstack([[0.9, -0.9, 0.9, 0.9], X[1:]])
+    for algorithm, more in {
+        "gd": {"clip": 1.0, "n_iter": 3},
+        "random_cd": {"clip": 1.0, "passes": 1},
+        "greedy_cd": {"clip": 1.0, "n_iter": 3},
+    }.items():
+        held = []
+        for records in (X, other):
+            np.savez(tmp_path / "own.npz", X=records, y=y)
+            forget_problems()
+            file = load_problem("file", path=str(tmp_path / "own.npz"))
+            own = problem_from_arrays(records, y, loss="logistic", penalty="none")
+            for problem in (own, file):
+                result = fit(problem, algorithm, epsilon=1.0, **more)
+                _ = result.trajectory
+                sent = pickle.loads(pickle.dumps(result))
+                with pytest.raises(AttributeError, match="nobody declared public"):
+                    _ = sent.trajectory
+                assert not sent.columns and sent.n == 60
+                held.append({k: v for k, v in told_by(vars(sent)) if k not in W})
+        assert held[:2] == held[2:]
+
+
+def test_a_copy_within_a_process_loses_nothing():
     result = fit(own_problem(), "gd", epsilon=1.0, clip=1.0, n_iter=3)
-    sent = pickle.loads(pickle.dumps(result))
-    assert sent.problem is None and sent.trajectory.equals(result.trajectory)
-    np.testing.assert_array_equal(sent.w, result.w)
+    for same in (copy.copy(result), copy.deepcopy(result)):
+        assert same.problem is result.problem
+        assert same.trajectory.equals(result.trajectory)
 
 
 def test_libraries_with_threads_are_found_anew_after_an_import(monkeypatch):

@@ -1,6 +1,7 @@
 """DPClassifier and DPRegressor, as a user of scikit-learn types them."""
 
 import math
+import pickle
 import re
 import warnings
 from pathlib import Path
@@ -657,3 +658,26 @@ def test_masked_arrays_are_refused(kind):
     ):
         with pytest.raises(UsageError, match=f"^{one}: must be .* not masked ones"):
             call()
+
+
+@pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.WideBounds")
+def test_a_pickled_model_says_what_it_spent_and_nothing_else_of_its_records():
+    """Also where sensitivities are made of constants of the records."""
+    for how in ({}, {"clip": 1.0, "smoothness": "data"}):
+        held = []
+        for records in (X, np.vstack([[0.9, -0.9, 0.9], X[1:]])):
+            model = DPClassifier(
+                "random_cd", bounds=BOUNDS, classes=CLASSES, parameters=how
+            )
+            sent = pickle.loads(pickle.dumps(model.fit(records, WORDS)))
+            spent = sent.epsilon_certified_, sent.delta_, sent.adjacency_
+            assert spent == (pytest.approx(1.0), 1 / 300**2, "replace_one")
+            assert sent.n_samples_fit_ == 300 and len(sent.releases_)
+            released = [{**vars(release)} for release in sent.releases_]
+            others = {k: v for k, v in vars(sent).items() if k not in RELEASED}
+            held.append(repr((released, others)))
+        assert held[0] == held[1]
+        assert sent.uncharged_ == (("smoothness",) if how else ())
+
+
+RELEASED = ("coef_", "intercept_", "releases_")

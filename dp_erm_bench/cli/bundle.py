@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from dp_erm_bench.results.bundle import Source
 
+WHOLE = "--with-private-numbers"
 SAMPLE, ALL = 5, "all"
 SEEDS = 10**6
 NUMBER = re.compile("0*([0-9]{1,18})[0-9]*")
@@ -39,6 +40,9 @@ RAN, TUNE = ("ok", "diverged"), "tune"
 
 def bundle_command(arguments: Sequence[str]) -> int:
     """Write a folder as one zip that names no path, no user and no machine.
+
+    Of data that nobody declared public it has no number that is computed from the
+    records, unless `WHOLE` asks for them.
 
     Raises
     ------
@@ -55,22 +59,23 @@ def bundle_command(arguments: Sequence[str]) -> int:
         lacking,
     )
 
-    words, options = _options(arguments, {"--out": "FILE.zip"})
+    words, options = _options(arguments, {"--out": "FILE.zip", WHOLE: ""})
     if len(words) != 1:
         raise UsageError("bundle: name one results folder, as in bundle results/sweep")
     (folder,) = existing(words)
     name = folder.resolve().name
     path = Path(options.get("--out") or folder.resolve().parent / f"{name}.zip")
     with TemporaryDirectory() as home, called(copy := Path(home) / name, folder):
-        mask = bundle.anonymous_copy(folder, copy)
+        mask, private = bundle.anonymous_copy(folder, copy, WHOLE in options)
         collect(copy)
         config = read_manifest(copy).get("config")
-        if isinstance(config, dict) and config.get("figures"):
+        table = as_it_stands(copy)
+        ran = table["iteration"].notna().any()
+        if isinstance(config, dict) and config.get("figures") and ran:
             try:
                 draw_again(copy, config)
             except (UsageError, *UNREADABLE) as error:
                 print(f"{typed(folder)}: its figures: {error}", file=sys.stderr)
-        table = as_it_stands(copy)
         if missing := lacking(copy, table):
             print(f"{typed(folder)}: {missing}", file=sys.stderr)
         uses = table["uncharged"].dropna().unique()
@@ -78,9 +83,11 @@ def bundle_command(arguments: Sequence[str]) -> int:
             use for text in uses for use in str(text).split(",") if use
         )
         (copy / bundle.LOCK).write_text(bundle.lock_of(copy))
-        about = bundle.about(copy, path.name, listed, standing(copy))
+        first = bundle.CHECKABLE if WHOLE in options else bundle.SETTINGS_ALONE
+        first = first if private else ""
+        about = bundle.about(copy, path.name, listed, standing(copy), first)
         (copy / bundle.README).write_text(about)
-        write_report([copy], copy / bundle.PAGE)
+        write_report([copy], copy / bundle.PAGE, first)
         members = bundle.pack(copy, path)
         for told in bundle.left(copy, members, mask):
             print(
@@ -91,6 +98,14 @@ def bundle_command(arguments: Sequence[str]) -> int:
     files = plural(len(members), "file")
     print(f"{typed(path)}: {files}, {kept} of them sources, no data")
     print(f"{size:.1f} MB; a reviewer types: dp-erm-bench replay {path.name}")
+    if private and WHOLE in options:
+        print(bundle.CHECKABLE)
+    elif private:
+        what = f"{plural(private, 'trial')} on data that nobody declared public"
+        print(
+            f"{what}: settings, statuses and budgets alone; dataset.public=true says "
+            f"that data are public, {WHOLE} adds all numbers"
+        )
     return 0
 
 
@@ -194,9 +209,17 @@ def replay_command(arguments: Sequence[str]) -> int:
 def _replayed(folder: Path, asked: Wanted, home: Path, foreign: bool) -> int:
     """Print what comes of trials that are drawn, and return the exit code."""
     from dp_erm_bench.cli.plots import standing
+    from dp_erm_bench.results.bundle import PRIVATE
+    from dp_erm_bench.results.store import planned_lines
     from dp_erm_bench.runner.replay import DATA, DIFFERS, NOT, SAME, TRUST, Received
 
     trials, notes, sound = _trials(folder)
+    if withheld := sum(PRIVATE in line for line in planned_lines(folder)):
+        of = "trials on data that nobody declared public were bundled without numbers"
+        notes.append(f"{asked.name}: {withheld} {of}, there is nothing to compare")
+    if withheld and trials.empty:
+        print(notes[-1])
+        return 0
     if trials.empty:
         raise UsageError(f"{asked.name}: no trial in it has ended with a trajectory")
     drawn = _drawn(trials, asked)

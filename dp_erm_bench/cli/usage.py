@@ -56,7 +56,7 @@ dp-erm-bench list FOLDER              what a folder of results folders holds, fr
 dp-erm-bench look FILE.csv [dataset.KEY=VALUE ...]
                                       what a csv holds, and a line that runs on it once
                                       its bounds are filled in (keys: how it is read)
-dp-erm-bench bundle FOLDER [--out FILE.zip]
+dp-erm-bench bundle FOLDER [--out FILE.zip] [--with-private-numbers]
                                       one zip for a reviewer: table, page, sources,
                                       lock, commands; no data, no path, no name of yours
 dp-erm-bench replay FOLDER|FILE.zip [--sample 5|all] [--seed NUMBER] [--trust]
@@ -166,6 +166,12 @@ Without --x and --kind all that the results have is drawn into FOLDER/plots.
   --out        a file, else the table is printed
   --panel --line --facet --where --names
                as `plot` has them
+""",
+    "bundle": """\
+  --out        the zip; FOLDER.zip by default
+  --with-private-numbers
+               what is computed from records of data that nobody declared public
+               (dataset.public=true), too: a guessed record can be checked by it
 """,
     "replay": """\
   --sample     how many rows are drawn at random; all: every one

@@ -192,6 +192,9 @@ class Dataset:
     loaded : mapping or None
         The specification by which ``load_dataset`` made it. A copy with other parts
         (``dataclasses.replace``) has none: it is no longer what that stands for.
+    public : bool
+        Whether its records are published, generated, or declared public by the user: a
+        copy with other parts is not.
     derived : dict
         Values computed from the features; a copy starts without any.
     """
@@ -211,12 +214,14 @@ class Dataset:
     ranges: Ranges | None = None
     clipping: Clipping | None = None
     loaded: Mapping[str, Any] | None = field(default=None, init=False)
+    public: bool = field(default=False, init=False)
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def loaded_by(self, spec: Mapping[str, Any]) -> Dataset:
-        """Return a copy whose `loaded` is a specification."""
+    def loaded_by(self, spec: Mapping[str, Any] | None, public: bool) -> Dataset:
+        """Return a copy whose `loaded` is a specification, None of own arrays."""
         copy = replace(self)
         object.__setattr__(copy, "loaded", spec)
+        object.__setattr__(copy, "public", public)
         return copy
 
     @cached_property

@@ -50,6 +50,7 @@ from dp_erm_bench.datasets.prepare import (
 )
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.datasets.spec import (
+    PUBLIC,
     Spec,
     asked,
     check_classes,
@@ -154,7 +155,8 @@ def _load(text: str, source: str, cache: str) -> Dataset:
     uncharged = (*read, *spec.recipe.uncharged)
     others |= {"ranges": ranges, "clipping": clipping, "columns": names}
     made = Dataset(spec.name, X, y, bounds, content, spec.usual, uncharged, **others)
-    return replace(made, intercept=constant).loaded_by(fields)
+    made = replace(made, intercept=constant)
+    return made.loaded_by(fields, fields.get(PUBLIC) is True)
 
 
 def _bounds(spec: Spec, features: Sequence[Feature]) -> tuple[Declared, Ranges | None]:
@@ -362,6 +364,7 @@ def own_dataset(
     intercept: float = 0.0,
     classification: bool = False,
     ranges: Ranges | None = None,
+    public: bool = False,
 ) -> Dataset:
     """Return the dataset of a user's own records.
 
@@ -387,6 +390,8 @@ def own_dataset(
         Whether labels 0 and 1, or booleans, become -1 and +1 without both of these.
     ranges : Ranges, optional
         What the features are held to before that; the bounds are of what comes out.
+    public : bool
+        Whether the user declares that the records may be known.
 
     Raises
     ------
@@ -415,7 +420,8 @@ def own_dataset(
     made = dataset_from_arrays(arrays["X"], arrays["y"], **own)
     uncharged = (Uncharged.CLASSES,) * read
     others: dict[str, Any] = {"ranges": ranges, "clipping": clipping}
-    return replace(made, intercept=intercept, uncharged=uncharged, **others)
+    made = replace(made, intercept=intercept, uncharged=uncharged, **others)
+    return made.loaded_by(None, public)
 
 
 def _labels(

@@ -30,12 +30,19 @@ AUTO = "auto"
 FRESH, LAW = "n_fresh", "law"
 """The key of fresh records that models are judged by, and its word for all of them."""
 
+PUBLIC = "public"
+"""The key by which a user declares that the records may be known: no number is of it.
+
+What is handed on without it holds no number that is computed from the records.
+"""
+
 DEFAULTS: dict[str, Any] = {
     **{"task": None, "positive": None, "standardise": False, "test_fraction": 0.0},
     **{"seed": 0, "drop_empty": False, "densify": False, "usual": None},
     **{"usual_standardised": None, "usual_regression": None, "bounds": None},
     **{"clip_to_bounds": False, INTERCEPT: 0.0, FRESH: None, "classes": None},
     SCALE: None,
+    PUBLIC: False,
 }
 LATER = {
     **dict.fromkeys((FRESH, "onehot", "index", "plateau", "classes", "first", "text")),
@@ -131,9 +138,10 @@ def _spelled(given: Any) -> Any:
 def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a dataset's specification that enter a trial's identity.
 
-    Without what its prepared content tells, which enters by its hash: how a file is to
-    be read, the classes, with a positive label that is the larger one anyway, and the
-    words of categories. To declare what was read moves no draw.
+    Without the declaration that it is public, and without what its prepared content
+    tells, which enters by its hash: how a file is to be read, the classes, with a
+    positive label that is the larger one anyway, and the words of categories. To
+    declare what was read moves no draw.
     """
     told: dict[str, Any] = {"classes": None}
     if fields.get("_target_") == FILE_LOADER:
@@ -141,6 +149,7 @@ def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(onehot := fields.get("onehot"), Mapping):
         told["onehot"] = [str(column) for column in onehot]
     kept, classes = dict(fields), fields.get("classes")
+    kept.pop(PUBLIC, None)
     if isinstance(classes, list | tuple) and not are_words(classes):
         larger = max(map(as_number, classes), default=None)
         if kept.get("positive") in (larger, [larger]) and MEMBER not in kept:
@@ -280,7 +289,7 @@ def _check_scale(common: Mapping[str, Any]) -> None:
 def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     check_choice(f"dataset.task of {name}", common["task"], TASKS)
     classification = common["task"] == TASKS[0]
-    for key in ("drop_empty", "densify", "clip_to_bounds", "standardise"):
+    for key in ("drop_empty", "densify", "clip_to_bounds", "standardise", PUBLIC):
         scale = ", or scale" * (key == "standardise")
         if not (isinstance(common[key], bool) or (scale and common[key] == "scale")):
             raise refused(key, common[key], f"true or false{scale}")

@@ -163,7 +163,10 @@ class MeanEstimation(Problem):
 
 
 def problem_from_records(
-    Z: ArrayLike | Features, *, bounds: Mapping[str, Any] | float | None = None
+    Z: ArrayLike | Features,
+    *,
+    bounds: Mapping[str, Any] | float | None = None,
+    public: bool = False,
 ) -> MeanEstimation:
     """Return the problem of the mean of a user's own records.
 
@@ -175,6 +178,8 @@ def problem_from_records(
         Public bounds on a record, not computed from the data: ``norm`` (L) and
         optionally ``nonzeros`` (s) and ``columns``. A number is the norm. Without any a
         finite epsilon is refused.
+    public : bool
+        Whether the records may be known: pickled results keep their trajectory.
 
     Raises
     ------
@@ -190,4 +195,5 @@ def problem_from_records(
     given: Any = bounds if whole else {"norm": bounds}
     declared = None if given is None else declared_bounds(given, size)
     labels = np.zeros(np.shape(records)[:1])
-    return MeanEstimation(dataset_from_arrays(records, labels, bounds=declared))
+    made = dataset_from_arrays(records, labels, bounds=declared)
+    return MeanEstimation(made.loaded_by(None, public is True))

@@ -26,7 +26,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MATH = re.compile(r"(?<!\\)\$.*?(?<!\\)\$")
+COMMANDS = (
+    *("alpha", "beta", "gamma", "Gamma", "delta", "Delta", "epsilon", "varepsilon"),
+    *("eta", "theta", "kappa", "lambda", "Lambda", "mu", "nu", "pi", "rho", "sigma"),
+    *("Sigma", "tau", "phi", "varphi", "psi", "omega", "Omega", "ell", "Vert", "cdot"),
+    *("sqrt", "frac", "times", "le", "leq", "ge", "geq", "infty", "log", "min", "max"),
+    *("sum", "hat", "bar", "tilde", "mathrm"),
+)
+# TeX reads ^^5c as a backslash.
+_TOKEN = rf"[^\\{{}}$%#&~^\n]|\^(?!\^)|\\(?:{'|'.join(COMMANDS)})(?![A-Za-z])|\\[;, ]"
+_GROUP = rf"\{{(?:{_TOKEN}|\{{(?:{_TOKEN}|\{{(?:{_TOKEN})*\}})*\}})*\}}"
+MATH = re.compile(rf"(?<!\\)\$(?:{_TOKEN}|{_GROUP})+\$")
+"""A formula: of these commands alone, its braces closed.
+
+A name in a folder of anyone's may hold dollar signs; what they enclose is a text, and
+no LaTeX that reads files.
+"""
 ESCAPED = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%#_{}$"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\^{}"}
@@ -134,11 +149,12 @@ def latex(caption: str, stem: str, wide: bool = False) -> str:
         parts += [escaped(caption[end : formula.start()]), formula[0]]
         end = formula.end()
     text = "".join([*parts, escaped(caption[end:])]).strip()
+    name = re.sub(r"[^\w.:-]", "-", stem)
     return FLOAT.format(
         kind="figure*" if wide else "figure",
         width="textwidth" if wide else "columnwidth",
-        stem=stem,
-        label=re.sub(r"[^\w.:-]", "-", stem),
+        stem=name,
+        label=name,
         caption=text.replace("\n", "\n    "),
     )
 
@@ -306,6 +322,9 @@ def fill(figure: Figure, sheet: Sheet) -> None:
         if cell is not None:
             axes[place] = figure.add_axes((0, 0, 1, 1))
             cell(axes[place])
+            own = axes[place]
+            for text in (own.title, own.xaxis.label, *own.texts):
+                text.set_text(_parsed(text.get_text()))
     (width, height), wide = sheet.cell, sheet.inches
     titles = [_wrapped(ax.title, width + GAP / 2, LETTER) for ax in axes.values()]
     below = [_wrapped(ax.xaxis.label, width + GAP / 2, LETTER) for ax in axes.values()]
@@ -380,6 +399,19 @@ def _legend(entries: Mapping[str, Any], wide: float, tall: float) -> Key | None:
     return min(found, key=itemgetter(0))[1] if found else None
 
 
+@functools.cache
+def _parsed(text: str) -> str:
+    """Return a text that matplotlib can draw: its dollars are letters if no formula."""
+    from matplotlib.mathtext import MathTextParser
+
+    try:
+        if "$" in text:
+            MathTextParser("path").parse(text)
+        return text
+    except ValueError:
+        return re.sub(r"(?<!\\)\$", r"\$", text)
+
+
 def _columns(labels: Sequence[str], columns: int) -> list[Sequence[str]]:
     """Return the labels of a legend's columns, the first ones longer."""
     each, more = divmod(len(labels), columns)
@@ -448,6 +480,6 @@ def _entries(drawn: Iterable[Axes]) -> dict[str, Any]:
     handles: dict[str, Any] = {}
     for ax in drawn:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
+            handles.setdefault(_parsed(label), handle)
     last = {label: label.endswith("figure)") for label in handles}
     return {label: handles[label] for label in sorted(handles, key=last.__getitem__)}

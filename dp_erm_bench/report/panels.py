@@ -566,7 +566,7 @@ def told(drawn: Shown) -> str:
     """Return what every caption says: statistics, budget, what was not charged."""
     rows, folder = drawn.rows, drawn.view.folder
     budget = [
-        f"{name} = {', '.join(sorted({*text_of(rows[name])})[:6])}"
+        f"{name} = {literal(', '.join(sorted({*text_of(rows[name])})[:6]))}"
         for name in ("epsilon", "adjacency", "calibration")
     ]
     proved = rows["epsilon_certified"] <= rows["epsilon"] * (1 + 1e-6)
@@ -593,7 +593,8 @@ def _whose(rows: pd.DataFrame) -> str:
     by_list: dict[str, list[str]] = {}
     for line, own in texts:
         used = sorted({use for text in own.unique() for use in text.split(",") if use})
-        by_list.setdefault(", ".join(used) or "none", []).append(str(line))
+        text = literal(", ".join(used)) or "none"
+        by_list.setdefault(text, []).append(str(line))
     if len(by_list) == 1:
         return next(iter(by_list))
     return "; ".join(f"{text} ({_few(lines)})" for text, lines in by_list.items())

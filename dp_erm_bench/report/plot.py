@@ -300,7 +300,6 @@ def _cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
     for (panel, facet), rows in drawn.cells.items():
         lines = list(dict.fromkeys(rows[LINE]))
         title = literal(", ".join(filter(None, (panel, _symbols(facet)))))
-        title = title.replace("\\$", "$")
         for part in [lines] if numbers else spread(lines):
             own = rows[rows[LINE].isin(part)]
             above = f"{title}: {_label(drawn.view.y, mode)}" if named else title

@@ -559,6 +559,7 @@ def _latex(lines: list[list[str]]) -> str:
 
 
 def _markdown(lines: list[list[str]]) -> str:
-    safe = [[cell.replace("|", r"\|") for cell in line] for line in lines]
+    code = str.maketrans({"|": r"\|", "<": r"\<", "\n": " "})
+    safe = [[cell.translate(code) for cell in line] for line in lines]
     rule = ["---", *["---:"] * (len(lines[0]) - 1)]
     return "".join(f"| {' | '.join(line)} |\n" for line in (safe[0], rule, *safe[1:]))

@@ -11,13 +11,21 @@ plan, records, table, page, manifests, sources, the lock, and `README.md` with c
 data and what was not charged. It holds no data. Unpacked it is a results folder. What
 is unpacked is anyone's: members are regular files of known names, each once, of a
 bounded size (`unpacked`).
+
+Who knows all records but one, and the seed, checks a guess of it by any number that is
+computed from the records: a digest, an optimum, an objective, an accuracy, a key, which
+is a digest of a digest. So of data that nobody declared public the copy holds settings,
+statuses and budgets alone (`Withheld`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import getpass
+import io
+import math
 import platform
 import re
 import shlex
@@ -27,7 +35,7 @@ import sys
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from io import FileIO
 from pathlib import Path, PurePath
@@ -35,9 +43,11 @@ from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
+from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.libsvm import most_unpacked, unpacks_too_much
+from dp_erm_bench.datasets.spec import PUBLIC, usual_fields
 from dp_erm_bench.definitions import alone
-from dp_erm_bench.errors import UsageError, escaped
+from dp_erm_bench.errors import UsageError, escaped, number
 from dp_erm_bench.paths import MOST_FILES, listed, write_atomic
 from dp_erm_bench.plugins.names import (
     digest,
@@ -46,7 +56,14 @@ from dp_erm_bench.plugins.names import (
     sources,
     text_digest,
 )
-from dp_erm_bench.results.files import BLOCK, PLAN, plural, telling, typed
+from dp_erm_bench.results.files import (
+    BLOCK,
+    PLAN,
+    as_it_was,
+    plural,
+    telling,
+    typed,
+)
 from dp_erm_bench.results.runs import (
     noted_bytes,
     noted_files,
@@ -64,6 +81,7 @@ from dp_erm_bench.results.store import (
     planned_lines,
     read_plan,
 )
+from dp_erm_bench.results.tuned import CHOICES
 
 SOURCES = "sources"
 TEXT = ".txt"
@@ -382,6 +400,158 @@ def _deep(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
+# What depends on records -------------------------------------------------------------
+
+PRIVATE = "withheld"
+"""Key of a line of a plan of which the copy holds no number of the records."""
+
+SETTINGS = (
+    *("n", "p", "loss", "penalty", "strength", "constraint", "smoothness", "params"),
+    *("delta", "accountant", "calibration", "epsilon_certified", "uncharged"),
+    *("solver", "exempt"),
+)
+"""Facts of a record that are no numbers of the records."""
+
+LEFT_OUT = "left out of the bundle: it may tell of the records"
+SEEDS = ("seed", "seeds", "report")
+"""Keys of a configuration that hold seeds."""
+SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
+"""A word of a command line that holds seeds."""
+
+ON_RECORDS = ("counts", "trials_run", "seconds", "ended", "not_run", "damaged")
+"""Keys of a manifest that depend on searches, or on what reading the records said."""
+
+
+def is_private(line: Mapping[str, Any]) -> bool:
+    """Return whether a line of a plan is of data that nobody declared public."""
+    spec = line["spec"]
+    data = spec.get("dataset")
+    if "task" in spec or not isinstance(data, dict):
+        return False  # a study makes its own
+    if PUBLIC in data:
+        return data[PUBLIC] is not True
+    with contextlib.suppress(UsageError):  # of an earlier version
+        return usual_fields(str(data.get("name"))).get(PUBLIC) is not True
+    return True
+
+
+class Withheld:
+    """Takes out of a copy what is computed from records that nobody declared public.
+
+    Parameters
+    ----------
+    lines : sequence of mapping
+        The lines of the plan.
+
+    Attributes
+    ----------
+    keys : set of str
+        The trials that are treated so; one of whose lines is, is.
+    """
+
+    def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self.keys = {line["key"] for line in lines if is_private(line)}
+        own = [line for line in lines if line["key"] in self.keys]
+        self.labels = {(line["panel"], line["line"]) for line in own}
+        self._datasets = {line["spec"]["dataset"].get("name") for line in own}
+        judging = [line for line in own if not self.is_left_out(line)]
+        found = dict.fromkeys(line["key"] for line in judging)
+        self._names = {key: f"{place:064x}" for place, key in enumerate(found, 1)}
+        # Their parameters were chosen by looking at the records.
+        self._searched = {
+            line["key"]
+            for line in judging
+            if line["tuned"] or line.get("measured") or line["phase"] != "sweep"
+        }
+        budgets = ((line["key"], line["spec"].get("budget")) for line in judging)
+        self._epsilon = {
+            key: number(one.get("epsilon")) if isinstance(one, dict) else math.nan
+            for key, one in budgets
+        }
+
+    def is_left_out(self, line: Mapping[str, Any]) -> bool:
+        """Return whether a line is of a search: what it asked for tells of records."""
+        return line["key"] in self.keys and line["phase"] == "tune"
+
+    def line(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a line of the plan without key, seeds and choices."""
+        key, spec = line["key"], line["spec"]
+        if key not in self.keys:
+            return dict(line)
+        data = {
+            k: v for k, v in spec["dataset"].items() if k not in ("seed", "content")
+        }
+        spec = {**spec, "dataset": data, "seed": None}
+        if key in self._searched:
+            spec["algorithm"] = {**spec["algorithm"], "params": {}}
+        kept = {k: v for k, v in line.items() if k not in ("clipped", "at_bound")}
+        return {**kept, "key": self._names[key], "spec": spec, PRIVATE: True}
+
+    def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record with its status, its settings and its budget."""
+        key, status = record["key"], record["status"]
+        if key not in self.keys:
+            return dict(record)
+        there = record.get("facts")
+        facts = {k: v for k, v in there.items() if k in SETTINGS} if there else {}
+        if key in self._searched:
+            facts.pop("params", None)
+        if {*READ, Uncharged.DROPPED_COLUMNS} & {*facts.get("uncharged", ())}:
+            facts.pop("p", None)
+        # A public schedule is seeded by the digest of the records, and what its uses
+        # cost, too: what is proved is told as the budget that it keeps to.
+        proved, epsilon = number(facts.get("epsilon_certified")), self._epsilon[key]
+        facts["epsilon_certified"] = epsilon if proved <= 1.000001 * epsilon else None
+        failed = "" if status == "ok" else LEFT_OUT
+        return {
+            **{"key": self._names[key], "status": status, "cost": 0.0},
+            **{"message": failed, "facts": facts, "trajectory": {}},
+        }
+
+    def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a manifest without digests of the data, seeds and counts."""
+        if not self.keys:
+            return dict(manifest)
+        kept = {k: v for k, v in manifest.items() if k not in ON_RECORDS}
+        kept["experiment_file"] = dict.fromkeys(kept.get("experiment_file") or (), "")
+        told = kept.get("data")
+        # An earlier run may have declared public what a later one has not.
+        kept["data"] = [
+            one
+            if one.get(PUBLIC) is True and one.get("name") not in self._datasets
+            else {k: v for k, v in one.items() if k in ("name", "file")}
+            | {PUBLIC: False}
+            for one in (told if isinstance(told, list) else ())
+        ]
+        told_of = ("command", "config", "blocks")
+        return {**kept, **{key: _seedless(kept.get(key)) for key in told_of}}
+
+    def table(self, name: str, text: str) -> str | None:
+        """Return a noted table without rows of these lines, None if it is made anew.
+
+        Of an experiment's file nothing is left: it names seeds.
+        """
+        if not self.keys or name != CHOICES:
+            return None if self.keys else text
+        head, *rows = csv.reader(io.StringIO(text, newline=""))
+        places = head.index("panel"), head.index("line")
+        kept = (
+            r for r in rows if tuple(as_it_was(r[k]) for k in places) not in self.labels
+        )
+        made = io.StringIO()
+        csv.writer(made, lineterminator="\n").writerows([head, *kept])
+        return made.getvalue()
+
+
+def _seedless(value: Any) -> Any:
+    """Return a part of a configuration without seeds, in its words neither."""
+    if isinstance(value, dict):
+        return {k: _seedless(one) for k, one in value.items() if k not in SEEDS}
+    if isinstance(value, list):
+        return [one for one in map(_seedless, value) if one != ""]
+    return "" if isinstance(value, str) and SEEDED.search(value) else value
+
+
 # The copy ----------------------------------------------------------------------------
 
 WORDS = {
@@ -399,7 +569,7 @@ WORDS = {
 """What each use of the data was that no budget pays for."""
 
 
-def anonymous_copy(folder: Path, into: Path) -> Mask:
+def anonymous_copy(folder: Path, into: Path, whole: bool = False) -> tuple[Mask, int]:
     """Copy plan, records, manifests, noted csv files and sources, without names.
 
     Parameters
@@ -408,11 +578,16 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
         The results folder.
     into : Path
         Where the copy shall be; its table is to be collected there.
+    whole : bool
+        Whether numbers are in it that are computed from records which nobody declared
+        public.
 
     Returns
     -------
-    Mask
+    mask : Mask
         What it was masked by.
+    private : int
+        The number of trials on such records.
 
     Raises
     ------
@@ -431,15 +606,23 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
     runs = [path.stem for path in listed(folder / "runs", ".json")]
     manifests = [one for run in runs if (one := read_run(folder, run)).get("run")]
     mask = Mask(folder, manifests)
+    private = Withheld(lines)
+    withheld = Withheld([]) if whole else private
+    lines = [line for line in lines if not withheld.is_left_out(line)]
     with Plan(into, append=False) as plan:
-        plan.add(map(mask.line, lines))
+        plan.add(withheld.line(mask.line(line)) for line in lines)
     keys = {line["key"] for line in lines}
-    copy_segments(folder, into, keys, mask.record, mask.run)
+
+    def changed(record: dict[str, Any]) -> dict[str, Any]:
+        return withheld.record(mask.record(record))
+
+    copy_segments(folder, into, keys, changed, mask.run, withheld.keys)
     last = read_manifest(folder).get("run")
     for manifest in sorted(manifests, key=lambda one: one["run"] == last):
-        write_run(into, mask.manifest(manifest))
+        write_run(into, withheld.manifest(mask.manifest(manifest)))
     for name in noted_files(folder):
-        if (text := _texts(folder, name)) is not None:
+        text = _texts(folder, name)
+        if text is not None and (text := withheld.table(name, text)) is not None:
             write_noted(into, name, mask.text(text).encode())
     with tempfile.TemporaryDirectory() as home:
         for source in sources_of(folder):
@@ -448,7 +631,7 @@ def anonymous_copy(folder: Path, into: Path) -> Mask:
             else:
                 why = "its source was not kept: nobody else can repeat its rows"
                 print(f"{typed(folder)}: {source.name}.py: {why}", file=sys.stderr)
-    return mask
+    return mask, len(private.keys)
 
 
 def sources_of(folder: Path, keys: Set[str] | None = None) -> Iterator[Source]:
@@ -492,7 +675,20 @@ def _holds(path: Path, source: Source) -> bool:
     return False
 
 
-def about(folder: Path, name: str, uses: Iterable[str], best: str = "") -> str:
+CHECKABLE = (
+    "Whoever guesses a record of data that nobody declared public can check the guess "
+    "by the numbers in here: digests, optima, objectives and held-out measures are "
+    "computed from the records."
+)
+SETTINGS_ALONE = (
+    "Of data that nobody declared public settings, statuses and certified budgets are "
+    "in here, and no number that is computed from their records."
+)
+
+
+def about(
+    folder: Path, name: str, uses: Iterable[str], best: str = "", first: str = ""
+) -> str:
     """Return the `README.md` of a bundle.
 
     Parameters
@@ -505,6 +701,8 @@ def about(folder: Path, name: str, uses: Iterable[str], best: str = "") -> str:
         What columns `uncharged` of its table list.
     best : str
         Who is best, in Markdown.
+    first : str
+        What it says first.
     """
     manifests = [
         read_run(folder, path.stem) for path in listed(folder / "runs", ".json")
@@ -516,15 +714,20 @@ def about(folder: Path, name: str, uses: Iterable[str], best: str = "") -> str:
     version = read_manifest(folder).get("version", "of an earlier version")
     text = [
         f"# {folder.name}\n",
+        *([f"{first}\n"] if first else []),
         f"Results of dp_erm_bench {version}, with its exact versions in `{LOCK}`; "
         f"`{PAGE}` shows them, `results.parquet` holds every row. There are no data.\n",
         *(["## What it says\n", best] if best else []),
+    ]
+    whole = any(PRIVATE not in line for line in planned_lines(folder))
+    repeat = [
         "## Repeat rows\n",
         f"    dp-erm-bench replay {shlex.quote(name)} --sample 5{trust}\n",
         "It draws rows, runs each again and says of each whether it is the same. A set "
         "that is a file must lie in the working folder, or in that of `--data FOLDER`.",
     ]
-    if trust:
+    text += repeat if whole else []
+    if trust and whole:
         text.append(
             "`--trust` runs the authors' own code, kept as text in `sources/`: read it "
             "first."
@@ -560,9 +763,14 @@ def _data(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     told = [manifest.get("data") for manifest in manifests]
     every = [one for some in told if isinstance(some, list) for one in some]
     for one in every:
-        name, digest = str(one.get("name")), one.get("sha256", "not recorded")
-        file = f", `{one['file']}`, SHA-256 {digest}" if "file" in one else ""
-        yield f"- {name}{file}: content {one.get('content')}; {where_from(name)}"
+        name = str(one.get("name"))
+        file = f", `{one['file']}`" if "file" in one else ""
+        if "content" not in one:
+            yield f"- {name}{file}: not declared public, its digests are left out"
+            continue
+        digest = f", SHA-256 {one.get('sha256', 'not recorded')}" if file else ""
+        content = f"content {one['content']}; {where_from(name)}"
+        yield f"- {name}{file}{digest}: {content}"
     if not every:
         yield "The hashes were not recorded: an earlier version ran this."
 

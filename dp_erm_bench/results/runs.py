@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import paths
+from dp_erm_bench.cached import user_seal
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.files import locked, removed, telling, typed
@@ -27,6 +28,9 @@ from dp_erm_bench.results.files import locked, removed, telling, typed
 LATEST = "manifest.json"
 FILES = "files"
 """Key of the digests of what was made of the run's records, by file name."""
+
+OPENED = "opened"
+"""Key of the seals of the paths that a run read records from."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -61,6 +65,16 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     with telling(folder), locked(folder):
         noted = _noted(_content(folder, folder / LATEST))
         _write(folder, {**content, **({FILES: noted} if noted else {})}, latest=True)
+
+
+def path_seal(path: str) -> str:
+    """Return what seals a path by the user's key; empty without a key.
+
+    A plan may be anyone's, or have been edited: a path of it that leads anywhere is
+    opened again only if this user has typed it.
+    """
+    seal = user_seal("path of records", path.encode())
+    return "" if seal is None else seal.hex()
 
 
 def check_run(folder: Path, run: str) -> None:

@@ -450,6 +450,7 @@ def copy_segments(
     keys: Set[str],
     changed: Callable[[dict[str, Any]], dict[str, Any]],
     renamed: Callable[[str], str],
+    hidden: Set[str] = frozenset(),
 ) -> None:
     """Copy the marks and the whole records of some trials into another folder.
 
@@ -463,6 +464,8 @@ def copy_segments(
         Returns what to write in place of a record.
     renamed : callable
         Returns the new id of a run; no two runs may get the same.
+    hidden : set of str
+        Those of the trials whose keys may stand in no mark.
     """
     for count, path in enumerate(segments_of(folder)):
         with paths.opened(path, folder) as file:
@@ -470,8 +473,10 @@ def copy_segments(
         lines = []
         for text, content in _contents(path):
             begun = content.get("begin")
-            if isinstance(begun, list) and not keys.isdisjoint(map(str, begun)):
-                lines.append(files.line(content))
+            if isinstance(begun, list):
+                of = {*map(str, begun)}
+                if keys & of and not hidden & of:
+                    lines.append(files.line(content))
             elif not {"key", "status"} <= content.keys():
                 continue  # sealed, but of another file
             elif content["key"] in keys and (version == 1 or files.is_sealed(text)):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dp_erm_bench.datasets.base import READ, Uncharged
-from dp_erm_bench.datasets.spec import FRESH, usual_fields
+from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
@@ -203,8 +203,12 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
 
 @functools.lru_cache(1000)
 def _options(dataset: str) -> str:
-    """Return the keys of a dataset that differ from its yaml, as JSON."""
+    """Return the keys of a dataset that differ from its yaml, as JSON.
+
+    Whether its records may be known tells no two problems apart.
+    """
     fields: Row = json.loads(dataset)
+    fields.pop(PUBLIC, None)
     try:
         usual = usual_fields(fields["name"])
     except UsageError:

@@ -56,10 +56,12 @@ from dp_erm_bench.results.files import (
     unrun,
 )
 from dp_erm_bench.results.runs import (
+    OPENED,
     check_run,
     environment,
     note_ended,
     now,
+    path_seal,
     read_manifest,
     write_noted,
     write_run,
@@ -159,6 +161,7 @@ def _asked(session: Session) -> dict[str, Any]:
         },
         "solver_files": solver_files(session.lines),
         "data": data_of(session.lines),
+        OPENED: sorted(map(path_seal, paths_of(session.lines))),
         "config": options.config,
         "blocks": None if options.config.get("blocks") else blocks,
     }
@@ -170,20 +173,31 @@ def solver_files(lines: Iterable[Line]) -> dict[str, str]:
     return {f"{label(name)}.py": content(name) for name in names}
 
 
-def data_of(lines: Iterable[Line]) -> list[dict[str, str]]:
-    """Return name and content of each dataset, of a user's file also its SHA-256."""
-    found: dict[str, dict[str, str]] = {}
+def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Return name and content of each dataset, of a user's file also its SHA-256.
+
+    And whether all lines of it have declared it public, if it is no published one.
+    """
+    found: dict[str, dict[str, Any]] = {}
     for line in lines:
         data = getattr(getattr(line, "problem", None), "dataset", None)
-        if data is None or data.loaded is None or data.content_hash in found:
+        if data is None or data.loaded is None:
             continue
         told = {"name": data.name, "content": data.content_hash}
-        if isinstance(path := data.loaded.get("path"), str):
+        told = found.setdefault(data.content_hash, {**told, "public": True})
+        told["public"] &= data.public
+        if "file" not in told and isinstance(path := data.loaded.get("path"), str):
             told["file"] = PurePath(path).name
             with contextlib.suppress(OSError):  # gone since it was loaded
                 told["sha256"] = file_digest(Path(os.path.expanduser(path)))
-        found[data.content_hash] = told
     return [*found.values()]
+
+
+def paths_of(lines: Iterable[Line]) -> set[str]:
+    """Return the paths of users' files of records, as they were typed."""
+    data = (getattr(getattr(line, "problem", None), "dataset", None) for line in lines)
+    specs = (one.loaded for one in data if one is not None and one.loaded is not None)
+    return {path for spec in specs if isinstance(path := spec.get("path"), str)}
 
 
 def files_of(lines: Iterable[Line]) -> dict[str, str]:

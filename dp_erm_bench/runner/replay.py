@@ -15,9 +15,11 @@ import io
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +27,14 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import DataUnavailable, UsageError, number, printable
 from dp_erm_bench.experiment.lines import Trial, line_of
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
+from dp_erm_bench.paths import listed
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.results.bundle import Source, sources_in
 from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
-from dp_erm_bench.results.runs import read_run
+from dp_erm_bench.results.runs import OPENED, path_seal, read_run
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.environment import CPU, kind
@@ -56,7 +59,13 @@ Pins = Mapping[str, str]
 """The choices of a batch that may be files, by group: a name, or the pin of a file."""
 
 
-def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> FitResult:
+def replay(
+    row: Row,
+    folder: str | Path,
+    *,
+    algorithm: str | None = None,
+    data: str | Path | None = None,
+) -> FitResult:
     """Run the batch of a recorded trial again and return the trial's result.
 
     The same trials run in the same order on one thread. The trajectory is equal to
@@ -72,6 +81,10 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         The results folder.
     algorithm : str, optional
         The path of the solver's file, for a row of one; it must hold what it held.
+    data : str or Path, optional
+        The folder in which a file of records is looked for first. Of a folder that you
+        have not made no path is opened that is absolute or holds `..`: its file is
+        looked for here and in the working folder.
 
     Returns
     -------
@@ -98,8 +111,9 @@ def replay(row: Row, folder: str | Path, *, algorithm: str | None = None) -> Fit
         specs, place = _specs(mates, _planned(folder, mates)), mates.index(key)
         pin = _pinned(specs[0], algorithm, name)
         pins = {registry.ALGORITHM: pin}
+        place_of = Received(folder, data=None if data is None else Path(data)).place_of
         trials, problems = zip(
-            *map(_remade, specs, itertools.repeat(pins)), strict=True
+            *(_remade(spec, pins, place_of(spec)) for spec in specs), strict=True
         )
         if [trial.key for trial in trials] != mates:
             raise _Refused(_changed(trials[place], key, record))
@@ -383,7 +397,7 @@ class Received:
         named = self._trusted(mates, planned)
         try:
             specs = _specs(mates, planned)
-            remade = [_remade(spec, named, self._file(spec)) for spec in specs]
+            remade = [_remade(spec, named, self.place_of(spec)) for spec in specs]
         except (_Refused, UsageError) as why:
             # A file of records that is not there, or is of no such format.
             lost = "dataset" in str(why).partition(":")[0]
@@ -410,8 +424,12 @@ class Received:
             pins[source.group] = self.trusted[source]
         return pins
 
-    def _file(self, spec: Spec) -> str | None:
-        """Return where the file of a spec's records is, None if it has none."""
+    def place_of(self, spec: Spec) -> str | None:
+        """Return where the file of a spec's records is, None if it has none.
+
+        A path that leads out of the working folder is opened only if this user typed
+        it for a run of the folder; of any other its name alone is looked for.
+        """
         dataset = spec.get("dataset")
         path = dataset.get("path") if isinstance(dataset, dict) else None
         if not isinstance(path, str):
@@ -419,7 +437,18 @@ class Received:
         name = PurePath(path).name
         if self.data is not None and (self.data / name).is_file():
             return str(self.data / name)
-        return name if self.foreign or not Path(path).expanduser().is_file() else path
+        file = Path(os.path.expanduser(path))
+        leads_out = file.is_absolute() or ".." in file.parts
+        if self.foreign or (leads_out and path_seal(path) not in self._opened):
+            return name
+        return path if file.is_file() else name
+
+    @cached_property
+    def _opened(self) -> set[str]:
+        """Return the seals of the paths that runs of the folder have opened."""
+        told = (one.get(OPENED) for one in _manifests(self.folder))
+        seals = {str(seal) for some in told if isinstance(some, list) for seal in some}
+        return seals - {""}
 
     def _check(
         self,
@@ -460,12 +489,14 @@ class _Ended(Exception):
 
 def _data_of(folder: Path) -> list[Mapping[str, Any]]:
     """Return what the manifests of a folder say of its data."""
-    found: list[Mapping[str, Any]] = []
-    for path in (folder / "runs").glob("*.json"):
-        told = read_run(folder, path.stem).get("data")
-        every = told if isinstance(told, list) else []
-        found += [one for one in every if isinstance(one, Mapping)]
-    return found
+    told = (manifest.get("data") for manifest in _manifests(folder))
+    every = (one for some in told if isinstance(some, list) for one in some)
+    return [one for one in every if isinstance(one, Mapping)]
+
+
+def _manifests(folder: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the manifests of a folder's runs."""
+    return (read_run(folder, one.stem) for one in listed(folder / "runs", ".json"))
 
 
 def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:

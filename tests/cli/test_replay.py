@@ -1,6 +1,7 @@
 """dp-erm-bench bundle and replay: a folder in the hands of who trusts nobody."""
 
 import getpass
+import hashlib
 import io
 import json
 import os
@@ -18,8 +19,10 @@ import pytest
 
 from dp_erm_bench.cli import bundle as cli
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.paths import unsealed_json
 from dp_erm_bench.results import table
+from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import encoded
 from dp_erm_bench.results.table import collect, load_results
 from dp_erm_bench.runner import experiment, replay, session
@@ -59,8 +62,8 @@ def swept(folder, *blocks, **more):
         patch.setattr(experiment, "Worker", lambda execute: None)
         patch.setattr(socket, "gethostname", lambda: HOST)
         options = RunOptions(progress=False, append_plan=True, **more)
-        usual = {"budget": {"epsilon": 1.0}, "seed": [0, 1]}
-        every = [{**usual, **block} for block in blocks]
+        usual, seeds = {"budget": {"epsilon": 1.0}}, {"seed": [0, 1]}
+        every = [{**usual, **(seeds if "tune" not in b else {}), **b} for b in blocks]
         return experiment.run_experiment(every, folder.name, folder, options)
 
 
@@ -71,7 +74,7 @@ def made(tmp_path_factory):
     for name, text in {"own": OWN, "helper": HELPER, "other": "SECRET = 1\n"}.items():
         (place / f"{name}.py").write_text(text)
     (place / "my.csv").write_text(CSV)
-    records = {"name": "file", "path": str(place / "my.csv")}
+    records = {"name": "file", "path": str(place / "my.csv"), "public": True}
     own = {"name": str(place / "own.py"), "clip": 1.0, "step": [0.5, FATAL]}
     greedy = {"name": "greedy_cd", "clip": 1.0, "n_iter": 3}
     code = swept(
@@ -511,3 +514,204 @@ def test_distances_are_relative_and_unlike_columns_are_infinitely_apart():
 
 def test_the_rows_of_a_folder_are_all_in_its_table(made):
     assert set(load_results(made / "mine")["status"]) == {"ok", "error"}
+
+
+# Data that nobody declared public.
+
+KNOWN = [(i % 9 / 9 - 0.5, i % 7 / 7 - 0.5) for i in range(39)]
+TRUE = (0.234, 0.5)
+GUESSES = [(round(x / 1000 - 1, 3), y) for x in range(2001) for y in (-0.4, 0.5)]
+SEED = 31337
+
+
+def csv_with(record):
+    """The csv of who knows all records but one."""
+    return "a,label\n" + "".join(f"{a},{b}\n" for a, b in [*KNOWN, record])
+
+
+def numbers_in(path):
+    """All numbers and all texts of a bundle."""
+    archive = zipfile.ZipFile(path)
+    texts = {name: archive.read(name) for name in archive.namelist()}
+    rows = pd.read_parquet(io.BytesIO(texts.pop("results.parquet")))
+    whole = "\n".join(
+        [rows.to_json(double_precision=15)] + [t.decode() for t in texts.values()]
+    )
+    whole = re.sub(r"base64,[A-Za-z0-9+/=]*", "", whole)
+    found = re.findall(r"(?<![\w.])-?\d+\.\d+(?:e-?\d+)?(?![\w.])", whole)
+    return whole, np.array(sorted({float(one) for one in found}))
+
+
+def holds(numbers, value):
+    place = int(np.searchsorted(numbers, value))
+    near = numbers[max(place - 1, 0) : place + 1]
+    return bool((np.abs(near - value) <= 1e-12 * abs(value)).any())
+
+
+def ridge(record):
+    """The least objective and that at 0 of who knows the rest: a closed form."""
+    a, b = np.array([*KNOWN, record]).T
+    w = (a @ b) / (a @ a + 0.1 * a.size)
+    return (np.mean((a * w - b) ** 2) + 0.1 * w * w) / 2, np.mean(b * b) / 2
+
+
+def found_by_attacks(path, place, monkeypatch):
+    """What each attack finds: the guesses that a bundle's numbers confirm."""
+    from dp_erm_bench import fit, load_problem
+
+    monkeypatch.chdir(place)
+    whole, numbers = numbers_in(path)
+    found = {name: [] for name in ("hash", "optimum", "objective", "noise", "r2")}
+    for guess in GUESSES:
+        text = csv_with(guess)
+        if hashlib.sha256(text.encode()).hexdigest() in whole:
+            found["hash"].append(guess)
+        least, zero = ridge(guess)
+        if holds(numbers, least):
+            found["optimum"].append(guess)
+        if holds(numbers, zero) and guess[0] == TRUE[0]:
+            found["objective"].append(guess)
+    # Who has the seed runs the trial again: its noise is no secret.
+    for guess in [*GUESSES[::2000], TRUE]:
+        Path("guess.csv").write_text(csv_with(guess))
+        forget_problems()
+        mine = {**PRIVATE, **SQUARED, "path": "guess.csv"}
+        for name, column, share in (("noise", "objective", 0.0), ("r2", "r2", 0.25)):
+            problem = load_problem("file", **mine, test_fraction=share)
+            again = fit(problem, "gd", epsilon=1.0, seed=SEED, clip=1.0, n_iter=3)
+            if holds(numbers, again.trajectory[column].iloc[-1]):
+                found[name].append(guess)
+    return found
+
+
+PRIVATE = {"label": "label", "task": "regression", "header": True}
+PRIVATE |= {"bounds": {"norm": 1, "label": 1}}
+SQUARED = {"loss": "squared", "penalty": {"name": "l2", "strength": 0.1}}
+RMS = {"unit": "gradient_rms", "values": [0.5, 1.0]}
+
+
+def private_sweep(place, record, more=()):
+    """Run a sweep on a csv that nobody declared public; return its folder."""
+    place.mkdir()
+    (place / "my.csv").write_text(csv_with(record))
+    mine = {"name": "file", **PRIVATE, "path": str(place / "my.csv")}
+    own = {"dataset": mine, **SQUARED}
+    gd = {"name": "gd", "clip": 1.0, "n_iter": 3}
+    tune = {"axes": {"clip": RMS}, "seeds": [1, 2], "report": [3, 4]}
+    swept(
+        place / "mine",
+        {**own, "algorithm": gd, "seed": [SEED]},
+        {**own, "dataset": {**mine, "test_fraction": 0.25}, "algorithm": gd}
+        | {"seed": [SEED]},
+        {**own, "algorithm": {"name": "bias_reduced_sgd", "n_iter": 20, "clip": 1}},
+        {**own, "algorithm": {**gd, "clip": RMS}, "line": "rms"},
+        {**own, "algorithm": {**gd, "step": 1e300}, "penalty": "none", "line": "lost"},
+        {**own, "algorithm": {"name": "ssp"}, "constraint": "l2_ball"},
+        {
+            **own,
+            "algorithm": {"name": "gd", "n_iter": 3},
+            "line": "tuned",
+            "tune": tune,
+        },
+        *more,
+        command=("dp-erm-bench", "dataset=file", f"seed={SEED}"),
+        files={"mine.yaml": f"seed: {SEED}\n".encode()},
+    )
+    return place / "mine"
+
+
+def test_a_bundle_of_private_data_tells_nothing_by_which_a_guess_is_checked(
+    tmp_path, monkeypatch, capsys
+):
+    folder = private_sweep(tmp_path / "a", TRUE)
+    out = {"whole": tmp_path / "whole.zip", "mine": tmp_path / "mine.zip"}
+    capsys.readouterr()
+    assert main(["bundle", str(folder), "--out", str(out["mine"])]) == 0
+    assert "settings, statuses and budgets alone" in capsys.readouterr().out
+    more = ["--with-private-numbers", "--out", str(out["whole"])]
+    assert main(["bundle", str(folder), *more]) == 0
+    whole = found_by_attacks(out["whole"], tmp_path, monkeypatch)
+    assert all(found == [TRUE] for found in whole.values()), whole
+    found = found_by_attacks(out["mine"], tmp_path, monkeypatch)
+    assert not any(found.values()), found
+    texts, _ = numbers_in(out["mine"])
+    manifest = read_manifest(folder)
+    lines = (folder / "plan.jsonl").read_text().splitlines()
+    own = {json.loads(line)["key"] for line in lines}
+    own |= {str(SEED), *manifest["data"][0].values()} - {"file", "my.csv", False}
+    own |= {str(one) for one in load_results(folder)["references"].unique()} - {"{}"}
+    assert not [one for one in own if str(one) in texts]
+    pages = [zipfile.ZipFile(one).read("README.md").decode() for one in out.values()]
+    assert pages[0].splitlines()[2].startswith("Whoever guesses a record ")
+    assert pages[1].splitlines()[2].startswith("Of data that nobody declared public ")
+    capsys.readouterr()
+    assert main(["replay", str(out["mine"])]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 1 and said[0].endswith("there is nothing to compare")
+
+
+def test_bundles_of_neighbours_are_the_same_but_for_times(tmp_path):
+    """Also the trials of searches, choices, thresholds and random schedules."""
+    kept = []
+    for name, record in (("a", TRUE), ("b", (-0.9, -0.5))):
+        folder = private_sweep(tmp_path / name, record)
+        assert main(["bundle", str(folder)]) == 0
+        path = folder.with_name("mine.zip")
+        archive = zipfile.ZipFile(path)
+        rows = pd.read_parquet(io.BytesIO(archive.read("results.parquet")))
+        assert {*rows["status"]} >= {"ok", "diverged", "skipped"}
+        assert {*rows["phase"]} == {"sweep", "report"} and rows["seed"].isna().all()
+        manifest = unsealed_json(archive.read("manifest.json"))
+        times = ("run", "started", "files", "crc", "drawn")
+        records = [
+            line
+            for one in archive.namelist()
+            if one.startswith("segments/")
+            for line in archive.read(one).decode().splitlines()[1:]
+        ]
+        texts = [archive.read(one) for one in ("plan.jsonl", "README.md")]
+        kept.append(
+            (
+                *(sorted(records), texts),
+                rows.drop(columns="run").to_csv(),
+                {k: v for k, v in manifest.items() if k not in times},
+                [
+                    re.sub(r"\d{20}-\w+-\d+(-\d+)*", "", one)
+                    for one in archive.namelist()
+                ],
+            )
+        )
+    for one, other in zip(*kept, strict=True):
+        assert one == other
+
+
+def test_of_a_folder_with_both_the_public_rows_stay_whole(tmp_path, told, monkeypatch):
+    greedy = {"dataset": SMALL, "algorithm": {"name": "greedy_cd", "clip": 1.0}}
+    folder = private_sweep(tmp_path / "a", TRUE, [greedy])
+    monkeypatch.chdir(tmp_path)
+    assert main(["bundle", str(folder), "--out", "both.zip"]) == 0
+    rows = pd.read_parquet(
+        io.BytesIO(zipfile.ZipFile("both.zip").read("results.parquet"))
+    )
+    public = rows["dataset"].eq("log1")
+    assert rows["objective"].notna().equals(public) and public.sum() > 10
+    lines = told("both.zip")
+    assert lines[1].endswith("there is nothing to compare")
+    assert lines[-2:] == ["2 rows: 2 same", "answer: all are the same, to the bit"]
+
+
+def test_a_declaration_is_in_no_key_and_no_label(tmp_path):
+    """And the manifest tells of it."""
+    (tmp_path / "my.csv").write_text(csv_with(TRUE))
+    mine = {"name": "file", **PRIVATE, "path": str(tmp_path / "my.csv")}
+    gd = {"name": "gd", "clip": 1.0, "n_iter": 3}
+    block = {"dataset": mine, **SQUARED, "algorithm": gd}
+    for public in (False, True):
+        declared = {**block, "dataset": {**mine, "public": public}}
+        swept(tmp_path / "results", declared)
+        (data,) = read_manifest(tmp_path / "results")["data"]
+        assert data["public"] is public
+    rows = load_results(tmp_path / "results").drop_duplicates("trial")
+    assert len(rows) == 2 and not rows["dataset_options"].str.contains("public").any()
+    swept(tmp_path / "results", {"dataset": SMALL, "algorithm": gd})
+    assert read_manifest(tmp_path / "results")["data"][0]["public"] is True

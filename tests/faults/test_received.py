@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from dp_erm_bench.results.files import LOCK, sealed
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.store import segments_of
 from dp_erm_bench.results.table import load_results
+from dp_erm_bench.runner.replay import replay
 
 SECRET = "root:x:0:0:not-for-you"
 
@@ -325,6 +327,113 @@ def test_nothing_that_a_terminal_obeys_is_printed(folder, tmp_path, capsys):
         said = "".join(capsys.readouterr())
         assert said and not CONTROLS.search(said), line
         assert "\\x1b" in said or "\\u202e" in said, line
+
+
+def test_only_paths_that_a_user_has_typed_lead_out_of_the_working_folder(
+    inline, tmp_path, monkeypatch, capsys
+):
+    """Of a plan that was received or edited a file's name is looked for, no path."""
+    away, here = tmp_path / "away", tmp_path / "here"
+    for place in (away, here):
+        place.mkdir()
+    rows = "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(40))
+    (away / "my.csv").write_text(f"a,b,label\n{rows}")
+    monkeypatch.chdir(here)
+    mine = {"name": "file", "path": str(away / "my.csv"), "header": True}
+    block = {"dataset": mine, "seed": [0], "budget": {"epsilon": 1.0}}
+    block["algorithm"] = {"name": "gd", "clip": 1.0, "n_iter": 2}
+    execute = "dp_erm_bench.runner.execute.run_batch"
+    assert inline(block, execute=execute) == 0
+    folder = inline.folder
+
+    def replayed(*more):
+        capsys.readouterr()
+        code = main(["replay", str(folder), "--sample=all", *more])
+        return code, capsys.readouterr().out
+
+    plan = (folder / "plan.jsonl").read_bytes()
+    whole = replayed()
+    assert whole[0] == 0 and "answer: all are the same" in whole[1]
+    (key,) = load_results(folder)["trial"].unique()
+    opened = []
+    real = paths.opened
+    monkeypatch.setattr(paths, "opened", lambda *a: opened.append(a[0]) or real(*a))
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "my.csv").write_bytes((away / "my.csv").read_bytes())
+    for path in (tmp_path / "copy" / "my.csv", "../copy/my.csv", "a/../../copy/my.csv"):
+
+        def elsewhere(spec, path=path):
+            spec["dataset"]["path"] = str(path)
+
+        forged(folder, elsewhere)
+        assert main(["collect", str(folder)]) == 0
+        opened.clear()
+        code, said = replayed()
+        assert code == 1 and "1 row: 0 same, 1 not replayed: data" in said, said
+        assert not [one for one in opened if one.name == "my.csv"]
+        with pytest.raises(UsageError, match="my.csv: there is no such file"):
+            replay(key, folder)
+        assert replayed(f"--data={away}")[0] == 0
+        assert replay(key, folder, data=away).algorithm == "gd"
+    # A folder without the seals of this user is another one's.
+    (folder / "plan.jsonl").write_bytes(plan)
+    write_run(folder, {**read_manifest(folder), "opened": ["0" * 64, 3, None]})
+    assert main(["collect", str(folder)]) == 0
+    assert replayed()[0] == 1
+    (here / "my.csv").write_bytes((away / "my.csv").read_bytes())
+    assert replayed()[0] == 0
+
+
+LATEX = (
+    r"$\input{/etc/passwd}$ $^^5cinput{x}$ }\input{x}{ $}\write18{ls}{$",
+    "$\\frac{$ $x^{$ <script>alert(1)</script>|a\nb",
+)
+
+
+def test_no_string_of_a_folder_is_latex_or_html(folder, tmp_path, capsys):
+    """Whatever column holds it, and whatever draws or writes it."""
+    (path,) = segments_of(folder)
+    before = path.read_bytes().splitlines(keepends=True)
+    for text in LATEX:
+        lines = []
+        for line in before:
+            row = json.loads(line)
+            if "facts" in row:
+                row.pop("crc")
+                row["facts"] |= {"calibration": text, "uncharged": [text]}
+                row["facts"] |= {"accountant": text, "penalty": text, "loss": text}
+                line = sealed(json.dumps(row, separators=(",", ":")).encode() + b"\n")
+            lines.append(line)
+        path.write_bytes(b"".join(lines))
+
+        def named(spec, text=text):
+            spec["dataset"]["name"] = spec["algorithm"]["name"] = text
+
+        forged(folder, named)
+        manifest = {**read_manifest(folder), "experiment_file": {f"{text}.yaml": ""}}
+        curves = {"kind": "curves", "y": "objective", "about": text, "name": "one"}
+        write_run(folder, {**manifest, "config": {"figures": [curves], "claims": []}})
+        out = tmp_path / "plots"
+        (folder / "results.parquet").unlink()
+        for line in (
+            ["collect", str(folder)],
+            ["plot", str(folder), f"--out={out}", "--y=objective", "--format=png"],
+            ["export", str(folder), "--y=objective", "--format=latex"],
+            ["report", str(folder), "--out", str(out / "page.html")],
+        ):
+            capsys.readouterr()
+            assert main(line) in (0, 2), line
+            said = capsys.readouterr()
+            assert "Traceback" not in said.err
+            if "--format=latex" in line:
+                assert r"\input" not in said.out and r"\write" not in said.out
+        assert "<script>alert" not in (out / "page.html").read_text()
+        texts = [*out.rglob("*.tex"), *folder.rglob("*.tex")]
+        assert any("passwd" in one.read_text() for one in texts)
+        for one in texts:
+            written = one.read_text()
+            assert not re.search(r"(?<!textbackslash\{\})\\(input|write|frac)", written)
+            assert "^^" not in written
 
 
 WRITER = """

@@ -38,6 +38,7 @@ def problem_from_arrays(
     intercept: float | None = None,
     classes: object = None,
     scale: str | None = None,
+    public: bool = False,
 ) -> ERMProblem:
     """Return the problem of a user's own data.
 
@@ -74,6 +75,8 @@ def problem_from_arrays(
     scale : {'bounds'}, optional
         Whether columns are mapped to [-1, 1] by their declared bounds or ranges, which
         costs nothing; ``norm`` bounds the mapped record, and a fitted model maps, too.
+    public : bool
+        Whether the records may be known: pickled results keep their trajectory.
 
     Raises
     ------
@@ -83,6 +86,9 @@ def problem_from_arrays(
     """
     how: dict[str, Any] = {"positive": positive, "clip_to_bounds": clip_to_bounds}
     how["classes"] = classes
+    if not isinstance(public, bool | np.bool):
+        raise refused("public", public, "True or False")
+    how["public"] = bool(public)
     if bounds is not None:
         named = features_in(getattr(X, "columns", None), np.shape(X)[-1])
         declared, ranges = held_to(bounds, named, scale, clip_to_bounds)

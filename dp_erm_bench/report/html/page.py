@@ -545,7 +545,7 @@ NAME = "report.html"
 HERE = Path(__file__).parent
 
 
-def write_report(folders: Sequence[Path], path: Path) -> Path:
+def write_report(folders: Sequence[Path], path: Path, first: str = "") -> Path:
     """Write the report of results folders and return its path.
 
     Parameters
@@ -554,13 +554,15 @@ def write_report(folders: Sequence[Path], path: Path) -> Path:
         Of experiments and sweeps; one without results is a sentence in the report.
     path : Path
         The file to write.
+    first : str
+        What the report says first.
 
     Raises
     ------
     UsageError
         If the file cannot be written, or would be larger than `LARGEST`.
     """
-    text = report_page(folders)
+    text = report_page(folders, first)
     if len(text.encode()) > LARGEST:
         most = LARGEST // 1_000_000
         raise UsageError(f"{path}: would have more than {most} MB; name fewer folders")
@@ -568,7 +570,7 @@ def write_report(folders: Sequence[Path], path: Path) -> Path:
         return write_text(path, text)
 
 
-def report_page(folders: Sequence[Path]) -> str:
+def report_page(folders: Sequence[Path], first: str = "") -> str:
     """Return the report of results folders as HTML.
 
     All that is read from folders is escaped. The policy in the page's head forbids
@@ -589,6 +591,7 @@ def report_page(folders: Sequence[Path]) -> str:
     )
     return environment.get_template("page.html").render(
         chapters=[chapter(one, number, room) for number, one in enumerate(folders, 1)],
+        first=first,
         version=__version__,
         made=now(),
         authors=source(),
