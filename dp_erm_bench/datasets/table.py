@@ -901,9 +901,10 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
         return IDENTIFIERS if is_one or codes else "numbers"
     if len(numbers) >= NINE_IN_TEN * len(filled):
         return MISTAKES
-    if names := spellings(filled[values.isna()], len(numbers)):
+    words = filled[values.isna()]
+    if names := spellings(words, len(numbers)):
         return f"numbers with {' and '.join(names)}"
-    if different > MOST_CLASSES and 2 * different > len(filled):
+    if words.nunique() > max(MOST_CLASSES, len(words) / 2):
         return NAMES
     if numbers.nunique() > MOST_CLASSES:
         return MISTAKES
