@@ -5,11 +5,13 @@ import shlex
 import numpy as np
 import pytest
 
+from dp_erm_bench import fit, load_problem
 from dp_erm_bench.cli.line import parse
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.estimators import DPClassifier, DPRegressor
 from tests.loops import each
 
 
@@ -234,3 +236,31 @@ def test_columns_are_left_out_by_name_or_place(look):
     assert keys_of(line)["drop"] == [0, 2] and keys_of(line)["label"] == -1
     assert "dataset.bounds={columns:{x0:FILL_IN}}" in line
     assert load_dataset(dataset_spec("file", **keys_of(line))).p == 2
+
+
+@each("words", [True, False])
+def test_the_line_is_the_problem_of_an_estimator(words, look, tmp_path):
+    """Label by its bound, intercept, loss and penalty: the same weights, by default."""
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(20, 80, 50).round(2), rng.uniform(-60, 60, 50).round(2)
+    y = (2 * x + z / 2).round(2)
+    y = np.where(y > 90, "yes", "no") if words else y
+    body = "".join(f"{a},{b},{c}\n" for a, b, c in zip(x, z, y, strict=True))
+    _, line = look(f"x,z,y\n{body}")
+    keys = keys_of(line, "200") | ({"positive": "yes"} if words else {})
+    del keys["test_fraction"]
+    (loss,) = [one.partition("=")[2] for one in line if "loss=" in one] or ["auto"]
+    problem = load_problem(
+        "file", loss=loss, **keys | {"path": str(tmp_path / "my.csv")}
+    )
+    steps = {"n_iter": 30, "step": 0.5, "clip": 10.0}
+    w = fit(problem, "gd", epsilon=np.inf, **steps).w
+    kind, B = (DPClassifier, 1.0) if words else (DPRegressor, 200.0)
+    how = {"classes": ["no", "yes"]} if words else {}
+    how |= {"epsilon": np.inf, "parameters": steps, "scale": "bounds"}
+    model = kind(bounds={"columns": 200.0, "label": B}, **how)
+    model.fit(np.column_stack([x, z]), y)
+    np.testing.assert_allclose(np.ravel(model.coef_), B * w[:2], rtol=1e-12)
+    np.testing.assert_allclose(np.ravel(model.intercept_), B * w[2], rtol=1e-12)
+    assert problem.dataset.bounds.label == (None if words else 1.0)
+    assert np.abs(problem.dataset.y).max() <= 1.0
