@@ -4,6 +4,7 @@ import io
 import lzma
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -194,7 +195,7 @@ def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # n
     file = _existing(path)
     kind = _format(file, format)
     try:
-        content = decompressed(file, file.read_bytes())
+        content = decompressed(file, file.read_bytes()).removeprefix(BOM_UTF8)
         yield kind, plain_text(content) if kind == "csv" else content
     except UsageError:
         raise

@@ -80,6 +80,7 @@ DATE = "|".join(
         r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AaPp]\.?[Mm]\.?)?",
         r"(?:\w{3,9}\.?,? )?\d\d?\.?[- ][^\W\d]{3,9}\.?[- ]\d{2,4}",
         r"[^\W\d]{3,9}\.? \d\d?,? \d{4}",
+        r"(?:[^\W\d]{3,9}\.? |Q[1-4] ?)(?:19|20)\d\d|\d{4}[- ]?[QW]\d\d?",
     )
 )
 """How dates and times of day are spelled."""
@@ -93,9 +94,11 @@ SPELLINGS = {
     "percent signs": rf"{FIGURES}\s?%",
     "currencies": rf"[-+]?\s?{CURRENCY}\s?{FIGURES}|{FIGURES}\s?{CURRENCY}",
     "units": (
-        rf"{FIGURES}(?:\s[^\W\d]{{1,4}}(?:/\w+)?|[kmµ]?g|[ckmµ]?m|m?l|m?s|h|[kKM])"
+        rf"{FIGURES}(?:\s[^\W\d]{{1,4}}(?:/\w+)?|\s?°[CF]?|[kmµ]?g|[ckmµ]?m|m?l|m?s|h|[kKM])"
     ),
     "parentheses": r"\([\d.,]+\)",
+    "quotes": rf"[='\"]+{FIGURES}[\"']*",
+    "footnotes or errors": rf"{FIGURES}\s?(?:\[\w+\]|\*+|±.*)",
     "inequalities": rf"[<>≤≥~]=?\s?{FIGURES}|\d[\d.,]*\+",  # noqa: RUF001
     "hexadecimal digits": r"0[xX][0-9a-fA-F]+",
     "characters that are no ASCII": r"(?=.*[^\x00-\x7f])[-+.\d−–－．]+",  # noqa: RUF001
@@ -268,10 +271,10 @@ class Csv:
                 where = f"row {len(texts) + layout.named}"
                 wrong.append(f"{where} may be no record: {whose} holds {heading(last)}")
             for code in one.codes:
-                count = (table[one.name] == code).sum()
+                count = f"{(table[one.name] == code).sum()} of {len(table)}"
                 wrong.append(
-                    f"{whose} holds {code:g} {count} times, which may stand for no "
-                    "value"
+                    f"{whose} holds {code:g} in {count} records, which may stand for "
+                    "no value"
                 )
         sep = layout.how["sep"]
         return Look(len(table), sep, layout.named, columns, layout.label, tuple(wrong))
@@ -411,10 +414,13 @@ class Csv:
         """Refuse a row in which the headings stand again."""
         again = np.full(len(table), layout.named)
         for name, cell in zip(layout.names, layout.cells, strict=True):
-            if name in layout.kept and again.any():
-                again &= (table[name] == as_number(cell)) | (
-                    table[name].astype(str).str.strip() == cell
-                )
+            if name not in layout.kept or not again.any():
+                continue
+            if table[name].dtype.kind == "f":
+                again &= table[name] == as_number(cell)
+                continue
+            words = table[name].astype(str).str.strip().str.casefold()
+            again &= words == cell.casefold()
         if again.any():
             raise UsageError(
                 f"{self._where}: the header stands again in "
@@ -480,6 +486,8 @@ class Csv:
         wrong = []
         cells = layout.cells if layout.named else []
         for cell in dict.fromkeys(filter(None, cells)):
+            if "\n" in cell and layout.how["sep"] in cell:
+                wrong.append(f"heading {heading(cell)} spans rows; close its quotes")
             at = [str(j) for j, one in enumerate(cells) if one == cell]
             if len(at) > 1:
                 wrong.append(

@@ -213,7 +213,7 @@ LABELS = [
     (["yes"], [], "holds one label alone"),
     ([f"N{i}" for i in range(30)], [], "holds words, mostly different; name another"),
     (["no", "yes", "Yes"], [], "holds 3 words in 2 spellings but for case and form"),
-    ([0, 1, 0, 1, -9], [], "holds -9 6 times, which may stand for no value"),
+    ([0, 1, 0, 1, -9], [], "holds -9 in 6 of 30 records, which may stand for no value"),
     ([*range(40, 55), *range(80, 94), "Total"], ["loss=huber"], 'row 31 ("Total")'),
 ]
 
