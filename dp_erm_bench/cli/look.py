@@ -221,14 +221,9 @@ def _target(label: Seen) -> tuple[list[str], bool]:
     """Return the keys that the labels need, and whether they are of a regression."""
     if label.kind.startswith("numbers") and len(label.counts) > MOST_CLASSES:
         return ["loss=huber"], True
-    declared = len(label.counts) != 2 or _is_pair(label)
-    return [f"dataset.positive={FILL_IN}"] * (not declared), False
-
-
-def _is_pair(label: Seen) -> bool:
-    """Return whether labels are two numbers of which the larger becomes +1."""
-    known = [*map(as_number, label.counts)]
-    return tuple(sorted(known)) in LABEL_PAIRS
+    known = tuple(sorted(map(as_number, label.counts)))
+    is_open = len(known) == 2 and known not in LABEL_PAIRS
+    return [f"dataset.positive={FILL_IN}"] * is_open, False
 
 
 def _wrong_label(label: Seen) -> Iterator[str]:
