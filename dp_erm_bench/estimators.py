@@ -55,6 +55,12 @@ NO_BOUNDS = (
     "declare public bounds, such as bounds={'columns': 1, 'norm': 1, 'label': 1}"
 )
 
+NO_IMPUTER = (
+    "Fill missing values with a constant that is known without the records, and add a "
+    "column that says where; a mean or median of theirs, as of an imputer, reads the "
+    "records, which no budget pays for"
+)
+
 FAR = 0.05
 """Share of what the constant model loses to the minimum that may be left without noise.
 
@@ -180,6 +186,21 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             warnings.warn(f"{whose}: {doubt}", DoubtfulChoice, stacklevel=2)
         return cls(name, **{**found, **given})
 
+    def _checked(self, X: Any, y: Any, **more: Any) -> Any:
+        """Return records as scikit-learn checks them.
+
+        Its advice on missing values is to impute them, which reads the records.
+        """
+        check_masks(X=X, y=y)
+        how = {"accept_sparse": True, "dtype": np.float64, "ensure_min_samples": 2}
+        try:
+            return validate_data(self, X, y, **how, **more)
+        except ValueError as error:
+            first, *advice = str(error).split("\n")
+            if not advice or "contains NaN" not in first:
+                raise
+            raise UsageError(f"{first} {NO_IMPUTER}") from None
+
     def _fit(
         self, X: Any, y: Array, uncharged: Sequence[Uncharged] = ()
     ) -> tuple[Array, Any]:
@@ -257,7 +278,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 f"{self.algorithm}: at epsilon=inf {share} "
                 f"{CONSTANTS.get(key, key)} loses to the minimum is left; give it "
                 "other parameters, or columns of equal scale (scale='bounds', with "
-                "ranges that the records fill)",
+                "ranges that are known to be narrow)",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -322,11 +343,12 @@ def _settings(
     found["bounds"] = data.get("bounds") if holds else None
     declared = [found["bounds"], given.get("bounds")]
     labels = [one.get("label") for one in declared if isinstance(one, Mapping)]
-    if not classifies and next(filter(None, labels), None) != 1:
+    divided = data.get("scale") or next(filter(None, labels), None) == 1
+    if not classifies and not divided:
         raise UsageError(
             f"{whose}: was tuned in the units of y; DPRegressor fits y / B, B its "
             "bounds['label'], of which clip and thresholds are other numbers; tune on "
-            "y / B, with dataset.bounds.label=1"
+            "y / B, with dataset.scale=bounds or dataset.bounds.label=1"
         )
     found["scale"] = data.get("scale")
     found["intercept"] = data.get("intercept") or None
@@ -406,8 +428,8 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         A seed. A seeded fit is reproducible and therefore not private; None takes 128
         secret bits.
     classes : set or sequence of two labels, optional
-        The labels, in any order. None: the categories of a Series that has some, else
-        those that y holds, which is a use of the data that no budget pays for.
+        The labels, in any order. None: those that y holds, which is a use of the data
+        that no budget pays for, also where a Series has categories: they may be read.
     scale : {'bounds'}, optional
         Whether columns are mapped to [-1, 1] by their bounds, in predictions too.
     constraint : str or mapping
@@ -481,16 +503,10 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for other classes, values that are not finite or parameters
         that are not allowed.
         """
-        check_masks(X=X, y=y)
-        known = self.classes
-        if known is None:
-            known = getattr(getattr(y, "dtype", None), "categories", None)
-        X, y = validate_data(
-            self, X, y, accept_sparse=True, dtype=np.float64, ensure_min_samples=2
-        )
+        X, y = self._checked(X, y)
         check_classification_targets(y)
-        declared = known is not None
-        self.classes_ = _two(np.unique(y) if known is None else known)
+        declared = self.classes is not None
+        self.classes_ = _two(np.unique(y) if self.classes is None else self.classes)
         if not np.isin(y, self.classes_).all():
             raise UsageError(
                 f"y: holds a label that is not in classes={self.classes_.tolist()}"
@@ -549,10 +565,7 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for values or parameters that are not allowed, and for bounds
         without a label.
         """
-        check_masks(X=X, y=y)
-        how = {"dtype": np.float64, "ensure_min_samples": 2, "y_numeric": True}
-        checked = validate_data(self, X, y, accept_sparse=True, **how)
-        self.coef_, self.intercept_ = self._fit(*checked)
+        self.coef_, self.intercept_ = self._fit(*self._checked(X, y, y_numeric=True))
         return self
 
     def predict(self, X: Any) -> Array:

@@ -146,11 +146,28 @@ def test_a_search_with_classes_in_any_order_finds_the_larger_epsilon():
     np.testing.assert_array_equal(one, other)
 
 
-def test_categories_in_another_order_are_a_set():
-    words = pd.Series(pd.Categorical(WORDS, CLASSES[::-1], ordered=True))
-    model = DPClassifier(epsilon=math.inf, bounds=BOUNDS).fit(FRAME, words)
-    assert model.classes_.tolist() == CLASSES and model.uncharged_ == ()
-    assert roc_auc_score(WORDS, model.decision_function(FRAME)) > 0.98
+def test_categories_of_a_container_declare_nothing(tmp_path):
+    """Read off the records, as by read_csv, or declared: a Series does not tell."""
+    pd.Series(WORDS, name="y").to_csv(tmp_path / "y.csv", index=False)
+    read = pd.read_csv(tmp_path / "y.csv", dtype="category")["y"]
+    assert read.dtype.categories.tolist() == CLASSES
+    three = pd.Categorical(WORDS, [*CLASSES[::-1], "maybe"], ordered=True)
+    for words in (read, pd.Series(three)):
+        model = DPClassifier(epsilon=math.inf, bounds=BOUNDS).fit(FRAME, words)
+        assert model.classes_.tolist() == CLASSES
+        assert model.uncharged_ == ("classes",)
+        assert roc_auc_score(WORDS, model.decision_function(FRAME)) > 0.98
+        declared = model.set_params(classes=CLASSES).fit(FRAME, words)
+        assert declared.uncharged_ == ()
+
+
+@pytest.mark.parametrize("kind", [DPClassifier, DPRegressor])
+def test_advice_on_missing_values_says_what_reads_the_records(kind):
+    with pytest.raises(ValueError, match="NaN.*known without the records") as caught:
+        kind(bounds=BOUNDS).fit(np.where(np.eye(*X.shape) > 0, np.nan, X), Y > 0.0)
+    said = str(caught.value)
+    assert "an imputer, reads the records, which no budget pays for" in said
+    assert said.count("\n") == 0 and "preprocess" not in said
 
 
 @pytest.mark.parametrize("bounds", [{"columns": 3}, {"columns": 0.2, "norm": 0.4}])
@@ -539,7 +556,13 @@ def test_a_choice_that_may_be_no_good_is_warned_of(results, monkeypatch):
         ),
         (DPClassifier, sound, standardised, "dataset.standardise=true, on columns"),
     ]
-    for kind, chosen, how, said in [*wrong, (DPRegressor, sound, regression, "")]:
+    # Labels of a scaled regression are divided by their bound, as an estimator does.
+    data = {**data, "bounds": {"columns": 1, "label": 50}, "scale": "bounds"}
+    right = [
+        (DPRegressor, sound, one, "")
+        for one in (regression, {**regression, "dataset": data})
+    ]
+    for kind, chosen, how, said in [*wrong, *right]:
         monkeypatch.setattr(estimators, "best_choice", lambda *_, c=(chosen, how): c)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dp_erm_bench.cli.line import parse, quoted
 from dp_erm_bench.datasets.file import file
-from dp_erm_bench.datasets.prepare import DEFAULT, FILL_IN
-from dp_erm_bench.datasets.records import LABEL_PAIRS, MOST_CLASSES
-from dp_erm_bench.datasets.table import Look, Seen
+from dp_erm_bench.datasets.prepare import DEFAULT, FILL_IN, NAMES
+from dp_erm_bench.datasets.records import (
+    LABEL_PAIRS,
+    MOST_CLASSES,
+    as_number,
+    folded,
+    names_in,
+)
+from dp_erm_bench.datasets.table import LEFT_OUT, NOTHING, UNNAMED, Look, Seen
 from dp_erm_bench.errors import UsageError, check_key, escaped, heading
 
-KEYS = ("format", "header", "index", "label")
+KEYS = ("drop", "format", "header", "index", "label")
 """Keys of the dataset that say how the file is read."""
 
 LABELS = ("label", "target", "class", "outcome", "response", "y")
@@ -43,7 +50,9 @@ def look_command(arguments: Sequence[str]) -> int:
     found = file.look(path, **how)
     label = _label(found, how)
     print(
-        "\n".join([*_table(path, found, label), "", *_line(path, found, label, typed)])
+        "\n".join(
+            [*_table(path, found, label), "", *_line(path, found, label, how, typed)]
+        )
     )
     return 0
 
@@ -83,7 +92,7 @@ def _table(path: str, found: Look, label: Seen) -> Iterator[str]:
     rows = [("column", "kind", "missing", "range and words, read off the records")]
     for one in found.columns:
         more = " (proposed label)" * (one is label)
-        if one is not label and one.equal == label.equal:
+        if one is not label and _tells(one, label):
             more = f" (tells {heading(label.name)} by itself; leave it out if it is no"
             more += " feature)"
         rows.append((heading(one.name), one.kind, str(one.missing), _cells(one) + more))
@@ -91,6 +100,19 @@ def _table(path: str, found: Look, label: Seen) -> Iterator[str]:
     for name, kind, missing, cells in rows:
         cell = f"{name:{wide[0]}}  {kind:{wide[1]}}  {missing:>{wide[2]}}  {cells}"
         yield f"  {cell}".rstrip()
+
+
+def _tells(one: Seen, label: Seen) -> bool:
+    """Return whether a column tells the label by itself, and not by chance.
+
+    Labels repeat, and to guess the commonest is right less often by 4 deviations.
+    """
+    counts = list(label.counts.values())
+    if one.equal != label.equal or max(counts, default=0) < 2:
+        return False
+    n = sum(counts)
+    share = max(counts) / n
+    return 1.0 - share > 4.0 * math.sqrt(share * (1.0 - share) / n)
 
 
 def _cells(one: Seen) -> str:
@@ -104,10 +126,15 @@ def _cells(one: Seen) -> str:
     return "; ".join(filter(None, [ends, ", ".join(listed) + more]))
 
 
-def _line(path: str, found: Look, label: Seen, typed: Sequence[str]) -> Iterator[str]:
+def _line(
+    path: str, found: Look, label: Seen, how: dict[str, Any], typed: Sequence[str]
+) -> Iterator[str]:
     """Yield what the reader refuses, then a command line and what it leaves open."""
-    missing = [heading(one.name) for one in found.columns if one.missing]
-    wrong = list(found.wrong)
+    out = [one for one in found.columns if one is not label and _is_left_out(one)]
+    kept = [one for one in found.columns if one not in out]
+    missing = [heading(one.name) for one in kept if one.missing]
+    wrong = [*found.wrong, *_wrong_label(label)]
+    wrong += [told for one in kept if one is not label for told in _spelled_twice(one)]
     if missing:
         wrong.append(
             f"values are missing in {', '.join(missing)}; none may be: fill them with "
@@ -115,29 +142,36 @@ def _line(path: str, found: Look, label: Seen, typed: Sequence[str]) -> Iterator
             "theirs, or leave these records out"
         )
     yield from (f"To be decided before it is read: {one}" for one in wrong)
-    categories = [one for one in found.columns if one is not label]
-    categories = [one for one in categories if _is_category(one)]
-    numbers = [
-        one for one in found.columns if one.kind == "numbers" and one is not label
-    ]
+    features = [one for one in kept if one is not label]
+    categories = [one for one in features if _is_category(one)]
+    dropped = names_in(how.get("drop"))
     words = ["tune", "dataset=file", f"dataset.path={_value(path)}"]
     given = [text for text in typed if not text.startswith("dataset.label=")]
     # A number is a place among the columns that are read: a heading of one is quoted.
-    place = found.columns.index(label)
+    place = kept.index(label) - len(kept) * bool(out or dropped)
     words += [*given, f"dataset.label={_value(label.name) if found.named else place}"]
     target, regression = _target(label)
     words += target
+    if out:
+        words = [text for text in words if not text.startswith("dataset.drop=")]
+        named = [_value(str(one), int) for one in (*dropped, *[c.name for c in out])]
+        words.append(f"dataset.drop=[{','.join(named)}]")
     if categories:
-        named = ",".join(_value(str(one.name), int) for one in categories)
-        words.append(f"dataset.onehot=[{named}]")
-    bounds = _bounds([_feature(one, found, label) for one in numbers])
+        named = [_value(str(one.name), int) for one in categories]
+        words.append(f"dataset.onehot=[{','.join(named)}]")
+    numbers = [one for one in features if one not in categories]
+    bounds = _bounds([_feature(one, found.named, features) for one in numbers])
     bounds += f",label:{FILL_IN}" * regression
     words += [f"dataset.bounds={{{bounds}}}", "dataset.scale=bounds"]
+    if not any(str(one.name).strip("() ").casefold() in NAMES for one in features):
+        words.append("dataset.intercept=1")
     words += ["dataset.clip_to_bounds=true", "dataset.test_fraction=0.2"]
     words += [f"algorithm={ALGORITHMS}", "budget.epsilon=0.1,1"]
+    classes = ", that of positive by the label that becomes +1"
     yield (
         f"A line to run; replace each {FILL_IN} by a bound on the absolute value, or "
-        "by [low,high], that is known without the records:"
+        "by [low,high], that is known without the records"
+        f"{classes * ('positive' in ''.join(target))}:"
     )
     yield f"dp-erm-bench {shlex.join(words)}"
     read = ["dataset.header=true or false"] * ("dataset.header" not in "".join(typed))
@@ -146,18 +180,36 @@ def _line(path: str, found: Look, label: Seen, typed: Sequence[str]) -> Iterator
     if read:
         yield "Read off the records, and listed by `uncharged`, unless it is declared:"
         yield f"  {'; '.join(read)}"
+    if out or categories:
+        yield "Which columns it leaves out, or takes for categories, is read off, too."
 
 
-def _feature(one: Seen, found: Look, label: Seen) -> str:
+def _feature(one: Seen, named: bool, features: Sequence[Seen]) -> str:
     """Return how a feature is called: without headings by its place among them.
 
     A column of words before it takes as many places as it has words.
     """
-    if found.named:
+    if named:
         return str(one.name)
-    before = [other for other in found.columns if other is not label]
-    before = before[: before.index(one)]
+    before = features[: features.index(one)]
     return f"x{sum(len(c.counts) if _is_category(c) else 1 for c in before)}"
+
+
+def _is_left_out(one: Seen) -> bool:
+    """Return whether a column is proposed to be left out; an index is decided first."""
+    index = str(one.name).startswith(UNNAMED) and one.kind != NOTHING
+    return one.kind in LEFT_OUT and not index
+
+
+def _spelled_twice(one: Seen) -> Iterator[str]:
+    """Yield that words of a column of few differ in case or form alone."""
+    different = len({*map(folded, one.counts)})
+    if one.kind.startswith("words") and different < len(one.counts):
+        listed = [f"{escaped(k)} {n}" for k, n in one.counts.items()][:MOST_CLASSES]
+        yield (
+            f"column {heading(one.name)} holds {len(one.counts)} words in {different} "
+            f"spellings but for case and form ({', '.join(listed)}); correct them"
+        )
 
 
 def _is_category(one: Seen) -> bool:
@@ -167,14 +219,31 @@ def _is_category(one: Seen) -> bool:
 
 def _target(label: Seen) -> tuple[list[str], bool]:
     """Return the keys that the labels need, and whether they are of a regression."""
-    known = list(label.counts)
-    if label.kind == "numbers":
-        if len(known) > MOST_CLASSES:
-            return ["loss=huber"], True
-        if tuple(sorted(map(float, known))) in LABEL_PAIRS:
-            return [], False
-        return [f"dataset.positive=[{max(known, key=float)}]"], False
-    return [f"dataset.positive=[{_value(max(known, default='...'))}]"], False
+    if label.kind.startswith("numbers") and len(label.counts) > MOST_CLASSES:
+        return ["loss=huber"], True
+    known = tuple(sorted(map(as_number, label.counts)))
+    is_open = len(known) == 2 and known not in LABEL_PAIRS
+    return [f"dataset.positive={FILL_IN}"] * is_open, False
+
+
+def _wrong_label(label: Seen) -> Iterator[str]:
+    """Yield why a column is no label as it is, with its words and their counts."""
+    whose, count = f"column {heading(label.name)}, the label,", len(label.counts)
+    if label.kind.startswith("numbers") and count > MOST_CLASSES:
+        return
+    listed = ", ".join(f"{escaped(k)} {n}" for k, n in [*label.counts.items()][:SHOWN])
+    if label.kind in LEFT_OUT or count > MOST_CLASSES:
+        yield f"{whose} holds {label.kind}; name another one with dataset.label"
+    elif count < 2:
+        yield f"{whose} holds one label alone; name another one with dataset.label"
+    elif count > 2:
+        numbers = ", or take them as numbers with dataset.task=regression"
+        yield (
+            f"{whose} holds {count} different labels ({listed}); name those that "
+            "become +1, all others becoming -1, with dataset.positive=[...]"
+            f"{numbers * label.kind.startswith('numbers')}"
+        )
+    yield from _spelled_twice(label)
 
 
 def _bounds(names: Sequence[str]) -> str:

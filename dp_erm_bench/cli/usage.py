@@ -141,6 +141,7 @@ Takes the keys of a sweep but seed (dp-erm-bench --help), and
   dataset.header      true or false: whether row 1 names the columns
   dataset.index       drop or keep: what a first column without a name is
   dataset.label       the column of labels
+  dataset.drop        columns that are left out, [id,name]
   dataset.format      csv
 """,
     "plot": """\

@@ -27,11 +27,15 @@ NUMBERS = "biuf"
 """Kinds of numpy's types that are real numbers."""
 
 MISSING = frozenset(
-    ["", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "None", "NULL", "null"]
-    + ["nan", "NaN", "NAN", "-nan", "-NaN", "NaT"]
-    + ["1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"]
+    ["", "None", "na", "n/a", "n.a.", "n.d.", "#n/a", "#n/a n/a", "#na", "<na>", "null"]
+    + ["nan", "-nan", "nat", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"]
+    + ["\\n", ".", "..", "?", "??", "*", "-", "--", "---", "\u2013", "\u2014"]
+    + ["#div/0!", "#ref!", "#value!", "#name?", "#num!", "#null!", "#spill!", "#calc!"]
 )
-"""Cells of text that stand for no value, unless one is declared as a word."""
+"""Cells of text that stand for no value, unless one is declared as a word.
+
+In any case, but for None: `none` is a usual category.
+"""
 
 WIDTH = 64
 """Bytes that each feature takes in a run, at least: eight vectors of p numbers."""
@@ -339,7 +343,7 @@ def is_missing(value: Any) -> bool:
     """Return whether a value stands for none: None, nan, NaT, NA, or a text for one."""
     if isinstance(value, str | bytes):
         text = value.decode(errors="replace") if isinstance(value, bytes) else value
-        return text.strip() in MISSING
+        return not MISSING.isdisjoint((text.strip(), text.strip().casefold()))
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):  # the NA of pandas; an array

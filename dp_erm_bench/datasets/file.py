@@ -4,6 +4,7 @@ import io
 import lzma
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from dp_erm_bench.datasets.libsvm import (
     unpacks_too_much,
 )
 from dp_erm_bench.datasets.records import words_of
-from dp_erm_bench.datasets.table import ONEHOT, Csv, Look
+from dp_erm_bench.datasets.table import ONEHOT, Csv, Look, plain_text
 from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.paths import file_digest
 from dp_erm_bench.registry import check_choice
@@ -46,13 +47,13 @@ class File:
     """A file of records, svmlight, npz or csv, perhaps packed by bz2, xz or gz.
 
     The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
-    csv ``label``, ``header``, ``onehot``, ``index`` and ``text`` (`table.Csv`); ``p``,
-    the number of features, which svmlight does not tell where the last ones are empty;
-    for svmlight ``first``, the number of the first one, 0 or 1, which is 0 if that is
-    seen; ``set``, a label for tables. With ``task=unlabelled`` all columns of a csv are
-    features, an npz needs no ``y``, and labels of svmlight are left out. With
-    ``intercept`` no column of a csv may be called one: whether one is constant is not
-    looked up, for that is private.
+    csv ``label``, ``header``, ``onehot``, ``index``, ``text`` and ``drop``
+    (`table.Csv`); ``p``, the number of features, which svmlight does not tell where the
+    last ones are empty; for svmlight ``first``, the number of the first one, 0 or 1,
+    which is 0 if that is seen; ``set``, a label for tables. With ``task=unlabelled``
+    all columns of a csv are features, an npz needs no ``y``, and labels of svmlight are
+    left out. With ``intercept`` no column of a csv may be called one: whether one is
+    constant is not looked up, for that is private.
     """
 
     covered = ("path", "format")
@@ -73,6 +74,7 @@ class File:
         text: Any = None,
         words: Any = (),
         labelled: bool = True,
+        drop: Any = None,
     ) -> Raw:
         """Return raw X and y, which is 0 where there are no labels.
 
@@ -82,12 +84,12 @@ class File:
             If there is no such file, or it is not of its format.
         """
         label = _label(label) if labelled else False
-        csv = Csv(path, label, header, intercept, onehot, index, text, words)
+        csv = Csv(path, label, header, intercept, onehot, index, text, words, drop)
         _check_declared(p, first)
         with _reading(path, format) as (kind, content):
-            others = {"first": first} if kind != "svmlight" else {}
+            others: dict[str, Any] = {"first": first} if kind != "svmlight" else {}
             if kind != "csv":
-                others = {"onehot": onehot, "index": index, "text": text} | others
+                others |= {"onehot": onehot, "index": index, "text": text, "drop": drop}
             for key, value in others.items():
                 if value is not None:
                     whose = "features of svmlight"
@@ -122,13 +124,14 @@ class File:
         text: Any = None,
         words: Any = (),
         labelled: bool = True,
+        drop: Any = None,
     ) -> list[Feature]:
         """Return the features of a csv by name; none for another format."""
         if _format(_existing(path), format) != "csv":
             return []
         label = _label(label) if labelled else False
         with _reading(path, format) as (_, content):
-            csv = Csv(path, label, header, 0.0, onehot, index, text, words)
+            csv = Csv(path, label, header, 0.0, onehot, index, text, words, drop)
             return csv.features(content)
 
     def look(
@@ -138,6 +141,7 @@ class File:
         label: str | int | None = None,
         header: str | bool = "auto",
         index: str | None = None,
+        drop: Any = None,
     ) -> Look:
         """Return what a csv holds: read off its records, hence not private.
 
@@ -149,7 +153,8 @@ class File:
         with _reading(path, format) as (kind, content):
             if kind != "csv":
                 raise UsageError(f"dataset.path={path}: must be a csv, it is {kind}")
-            return Csv(path, _label(label), header, index=index).look(content)
+            csv = Csv(path, _label(label), header, index=index, drop=drop)
+            return csv.look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
         """Return the categories of columns, None where none are declared."""
@@ -209,7 +214,8 @@ def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # n
     file = _existing(path)
     kind = _format(file, format)
     try:
-        yield kind, decompressed(file, file.read_bytes())
+        content = decompressed(file, file.read_bytes()).removeprefix(BOM_UTF8)
+        yield kind, plain_text(content) if kind == "csv" else content
     except UsageError:
         raise
     except BROKEN as error:

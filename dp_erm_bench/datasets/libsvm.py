@@ -443,7 +443,8 @@ def _wrong_row(content: bytes, p: int | None, first: int | str) -> str:
     if p is not None and largest - base + 1 > p:
         return (
             f"row {place}: feature {largest} is beyond dataset.p={p}, counted from "
-            f"{base}; declare dataset.p={largest - base + 1} or more"
+            f"{base}; if more are known without the records, declare "
+            f"dataset.p={largest - base + 1} or more"
         )
     if largest > np.iinfo(np.int32).max:
         needed = WIDTH * largest

@@ -379,9 +379,9 @@ def own_dataset(
         Labels, text or numbers, that become +1, all others becoming -1.
     classes : list of labels, optional
         All labels that there may be. Without ``positive`` they are two numbers, of
-        which the larger becomes +1. None: the categories of a Series that has some,
-        else they are read off y, which `uncharged` lists. Without both, labels are
-        taken as they are: the loss refuses those that it does not know.
+        which the larger becomes +1. None: they are read off y, which `uncharged` lists,
+        also where a Series has categories, which may have been read. Without both,
+        labels are taken as they are: the loss refuses those that it does not know.
     clip_to_bounds : bool
         Whether each record is clipped to the bounds.
     intercept : float
@@ -400,11 +400,8 @@ def own_dataset(
         ``positive`` names none of the labels or all.
     """
     columns, features = _table(X)
-    known = classes
-    if known is None and positive is not None:
-        known = getattr(getattr(y, "dtype", None), "categories", None)
-    listed = hasattr(known, "__iter__") and not isinstance(known, str)
-    known = list(known) if listed else known  # type: ignore[call-overload]
+    listed = hasattr(classes, "__iter__") and not isinstance(classes, str)
+    known = list(classes) if listed else classes  # type: ignore[call-overload]
     labels, read = _labels(y, positive, known, classification)
     arrays = {"X": features, "y": labels}
     records.check_raw("arrays", features, arrays["y"])

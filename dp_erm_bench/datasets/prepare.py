@@ -55,6 +55,10 @@ WIDE = 0.01
 """The share of a declared bound below which no record comes near it."""
 
 AS_PRIVATE = "(as private as the objective: computed from the records, not released)"
+CORRECT = (
+    "clip records with dataset.clip_to_bounds=true, or correct it by what is known "
+    "without the records"
+)
 MOST = 1e150
 """The largest bound: squares of it add up to finite numbers."""
 
@@ -583,8 +587,7 @@ def check_bounds(
     else:
         return
     raise UsageError(
-        f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; correct "
-        "it, or clip records with dataset.clip_to_bounds=true"
+        f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; {CORRECT}"
     )
 
 
@@ -669,8 +672,7 @@ def held(name: str, X: Features, ranges: Ranges) -> Features:
         what = f"range [{low[j]:g},{high[j]:g}]" if uneven[j] else f"bound {high[j]:g}"
         raise UsageError(
             f"dataset.bounds.columns of {name}: column {heading(ranges.names[j])} "
-            f"exceeds its declared {what}; correct it, or clip records with "
-            "dataset.clip_to_bounds=true"
+            f"exceeds its declared {what}; {CORRECT}"
         )
     unit = np.where(left | uneven | ~np.bool(ranges.scaled), 1.0, high)
     if not isinstance(X, np.ndarray):
@@ -882,6 +884,8 @@ class Recipe:
         What features are held to, and mapped by, before they are clipped.
     intercept : float
         The constant of a last column, added after all that; none where it is 0.
+    label_unit : float
+        What the labels of a regression are divided by.
     """
 
     classification: bool = True
@@ -896,6 +900,7 @@ class Recipe:
     labelled: bool = True
     classes: Sequence[Any] | None = None
     ranges: Ranges | None = None
+    label_unit: float = 1.0
 
     @property
     def words(self) -> list[str]:
@@ -912,6 +917,8 @@ class Recipe:
         # Arrays without an intercept keep their place in the cache.
         constant, labelled = others.pop("intercept"), others.pop("labelled")
         later = [constant] * bool(constant) + ["unlabelled"] * (not labelled)
+        unit = others.pop("label_unit")
+        later += [["unit", unit]] * (unit != 1.0)
         if (classes := others.pop("classes")) is not None:
             # Their order says nothing.
             later.append(sorted(map(records.spelling, classes)))
@@ -977,7 +984,7 @@ def prepared(
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}
     y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
-    arrays = _split(name, X, y, recipe)
+    arrays = _split(name, X, y / recipe.label_unit, recipe)
     if len(raw) > 2:
         arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
     if recipe.drop_empty:
@@ -1048,7 +1055,8 @@ def _rescaled(
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
             "divide by the root mean square instead with dataset.standardise=scale, "
-            "or hold it dense with dataset.densify=true"
+            "which reads the records as this does, or hold it dense with "
+            "dataset.densify=true"
         )
     return dict(zip(names, standardise(*within), strict=True))
 

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
@@ -34,6 +35,14 @@ EXACT = 2.0**53
 
 MOST_CLASSES = 20
 """More different numbers than these look like targets of a regression."""
+
+NO_ANSWER = frozenset(
+    ["unknown", "unk", "missing", "noanswer", "notavailable", "undefined", "inf", "tbd"]
+)
+"""Labels that may be none, as `folded` has them."""
+
+NINES = 10.0 ** np.arange(1, 8) - 1.0
+"""Numbers that surveys write, with either sign, where there is no answer."""
 
 
 def column_max(X: Features) -> Array:
@@ -128,6 +137,8 @@ def labels(
         else:
             chosen = positive
             _check_chosen(name, positive, known)
+            if classes is None:
+                _check_others(name, y, known, positive)
         place = places(y, known)
         if (place < 0).any():
             raise UsageError(
@@ -214,9 +225,63 @@ def _check_chosen(name: str, positive: Sequence[Any], known: Sequence[Any]) -> N
         )
 
 
+def _check_others(
+    name: str, y: NDArray[Any], known: Sequence[Any], positive: Sequence[Any]
+) -> None:
+    """Refuse labels that would become -1 and are another spelling of +1, or no label.
+
+    Raises
+    ------
+    UsageError
+        With how many they are, and the key that declares them.
+    """
+    chosen = set(map(spelling, positive))
+    alike = set(map(folded, chosen))
+    numbers = np.array([as_number(one) for one in known])
+    codes = missing_codes(numbers) if len(known) > 2 else []
+    for one, value in zip(known, numbers, strict=True):
+        text, what = spelling(one), ""
+        if folded(text) in alike:
+            what = "is another spelling of one that becomes +1"
+        elif value in codes or folded(text) in NO_ANSWER:
+            what = "may stand for no value"
+        if what and text not in chosen:
+            count = int((places(y, [one]) == 0).sum())
+            raise UsageError(
+                f"dataset {name}: {count} of the labels are {word(text)}, which "
+                f"{what}; correct them, or list all that there may be with "
+                "dataset.classes=[...]"
+            )
+
+
+def missing_codes(values: NDArray[Any]) -> list[float]:
+    """Return those of some numbers that look like codes for no value: -9, 999.
+
+    All their digits are 9, and they are the only negative ones or far from the others.
+    """
+    values = np.unique(values[np.isfinite(values)])
+    nines = np.isin(np.abs(values), NINES)
+    others = values[~nines]
+    far = np.abs(values) > 4.0 * np.abs(others).max(initial=0.0)
+    far |= (values < 0.0) & (others.min(initial=0.0) >= 0.0)
+    return [float(one) for one in values[nines & far]]
+
+
+def folded(text: str) -> str:
+    """Return a word without its case, its form in Unicode and its blanks."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(one for one in plain if one.isprintable() and one != " ")
+
+
 def _hint(given: Sequence[Any]) -> str:
     read = any(isinstance(label, bool) for label in given)
     return "; quote them in a yaml, which reads yes as true" if read else ""
+
+
+def names_in(given: Any) -> list[str]:
+    """Return the columns that a key names: one, several or none."""
+    several = isinstance(given, list | tuple)
+    return list(map(str, given if several else [given])) if given else []
 
 
 def are_words(given: Iterable[Any]) -> bool:
@@ -311,12 +376,13 @@ def as_number(label: Any) -> float:
 def spelling(label: Any) -> str:
     """Return the text of a label: a word as it is, a number in full, a day as a date.
 
-    Blanks around a word are no part of it.
+    Blanks around a word are no part of it, nor is whether its accents are characters
+    of their own.
     """
     if isinstance(label, bytes):
         return label.decode(errors="backslashreplace").strip()
     if isinstance(label, str | bool | np.bool):
-        return str(label).strip()
+        return unicodedata.normalize("NFC", str(label).strip())
     if isinstance(label, np.datetime64):
         label = label.astype("M8[us]").item()
     if isinstance(label, datetime) and label == label:  # not NaT

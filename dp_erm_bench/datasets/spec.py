@@ -3,13 +3,14 @@
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from dp_erm_bench.datasets.base import Usual, number, refused
 from dp_erm_bench.datasets.prepare import (
     BY_BOUNDS,
+    FILL_IN,
     MOST,
     SCALE,
     Declared,
@@ -17,7 +18,13 @@ from dp_erm_bench.datasets.prepare import (
     declared_by,
 )
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
-from dp_erm_bench.datasets.records import are_words, as_number, spelling, words_of
+from dp_erm_bench.datasets.records import (
+    are_words,
+    as_number,
+    names_in,
+    spelling,
+    words_of,
+)
 from dp_erm_bench.errors import UsageError, shown
 from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import check_choice, locate, read
@@ -46,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
 }
 LATER = {
     **dict.fromkeys((FRESH, "onehot", "index", "plateau", "classes", "first", "text")),
+    "drop": None,
     INTERCEPT: 0.0,
     SCALE: None,
 }
@@ -60,7 +68,7 @@ MEMBER = "set"
 READING = {"p": None, "header": "auto", "first": None, "text": None}
 """Declarations of how a file is read, with the values that have it read them off."""
 
-LISTS = ("positive", "classes", "onehot", "text")
+LISTS = ("positive", "classes", "onehot", "text", "drop")
 """Keys whose value may be a list: for them a list is no axis."""
 
 LARGEST = 2**63 - 1
@@ -148,6 +156,8 @@ def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
         told |= READING
     if isinstance(onehot := fields.get("onehot"), Mapping):
         told["onehot"] = [str(column) for column in onehot]
+    if "drop" in fields:
+        told["drop"] = sorted({*names_in(fields["drop"])}) or None
     kept, classes = dict(fields), fields.get("classes")
     kept.pop(PUBLIC, None)
     if isinstance(classes, list | tuple) and not are_words(classes):
@@ -266,7 +276,17 @@ def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) 
 
 
 def _declared(common: Mapping[str, Any]) -> Declared | None:
-    return declared_by(common["bounds"], common[SCALE] is not None)
+    """Return the declared bounds, of a label that is divided by its own: 1."""
+    declared = declared_by(common["bounds"], common[SCALE] is not None)
+    if declared is None or _label_unit(common) == 1.0:
+        return declared
+    return replace(declared, label=1.0)
+
+
+def _label_unit(common: Mapping[str, Any]) -> float:
+    """Return what labels are divided by: of a scaled regression their bound."""
+    scaled = common[SCALE] is not None and common["task"] == TASKS[1]
+    return float((scaled and common["bounds"].get("label")) or 1.0)
 
 
 def _check_scale(common: Mapping[str, Any]) -> None:
@@ -294,7 +314,7 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         if not (isinstance(common[key], bool) or (scale and common[key] == "scale")):
             raise refused(key, common[key], f"true or false{scale}")
     _check_scale(common)
-    clip = common["clip_to_bounds"]
+    clip, declared = common["clip_to_bounds"], _declared(common)
     if clip and common["bounds"] is None:
         raise refused("clip_to_bounds", True, "false unless bounds are declared")
     for key in ("positive", "classes"):
@@ -302,6 +322,8 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
             raise refused(key, common[key], "null for a regression")
     positive, classes = common["positive"], common["classes"]
     positive = positive if isinstance(positive, list | tuple | None) else [positive]
+    if positive and FILL_IN in positive:
+        raise refused("positive", FILL_IN, "replaced by the labels that become +1")
     check_classes(name, positive, classes)
     if not 0.0 <= number(common["test_fraction"]) < 1.0:
         raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
@@ -317,7 +339,8 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         positive=positive and list(positive),
         classes=None if classes is None else words_of(classes, "dataset.classes"),
         test_fraction=number(common["test_fraction"]),
-        clip=_declared(common) if clip else None,
+        clip=declared if clip else None,
+        label_unit=_label_unit(common),
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )

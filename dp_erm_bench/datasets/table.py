@@ -8,6 +8,7 @@ import contextlib
 import csv
 import io
 import re
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,18 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import MISSING, Feature, check_headings, is_missing
+from dp_erm_bench.datasets.base import Feature, check_headings, is_missing
 from dp_erm_bench.datasets.prepare import check_names
 from dp_erm_bench.datasets.records import (
     BOOLEANS,
     EXACT,
+    MOST_CLASSES,
     are_words,
     as_number,
+    folded,
+    missing_codes,
+    names_in,
     places,
     spelling,
     words_of,
 )
-from dp_erm_bench.errors import UsageError, check_heading, escaped, heading
+from dp_erm_bench.errors import UsageError, check_heading, escaped, heading, word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +63,56 @@ WRONG = (
 MOST_LINES = 100
 """Lines of a message about the columns of one file."""
 
+MOST_CATEGORIES, MOST_READ = 100, 1000
+"""Categories that are read off the records, of a column and of all."""
+
 QUOTED = re.compile(r'"[^"]*"')
+
+ZERO_WIDTH = re.compile("[\ufeff\u200b\u2060]")
+"""Characters that no one sees, which some programs write before a heading or a cell."""
+
+DATE = "|".join(
+    (
+        r"\d{4}[-/.]\d\d?[-/.]\d\d?(?:[T ].*)?",
+        r"\d\d?[-/.]\d\d?[-/.]\d{2,4}(?:[T ].*)?",
+        r"(?:19|20)\d\d[-/](?:0?[1-9]|1[0-2])",
+        r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])",
+        r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AaPp]\.?[Mm]\.?)?",
+        r"(?:\w{3,9}\.?,? )?\d\d?\.?[- ][^\W\d]{3,9}\.?[- ]\d{2,4}",
+        r"[^\W\d]{3,9}\.? \d\d?,? \d{4}",
+        r"(?:[^\W\d]{3,9}\.? |Q[1-4] ?)(?:19|20)\d\d|\d{4}[- ]?[QW]\d\d?",
+    )
+)
+"""How dates and times of day are spelled."""
+
+FIGURES = r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?"
+CURRENCY = r"(?:[$€£¥₹]|USD|EUR|GBP|CHF|JPY|CNY|INR|kr|zł)"
+SPELLINGS = {
+    "decimal commas or thousands separators": (
+        r"[-+]?\d{1,3}(?:[.,'’\s]\d{3})+(?:[.,]\d+)?|[-+]?\d*,\d+(?:[eE][-+]?\d+)?"
+    ),
+    "percent signs": rf"{FIGURES}\s?%",
+    "currencies": rf"[-+]?\s?{CURRENCY}\s?{FIGURES}|{FIGURES}\s?{CURRENCY}",
+    "units": (
+        rf"{FIGURES}(?:\s[^\W\d]{{1,4}}(?:/\w+)?|\s?°[CF]?|[kmµ]?g|[ckmµ]?m|m?l|m?s|h|[kKM])"
+    ),
+    "parentheses": r"\([\d.,]+\)",
+    "quotes": rf"[='\"]+{FIGURES}[\"']*",
+    "footnotes or errors": rf"{FIGURES}\s?(?:\[\w+\]|\*+|±.*)",
+    "inequalities": rf"[<>≤≥~]=?\s?{FIGURES}|\d[\d.,]*\+",  # noqa: RUF001
+    "hexadecimal digits": r"0[xX][0-9a-fA-F]+",
+    "characters that are no ASCII": r"(?=.*[^\x00-\x7f])[-+.\d−–－．]+",  # noqa: RUF001
+}
+"""How numbers are spelled that no reader takes for one, with the name of each."""
+
+TOTAL = r"(?i:(?:(?:grand|sub) ?)?total\b.*|sum|summe|gesamt|mean|average|count)"
+"""What a last row begins with that is no record."""
+
+IDENTIFIER = r"(?:.*[^A-Za-z])?(?i:id|uuid|guid|index|key|nr|no|row)|.*[a-z]I[Dd]"
+"""Headings of columns that count or name the records."""
+
+NINE_IN_TEN = 0.9
+"""The share of the cells of a column that decides of which kind it is."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +141,8 @@ class Csv:
         ``onehot`` without either is one of numbers if all its cells are: that is read.
     words : sequence
         Words of the label's column, which then holds text; empty for numbers.
+    drop : sequence of str or None
+        Columns that are left out, by heading, or by place where there is no header.
     """
 
     path: str | None
@@ -97,6 +153,7 @@ class Csv:
     index: str | None = None
     text: Sequence[str] | str | None = None
     words: Sequence[Any] = ()
+    drop: Sequence[str] | str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
@@ -129,14 +186,7 @@ class Csv:
         """Return the names of columns that are declared to hold text."""
         given = self.categories.items()
         spelled = (name for name, found in given if are_words(found or ()))
-        return {*self._named, *spelled}
-
-    @property
-    def _named(self) -> list[str]:
-        several = isinstance(self.text, list | tuple)
-        return (
-            list(map(str, self.text if several else [self.text])) if self.text else []
-        )
+        return {*names_in(self.text), *spelled}
 
     def read(self, content: bytes) -> tuple[Any, Any]:
         """Return X of shape (n, p) and y, a Series under its column's name.
@@ -199,6 +249,8 @@ class Csv:
         """
         layout = self._layout(content)
         table = self._read(content, layout)
+        if not len(table):
+            raise UsageError(f"{self._where}: holds no records")
         wrong = self._wrong_headings(layout) + self._wrong_index(layout)
         with_index = self._counts(table, layout)
         wrong += [INDEXED.format("may count the records")] * with_index
@@ -206,10 +258,24 @@ class Csv:
             self._check_first_row(table, layout)
         except UsageError as error:
             wrong.append(str(error).removeprefix(f"{self._where}: "))
-        words = [name for name in table.columns if table[name].dtype.kind == "O"]
         # As categories they are: 1E5 and 100000 are two words.
-        texts = self._read(content, replace(layout, texts=words)) if words else table
-        columns = tuple(seen(table[name], texts[name]) for name in table.columns)
+        texts = self._read(content, replace(layout, texts=layout.kept))
+        columns = tuple(seen(texts[name]) for name in table.columns)
+        words = [one.name for one in columns if one.kind.startswith("words")]
+        left = [one.name for one in columns if one.kind not in LEFT_OUT]
+        known = replace(layout, texts=words)
+        wrong += self._wrong_columns(table[left], known, texts)
+        for one in columns:
+            whose, last = f"column {heading(one.name)}", str(texts[one.name].iloc[-1])
+            if one.counts.get(last.strip()) == 1 and re.fullmatch(TOTAL, last.strip()):
+                where = f"row {len(texts) + layout.named}"
+                wrong.append(f"{where} may be no record: {whose} holds {heading(last)}")
+            for code in one.codes:
+                count = f"{(table[one.name] == code).sum()} of {len(table)}"
+                wrong.append(
+                    f"{whose} holds {code:g} in {count} records, which may stand for "
+                    "no value"
+                )
         sep = layout.how["sep"]
         return Look(len(table), sep, layout.named, columns, layout.label, tuple(wrong))
 
@@ -223,6 +289,8 @@ class Csv:
         """
         import pandas as pd
 
+        if self.drop is not None and not all(names_in(self.drop)):
+            raise UsageError(f"dataset.drop={self.drop}: must be a list of columns")
         line = QUOTED.sub("", content.lstrip(b"\r\n").partition(b"\n")[0].decode())
         how: dict[str, Any] = {"sep": max(SEPARATORS, key=line.count)}
         how |= {"skipinitialspace": True, "keep_default_na": False}
@@ -231,6 +299,8 @@ class Csv:
             io.BytesIO(content), header=None, nrows=1, dtype=object, **how
         )
         cells = [cell.strip() for cell in first.iloc[0]]
+        if cells[0].casefold().startswith("sep="):
+            raise UsageError(f"{self._where}: row 1 names the separator; take it out")
         if len(cells) == 1 and self.label is not False:
             raise UsageError(
                 f"{self._where}: has one column, and needs features and labels, "
@@ -249,7 +319,12 @@ class Csv:
                 f"dataset.index=drop: the first column is {heading(cells[0])} by name; "
                 "only one without is an index"
             )
+        for name in names_in(self.drop):
+            check_heading("column of dataset.drop", name, names)
         kept = names[1:] if self.index == "drop" else names
+        kept = [name for name in kept if str(name) not in names_in(self.drop)]
+        if self.drop and len(kept) < 1 + (self.label is not False):
+            raise UsageError(f"dataset.drop={self.drop}: leaves no feature")
         label = None if self.label is False else self._label(kept)
         features = [name for name in kept if name != label]
         self._check_columns(features, kept, bool(named))
@@ -266,14 +341,14 @@ class Csv:
         UsageError
             For one that is neither: numbers after an empty cell.
         """
-        declared = {*self._named, *self.categories}
+        declared = {*names_in(self.text), *names_in(self.drop), *self.categories}
         declared |= {self.label} if isinstance(self.label, str) else set()
         if any(cell in declared and np.isnan(as_number(cell)) for cell in cells):
             return True
         numbers = [not np.isnan(as_number(cell)) for cell in cells]
         if any(numbers) and not cells[0] and all(cells[1:]):
             raise self._undecided("holds numbers after an empty cell")
-        return not any(numbers) and not all(cell in MISSING for cell in cells)
+        return not any(numbers) and not all(map(is_missing, cells))
 
     def _undecided(self, what: str) -> UsageError:
         return UsageError(
@@ -295,8 +370,7 @@ class Csv:
 
         texts = layout.texts
         numbers = [name for name in layout.kept if name not in texts]
-        missing = {"na_values": dict.fromkeys(numbers, sorted(MISSING))}
-        how: dict[str, Any] = layout.how | missing | {"nrows": rows}
+        how: dict[str, Any] = layout.how | {"nrows": rows}
         # A column that goes may be of any kind.
         as_text = dict.fromkeys({*layout.names} - {*numbers}, object)
 
@@ -316,10 +390,42 @@ class Csv:
             table = read(dtype=dict.fromkeys(layout.names, object))
             for name in numbers:
                 table[name] = _numbers(table[name])
+        if b'"' in content:
+            self._check_spans(table, layout)
+        self._check_repeats(table, layout)
         for name in texts if rows is None else ():
             if str(name) in self.categories and str(name) not in self.texts:
                 table[name] = _guessed(table[name])
         return table[layout.kept]
+
+    def _check_spans(self, table: "pd.DataFrame", layout: "Layout") -> None:
+        """Refuse a quoted cell that spans rows: those within it are no records."""
+        for name in table.select_dtypes(object).columns:
+            lines = 1 + table[name].astype(str).str.count(r"\r\n|\r|\n")
+            if (lines > 1).any():
+                where = _rows(lines > 1, 1 + layout.named)
+                raise UsageError(
+                    f"{self._where}: column {heading(name)} holds a quoted cell that "
+                    f"spans {lines.max()} rows in {where}; close its quotes, or take "
+                    "the line breaks out of it"
+                )
+
+    def _check_repeats(self, table: "pd.DataFrame", layout: "Layout") -> None:
+        """Refuse a row in which the headings stand again."""
+        again = np.full(len(table), layout.named)
+        for name, cell in zip(layout.names, layout.cells, strict=True):
+            if name not in layout.kept or not again.any():
+                continue
+            if table[name].dtype.kind == "f":
+                again &= table[name] == as_number(cell)
+                continue
+            words = table[name].astype(str).str.strip().str.casefold()
+            again &= words == cell.casefold()
+        if again.any():
+            raise UsageError(
+                f"{self._where}: the header stands again in "
+                f"{_rows(again, 1 + layout.named)}; take it out"
+            )
 
     def _width(self, content: bytes, layout: "Layout") -> dict[str, Any]:
         """Return which columns are read where rows end in separators, else nothing.
@@ -358,7 +464,7 @@ class Csv:
         self, features: list[Any], names: list[Any], named: bool
     ) -> None:
         """Refuse columns of text, or of categories, that there are not."""
-        for name in self._named:
+        for name in names_in(self.text):
             check_heading("column of dataset.text", name, names)
         for name in self.categories:
             if not named and name not in list(map(str, features)):
@@ -380,6 +486,8 @@ class Csv:
         wrong = []
         cells = layout.cells if layout.named else []
         for cell in dict.fromkeys(filter(None, cells)):
+            if "\n" in cell and layout.how["sep"] in cell:
+                wrong.append(f"heading {heading(cell)} spans rows; close its quotes")
             at = [str(j) for j, one in enumerate(cells) if one == cell]
             if len(at) > 1:
                 wrong.append(
@@ -393,7 +501,8 @@ class Csv:
         """Return a line for a first column without a name, whatever it holds."""
         name = layout.kept[0]
         declared = name == layout.label or name in layout.texts
-        missing = layout.unnamed and not self.index and not declared
+        first = layout.unnamed and name == layout.names[0]
+        missing = first and not self.index and not declared
         return [INDEXED.format("has no name")] * missing
 
     def _counts(self, table: "pd.DataFrame", layout: "Layout") -> bool:
@@ -404,6 +513,8 @@ class Csv:
         """
         head, *others = layout.kept
         if self.index or layout.named or head == layout.label or len(table) < SHORTEST:
+            return False
+        if head != layout.names[0]:
             return False
 
         def whole(name: Any) -> bool:
@@ -465,8 +576,16 @@ class Csv:
         if beyond.all() and len(table) > 2 and (spelled or len(features) > 2):
             raise self._undecided("holds numbers far beyond all that stand below them")
 
-    def _wrong_columns(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
-        """Return a line for each thing that is wrong with the cells of a column."""
+    def _wrong_columns(
+        self,
+        table: "pd.DataFrame",
+        layout: "Layout",
+        texts: "pd.DataFrame | None" = None,
+    ) -> list[str]:
+        """Return a line for each thing that is wrong with the cells of a column.
+
+        With the first such cell where their texts are given.
+        """
         wrong = []
         for name in table.columns:
             column, known = table[name], self._known(name, layout)
@@ -483,13 +602,14 @@ class Csv:
             listed = ", ".join(map(escaped, map(spelling, chosen)))
             more = {"holds a word": f" that is not one of its categories {listed}"}
             there = [what for what in WRONG if (found == what).any()]
-            rows = [_rows(found == what, 1 + layout.named) for what in there]
+            own = None if texts is None else texts[name]
+            rows = [_rows(found == what, 1 + layout.named, own) for what in there]
             told = [
                 f"{what} in {where}{more.get(what, '')}"
                 for what, where in zip(there, rows, strict=True)
             ]
             text = found == "holds text"
-            hint = self._hint(name, text, layout) if text.any() else ""
+            hint = self._hint(column, text, layout) if text.any() else ""
             at = layout.names.index(name)
             nameless = layout.named and not layout.cells[at]
             whose = f"{at} without a name" if nameless else heading(name)
@@ -520,9 +640,12 @@ class Csv:
         chosen = self.words if name == layout.label else ()
         return [*(chosen or ()), *(self.categories.get(str(name)) or ())]
 
-    def _hint(self, name: Any, text: Any, layout: "Layout") -> str:
+    def _hint(self, column: "pd.Series[Any]", text: Any, layout: "Layout") -> str:
+        name, names = column.name, spellings(column[text], int((~text).sum()))
         if self.header == "auto" and not layout.named and text[0] and text.sum() == 1:
             return "; if that row is the header, say dataset.header=true"
+        if names:
+            return f": numbers with {' and '.join(names)}; write 1234.5 for all of them"
         if name == layout.label:
             return (
                 ", labels must be numbers; words that are classes are declared, "
@@ -583,7 +706,7 @@ class Csv:
         categories = self.categories
         if not categories and all(kind.kind == "f" for kind in table.dtypes):
             return table
-        parts = []
+        parts, read = [], 0
         for name in table.columns:
             column = table[name]
             if str(name) not in categories:
@@ -596,10 +719,44 @@ class Csv:
                 continue
             declared = categories[str(name)]
             if declared is None:
-                declared = sorted({*column.map(spelling)})
+                declared = self._occurring(column)
+                read += len(declared)
+                if read > MOST_READ:
+                    raise UsageError(
+                        f"{self._where}: the columns of dataset.onehot hold more than "
+                        f"{MOST_READ} different words, which is the most that is read "
+                        f"off the records; declare those of {heading(name)}, "
+                        f"dataset.onehot={{{escaped(name)}:[...]}}, or leave columns "
+                        "out, dataset.drop=[...]"
+                    )
             parts += indicators(self._where, column, declared)
         found = pd.concat(parts, axis=1)
         check_headings(self._where, found)
+        return found
+
+    def _occurring(self, column: "pd.Series[Any]") -> list[str]:
+        """Return the categories of a column that are read off it.
+
+        Raises
+        ------
+        UsageError
+            If there are too many, or two are one word in two spellings.
+        """
+        found = sorted({*column.map(spelling)})
+        alike: dict[str, str] = {}
+        twice = [one for one in found if alike.setdefault(folded(one), one) != one]
+        name, what = escaped(column.name), ""
+        if len(found) > MOST_CATEGORIES:
+            what = f"holds {len(found)} different words, at most {MOST_CATEGORIES} are"
+            what += " read off the records"
+        elif twice:
+            what = f"holds {word(twice[0])}, another spelling of one of its words"
+        if what:
+            raise UsageError(
+                f"{self._where}: column {heading(column.name)} {what}; correct it, "
+                f"leave it out with dataset.drop=[{name}], or declare its categories, "
+                f"dataset.onehot={{{name}:[...]}}"
+            )
         return found
 
     @property
@@ -649,7 +806,8 @@ class Seen:
     name : object
         Its heading, or its place.
     kind : str
-        ``numbers``, ``words``, ``words and numbers`` or ``nothing``.
+        ``numbers``, alone or with mistakes or in another spelling, ``words``, ``words
+        and numbers``, or what is no feature: `LEFT_OUT`.
     missing : int
         Cells without a value.
     low, high : float
@@ -668,6 +826,13 @@ class Seen:
     high: float
     counts: Mapping[str, int]
     equal: bytes
+
+    @property
+    def codes(self) -> list[float]:
+        """Return those of the numbers of a column that may stand for no value."""
+        if self.kind != "numbers" or len(self.counts) < SHORTEST:
+            return []
+        return missing_codes(np.array([*map(float, self.counts)]))
 
 
 @dataclass(frozen=True)
@@ -695,21 +860,92 @@ class Look:
     wrong: tuple[str, ...]
 
 
-def seen(column: "pd.Series[Any]", texts: "pd.Series[Any]") -> Seen:
-    """Return what the cells of a column are, numbers and texts, or texts alone."""
-    words = [one for one in texts.tolist() if not is_missing(one)]
-    cells = [one for one in column.tolist() if not is_missing(one)]
-    numbers = [float(one) for one in cells if not isinstance(one, str)]
-    some = len(cells) > len(numbers)
-    kinds = ["words"] * some + ["numbers"] * bool(numbers)
-    ends = (min(numbers), max(numbers)) if numbers else (np.nan, np.nan)
-    counts = dict(Counter(map(spelling, words)).most_common())
-    kind = " and ".join(kinds) or "nothing"
+def seen(texts: "pd.Series[Any]") -> Seen:
+    """Return what the cells of a column are, which are texts."""
+    cells = texts.map(spelling)
+    filled = cells[~cells.map(is_missing)]
+    values = filled.map(as_number)
+    numbers = values.dropna()
+    kind = kind_of(str(texts.name), filled, values)
+    plain = numbers.map(spelling) if kind == "numbers" else filled
+    counts = dict(Counter(plain.tolist()).most_common())
+    ends = (float(numbers.min()), float(numbers.max()))
     # Numbered in the order in which they come first, whatever they are.
-    places: dict[str, int] = {}
-    codes = [places.setdefault(spelling(one), len(places)) for one in texts.tolist()]
-    equal = blake2b(np.array(codes, dtype=np.int64).tobytes()).digest()
-    return Seen(column.name, kind, len(column) - len(cells), *ends, counts, equal)
+    codes = plain.reindex(cells.index).factorize()[0]
+    equal = blake2b(codes.astype(np.int64).tobytes()).digest()
+    return Seen(texts.name, kind, len(cells) - len(filled), *ends, counts, equal)
+
+
+NOTHING, DATES, IDENTIFIERS, NAMES, MANY = LEFT_OUT = (
+    *("nothing", "dates or times", "identifiers"),
+    *("words, mostly different", f"words, more than {MOST_CATEGORIES}"),
+)
+"""Kinds of columns that are no features."""
+
+MISTAKES = "numbers with mistakes"
+
+
+def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> str:
+    """Return the kind of a column.
+
+    Parameters
+    ----------
+    name : str
+    filled : Series of str
+        Its cells but for those without a value.
+    values : Series of float
+        The numbers that they are, nan for words.
+    """
+    if filled.empty:
+        return NOTHING
+    if filled.str.fullmatch(DATE).mean() >= NINE_IN_TEN:
+        return DATES
+    numbers, different = values.dropna(), filled.nunique()
+    if len(numbers) == len(filled):
+        whole = (numbers % 1.0 == 0.0).all() and different == len(filled)
+        counts = len(filled) > MOST_CLASSES and np.ptp(numbers) == len(filled) - 1
+        codes = filled.str.fullmatch(r"0\d+").any() and different > MOST_CLASSES
+        is_one = whole and (counts or re.fullmatch(IDENTIFIER, name))
+        return IDENTIFIERS if is_one or codes else "numbers"
+    if len(numbers) >= NINE_IN_TEN * len(filled):
+        return MISTAKES
+    words = filled[values.isna()]
+    if names := spellings(words, len(numbers)):
+        return f"numbers with {' and '.join(names)}"
+    if words.nunique() > max(MOST_CLASSES, len(words) / 2):
+        return NAMES
+    if numbers.nunique() > MOST_CLASSES:
+        return MISTAKES
+    if different > MOST_CATEGORIES:
+        return MANY
+    return "words and numbers" if len(numbers) else "words"
+
+
+def spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
+    """Return how words spell numbers, nothing unless nine in ten cells are some.
+
+    Parameters
+    ----------
+    words : Series of str
+        The cells of a column that are no plain numbers.
+    numbers : int
+        How many cells of it are.
+    """
+    left, names = words, list[str]()
+    for name, pattern in SPELLINGS.items():
+        fits = left.str.fullmatch(pattern)
+        # Ages such as <18 and 18+ are words where no number stands beside them.
+        if fits.any() and (numbers or name != "inequalities"):
+            names, left = [*names, name], left[~fits]
+    return names if len(left) <= (1.0 - NINE_IN_TEN) * (len(words) + numbers) else []
+
+
+def plain_text(content: bytes) -> bytes:
+    """Return a text without characters that no one sees, accents as one character."""
+    if content.isascii():
+        return content
+    text = ZERO_WIDTH.sub("", content.decode())
+    return unicodedata.normalize("NFC", text).encode()
 
 
 def indicators(
@@ -758,7 +994,7 @@ def _numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     import pandas as pd
 
     cells = column.str.strip().replace(BOOLEANS)
-    cells = cells.mask(cells.isin(MISSING))
+    cells = cells.mask(cells.map(is_missing))
     values = pd.to_numeric(cells, errors="coerce")
     text = values.isna() & cells.notna()
     # Read as those of a file of numbers alone are.
@@ -776,7 +1012,12 @@ def _guessed(column: "pd.Series[Any]") -> "pd.Series[Any]":
     return numbers if apart else column
 
 
-def _rows(mask: Any, first: int) -> str:
-    """Return how many rows there are, and which is the first, for a message."""
-    row, count = int(mask.argmax()) + first, int(mask.sum())
-    return f"row {row}" if count == 1 else f"{count} rows, the first is row {row}"
+def _rows(mask: Any, first: int, texts: "pd.Series[Any] | None" = None) -> str:
+    """Return how many rows there are, and which is the first, for a message.
+
+    With what its cell holds where the texts of the column are given.
+    """
+    place, count = int(np.argmax(mask)), int(mask.sum())
+    cell = "" if texts is None else f" ({heading(texts.iloc[place])})"
+    row = f"row {place + first}{cell}"
+    return row if count == 1 else f"{count} rows, the first is {row}"

@@ -576,6 +576,45 @@ ODD_ROWS = [
         {"onehot": {"h": ["r", "b"]}},
         'heading "h=r" stands tw',
     ),
+    (
+        'x,c,y\n1,"a\n2,b,1\n3,c,0\n4,d",1\n5,e,0\n',
+        {"onehot": ["c"]},
+        'column "c" holds a quoted cell that spans 4 rows in row 2; close its quotes',
+    ),
+    (
+        'x,c,y\n1,"a\r\n2,b,1\r\n3,c",0\n4,1,1\n',
+        {"drop": "c"},
+        'column "c" holds a quoted cell that spans 3 rows',
+    ),
+    (
+        'x,z,y\n1,2,"a\n2,3,b\n3,4,a"\n5,6,a\n',
+        {"positive": "a"},
+        'column "y" holds a quoted cell that spans 3 rows in row 2',
+    ),
+    ("c,y\na,0\nb,1\nc,y\na,1\n", {"onehot": ["c"]}, "header stands again in row 4"),
+    (
+        "c,d,y\na,b,no\nc,d,y\n c,d ,y\nb,a,yes\n",
+        {"onehot": ["c", "d"], "positive": "yes"},
+        "the header stands again in 2 rows, the first is row 3; take it out",
+    ),
+    ("2015,x,y\n1,2,0\n2015,x,y\n1,3,1\n", {"header": True}, "again in row 3"),
+    ("sep=;\na;b;y\n1;2;0\n3;4;1\n", {}, "row 1 names the separator; take it out"),
+    ("a,b,y\n1,2,0\n", {"drop": ["z"]}, 'drop=z: must be one of "a", "b", "y"'),
+    ("a,b,y\n1,2,0\n", {"drop": ["a", "b"]}, "dataset.drop=.*: leaves no feature"),
+    ("a,b,y\n1,2,0\n", {"drop": "b", "onehot": ["b"]}, "onehot=b: must be one of .a"),
+    ("a,b,y\n1,2,0\n", {"drop": "y", "label": "y"}, "label=y: must be one of .a., .b"),
+    ("1,2,0\n3,4,1\n", {"drop": ["a"]}, "dataset.drop=a: must be one of 0, 1, 2"),
+    (
+        'a,y\n"1,5",0\n"2,25",1\n',
+        {},
+        "holds text in 2 rows.*: numbers with decimal commas or thousands separators",
+    ),
+    ("a,y\n15 %,0\n2%,1\n", {}, "numbers with percent signs; write 1234.5 for all"),
+    (
+        "c,y\nred,0\nRed,1\nblue,0\n",
+        {"onehot": ["c"]},
+        'column "c" holds red, another spelling of one of its words; correct it',
+    ),
 ]
 """Shapes of a csv that read as other numbers than it holds."""
 
@@ -655,6 +694,20 @@ def test_headings_are_quoted_escaped_and_short(name, shown):
 
 
 MISSING_WORDS = ["", " ", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "NaT"]
+MISSING_WORDS += [
+    "\\N",
+    ".",
+    "?",
+    "na",
+    "Nan",
+    "NULL",
+    "Null",
+    "-",
+    "--",
+    "\u2014",
+    "*",
+]
+MISSING_WORDS += ["#REF!", "#DIV/0!", "#n/a", "#VALUE!", "n.a."]
 
 
 @each("word", MISSING_WORDS)
@@ -676,6 +729,105 @@ def test_a_declared_word_is_no_missing_value(put):
         found = loaded(path, classes=classes, **how)
         np.testing.assert_array_equal(found.X, [[0, 1], [1, 0]])
         np.testing.assert_array_equal(found.y, [1, -1])
+
+
+@each(
+    ("labels", "positive", "said"),
+    [
+        (
+            ["no", "yes", "Yes"],
+            "yes",
+            "1 of the labels are Yes, which is another spell",
+        ),
+        (
+            ["no", "yes", "YES", "YES"],
+            ["yes"],
+            "2 of the labels are YES, which is anot",
+        ),
+        (
+            ["no", "yes", "\uff59\uff45\uff53"],
+            "yes",
+            "another spelling of one that beco",
+        ),
+        (["no", "not  ill", "not ill"], "not ill", "another spelling of one that"),
+        (["0", "1", "-9", "-9"], [1], "2 of the labels are -9, which may stand for no"),
+        (["1", "2", "3", "999"], [3], "1 of the labels are 999, which may stand for"),
+        (["no", "yes", "-9"], "yes", "1 of the labels are -9, which may stand for no"),
+        (["no", "yes", "unknown"], "yes", "unknown, which may stand for no value"),
+    ],
+)
+def test_all_others_are_labels(labels, positive, said, put):
+    """What becomes -1 by not being +1 is neither a code nor +1 in another spelling."""
+    rows = [f"{j},{one}" for j, one in enumerate(labels)]
+    path = put("data.csv", "\n".join(["a,y", *rows]).encode())
+    with pytest.raises(UsageError, match=f"{said}.*dataset.classes="):
+        loaded(path, positive=positive)
+    with pytest.raises(UsageError, match=f"{said}.*dataset.classes="):
+        own_dataset(np.eye(len(labels)), labels, positive=positive)
+    words = any(isinstance(one, str) for one in [*positive])
+    classes = [*{*labels}] if words else [*{*map(float, labels)}]
+    told = loaded(path, positive=positive, classes=classes)
+    assert np.count_nonzero(told.y == 1.0) == 1
+
+
+def test_a_word_is_one_however_its_accents_are_written(put):
+    """Composed or not, with a byte-order mark or a space that no one sees."""
+    head = "\ufeff\ufeffgro\u0308\u00dfe,y\u200b"
+    rows = [head, "1,gro\u0308\u00df", "2,gr\u00f6\u00df\u00a0", "3,klein"]
+    path = put("data.csv", "\n".join(rows).encode())
+    found = loaded(path, label="y", positive="gr\u00f6\u00df")
+    np.testing.assert_array_equal(found.y, [1, 1, -1])
+    assert feature_names(found) == ("gr\u00f6\u00dfe",)
+    assert loaded(path, positive="gro\u0308\u00df").y.tolist() == [1, 1, -1]
+
+
+def test_categories_that_are_read_are_few(put):
+    """40,000 names make no columns, and the file is not called damaged."""
+    rows = "".join(f"N{j},{j % 90},{j % 2}\n" for j in range(40_000))
+    path = put("names.csv", f"name,c,y\n{rows}".encode())
+    tracemalloc.start()
+    with pytest.raises(
+        UsageError,
+        match=r'column "name" holds 40000 different words, at most 100 .*drop=\[name\]',
+    ):
+        loaded(path, onehot=["c", "name"])
+    assert tracemalloc.get_traced_memory()[1] < 1e8
+    tracemalloc.stop()
+    assert loaded(path, onehot=["c"], drop="name").p == 90
+    head = ",".join(f"c{j}" for j in range(12))
+    rows = "".join(f"{','.join([f'v{j}'] * 12)},{j % 2}\n" for j in range(90))
+    path = put("wide.csv", f"{head},y\n{rows}".encode())
+    with pytest.raises(UsageError, match="more than 1000 different words"):
+        loaded(path, onehot=head.split(","))
+    assert (
+        loaded(
+            path,
+            onehot={"c0": [f"v{j}" for j in range(200)]},
+            drop=[f"c{j}" for j in range(1, 12)],
+        ).p
+        == 200
+    )
+
+
+def test_columns_that_are_dropped_are_as_if_they_were_not_there(put):
+    whole = put("whole.csv", b"id,a,note,y\nx,1,u,0\ny,2,v,1\nz,3,NA,1\n")
+    plain = put("plain.csv", b"a,y\n1,0\n2,1\n3,1\n")
+    found, other = loaded(whole, drop=["id", "note"]), loaded(plain)
+    np.testing.assert_array_equal(found.X, other.X)
+    assert feature_names(found) == ("a",) and found.uncharged == other.uncharged
+    parts = ("auto", "auto", "none")
+
+    def identity(path, **how):
+        return problem_named("file", {"path": path, **how}, *parts).identity
+
+    assert identity(plain) == identity(plain, drop=None) == identity(plain, drop=[])
+    dropped = identity(whole, drop=["id", "note"])
+    assert dropped == identity(whole, drop=("note", "id")) != identity(plain)
+    npz_path = put("data.npz", npz(X=X, y=Y))
+    with pytest.raises(
+        UsageError, match=r"^dataset\.drop=\['?a'?\]: is for the columns"
+    ):
+        loaded(npz_path, drop=["a"])
 
 
 WORDS = [

@@ -363,8 +363,9 @@ def test_arrays_declare_their_classes_or_are_read():
     told = problem_from_arrays(X, y, **how, classes=["yes", "no", "maybe"]).dataset
     assert (read.uncharged, told.uncharged) == (("classes",), ())
     np.testing.assert_array_equal(read.y, told.y)
+    # Whether they were declared or read is not known.
     typed = pd.Series(y, dtype=pd.CategoricalDtype(["no", "yes"]))
-    assert problem_from_arrays(X, typed, **how).dataset.uncharged == ()
+    assert problem_from_arrays(X, typed, **how).dataset.uncharged == ("classes",)
     numbers = problem_from_arrays(X, [0, 1, 0, 0], loss="logistic", classes=[1, 0])
     np.testing.assert_array_equal(numbers.dataset.y, read.y)
     with pytest.raises(

@@ -106,8 +106,8 @@ def test_public_without_bounds_is_refused_in_one_sentence(loss):
     with pytest.raises(Unsupported) as error:
         Smoothness("public", dataset(loss, bounded=False), loss)
     assert str(error.value) == (
-        "smoothness=public: dataset toy declares no bounds; use smoothness=data, or "
-        "declare bounds"
+        "smoothness=public: dataset toy declares no bounds; declare bounds, or use "
+        "smoothness=data, which reads the records"
     )
 
 

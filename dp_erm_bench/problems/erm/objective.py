@@ -305,13 +305,14 @@ class Smoothness:
         if self.kind == "private":
             raise UsageError(
                 "smoothness=private: is published anew by each fit, a problem by "
-                "itself has none; use smoothness=public or data"
+                "itself has none; use smoothness=public, or data, which reads the "
+                "records"
             )
         bounds = self.dataset.bounds
         if self.kind == "public" and bounds is None:
             raise Unsupported(
                 f"smoothness=public: dataset {self.dataset.name} declares no bounds; "
-                "use smoothness=data, or declare bounds"
+                "declare bounds, or use smoothness=data, which reads the records"
             )
         if self.kind == "auto":
             kind = "data" if bounds is None else "public"
@@ -454,7 +455,7 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
     if source == "declared":
         raise Unsupported(
             f"smoothness_bounds=declared: dataset {dataset.name} declares no bounds; "
-            "use smoothness_bounds=data, or declare bounds"
+            "declare bounds, or use smoothness_bounds=data, which reads the records"
         )
     return H * np.square(once(dataset, _largest_squarable)), "data"
 
