@@ -2,8 +2,11 @@
 
 import atexit
 import contextlib
+import functools
+import inspect
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -43,6 +46,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 # is 0 alone, unless `abs` is given.
 type(pytest.approx(1.0)).DEFAULT_ABSOLUTE_TOLERANCE = 0.0
 
+# A shell's background and nohup have signals ignored, which children inherit; what a
+# handler hears, be it nothing, is the default of theirs.
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
+
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if (MIRROR / "MANIFEST.csv").is_file():
     os.environ.setdefault("DP_ERM_BENCH_DATA", str(MIRROR))
@@ -50,7 +59,7 @@ if (MIRROR / "MANIFEST.csv").is_file():
 
 @pytest.fixture(autouse=True)
 def heeded():
-    """Let Ctrl-C be heard in what tests start, also where a shell had it ignored."""
+    """Let Ctrl-C be heard by a test, also where a shell had it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -63,6 +72,16 @@ def trusted():
     cached._outside.clear()
     if kernels := sys.modules.get("dp_erm_bench.machine_code"):
         kernels._begun = time.time()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_download():
+    """Leave published sets where they are: without a mirror their tests are skipped."""
+    from dp_erm_bench.datasets import libsvm
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(libsvm, "reachable", lambda host: False)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -114,6 +133,33 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_addoption(parser) -> None:
     told = "append to a file what each test took: [id, CPU s, its children's CPU s]"
     parser.addoption("--cpu", metavar="FILE", help=told)
+    told = "only tests/datasets and tests that name a published set, or the mirror"
+    parser.addoption("--published", action="store_true", help=told)
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    """Keep what `--published` asks for, by the sources of tests and their fixtures."""
+    if not config.getoption("published"):
+        return
+    sets = (Path(__file__).parents[1] / "conf" / "dataset").glob("*.yaml")
+    real = [path.stem for path in sets if "datasets.real." in path.read_text()]
+    named = re.compile(rf"\b({'|'.join((*real, 'libsvm', 'mirror', 'VARIABLE'))})\b")
+
+    @functools.cache
+    def names_one(function):
+        own = function.__name__ != "no_download"
+        return own and named.search(inspect.getsource(inspect.unwrap(function)))
+
+    def asks(item):
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        functions = [item.function, *(one.func for own in fixtures for one in own)]
+        ours = [one for one in functions if "pytest" not in one.__module__]
+        return named.search(item.nodeid) or any(map(names_one, ours))
+
+    of_data = Path(__file__).parent / "datasets"
+    kept = {one: of_data in one.path.parents or asks(one) for one in items}
+    config.hook.pytest_deselected(items=[one for one in items if not kept[one]])
+    items[:] = [one for one in items if kept[one]]
 
 
 @pytest.hookimpl(wrapper=True)

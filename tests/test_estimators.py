@@ -294,7 +294,7 @@ def test_columns_are_mapped_by_their_bounds_in_predictions_too():
 def test_bounds_that_clip_many_records_are_warned_of_by_name():
     said = (
         r'^bounds: 100 % of the records are clipped .*more than 10 % .*"age", "dose", '
-        r'"weight" \(as private as the objective: computed from the records'
+        r'"weight" \(not private: computed from the records'
     )
     with pytest.warns(ClippedRecords, match=said):
         DPClassifier(epsilon=math.inf, bounds=1e-6).fit(FRAME, WORDS)

@@ -439,8 +439,8 @@ def print_best(folder: Path) -> None:
         print(f"{where}: {_verdict(rows)}")
     uses = dict.fromkeys(",".join(found["uncharged"]).split(","))
     print(
-        f"not charged: {', '.join(filter(None, uses))}; the certified epsilon is of "
-        "one run with the chosen parameters"
+        f"not paid for by any budget: {', '.join(filter(None, uses))}; the certified "
+        "epsilon is of one run with the chosen parameters"
     )
 
 

@@ -34,8 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 1 if a trial failed, 2 for wrong input or a results folder
-        that cannot be written, 130 if interrupted, 143 if ended by SIGTERM.
+        0 if all went well, 1 if a trial failed or all were skipped, 2 for wrong input
+        or a results folder that cannot be written, 130 if interrupted, 143 if ended by
+        SIGTERM.
     """
     for library in THREADS:
         os.environ[f"{library}_NUM_THREADS"] = "1"

@@ -102,8 +102,8 @@ Keys
   -cd, --config-dir FOLDER  look for experiment/NAME.yaml there too
   -sc install=bash|zsh|fish print the completion of a shell, to be evaluated there
 
-Exit code: 0 all ran, 1 a trial failed, (compare) something is worse or (replay) not
-all rows are the same, 2 wrong input, 130 interrupted.
+Exit code: 0 all ran, 1 a trial failed or all were skipped, (compare) something is worse
+or (replay) not all rows are the same, 2 wrong input, 130 interrupted.
 
 Example
   dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd \\

@@ -174,7 +174,7 @@ class File:
         first: int | None = None,
         text: Any = None,
     ) -> tuple[Uncharged, ...]:
-        """Return what is read from the records at no charge, as it is not declared."""
+        """Return what is read off the records, without a budget, if not declared."""
         kind = _format(Path(path or ""), format)
         csv = Csv(None, onehot=onehot, text=text)
         undeclared = {name for name, c in csv.categories.items() if c is None}

@@ -54,7 +54,7 @@ MOST_TOLD = 20
 WIDE = 0.01
 """The share of a declared bound below which no record comes near it."""
 
-AS_PRIVATE = "(as private as the objective: computed from the records, not released)"
+NOT_PRIVATE = "(not private: computed from the records)"
 CORRECT = (
     "clip records with dataset.clip_to_bounds=true, or correct it by what is known "
     "without the records"
@@ -424,7 +424,7 @@ def clipping_told(clipping: Clipping | None, names: Sequence[str]) -> str:
     beyond = f", more than {100 * OFTEN:g} % beyond the bound of {listed}"
     return (
         f"{_percent(clipping.share)} of the records are clipped to declared bounds"
-        f"{beyond * bool(listed)} {AS_PRIVATE}"
+        f"{beyond * bool(listed)} {NOT_PRIVATE}"
     )
 
 
@@ -458,7 +458,7 @@ def wide_told(data: Dataset, names: Sequence[str]) -> str:
     listed = _listed_columns([names[int(j)] for j in np.flatnonzero(wide)], beside)
     return listed and (
         f"all records are below {100 * WIDE:g} % of the declared bound of {listed}: "
-        f"noise that is made for it drowns them {AS_PRIVATE}"
+        f"noise that is made for it drowns them {NOT_PRIVATE}"
     )
 
 
@@ -472,7 +472,7 @@ def telling_told(data: Dataset, names: Sequence[str]) -> str:
     listed = _listed_columns([names[int(j)] for j in columns], [])
     return listed and (
         f"the label is told by {listed} alone, up to shift and scale; leave it out if "
-        f"it is no feature {AS_PRIVATE}"
+        f"it is no feature {NOT_PRIVATE}"
     )
 
 

@@ -277,9 +277,9 @@ def check_lines(table: pd.DataFrame, view: View, kind: str) -> None:
 def _check_room(what: str, count: int, most: int) -> None:
     if count > most:
         raise UsageError(
-            f"plot: {count} {what} are more than {most}: keep some with "
-            "where, draw along a key that differs, as x=step, or tell fewer apart by "
-            "panel, line and facet"
+            f"plot: {count} {what} are more than {most}: keep some with --where, draw "
+            "along a key that differs, as with --x step, or tell fewer apart by "
+            "--panel, --line and --facet"
         )
 
 

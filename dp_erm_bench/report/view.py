@@ -359,7 +359,8 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)
-    runs = pooled(told, by) if alike else check_alike(told, by, "plot")
+    remedy = "keep one of them with --where {0}=VALUE, or add {0} to --line"
+    runs = pooled(told, by) if alike else check_alike(told, by, "plot", remedy)
     return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 

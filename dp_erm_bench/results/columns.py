@@ -124,8 +124,8 @@ COLUMNS = {
     ),
     "seconds": Column(
         NUMBER,
-        "time spent up to the checkpoint; of boosting private: it tells how many runs "
-        "were made",
+        "time spent up to the checkpoint; of boosting not private: it tells how many "
+        "runs were made",
         FAILED,
         "s",
     ),
@@ -248,6 +248,7 @@ row.
 `python -m dp_erm_bench.results.columns > docs/table.md` writes this page from
 `dp_erm_bench.COLUMNS`. Missing numbers are NaN, missing texts None or empty:
 int64 is float64 in a table where one is missing, as of a failed trial.
+Every measure of w is computed from the records, without noise: none is private.
 
 | column | meaning | dtype | unit | empty |
 |---|---|---|---|---|

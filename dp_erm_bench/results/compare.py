@@ -500,10 +500,14 @@ def _joined(
     key = COMPARED if rule.by == "setting" else TRIAL
     common = both.groupby(key, dropna=False)[["in_a", "in_b"]].any()
     if not common.all(axis=1).any():
-        why = apart(*sides) or "--by setting needs no common seeds"
+        settings = both.groupby(COMPARED, dropna=False)[["in_a", "in_b"]].any()
+        remedy = "--by setting needs no common seeds"
+        if not settings.all(axis=1).any():
+            why = apart(*sides) or "several keys differ together"
+            remedy = f"{why}; --ignore KEY lets a key differ"
         raise UsageError(
             f"compare: no common {rule.by} ({both['in_a'].sum()} trials in A, "
-            f"{both['in_b'].sum()} in B); {why}; --ignore KEY lets a key differ"
+            f"{both['in_b'].sum()} in B); {remedy}"
         )
     return both
 

@@ -172,6 +172,7 @@ GIVEN = (
 def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
+    A parameter may be named alone, or as in `settings`, behind its algorithm.
     Of another name it is refused, called `key`, with those that have several values.
     """
     import pandas as pd
@@ -179,7 +180,7 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     if name in table:
         return table[name]
     every = settings(table)
-    parts = [one for one in every if str(one).rpartition(".")[2] == name]
+    parts = [o for o in every if name in (str(o), str(o).rpartition(".")[2])]
     if not parts:
         varied = every.columns[every.replace("", None).nunique() > 1]
         own = sorted({str(one).rpartition(".")[2] for one in varied} - {*table})

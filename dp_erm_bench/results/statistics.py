@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 
-def check_alike(rows: pd.DataFrame, by: Sequence[str], who: str) -> str:
+APART = "keep one of them, or name a column in `by` that tells them apart"
+"""What to do where one curve would pool several settings."""
+
+
+def check_alike(
+    rows: pd.DataFrame, by: Sequence[str], who: str, remedy: str = APART
+) -> str:
     """Return over what groups of runs are pooled; refuse settings that differ.
 
     Parameters
@@ -43,6 +49,8 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], who: str) -> str:
         Columns that tell the groups apart.
     who : str
         The function that pools, for the message.
+    remedy : str
+        What the message says to do; `{0}` in it is the column that differs.
 
     Returns
     -------
@@ -63,7 +71,7 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], who: str) -> str:
         some = ", ".join([*words[:4], *["..."] * (len(words) > 4)])
         raise UsageError(
             f"{who}: one curve would pool {len(words)} values of {apart[0]} ({some}); "
-            "keep one of them, or name a column in `by` that tells them apart"
+            f"{remedy.format(apart[0])}"
         )
     return pooled(rows, by)
 

@@ -306,8 +306,9 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     Returns
     -------
     int
-        0 if every trial is ok, skipped or diverged (now or earlier), else 1. Lines
-        whose dataset is unavailable are no failure; they are listed.
+        0 if every trial is ok, skipped or diverged (now or earlier) and not all are
+        skipped, else 1. Lines whose dataset is unavailable are no failure; they are
+        listed.
 
     Raises
     ------
@@ -371,7 +372,8 @@ def _run(session: Session, early: Worker | None) -> int:
     _print_summary(session, choices)
     for told in records_told(session.lines):
         print(f"dp-erm-bench: {told}", file=sys.stderr)
-    return int(any(status not in FINISHED for status in session.statuses.values()))
+    statuses = set(session.statuses.values())
+    return int(statuses == {"skipped"} or not statuses <= {*FINISHED})
 
 
 def loose_deltas(lines: Iterable[Line]) -> str:
@@ -524,8 +526,8 @@ def tune(
 ) -> pd.DataFrame:
     """Tune each algorithm of some lines on each problem; return how the choices did.
 
-    It does what ``dp-erm-bench tune`` does, without its figures. Tuning reads the data
-    and is not charged.
+    It does what ``dp-erm-bench tune`` does, without its figures. Tuning reads the data,
+    and no budget pays for it.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def test_wide_bounds_and_a_label_among_the_features_are_told(run, tmp_path):
     line += ["dataset.bounds={columns:{age:1e6,code:4}}", "runner.n_jobs=1"]
     done = run(*line, "algorithm.random_cd.clip=1", "runner.progress=false")
     assert done.returncode == 0, done.stderr
-    private = "(as private as the objective: computed from the records, not released)"
+    private = "(not private: computed from the records)"
     assert [one for one in done.stderr.splitlines() if "dataset file" in one] == [
         "dp-erm-bench: dataset file my.csv, bounds={columns:{age:1000000.0,code:4}}: "
         'all records are below 1 % of the declared bound of "age", norm: noise that '
@@ -130,8 +130,7 @@ def test_what_the_bounds_did_is_told_after_a_run_and_in_the_table(run, tmp_path)
     assert said == (
         "dp-erm-bench: dataset file my.csv, bounds={columns:1e-06}: 100 % of the "
         "records are clipped to declared bounds, more than 10 % beyond the bound of "
-        '"age", "crp" (as private as the objective: computed from the records, not '
-        "released)"
+        '"age", "crp" (not private: computed from the records)'
     )
     table = pd.read_parquet(tmp_path / "results" / "sweep" / "results.parquet")
     ends = table.drop_duplicates("trial", keep="last").sort_values("clipped")

@@ -60,6 +60,17 @@ def test_every_column_of_a_table_is_explained(folder):
             assert table[name].notna().all(), name
 
 
+def test_what_would_be_pooled_is_told_apart_as_the_refusal_says(folder, capsys):
+    given = ("export", folder, "--y", "objective", "--line", "algorithm")
+    told = said(capsys, *given, code=2)
+    assert "would pool 2 values of random_cd.clip (0.5, 1); keep one of them " in told
+    assert "with --where random_cd.clip=VALUE, or add random_cd.clip to --line" in told
+    kept = said(capsys, *given, "--where", "random_cd.clip=0.5")
+    assert kept.splitlines()[0].split(" | ")[1:] == ["random_cd", "w = 0 |"]
+    added = said(capsys, *given[:-1], "algorithm,random_cd.clip").splitlines()[0]
+    assert "random_cd, 0.5 | random_cd, 1 | gd" in added
+
+
 def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
     given = ("export", folder, "--y", "objective")
     text = said(capsys, *given)

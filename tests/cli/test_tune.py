@@ -84,7 +84,7 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
     assert "constraint=none: frank_wolfe needs a set with vertices" in said
     assert len(re.findall(r"^ +(?:1|10) +(?:gd|random_cd) .*\[.*=", said, re.M)) == 4
     assert len(re.findall("^open: ", said, re.M)) == 1
-    assert re.search(r"^not charged: .*tuning", said, re.M)
+    assert re.search(r"^not paid for by any budget: .*tuning", said, re.M)
     # w = 0 is in the table, and the last lines say in words who is best against it.
     assert len(re.findall(r"^ +(?:1|10) +w = 0 ", said, re.M)) == 2
     verdicts = re.findall(r"^epsilon (1|10): (.*)$", said, re.M)

@@ -327,8 +327,8 @@ def test_to_declare_what_was_read_moves_no_identity(tmp_path):
         problem_named("file", {"path": path, "positive": [0]}, *parts).identity
         not in names
     )
-    madelon = [{}, {"positive": [1], "classes": [-1, 1]}, {"classes": [1, -1]}]
-    assert len({problem_named("madelon", how, *parts).identity for how in madelon}) == 1
+    signs = [{}, {"positive": [1], "classes": [-1, 1]}, {"classes": [1, -1]}]
+    assert len({problem_named("log1", how, *parts).identity for how in signs}) == 1
     hue = tmp_path / "hue.csv"
     hue.write_text("hue,y\nblue,0\nred,1\n")
     read, told = (
@@ -336,6 +336,12 @@ def test_to_declare_what_was_read_moves_no_identity(tmp_path):
         for how in (["hue"], {"hue": ["blue", "red"]})
     )
     assert read == told
+
+
+def test_to_declare_the_classes_of_a_published_set_moves_no_identity(mirror):
+    signs = [{}, {"positive": [1], "classes": [-1, 1]}, {"classes": [1, -1]}]
+    parts = ("logistic", "none", "none")
+    assert len({problem_named("madelon", how, *parts).identity for how in signs}) == 1
 
 
 def test_what_is_read_belongs_to_the_line_and_not_to_its_record(tmp_path, monkeypatch):

@@ -138,6 +138,15 @@ sys.exit(main.main())
 """
 
 
+def test_what_tests_start_hears_every_signal():
+    """Also below `make test &` and nohup, which .ci/run stands for."""
+    code = (
+        "import signal as s; print(*(int(s.getsignal(one) == s.SIG_IGN) "
+        "for one in (s.SIGINT, s.SIGTERM, s.SIGHUP)))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"0 0 0\n"
+
+
 def test_an_interrupt_in_a_finaliser_is_not_lost():
     """Python drops what is raised there, and prints it with its traceback."""
     found = subprocess.run(

@@ -346,6 +346,20 @@ def test_without_a_common_setting_nothing_is_compared():
             compare(finals([1.0]), other, rule=ComparisonRule(by))
 
 
+def test_what_to_do_without_a_common_trial_is_what_helps():
+    both = [{"budget.epsilon": 1.0, "algorithm.random_cd.clip": 1.0}]
+    both += [{"budget.epsilon": 2.0, "algorithm.random_cd.clip": 2.0}]
+    crossed = [one | {"budget.epsilon": 3.0 - one["budget.epsilon"]} for one in both]
+    a, b = (pd.concat([finals([1.0], keys=k) for k in s]) for s in (both, crossed))
+    for by in ("trial", "setting"):
+        with pytest.raises(UsageError, match=r"in B\); several keys .*; --ignore KEY"):
+            compare(a, b, rule=ComparisonRule(by))
+    assert len(compare(a, b, ignore=["budget.epsilon"])) == 2
+    with pytest.raises(UsageError, match=r"in B\); --by setting needs .* seeds$"):
+        compare(a, a.assign(seed=7))
+    assert len(compare(a, a.assign(seed=7), rule=ComparisonRule("setting"))) == 2
+
+
 def test_the_comparison_is_the_same_every_time():
     rng = np.random.default_rng(2)
     sides = finals(rng.normal(size=30)), finals(rng.normal(size=30))

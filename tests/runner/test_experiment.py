@@ -98,7 +98,7 @@ def test_a_trial_of_two_lines_runs_once(inline, block, capsys):
     "execute, code, status",
     [
         ("bowl", 0, "ok"),
-        ("skipping", 0, "skipped"),
+        ("skipping", 1, "skipped"),
         ("all_diverging", 0, "diverged"),
         ("raising", 1, "error"),
     ],
@@ -158,6 +158,17 @@ def test_a_dataset_that_cannot_be_had_is_listed(inline, block, monkeypatch, caps
     (missing,) = read_manifest(inline.folder)["not_run"]
     assert (missing["line"], missing["dataset"]) == ("gone", "log1")
     assert set(load_results(inline.folder)["line"]) == {"line"}
+
+
+def test_a_run_of_skipped_trials_alone_fails_whatever_data_are_missing(
+    inline, block, monkeypatch
+):
+    gone = block(dataset=far_away(monkeypatch), line="gone")
+    assert inline(gone, block(), execute="skipping") == 1
+    # Trials that ran beside them, now or earlier, are a result.
+    beside = block(line="beside", seed=[7])
+    assert inline(gone, block(), beside) == 0
+    assert inline(block()) == 1
 
 
 def test_alone_it_is_an_error_of_a_sweep_but_not_of_an_experiment(
