@@ -686,6 +686,33 @@ def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Arr
     return np.where(np.isinf(gap), np.where(part < 0.5, low, high), between)
 
 
+def estimate_log_ratio(
+    errors: Mapping[Key, float], others: Mapping[Key, float]
+) -> Estimate:
+    """Return log(error) - log(other error), medians, with its interval.
+
+    Parameters
+    ----------
+    errors, others : mapping of seed to float
+        Of each run, values below `FLOOR` counting as `FLOOR`; infinite if it was lost.
+        Runs on common seeds are pairs; without any the samples are independent. Of
+        fewer pairs than `FEWEST` the interval is unknown.
+    """
+    own, their = (
+        {seed: max(error, FLOOR) for seed, error in one.items()}
+        for one in (errors, others)
+    )
+    common = [seed for seed in own if seed in their]
+    if not common:
+        sides = [(np.array([*one.values()]), 0.5) for one in (own, their)]
+        parts = [(*one, w) for one, w in zip(sides, (1.0, -1.0), strict=True)]
+        return estimate_of_quantiles(parts)
+    pairs = [(own[seed], their[seed]) for seed in common]
+    changes = [0.0 if a == b else float(np.log(a) - np.log(b)) for a, b in pairs]
+    point, ends = float(quantile(changes, 0.5)), median_interval(np.array(changes))
+    return unknown(point) if math.isnan(ends[0]) else Estimate(point, *ends)
+
+
 def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     """Return the largest of some numbers, with its interval.
 
