@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -32,6 +33,7 @@ from dp_erm_bench.experiment.schema import (
     OF_LINES,
     Block,
     BudgetConfig,
+    PatternSearch,
     axis_values,
     blocks_of,
     is_list,
@@ -84,6 +86,10 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
             return own, {**block["tune"], **_seeds(block["tune"])}
     usual = next(_source(profile))["tune"]
     axes = dict(_around(algorithm_of(name), usual["axes"]["clip"]))
+    search = PatternSearch(**usual["search"])
+    points = math.prod(len(axis_values(values)) for values in axes.values())
+    if search.least(points) > search.trials:  # then only whether it runs is asked
+        axes = {key: _middle(values) for key, values in axes.items()}
     return {}, {"axes": axes, "search": usual["search"], **_seeds(usual)}
 
 
@@ -137,6 +143,13 @@ def _around(algorithm: Algorithm, clip: Any) -> Iterator[tuple[str, Any]]:
             if len(kept) > 1:
                 count += 1
                 yield key, kept
+
+
+def _middle(axis: Any) -> Any:
+    """Return an axis cut to the value in its middle."""
+    if isinstance(axis, Mapping):
+        return {**axis, "values": _middle(axis["values"])}
+    return [axis[len(axis) // 2]]
 
 
 def _allowed(algorithm: Algorithm, key: str, value: float) -> bool:

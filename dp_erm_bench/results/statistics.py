@@ -211,7 +211,8 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
     ----------
     errors : mapping of line to array
         Of each run, smaller being better and infinite if it was lost; None where the
-        line did not run.
+        line did not run. Of shape (splits, 1) the median of each of several splits:
+        what is judged is their mean, with Student's law.
     zero : float
         The error of w = 0; nan if it has none.
     """
@@ -221,12 +222,17 @@ def places(errors: Mapping[Key, Array | None], zero: float) -> dict[Key, Standin
         if own is None:
             continue
         # The samples are not paired: each algorithm has noise of its own.
-        low, high = median_interval(own, sample)
-        if len(own) >= FEWEST:
-            draws[line] = likely_medians(own, sample)
+        if own.ndim > 1:
+            centre, draws[line] = float(own.mean()), likely_mean(own[:, 0], sample)
+        else:
+            centre = float(quantile(own, 0.5))
+            if len(own) >= FEWEST:
+                draws[line] = likely_medians(own, sample)
+        known = line in draws
+        low, high = central(draws[line], LIKELY) if known else (math.nan, math.nan)
         beats = YES if high < zero else NO if low > zero else TIE
         beats = "" if math.isnan(zero) else beats
-        found[line] = Standing(float(quantile(own, 0.5)), low, high, beats, LOSES)
+        found[line] = Standing(centre, low, high, beats, LOSES)
     able = [
         line
         for line in draws
@@ -783,6 +789,21 @@ def likely_medians(values: Array, sample: int = 0) -> Array:
     # A run that was lost is the worst.
     ordered = np.sort(np.where(np.isnan(values), math.inf, values))
     return _likely_quantiles(ordered, 0.5, np.random.default_rng(sample))
+
+
+def likely_mean(values: Array, sample: int = 0) -> Array:
+    """Return draws of where the mean of the law of two values or more may be.
+
+    They are those of Student's law; infinite where a value is.
+    """
+    from scipy.special import stdtrit
+
+    if not np.isfinite(values).all():
+        return np.full(RESAMPLES, math.inf)
+    # One from each of equal parts of the law, in random order.
+    u = (np.random.default_rng(sample).permutation(RESAMPLES) + 0.5) / RESAMPLES
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    return np.asarray(values.mean() + error * stdtrit(len(values) - 1, u))
 
 
 def quantile(values: npt.ArrayLike, q: float) -> Array:

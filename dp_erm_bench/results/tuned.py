@@ -93,7 +93,11 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         interval `ci_low`, `ci_high`; `beats_zero` and `place`, as `places` says;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a
-        dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`.
+        dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`;
+        `searched`, the parameters that were, and `default`, a dict of those that
+        nobody gave. With several `splits` all of it was tuned on each, `chosen` and
+        `trial` are the first one's, and `median` is the mean of the medians over
+        `runs` of each split, its interval over splits.
         Runs that were lost count as the worst;
         lines whose algorithm refuses the problem are left out.
 
@@ -116,15 +120,18 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     ends = rows.loc[planned.index]
     found: list[dict[str, Any]] = []
     problems: dict[tuple[Any, ...], dict[int, Array]] = {}
+    lines: dict[tuple[Any, ...], list[tuple[dict[str, Any], pd.DataFrame]]] = {}
     for choice in choices:
         try:
-            told, quantity = _told(choice), choice["quantity"]
+            told = _told(choice)
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
         same = planned["epsilon"].eq(told["epsilon"])
         for key in ("panel", "line") if named else ("panel", "line", *UNNAMED):
             same &= planned[key].fillna("").eq(told[key])
+        if told["split"] is not None:
+            same &= planned["dataset_seed"].eq(told["split"])
         own = ends[same]
         if not named:
             # A row has its defaults, too.
@@ -137,15 +144,24 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             )
         if len(own):
             told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
-            judged, values = _judged(own, quantity)
-            where = told["panel"], told["epsilon"], judged["quantity"]
-            sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
-            problems.setdefault(where, {})[len(found)] = sign * values
-            runs = rows.loc[rows["trial"].isin(own["trial"])]
-            models = medians_of(baselines(runs, judged["quantity"]))
-            beside = _beside(own)
-            others = {name: medians_of(baselines(runs, name)) for name in beside}
-            found.append({**told, **judged, **beside, **models, "baselines": others})
+            which = "" if named else choice["chosen"]
+            of = told["panel"], told["line"], told["epsilon"], told["algorithm"], which
+            lines.setdefault(of, []).append((told, own))
+    for splits in lines.values():
+        told, parts = splits[0][0], [own for _, own in splits]
+        del told["split"]
+        judged, values = _judged(parts, told.pop("chosen_by"))
+        where = told["panel"], told["epsilon"], judged["quantity"]
+        sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
+        problems.setdefault(where, {})[len(found)] = sign * values
+        whole = pd.concat(parts)
+        runs = rows.loc[rows["trial"].isin(whole["trial"])]
+        models = medians_of(baselines(runs, judged["quantity"]))
+        beside = _beside(whole)
+        others = {name: medians_of(baselines(runs, name)) for name in beside}
+        why = "; ".join(t["open"] for t, _ in splits if t["open"])
+        told["open"] = "; ".join(dict.fromkeys(why.split("; ")))
+        found.append({**told, **judged, **beside, **models, "baselines": others})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():
@@ -220,16 +236,32 @@ def best_choice(
 def _told(choice: Row) -> dict[str, Any]:
     params = {**json.loads(choice["params"]), **json.loads(choice["chosen"])}
     labels = {key: choice[key] for key in LABELS}
-    return {**labels, "epsilon": float(choice["epsilon"]), "chosen": params}
+    # Of before they have no such columns.
+    fields = {"searched": choice.get("searched") or ""}
+    fields["default"] = json.loads(choice.get("default") or "{}")
+    told: dict[str, Any] = {"epsilon": float(choice["epsilon"]), "chosen": params, **fields}
+    split = choice.get("dataset_seed") or ""
+    told["split"] = float(split) if split else None
+    return {**labels, **told, "chosen_by": choice["quantity"]}
 
 
-def _judged(rows: pd.DataFrame, chosen_by: str) -> tuple[dict[str, Any], Array]:
-    """Return by what a line's reports are judged, how many, and the values."""
+def _judged(
+    parts: Sequence[pd.DataFrame], chosen_by: str
+) -> tuple[dict[str, Any], Array]:
+    """Return by what the reports of a line's splits are judged, how many, the values.
+
+    Of several splits the values are their medians, as `places` takes them.
+    """
+    rows = parts[0]
     certified = chosen_by == OBJECTIVE and rows[ERROR].notna().any()
     y = ERROR if certified else chosen_by
-    values = np.asarray(worst_if_lost(rows, y), dtype=np.float64)
+    split = [np.asarray(worst_if_lost(own, y), dtype=np.float64) for own in parts]
+    values = split[0]
+    if len(split) > 1:
+        values = np.array([[float(quantile(own, 0.5))] for own in split])
     told = {key: str(rows[key].iloc[0]) for key in ("uncharged", "trial")}
-    return {"quantity": y, "runs": len(values), **told}, values
+    counts = {"runs": len(split[0]), "splits": len(split)}
+    return {"quantity": y, **counts, **told}, values
 
 
 def _beside(rows: pd.DataFrame) -> dict[str, float]:

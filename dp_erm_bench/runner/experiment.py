@@ -258,7 +258,7 @@ def _row(experiment: str, choice: Choice) -> list[Any]:
     given = {*line.params, *choice.values}
     usual = {key: value for key, value in full.items() if key not in given}
     fields = [" ".join(line.axes), json.dumps(usual, sort_keys=True)]
-    return [*where, *how, *result, *spent, *ends, *fields, dataset.get("seed", 0)]
+    return [*where, *how, *result, *spent, *ends, *fields, dataset.get("seed", "")]
 
 
 def judged(session: Session) -> list[Choice]:
