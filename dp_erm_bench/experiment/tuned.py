@@ -61,6 +61,9 @@ OF_PROFILE = re.compile(r"\$\{profiles\.\$\{profile\}\.(\w+)\}")
 FIRST = (*LENGTHS, "step", "clip")
 BATCH = "batch_size"
 
+ENOUGH = {"trials", "race"}
+"""Keys of a search without which it has as many trials as its grid needs at least."""
+
 Section = dict[str, Any]
 
 
@@ -86,10 +89,6 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
             return own, {**block["tune"], **_seeds(block["tune"])}
     usual = next(_source(profile))["tune"]
     axes = dict(_around(algorithm_of(name), usual["axes"]["clip"]))
-    search = PatternSearch(**usual["search"])
-    points = math.prod(len(axis_values(values)) for values in axes.values())
-    if search.least(points) > search.trials:  # then only whether it runs is asked
-        axes = {key: _middle(values) for key, values in axes.items()}
     return {}, {"axes": axes, "search": usual["search"], **_seeds(usual)}
 
 
@@ -143,13 +142,6 @@ def _around(algorithm: Algorithm, clip: Any) -> Iterator[tuple[str, Any]]:
             if len(kept) > 1:
                 count += 1
                 yield key, kept
-
-
-def _middle(axis: Any) -> Any:
-    """Return an axis cut to the value in its middle."""
-    if isinstance(axis, Mapping):
-        return {**axis, "values": _middle(axis["values"])}
-    return [axis[len(axis) // 2]]
 
 
 def _allowed(algorithm: Algorithm, key: str, value: float) -> bool:
@@ -310,6 +302,10 @@ def _tuned(
     if refused or not axes:
         seeds = seeds_of("tune.report", tune["report"])
         return {**whole, "seed": [*seeds][: 1 if refused else None]}, refused
+    if tune["search"] and not ENOUGH & {*asked.get("search", ())}:
+        points = math.prod(len(axis_values(one)) for one in axes.values())
+        trials = max(search["trials"], PatternSearch(**search).least(points))
+        tune["search"] = {**tune["search"], "trials": trials}
     kept = {key: one for key, one in limits.items() if key in usual and tune["search"]}
     return {**whole, "tune": {**tune, "axes": axes, "limits": kept | bounds}}, ""
 

@@ -239,7 +239,11 @@ def _told(choice: Row) -> dict[str, Any]:
     # Of before they have no such columns.
     fields = {"searched": choice.get("searched") or ""}
     fields["default"] = json.loads(choice.get("default") or "{}")
-    told: dict[str, Any] = {"epsilon": float(choice["epsilon"]), "chosen": params, **fields}
+    told: dict[str, Any] = {
+        "epsilon": float(choice["epsilon"]),
+        "chosen": params,
+        **fields,
+    }
     split = choice.get("dataset_seed") or ""
     told["split"] = float(split) if split else None
     return {**labels, **told, "chosen_by": choice["quantity"]}
