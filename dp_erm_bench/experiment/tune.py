@@ -781,12 +781,20 @@ class Pattern(Strategy):
         return value if axis.low <= value <= axis.high else None
 
     def _allowed_of(self, points: Iterable[Point]) -> Points:
-        """Return the different ones of some starts that the solver does not refuse."""
+        """Return the different ones of some starts that neither solver nor user refuse.
+
+        A rule may give what lies beyond the usual limit of a length.
+        """
+        limited = {key: self.space[key] for key in self.tuner.tune.limits}
         able = []
         for point in points:
+            within = (
+                axis.orders(point[key]) and axis.low <= point[key] <= axis.high
+                for key, axis in limited.items()
+            )
             with contextlib.suppress(UsageError):
-                if not self.tuner.line.setting(**point).batch_key.refusal():
-                    able.append(point)
+                refused = self.tuner.line.setting(**point).batch_key.refusal()
+                able += [point] if all(within) and not refused else []
         return [dict(key) for key in dict.fromkeys(map(key_of, able))]
 
     def _better_half(self, points: Points) -> Points:

@@ -477,6 +477,25 @@ def test_the_rules_own_setting_is_one_of_the_trials():
         assert "auto" in tuner.choice.starts and tuner.choice.mean < 0.25
 
 
+def test_starts_keep_to_the_limits_that_are_set():
+    limits = {"n_iter": [4, 6], "step": [0.5, 1.5], "clip": [0.05, 0.3]}
+    axes = {"n_iter": [4, 5], "step": [0.5, 1.0], "clip": [0.1, 0.2]}
+    made = {"dataset": BOUNDED, "algorithm": "gd", "budget": {"epsilon": [1.0, 9.0]}}
+    finals, found = {}, {}
+    tuners = tuners_of(
+        expand([searching({"axes": axes, "limits": limits}, **made)])[0], 51, finals
+    )
+
+    def score(params, epsilon, seed):
+        for key in limits:
+            found.setdefault(key, set()).add(params[key])
+        return 1.0
+
+    followed(tuners, finals, score)
+    for key, (low, high) in limits.items():
+        assert all(low <= value <= high for value in found[key])
+
+
 @pytest.mark.parametrize("best", [None, "full", 7])
 def test_a_search_goes_on_from_what_a_rule_gives(best):
     """No threshold and all records have no place among numbers; they may be best."""
