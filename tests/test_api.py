@@ -26,7 +26,6 @@ from dp_erm_bench import (
     run,
 )
 from dp_erm_bench.errors import Diverged, Unsupported, UsageError
-from dp_erm_bench.experiment.parameters import forget_problems
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, fits_noise, known, parameters
 
@@ -647,7 +646,6 @@ def test_a_pickled_result_of_own_records_tells_two_of_them_apart_by_its_weights_
         held = []
         for records in (X, other):
             np.savez(tmp_path / "own.npz", X=records, y=y)
-            forget_problems()
             file = load_problem("file", path=str(tmp_path / "own.npz"))
             own = problem_from_arrays(records, y, loss="logistic", penalty="none")
             for problem in (own, file):

@@ -40,6 +40,7 @@ from dp_erm_bench.cli.usage import visible
 from dp_erm_bench.errors import UsageError, check_key, printable, shown
 from dp_erm_bench.experiment.schema import OF_LINES, axis_values, block_keys
 from dp_erm_bench.plugins.names import is_file
+from dp_erm_bench.registry import ALGORITHM, QUANTITIES, built_in
 from dp_erm_bench.report.claims.judge import EXPECTED
 from dp_erm_bench.report.claims.lookup import (
     GIVEN,
@@ -72,7 +73,7 @@ from dp_erm_bench.results.statistics import (
     medians_of,
     nothing_beats,
 )
-from dp_erm_bench.results.tuned import BESIDE, PROBLEM, tuned
+from dp_erm_bench.results.tuned import BESIDE, OBJECTIVE, PROBLEM, tuned
 from dp_erm_bench.runner.options import run_options
 
 if TYPE_CHECKING:
@@ -498,14 +499,20 @@ def _table(name: str, found: pd.DataFrame) -> Table:
     import pandas as pd
 
     runs = ", ".join(map(str, sorted(found["runs"].unique())))
-    words = f"{name}: median of {runs} runs on fresh seeds [95 % interval], best first"
+    words, splits = f"median of {runs} runs on fresh seeds", found["splits"].max()
+    over = "noise on one split"
+    if splits > 1:
+        words, over = f"mean over {splits} splits of the {words}", "splits"
+    words = f"{name}: {words} [95 % interval, over {over}], best first"
     table = Table(title=escape(words), title_justify="left", box=box.SIMPLE_HEAD)
     several = found["panel"].nunique() > 1
     quantities = list(found["quantity"].unique())
     others = [one for one in BESIDE if one in found and one not in quantities]
     heads = ["problem"] * several + ["epsilon", "algorithm", *quantities, *others]
-    for head in [*heads, "chosen"]:
-        table.add_column(escape(head.replace("_", " ")))
+    for head in [*heads, "chosen" + " (first split)" * bool(splits > 1)]:
+        told = head.replace("_", " ")
+        chose = head in quantities and head in QUANTITIES and head != OBJECTIVE
+        table.add_column(escape(told + " (chosen on the held-out part)" * chose))
     for (panel, epsilon), rows in found.groupby(PROBLEM, sort=False):
         same = [panel] * several + [f"{epsilon:g}"]
         for row in rows.to_dict("records"):
@@ -518,6 +525,10 @@ def _table(name: str, found: pd.DataFrame) -> Table:
             ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
             if row["constant"].endswith(NO_INTERCEPT):
                 ended += f" ({NO_INTERCEPT})"
+            if row["algorithm"] not in built_in(ALGORITHM) and row["searched"]:
+                ended += f" (searched: {row['searched'].replace(' ', ', ')}"
+                left = ", ".join(f"{k}={_brief(v)}" for k, v in row["default"].items())
+                ended += f"; at their default: {left})" if left else ")"
             cells = [*same, row["line"], *judged, ended]
             style = "bold" if row["place"] == WINS else ""
             table.add_row(*map(escape, cells), style=style)

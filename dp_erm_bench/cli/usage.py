@@ -125,6 +125,7 @@ Takes the keys of a sweep but seed (dp-erm-bench --help), and
   tune.quantity       what is to be best: objective, or with dataset.test_fraction
                       test_risk, test_accuracy, balanced_accuracy, auc, rmse, r2
   tune.seeds          tuning seeds, as 'range(0,16)'
+  tune.splits         values of dataset.seed on which all of it is repeated
   tune.report         fresh seeds for what was chosen, as 'range(100,120)'
   tune.search         null: the grid alone; else
   tune.search.trials  most trials of a line, the grid included

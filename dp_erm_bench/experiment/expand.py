@@ -1,6 +1,7 @@
 """Blocks to lines: the product of all axes that are not tuned over."""
 
 import dataclasses
+import inspect
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -92,6 +93,7 @@ def _trials(block: Block) -> int:
     count = math.prod(map(_count, (*choices, block.budget)))
     if block.tune is None:
         return count * len(axis_values(block.seed))
+    count *= block.tune.splits
     tuning = _count(block.tune.axes) * len(block.tune.seeds)
     if block.tune.search is not None:
         tuning = block.tune.search.trials
@@ -242,8 +244,35 @@ def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
             )
             for key, value in fields.items()
         }
+        if block.tune is not None and block.tune.splits > 1:
+            axes["seed"] = _splits(axes, usual, block.tune.splits)
         for overrides in points_of(axes):
             yield name, overrides
+
+
+def _splits(
+    axes: Mapping[str, list[Any]], usual: Mapping[str, Any], count: int
+) -> list[int]:
+    """Return the values of `dataset.seed` on which a line is tuned again.
+
+    Raises
+    ------
+    UsageError
+        If several are given, or they would make the same problem again.
+    """
+    given, loader = axes.get("seed", [usual.get("seed", 0)]), usual["_target_"]
+    if len(given) > 1:
+        raise UsageError(
+            f"tune.splits={count}: dataset.seed has several values already"
+        )
+    held_out = axes.get("test_fraction", [usual.get("test_fraction", 0.0)])
+    drawn = "seed" in inspect.signature(registry.locate(loader)).parameters
+    if not drawn and not all(held_out):
+        raise UsageError(
+            f"tune.splits={count}: dataset={usual['name']} has one split only; give "
+            "dataset.test_fraction"
+        )
+    return [given[0] + number for number in range(count)]
 
 
 def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:

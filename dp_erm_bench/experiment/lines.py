@@ -606,6 +606,10 @@ class Axis:
         """Return whether its numbers are integers."""
         return all(type(value) is int for value in self.values)
 
+    def orders(self, value: Any) -> bool:
+        """Return whether a value is a number among numbers; a rule may give others."""
+        return self.numeric and type(value) in (int, float)
+
     def level(self, value: float) -> float:
         """Return a value's power of the ratio, an integer for one of the lattice."""
         return math.log(value / self.unit) / math.log(self.ratio)
@@ -624,11 +628,14 @@ class Axis:
         within = min(max(value, self.low), self.high)
         return int(within) if self.integer else within
 
-    def centre(self, value: float, factor: float) -> float:
+    def centre(self, value: Any, factor: float) -> float:
         """Return the level around which values near one are looked for.
 
-        Zero has none: below the least of the grid.
+        Zero has none: below the least of the grid. No number, which is no threshold or
+        all records, has the largest's.
         """
+        if not self.orders(value):
+            return self.level(max(self.values))
         if value > 0.0:
             return self.level(value)
         least = min(one for one in self.values if one > 0)
@@ -639,7 +646,7 @@ class Axis:
         if not self.numeric:
             yield from (other for other in self.values if other != value)
             return
-        if not value:
+        if not value or not self.orders(value):
             yield self.at(self.centre(value, factor))
             return
         for way in (-1, 1):
@@ -655,7 +662,7 @@ class Axis:
 
     def near(self, value: Any, factor: float, share: float) -> Any:
         """Return a value within a factor of one, for a share in [0, 1)."""
-        if self.numeric and value:
+        if self.orders(value) and value:
             return self.at(self.level(value) + self.steps(factor) * (2.0 * share - 1.0))
         if share < 0.5:
             return value
@@ -684,6 +691,8 @@ class Axis:
 
     def last(self, value: Any) -> bool:
         """Return whether nothing lies beyond a value, by what the parameter means."""
+        if not self.orders(value):
+            return True
         low, high = self.declared
         bottom = value <= 1 if self.integer else not value
         bottom = bottom or (value == self.low and not low)

@@ -429,6 +429,10 @@ class PatternSearch:
         0.1, "a gain of fewer standard deviations (over seeds) counts as none"
     )
 
+    def least(self, points: int) -> int:
+        """Return the trials of a grid of so many points, and its best on all seeds."""
+        return points * self.race[0] + self.race[-1] - self.race[0]
+
 
 @dataclass(frozen=True)
 class Tune:
@@ -451,6 +455,7 @@ class Tune:
         "`given` if they are no choice of ours: a value there is not open",
     )
     quantity: str = says("objective", "what is to be best at the end of the trials")
+    splits: int = says(1, "values of dataset.seed on which all of it is repeated")
 
 
 TUNING = {
@@ -532,7 +537,8 @@ def tune_of(section: Any, panel: str) -> Tune:
     limits = _limits(fields.get("limits", {}), axes)
     quantity = fields.get("quantity", "objective")
     check_choice("tune.quantity", str(quantity), [*QUANTITIES])
-    grown = (refine, tuple(extend), inherit, search, limits, quantity)
+    splits = _number("tune.splits", fields.get("splits", 1), int, 1, 1000)
+    grown = (refine, tuple(extend), inherit, search, limits, quantity, splits)
     return Tune(dict(axes), seeds, report, *grown)
 
 
@@ -569,8 +575,7 @@ def _search(
         raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
     search = PatternSearch(ratio=ratios, race=tuple(rungs), **numbers)
     points = math.prod(len(axis_values(values)) for values in axes.values())
-    least = points * rungs[0] + rungs[-1] - rungs[0]
-    if search.trials < least:
+    if search.trials < (least := search.least(points)):
         asked = f"at least {least}: the grid, and its best on {rungs[-1]} seeds"
         raise refused("tune.search.trials", search.trials, asked)
     return search

@@ -4,10 +4,12 @@ Nothing here runs a trial. A tuner names the trials of its next stage, the exper
 runs those of all tuners together, and the tuner reads their last values.
 
 A search goes beyond the grid: rounds of neighbours and Sobol points, raced over seeds.
-The grid comes first and its best setting is among the finalists, so that a search that
-finds nothing chooses what the grid would. A stage depends on the line and on what the
-trials before it gave, rounded: the same search asks for the same trials, whoever runs
-them and however often it was interrupted.
+Before the first round it also tries what its rule gives, what was best at the next
+smaller epsilon, and runs of one and two steps: with little budget a grid may lie on
+the plateau of w = 0, which leads nowhere. The best of all these is among the
+finalists, so that a search that finds nothing chooses what they would. A stage depends
+on the line and on what the trials before it gave, rounded: the same search asks for
+the same trials, whoever runs them and however often it was interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, permutations, product
+from itertools import accumulate, chain, groupby, permutations, product
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -34,9 +36,10 @@ from dp_erm_bench.experiment.lines import (
     sha256_of,
     space_of,
 )
-from dp_erm_bench.experiment.parameters import LENGTHS, algorithm_of
+from dp_erm_bench.experiment.parameters import LENGTHS, algorithm_of, by_rule
 from dp_erm_bench.experiment.schema import canonical, plain, points_of
 from dp_erm_bench.plugins.names import identity
+from dp_erm_bench.registry import AUTO
 
 DIGITS = 9
 """Of what is compared: the last ones depend on the trials of the same batch."""
@@ -69,8 +72,9 @@ class Choice:
         `clip top`; `trials` if a search ran out of them before its first round,
         while its last one still gained, by more than the scatter over seeds, or
         before it could race what lies beyond an end and looked better.
-    extended, tried : tuple of str
-        Axes that were extended; keys of the tuning trials.
+    extended, starts, tried : tuple of str
+        Axes that were extended; where a search began beside its grid; keys of the
+        tuning trials.
     """
 
     line: FitLine
@@ -80,6 +84,7 @@ class Choice:
     lead: tuple[float, float] | None
     open: tuple[str, ...]
     extended: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
 
     @property
@@ -125,6 +130,12 @@ def bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, fl
 
 
 TUNING_CHECKPOINTS = 2
+WARM = 2
+"""Settings of the next smaller epsilon with which a search begins, too."""
+
+SHORTEST = (1, 2)
+"""Steps of the short runs with which a search begins, too."""
+
 EXTENSIONS = 10
 """An axis grows this often at most; without noise it could grow for ever."""
 
@@ -176,6 +187,10 @@ class Tuner:
     ----------
     source : Tuner or None
         Tunes what the line inherits.
+    smaller : Tuner or None
+        Tunes the same line at the next smaller epsilon.
+    reports : list of Trial
+        Those of the choice.
     strategy : Strategy
         Says which points are tried next.
     rungs : dict
@@ -189,6 +204,8 @@ class Tuner:
         self.line, self.tune = line, line.tune
         self.n_checkpoints, self.finals = n_checkpoints, finals
         self.source: Tuner | None = None
+        self.smaller: Tuner | None = None
+        self.reports: list[Trial] = []
         self.choice: Choice | None = None
         self.axes = {key: list(values) for key, values in line.axes.items()}
         self.inherited: Point = {}
@@ -198,6 +215,11 @@ class Tuner:
         self.rungs: dict[Key, int] = {}
         self.strategy = Pattern(self, ask) if self.tune.search else Grid(self)
 
+    @property
+    def epsilon(self) -> float:
+        """Return the epsilon of the line."""
+        return float(self.line.budget["epsilon"])
+
     def stages(self) -> Iterator[list[Trial] | None]:
         """Yield the new trials of each stage, None while the source is tuned."""
         while self.source is not None and self.source.choice is None:
@@ -206,13 +228,17 @@ class Tuner:
             chosen = {**self.source.line.params, **self.source.choice.values}
             self.inherited = {key: chosen[key] for key in self._inherits}
         for one in self.strategy.rounds():
+            if one is None:
+                yield None
+                continue
             new = self._new(*one)
             # A grid without new trials waits for the other lines' next ones.
             if new or self.tune.search is None:
                 yield new
         self.choice = self._choice(self.strategy.ranked, self.strategy.open)
         values = self.choice.values
-        yield [self._trial(values, seed, "report") for seed in self.tune.report]
+        self.reports += [self._trial(values, s, "report") for s in self.tune.report]
+        yield self.reports
 
     def _choice(self, ranked: Ranked, why_open: tuple[str, ...]) -> Choice:
         """Return the choice of the first of some points, all on the same seeds."""
@@ -226,7 +252,8 @@ class Tuner:
         why = why_open if math.isfinite(mean_of(finals)) else ()
         before = self.line.axes
         grown = tuple(k for k, v in self.axes.items() if len(v) > len(before[k]))
-        return Choice(self.line, best, finals, settings, lead, why, grown, tried)
+        began = tuple(self.strategy.starts), tried
+        return Choice(self.line, best, finals, settings, lead, why, grown, *began)
 
     def expected(self) -> int:
         """Return the number of trials if no axis is extended, of a search the most."""
@@ -308,7 +335,17 @@ class Tuner:
         # Whose the limits are changes no trial.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, search.ratio]
-        return sha256_of(canonical([named, axes, how]))
+        # Of a line without smaller epsilons the digest is what it was.
+        begun = [[[*map(plain, point.values())] for point in self.warm()]]
+        return sha256_of(canonical([named, axes, how, *filter(None, begun)]))
+
+    def warm(self) -> Points:
+        """Return the best two points of the same line at the next smaller epsilon."""
+        if self.smaller is None or self.smaller.choice is None:
+            return []
+        best = self.smaller.strategy.ranked[:WARM]
+        kept = [{k: point[k] for k in self.axes} for m, point in best if m < math.inf]
+        return [{**self.inherited, **point} for point in kept]
 
 
 class Strategy(ABC):
@@ -320,6 +357,8 @@ class Strategy(ABC):
         After the last round who has all seeds, best first.
     open : tuple of str
         As of a `Choice`.
+    starts : dict from str to points
+        Where a search begins beside its grid, by what says so.
     """
 
     ranked: Ranked
@@ -327,6 +366,7 @@ class Strategy(ABC):
 
     def __init__(self, tuner: Tuner) -> None:
         self.tuner = tuner
+        self.starts: dict[str, Points] = {}
 
     @abstractmethod
     def seeds(self, rung: int) -> Sequence[int]:
@@ -337,8 +377,11 @@ class Strategy(ABC):
         """Return how many trials are expected."""
 
     @abstractmethod
-    def rounds(self) -> Iterator[Round]:
-        """Yield rounds, each after the trials of the one before have their finals."""
+    def rounds(self) -> Iterator[Round | None]:
+        """Yield rounds, each after the trials of the one before have their finals.
+
+        None while the choice at a smaller epsilon is awaited.
+        """
 
 
 class Grid(Strategy):
@@ -419,7 +462,7 @@ def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Po
     """
     beside: dict[str, tuple[list[Any], list[Any]]] = {}
     for key, axis in space.items():
-        near = [*axis.beside(best[key], factor)] if axis.numeric else []
+        near = [*axis.beside(best[key], factor)] if axis.orders(best[key]) else []
         lower = [value for value in near if value < best[key]]
         beside[key] = lower, [value for value in near if value > best[key]]
     for one, other in permutations(space, 2):
@@ -451,7 +494,7 @@ def onward(space: Mapping[str, Axis], before: Point, best: Point) -> Iterator[Po
     level = {
         key: (axis.level(before[key]), axis.level(best[key]))
         for key, axis in space.items()
-        if axis.numeric and before[key] and best[key]
+        if all(axis.orders(one[key]) and one[key] for one in (before, best))
     }
     for times in (1.0, 2.0) if before != best else ():
         moved = {
@@ -487,7 +530,10 @@ def modelled(
     # Not at the top: it takes half a second.
     from scipy.stats import qmc
 
-    keys = [key for key, axis in space.items() if axis.numeric and best[key]]
+    def placed(point: Point, key: str) -> bool:
+        return space[key].orders(point[key]) and bool(point[key])
+
+    keys = [key for key in space if placed(best, key)]
     others = space.keys() - keys
     origin = {key: space[key].level(best[key]) for key in keys}
     step = {key: space[key].steps(factor) for key in keys}
@@ -496,7 +542,8 @@ def modelled(
     for one in tried:
         point = one.point
         alike = all(point[key] == best[key] for key in others)
-        if not alike or not math.isfinite(one.mean) or not all(map(point.get, keys)):
+        there = all(placed(point, key) for key in keys)
+        if not alike or not math.isfinite(one.mean) or not there:
             continue
         place = [(space[k].level(point[k]) - origin[k]) / step[k] for k in keys]
         if max(map(abs, place), default=0.0) <= NEAR:
@@ -588,7 +635,7 @@ class Pattern(Strategy):
     space : dict from str to Axis
         The parameters' values.
     first : Point or None
-        The best of the grid as soon as it is known.
+        The best of the grid and of the other starts as soon as it is known.
 
     References
     ----------
@@ -616,10 +663,28 @@ class Pattern(Strategy):
         """Return the most trials that it may ask for."""
         return self.search.trials
 
-    def rounds(self) -> Iterator[Round]:
-        """Yield the grid, what lies around its best, a surface's points, the finals."""
+    def rounds(self) -> Iterator[Round | None]:
+        """Yield starts, what lies around their best, a surface's points, the finals.
+
+        A start is the grid, the rule's own setting, the best of the next smaller
+        epsilon, or a run of one or two steps. A single run tells which of these last
+        ones are worth more.
+        """
         tuner, count = self.tuner, self.search.finalists
         yield self._raced(tuner.grid(), 0)
+        while tuner.smaller is not None and tuner.smaller.choice is None:
+            yield None
+        made = {"auto": self._ruled(), self._origin(): tuner.warm()}
+        short = self._allowed_of(self._short())
+        self.starts = {name: own for name, own in made.items() if own}
+        yield self._raced(self._allowed_of(chain(*self.starts.values())), 0)
+        if short:
+            self.starts["1 and 2 steps"] = short
+            yield self._raced(short, HALF)
+            yield self._raced(self._better_half(short), 0)
+        tried = tuner.rungs
+        told = {k: [p for p in v if key_of(p) in tried] for k, v in self.starts.items()}
+        self.starts = {name: own for name, own in told.items() if own}
         first = self._best(1, 0)[0]
         if tuner.mean(first) == math.inf:
             # All are refused, or diverge: nothing tells where to go.
@@ -634,9 +699,7 @@ class Pattern(Strategy):
             if points is None:
                 break
             yield self._raced(points, HALF)
-            tried = [point for point in points if key_of(point) in tuner.rungs]
-            better = [point for _, point in self._ranked(tried)]
-            yield self._raced(better[: math.ceil(len(better) / 2)], 0)
+            yield self._raced(self._better_half(points), 0)
             yield self._raced(self._best(BETTER[0], 0), 1)
             yield self._raced(self._best(BETTER[1], 1), 2)
             before, best = best, (self._best(1, 1) or [best])[0]
@@ -656,6 +719,89 @@ class Pattern(Strategy):
         gained &= not number or self._better(chosen, before)
         moving |= quiet < QUIET and gained
         self.open = (*self._ends(chosen), *(["trials"] if moving else []))
+
+    def _ruled(self) -> Points:
+        """Return the setting that the line's rule gives, where there is a rule."""
+        line, inherited = self.tuner.line, self.tuner.inherited
+        algorithm, given = algorithm_of(line.algorithm), {**line.params, **inherited}
+        open_ = [key for key in self.space if algorithm.is_ruled(key, AUTO)]
+        if not open_:
+            return []
+        autos = dict.fromkeys(open_, AUTO)
+        params, _ = by_rule(
+            line.algorithm, {**given, **autos}, line.problem, line.budget
+        )
+        solver = algorithm.solver(params)
+        return [{**inherited, **{key: getattr(solver, key) for key in self.space}}]
+
+    def _origin(self) -> str:
+        """Return the name of the starts of the next smaller epsilon."""
+        smaller = self.tuner.smaller
+        return f"from epsilon={smaller.epsilon:g}" if smaller else ""
+
+    def _short(self) -> Iterator[Point]:
+        """Yield runs of one and two steps, at the middle of the grid and beside it.
+
+        Of the other parameters one at a time has another value: one of the grid, or
+        one beyond its least, as noise is largest where runs must be short.
+        """
+        length = next((key for key in LENGTHS if key in self.space), None)
+        if length is None or not self.space[length].numeric:
+            return
+        values = {key: self._beginning(key) for key in self.space if key != length}
+        middle = {key: own[len(own) // 2] for key, own in values.items()}
+        for steps in SHORTEST:
+            varied = [middle, *({**middle, k: v} for k in values for v in values[k])]
+            for point in varied:
+                whole = {**self.tuner.inherited, **dict.fromkeys(self.space), **point}
+                if (value := self._length(whole, length, steps)) is not None:
+                    yield {**whole, length: value}
+
+    def _beginning(self, key: str) -> list[Any]:
+        """Return the values of the grid in order, of numbers one beyond the least."""
+        axis = self.space[key]
+        if not axis.numeric:
+            return [*axis.values]
+        values = sorted(set(axis.values))
+        if not values[0] or axis.last(values[0]):
+            return values
+        ratio = values[1] / values[0] if len(values) > 1 else self.search.radius
+        return [axis.at(axis.level(values[0] / ratio)), *values]
+
+    def _length(self, point: Point, key: str, steps: int) -> Any:
+        """Return the value of a length that makes so many steps; None if none does."""
+        axis = self.space[key]
+        usual = min(filter(None, axis.values))
+        try:
+            counted = self.tuner.line.setting(**{**point, key: usual})
+        except UsageError:
+            return None
+        value = usual * steps / max(1, counted.batch_key.iterations())
+        value = max(1, round(value)) if axis.integer else value
+        return value if axis.low <= value <= axis.high else None
+
+    def _allowed_of(self, points: Iterable[Point]) -> Points:
+        """Return the different ones of some starts that neither solver nor user refuse.
+
+        A rule may give what lies beyond the usual limit of a length.
+        """
+        limited = {key: self.space[key] for key in self.tuner.tune.limits}
+        able = []
+        for point in points:
+            within = (
+                axis.orders(point[key]) and axis.low <= point[key] <= axis.high
+                for key, axis in limited.items()
+            )
+            with contextlib.suppress(UsageError):
+                refused = self.tuner.line.setting(**point).batch_key.refusal()
+                able += [point] if all(within) and not refused else []
+        return [dict(key) for key in dict.fromkeys(map(key_of, able))]
+
+    def _better_half(self, points: Points) -> Points:
+        """Return the better half of those points that were tried."""
+        tried = [point for point in points if key_of(point) in self.tuner.rungs]
+        better = [point for _, point in self._ranked(tried)]
+        return better[: math.ceil(len(better) / 2)]
 
     def _room(self) -> int:
         """Return how many trials are left."""
@@ -768,13 +914,21 @@ class Pattern(Strategy):
         if list(point) != [*inherited, *self.space]:
             return False
         same = all(point[key] == value for key, value in inherited.items())
-        if not same or not all(a.holds(point[key]) for key, a in self.space.items()):
+        if not same or not all(
+            map(self._holds, self.space, map(point.get, self.space))
+        ):
             return False
         try:
             self.tuner.line.setting(**point)
         except UsageError:
             return False
         return True
+
+    def _holds(self, key: str, value: Any) -> bool:
+        """Return whether a value may be tried: one of the lattice, or of a start."""
+        starts = chain(*self.starts.values())
+        same = (one[key] for one in starts if type(one[key]) is type(value))
+        return self.space[key].holds(value) or value in same
 
     def _gains(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""
@@ -851,8 +1005,9 @@ class Pattern(Strategy):
         return False
 
     def _values(self, key: str) -> set[Any]:
-        """Return the values of a parameter that were tried."""
-        return {dict(point)[key] for point in self.tuner.rungs}
+        """Return the values of a parameter that were tried, of numbers no others."""
+        axis, tried = self.space[key], {dict(one)[key] for one in self.tuner.rungs}
+        return {v for v in tried if axis.orders(v)} if axis.numeric else tried
 
     def _ends(self, point: Point) -> Iterator[str]:
         """Yield where a point lies on a limit, or on the outermost value tried."""
@@ -902,6 +1057,13 @@ def tuners_of(
     """
     tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
     tuners = [Tuner(line, n_checkpoints, finals, ask) for line in tuned]
+    by_line = groupby(sorted(tuners, key=_without_epsilon), _without_epsilon)
+    for _, same in by_line:
+        lower, at = None, None
+        for tuner in sorted(same, key=lambda one: one.epsilon):
+            if at is not None and tuner.epsilon > at.epsilon:
+                lower = at
+            tuner.smaller, at = lower, tuner
     for tuner in tuners:
         tuner.source = _source(tuner, tuners)
     for tuner in tuners:
@@ -912,6 +1074,16 @@ def tuners_of(
                 raise UsageError(f"tune.inherit.line={line}: inherits from itself")
             chain.append(source)
     return tuners
+
+
+def _without_epsilon(tuner: Tuner) -> str:
+    """Return what lines have in common that differ in epsilon alone."""
+    line = tuner.line
+    ruled = line.rule.partition(": ")[2].split()
+    params = {k: plain(v) for k, v in line.params.items() if k not in ruled}
+    budget = {k: v for k, v in line.budget.items() if k != "epsilon"}
+    what = [line.problem.identity, identity(line.algorithm), params, [*line.axes]]
+    return canonical([line.label, *what, budget, line.calibration])
 
 
 def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
@@ -32,6 +33,7 @@ from dp_erm_bench.experiment.schema import (
     OF_LINES,
     Block,
     BudgetConfig,
+    PatternSearch,
     axis_values,
     blocks_of,
     is_list,
@@ -58,6 +60,9 @@ AROUND = (0.25, 1.0, 4.0)
 OF_PROFILE = re.compile(r"\$\{profiles\.\$\{profile\}\.(\w+)\}")
 FIRST = (*LENGTHS, "step", "clip")
 BATCH = "batch_size"
+
+ENOUGH = {"trials", "race"}
+"""Keys of a search without which it has as many trials as its grid needs at least."""
 
 Section = dict[str, Any]
 
@@ -297,6 +302,10 @@ def _tuned(
     if refused or not axes:
         seeds = seeds_of("tune.report", tune["report"])
         return {**whole, "seed": [*seeds][: 1 if refused else None]}, refused
+    if tune["search"] and not ENOUGH & {*asked.get("search", ())}:
+        points = math.prod(len(axis_values(one)) for one in axes.values())
+        trials = max(search["trials"], PatternSearch(**search).least(points))
+        tune["search"] = {**tune["search"], "trials": trials}
     kept = {key: one for key, one in limits.items() if key in usual and tune["search"]}
     return {**whole, "tune": {**tune, "axes": axes, "limits": kept | bounds}}, ""
 

@@ -32,6 +32,7 @@ from dp_erm_bench.results.statistics import (
     Array,
     Beyond,
     beyond,
+    estimate_log_ratio,
     models_of,
     nothing_beats,
     places,
@@ -68,6 +69,9 @@ COLUMNS = (
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "unbeaten", "place"),
 )
+UNTUNED = "untuned"
+"""The line of a problem's rules without tuning, which is not ranked."""
+
 BOARDS = {
     **{"l2": "l2 penalty", "l1": "L1 ball"},
     **{"squared": "squared loss", "huber": "Huber loss"},
@@ -151,6 +155,34 @@ def pairs_table(found: Beside) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=columns)
     names = ["ratio", "better", "within"]
     return frame.assign(**frame[names].map(lambda value: float(f"{value:.4g}")))
+
+
+def faults(table: pd.DataFrame) -> list[str]:
+    """Return a sentence for each cell in which the search was of no use.
+
+    There an algorithm's untuned rule is better than what was chosen: the 95 % interval
+    of log(error of the choice) - log(error of the rule) lies above 0.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table of a leaderboard, with lines of `UNTUNED`.
+    """
+    finals = _judged(table)[1]
+    ran = finals[~finals["status"].eq("skipped")].set_index("seed")
+    tuned, found = ran[ran["phase"].eq("report")], []
+    cells = ["panel", "epsilon", "algorithm"]
+    choices = dict(iter(tuned.groupby(cells, sort=False)["error"]))
+    rules = ran[ran["line"].eq(UNTUNED)].groupby(cells, sort=False)["error"]
+    for cell, rule in rules:
+        if (own := choices.get(cell)) is None:
+            continue
+        if estimate_log_ratio(own.to_dict(), rule.to_dict()).low > 0.0:
+            panel, epsilon, algorithm = cell
+            here, there = (_number(float(quantile(one, 0.5))) for one in (own, rule))
+            where = f"{panel} / {algorithm}, epsilon = {epsilon:g}"
+            found.append(f"{where}: {there} by its rule, {here} tuned")
+    return found
 
 
 def _complete(table: pd.DataFrame) -> pd.DataFrame:
@@ -321,6 +353,7 @@ def page(
     profile: str,
     open_choices: Sequence[str],
     manifest: Mapping[str, Any],
+    wrong: Sequence[str] = (),
 ) -> str:
     """Return the page: leaderboard.md, and board.md for each of its boards, filled in.
 
@@ -338,6 +371,8 @@ def page(
         A line of text for each choice beyond which a better one may lie.
     manifest : mapping
         Of the latest run: machine, commit, what could not run.
+    wrong : sequence of str
+        What `faults` returns.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
@@ -362,6 +397,10 @@ def page(
             _board(*one, models, found.get(one[0], {}), table) for one in parts.items()
         ),
         predicted=_predicted(table),
+        faults="\n- **Faults of the search**, where the untuned rule is better: "
+        f"{'; '.join(wrong)}."
+        if wrong
+        else "",
         missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
     )
 
@@ -657,18 +696,20 @@ class Leaderboard(Figure):
         leaderboard.md, leaderboard.csv and leaderboard_pairs.csv go beside the folder
         of the figures.
         """
-        table, folder, name = drawing.table, drawing.folder, drawing.profile
+        whole, folder, name = drawing.table, drawing.folder, drawing.profile
+        table, wrong = whole[whole["line"] != UNTUNED], faults(whole)
         ranking, outer = standings(table), folder.parent
         models, found = references(table), beside(table)
         beyond, manifest = open_choices(outer), read_manifest(outer)
-        log = "\n".join(["Choices beyond which a better setting may lie", *beyond, ""])
+        log = ["Choices beyond which a better setting may lie", *beyond]
+        log += ["Cells in which an untuned rule is better", *(wrong or ["  none"]), ""]
         texts = {
             outer / "leaderboard.md": page(
-                ranking, models, found, table, name, beyond, manifest
+                ranking, models, found, table, name, beyond, manifest, wrong
             ),
             outer / "leaderboard.csv": csv_of(published(ranking, models)),
             outer / "leaderboard_pairs.csv": csv_of(pairs_table(found)),
-            folder / "log.txt": log,
+            folder / "log.txt": "\n".join(log),
         }
         written = [write_text(path, text) for path, text in texts.items()]
         with style.house_style():

@@ -23,7 +23,7 @@ from dp_erm_bench.results.settings import (
     column,
     final_rows,
     labelled,
-    split_lines,
+    split_names,
     text_of,
     under_bounds,
     worst_if_lost,
@@ -355,7 +355,7 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
     base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
     if view.line == (LINE,):
-        names[LINE] = split_lines(ends, base)
+        names[LINE] = split_names(ends, base)
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)

@@ -350,7 +350,9 @@ NO_SETTINGS = ("seed", "phase")
 """What settings may differ in that is named nowhere: runs of one line repeat in it."""
 
 
-def split_lines(rows: pd.DataFrame, base: pd.DataFrame) -> pd.Series[str]:
+def split_names(
+    rows: pd.DataFrame, base: pd.DataFrame, name: str = LINE
+) -> pd.Series[str]:
     """Return the lines of rows, named by what differs in one and nothing names.
 
     Parameters
@@ -359,10 +361,12 @@ def split_lines(rows: pd.DataFrame, base: pd.DataFrame) -> pd.Series[str]:
         Rows of the tidy table.
     base : DataFrame
         What the rows are told apart by, on the same index, the line among it.
+    name : str
+        The column of ``base`` that is named, if not the line.
     """
     every = settings(rows)
-    names = [str(name) for name in every if name not in NO_SETTINGS]
-    return named(base[LINE], every, differing(every, base, names))
+    names = [str(one) for one in every if one not in NO_SETTINGS]
+    return named(base[name], every, differing(every, base, names))
 
 
 def _of_data(name: str, rows: pd.DataFrame) -> bool:

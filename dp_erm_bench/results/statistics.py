@@ -323,7 +323,8 @@ def places(
     ----------
     errors : mapping of line to array
         Of each run, smaller being better and infinite if it was lost; None where the
-        line did not run.
+        line did not run. Of shape (splits, 1) the median of each of several splits:
+        what is judged is their mean, with Student's law.
     zero : float
         The error of w = 0; nan if it has none.
     others : mapping of line to Beyond, optional
@@ -335,17 +336,17 @@ def places(
         if own is None:
             continue
         # The samples are not paired: each algorithm has noise of its own.
-        low, high = median_interval(own, sample)
-        if len(own) >= FEWEST:
-            draws[line] = likely_medians(own, sample)
+        centre, drawn = _centre(own, sample)
+        if drawn is not None:
+            draws[line] = drawn
+        low, high = _ends(drawn)
         beats = "" if math.isnan(zero) else _beats(low, high, zero)
         more = (others or {}).get(line, Beyond(np.full(1, math.nan), False, ""))
         known = not np.isnan(more.excess).all()
-        also = _beats(*median_interval(more.excess), 0.0) if known else ""
+        also = _beats(*_ends(_centre(more.excess)[1]), 0.0) if known else ""
         level = also == NO or (also == TIE and more.intercept)
         unbeaten = ZERO if beats in (NO, TIE) else more.constant if level else ""
-        median = float(quantile(own, 0.5))
-        found[line] = Standing(median, low, high, beats, also, unbeaten, LOSES)
+        found[line] = Standing(centre, low, high, beats, also, unbeaten, LOSES)
     able = [
         line
         for line in draws
@@ -358,6 +359,21 @@ def places(
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
+
+
+def _centre(values: Array, sample: int = 0) -> tuple[float, Array | None]:
+    """Return the centre of runs, and draws of where that of their law may be, if any.
+
+    It is their median; of shape (splits, 1) the mean of those of splits.
+    """
+    if values.ndim > 1:
+        return float(values.mean()), likely_mean(values[:, 0], sample)
+    drawn = likely_medians(values, sample) if len(values) >= FEWEST else None
+    return float(quantile(values, 0.5)), drawn
+
+
+def _ends(drawn: Array | None) -> tuple[float, float]:
+    return (math.nan, math.nan) if drawn is None else central(drawn, LIKELY)
 
 
 def _beats(low: float, high: float, level: float) -> str:
@@ -818,6 +834,33 @@ def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Arr
     return np.where(np.isinf(gap), np.where(part < 0.5, low, high), between)
 
 
+def estimate_log_ratio(
+    errors: Mapping[Key, float], others: Mapping[Key, float]
+) -> Estimate:
+    """Return log(error) - log(other error), medians, with its interval.
+
+    Parameters
+    ----------
+    errors, others : mapping of seed to float
+        Of each run, values below `FLOOR` counting as `FLOOR`; infinite if it was lost.
+        Runs on common seeds are pairs; without any the samples are independent. Of
+        fewer pairs than `FEWEST` the interval is unknown.
+    """
+    own, their = (
+        {seed: max(error, FLOOR) for seed, error in one.items()}
+        for one in (errors, others)
+    )
+    common = [seed for seed in own if seed in their]
+    if not common:
+        sides = [(np.array([*one.values()]), 0.5) for one in (own, their)]
+        parts = [(*one, w) for one, w in zip(sides, (1.0, -1.0), strict=True)]
+        return estimate_of_quantiles(parts)
+    pairs = [(own[seed], their[seed]) for seed in common]
+    changes = [0.0 if a == b else float(np.log(a) - np.log(b)) for a, b in pairs]
+    point, ends = float(quantile(changes, 0.5)), median_interval(np.array(changes))
+    return unknown(point) if math.isnan(ends[0]) else Estimate(point, *ends)
+
+
 def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     """Return the largest of some numbers, with its interval.
 
@@ -888,6 +931,21 @@ def likely_medians(values: Array, sample: int = 0) -> Array:
     # A run that was lost is the worst.
     ordered = np.sort(np.where(np.isnan(values), math.inf, values))
     return _likely_quantiles(ordered, 0.5, np.random.default_rng(sample))
+
+
+def likely_mean(values: Array, sample: int = 0) -> Array:
+    """Return draws of where the mean of the law of two values or more may be.
+
+    They are those of Student's law; infinite where a value is.
+    """
+    from scipy.special import stdtrit
+
+    if not np.isfinite(values).all():
+        return np.full(RESAMPLES, math.inf)
+    # One from each of equal parts of the law, in random order.
+    u = (np.random.default_rng(sample).permutation(RESAMPLES) + 0.5) / RESAMPLES
+    error = values.std(ddof=1) / math.sqrt(len(values))
+    return np.asarray(values.mean() + error * stdtrit(len(values) - 1, u))
 
 
 def quantile(values: npt.ArrayLike, q: float) -> Array:

@@ -508,6 +508,25 @@ def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     return {k: QUANTITIES[k] * v for k, v in last.items() if not math.isnan(v)}
 
 
+def error_of(record: Mapping[str, Any] | None, quantity: str) -> float:
+    """Return the last error of a trial, infinite where it failed or diverged.
+
+    Parameters
+    ----------
+    record : mapping or None
+    quantity : str
+        One of `QUANTITIES`. Of the objective it is F / F* - 1 where F* is known; of
+        what is better higher, and at most 1, what it lacks of 1.
+    """
+    value = finals_of(record).get(quantity, math.inf)
+    if record is None or math.isinf(value):
+        return math.inf
+    optimum = number((record.get("facts") or {}).get("optimum"))
+    if quantity == "objective" and optimum > 0.0:
+        return value / optimum - 1.0
+    return value if QUANTITIES[quantity] > 0 else 1.0 + value
+
+
 def _read(
     key: str, entry: Entry, handles: dict[Path, BinaryIO], stack: ExitStack
 ) -> dict[str, Any] | None:

@@ -16,7 +16,12 @@ from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import PLAN, as_it_was
 from dp_erm_bench.results.runs import read_noted
-from dp_erm_bench.results.settings import final_rows, labelled, worst_if_lost
+from dp_erm_bench.results.settings import (
+    final_rows,
+    labelled,
+    split_names,
+    worst_if_lost,
+)
 from dp_erm_bench.results.statistics import (
     ZERO,
     Array,
@@ -97,7 +102,11 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         `place`, as `places` says, `constant` as in `Beyond`;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a
-        dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`.
+        dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`;
+        `searched`, the parameters that were, and `default`, a dict of those that
+        nobody gave. With several `splits` all of it was tuned on each, `chosen` and
+        `trial` are the first one's, and `median` is the mean of the medians over
+        `runs` of each split, its interval over splits.
         Runs that were lost count as the worst;
         lines whose algorithm refuses the problem are left out.
 
@@ -118,23 +127,36 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     # Where nobody named a panel and a line, both are made of what the rows are of.
     rows = labelled(rows, parameters=False)
     ends = with_beyond(rows.loc[planned.index])
+    # A panel of an experiment may hold a problem for each point of an axis.
+    lines_at = ends[["panel", "line", "epsilon"]].astype(object)
+    ends = ends.assign(panel=split_names(ends, lines_at, "panel"))
+    taken: set[tuple[Any, ...]] = set()
     found: list[dict[str, Any]] = []
     problems: dict[tuple[Any, ...], dict[int, Array]] = {}
     others: dict[int, Beyond] = {}
+    lines: dict[tuple[Any, ...], list[tuple[dict[str, Any], pd.DataFrame]]] = {}
     for choice in choices:
         try:
-            told, quantity = _told(choice), choice["quantity"]
+            told = _told(choice)
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
         same = planned["epsilon"].eq(told["epsilon"])
         for key in ("panel", "line") if named else ("panel", "line", *UNNAMED):
             same &= planned[key].fillna("").eq(told[key])
+        if told["split"] is not None:
+            same &= planned["dataset_seed"].eq(told["split"])
         own = ends[same]
-        if not named:
+        if not named or own["panel"].nunique() > 1:
             # A row has its defaults, too.
             held = map(json.loads, planned.loc[same, "params"])
             own = own[np.array([one | told["chosen"] == one for one in held], bool)]
+        if named and len(own):
+            # Choices are in the order of the problems.
+            at = told["line"], told["epsilon"], told["split"]
+            free = [one for one in own["panel"].unique() if (one, *at) not in taken]
+            own = own[own["panel"].isin(free[:1])]
+            taken.update((one, *at) for one in free[:1])
         if not named and own["panel"].nunique() > 1:
             raise UsageError(
                 f"{folder}: {CHOICES} cannot tell the problems of {told['dataset']} "
@@ -142,16 +164,25 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             )
         if len(own):
             told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
-            judged, values = _judged(own, quantity)
-            where = told["panel"], told["epsilon"], judged["quantity"]
-            sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
-            problems.setdefault(where, {})[len(found)] = sign * values
-            others[len(found)] = beyond(own)
-            runs = rows.loc[rows["trial"].isin(own["trial"])]
-            models = medians_of(baselines(runs, judged["quantity"]))
-            beside = _beside(own)
-            told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
-            found.append({**told, **judged, **beside, **models})
+            which = "" if named else choice["chosen"]
+            of = told["panel"], told["line"], told["epsilon"], told["algorithm"], which
+            lines.setdefault(of, []).append((told, own))
+    for splits in lines.values():
+        told, parts = splits[0][0], [own for _, own in splits]
+        del told["split"]
+        judged, values = _judged(parts, told.pop("chosen_by"))
+        where = told["panel"], told["epsilon"], judged["quantity"]
+        sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
+        problems.setdefault(where, {})[len(found)] = sign * values
+        whole = pd.concat(parts)
+        others[len(found)] = _beyond_splits(parts)
+        runs = rows.loc[rows["trial"].isin(whole["trial"])]
+        models = medians_of(baselines(runs, judged["quantity"]))
+        beside = _beside(whole)
+        told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
+        why = "; ".join(t["open"] for t, _ in splits if t["open"])
+        told["open"] = "; ".join(dict.fromkeys(why.split("; ")))
+        found.append({**told, **judged, **beside, **models})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():
@@ -226,16 +257,48 @@ def best_choice(
 def _told(choice: Row) -> dict[str, Any]:
     params = {**json.loads(choice["params"]), **json.loads(choice["chosen"])}
     labels = {key: choice[key] for key in LABELS}
-    return {**labels, "epsilon": float(choice["epsilon"]), "chosen": params}
+    # Of before they have no such columns.
+    fields = {"searched": choice.get("searched") or ""}
+    fields["default"] = json.loads(choice.get("default") or "{}")
+    told: dict[str, Any] = {
+        "epsilon": float(choice["epsilon"]),
+        "chosen": params,
+        **fields,
+    }
+    split = choice.get("dataset_seed") or ""
+    told["split"] = float(split) if split else None
+    return {**labels, **told, "chosen_by": choice["quantity"]}
 
 
-def _judged(rows: pd.DataFrame, chosen_by: str) -> tuple[dict[str, Any], Array]:
-    """Return by what a line's reports are judged, how many, and the values."""
+def _judged(
+    parts: Sequence[pd.DataFrame], chosen_by: str
+) -> tuple[dict[str, Any], Array]:
+    """Return by what the reports of a line's splits are judged, how many, the values.
+
+    Of several splits the values are their medians, as `places` takes them.
+    """
+    rows = parts[0]
     certified = chosen_by == OBJECTIVE and rows[ERROR].notna().any()
     y = ERROR if certified else chosen_by
-    values = np.asarray(worst_if_lost(rows, y), dtype=np.float64)
+    split = [np.asarray(worst_if_lost(own, y), dtype=np.float64) for own in parts]
+    values = split[0]
+    if len(split) > 1:
+        values = np.array([[float(quantile(own, 0.5))] for own in split])
     told = {key: str(rows[key].iloc[0]) for key in ("uncharged", "trial")}
-    return {"quantity": y, "runs": len(values), **told}, values
+    counts = {"runs": len(split[0]), "splits": len(split)}
+    return {"quantity": y, **counts, **told}, values
+
+
+def _beyond_splits(parts: Sequence[pd.DataFrame]) -> Beyond:
+    """Return what the runs of a line's splits lose more than the constant model.
+
+    Of several splits the excess is of their medians, as `places` takes them.
+    """
+    first, *others = map(beyond, parts)
+    if not others:
+        return first
+    medians = [[float(quantile(one.excess, 0.5))] for one in (first, *others)]
+    return first._replace(excess=np.array(medians))
 
 
 def _beside(rows: pd.DataFrame) -> dict[str, float]:

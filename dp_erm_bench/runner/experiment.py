@@ -36,8 +36,9 @@ from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.datasets.prepare import clipping_told, telling_told, wide_told
 from dp_erm_bench.errors import DataUnavailable, UsageError, shown
 from dp_erm_bench.experiment.lines import FitLine, Line
+from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecutive
-from dp_erm_bench.experiment.tune import Choice, rounded
+from dp_erm_bench.experiment.tune import Choice, Tuner, rounded
 from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
 from dp_erm_bench.paths import file_digest, remove_parts
 from dp_erm_bench.plugins.load import place_of
@@ -66,7 +67,15 @@ from dp_erm_bench.results.runs import (
     write_noted,
     write_run,
 )
-from dp_erm_bench.results.store import FINISHED, FORMAT, NAMED, checksum, read_plan
+from dp_erm_bench.results.statistics import estimate_log_ratio
+from dp_erm_bench.results.store import (
+    FINISHED,
+    FORMAT,
+    NAMED,
+    checksum,
+    error_of,
+    read_plan,
+)
 from dp_erm_bench.results.tuned import CHOICES, tuned
 from dp_erm_bench.runner.engines.base import ACTIVE
 from dp_erm_bench.runner.environment import kind
@@ -87,6 +96,9 @@ OPEN = {
 }
 """What the words of `Choice.open` say."""
 
+WORSE = "worse than epsilon="
+"""Before the epsilon at which a line did better."""
+
 ELSEWHERE = ("config", "command", "files")
 """Options that are not in the manifest's section of options."""
 
@@ -95,7 +107,7 @@ SHOWN = 3
 HEADER = (
     "experiment,panel,line,dataset,standardise,algorithm,params,epsilon,delta,adjacency,"
     "calibration,quantity,chosen,mean,scatter,lead_low,lead_high,seeds,settings,trials,"
-    "open,extended\n"
+    "open,extended,starts,searched,default,dataset_seed\n"
 )
 
 
@@ -254,8 +266,39 @@ def _row(experiment: str, choice: Choice) -> list[Any]:
     scatter = "" if math.isnan(choice.scatter) else rounded(choice.scatter)
     result = [choice.quantity, chosen, rounded(choice.mean), scatter, *lead]
     spent = [len(choice.finals), choice.n_settings, len(choice.tried)]
-    ends = ["; ".join(choice.open), "; ".join(choice.extended)]
-    return [*where, *how, *result, *spent, *ends]
+    ends = ["; ".join(one) for one in (choice.open, choice.extended, choice.starts)]
+    full = algorithm_of(line.algorithm).full({**line.params, **choice.values})
+    given = {*line.params, *choice.values}
+    usual = {key: value for key, value in full.items() if key not in given}
+    fields = [" ".join(line.axes), json.dumps(usual, sort_keys=True)]
+    return [*where, *how, *result, *spent, *ends, *fields, dataset.get("seed", "")]
+
+
+def judged(session: Session) -> list[Choice]:
+    """Return the choices; open are also those that do worse with more budget.
+
+    A line is, if the 95 % interval of log(error here) - log(error at the next smaller
+    epsilon) of its reports lies above 0: that setting would have done there, too.
+    """
+    session.store.refresh()
+    choices = []
+    for tuner in session.tuners:
+        if (choice := tuner.choice) is None:
+            continue
+        if (smaller := tuner.smaller) is not None:
+            sides = [_errors(session, one, choice.quantity) for one in (tuner, smaller)]
+            if all(sides) and estimate_log_ratio(*sides).low > 0.0:
+                worse = f"{WORSE}{smaller.epsilon:g}"
+                choice = dataclasses.replace(choice, open=(*choice.open, worse))
+        choices.append(choice)
+    return choices
+
+
+def _errors(session: Session, tuner: Tuner, quantity: str) -> dict[int, float]:
+    """Return the errors of the reports of a line, by seed."""
+    records = session.store.records(one.key for one in tuner.reports)
+    pairs = zip(tuner.reports, records, strict=True)
+    return {one.seed: error_of(record, quantity) for one, record in pairs}
 
 
 def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
@@ -286,6 +329,9 @@ def _reasons(choice: Choice) -> Iterator[str]:
     """Yield in words why a choice is open."""
     for end in choice.open:
         *keys, why = end.split()
+        if end.startswith(WORSE):
+            yield end
+            continue
         yield OPEN[why].format(*keys, *(choice.values[key] for key in keys))
 
 
@@ -366,7 +412,7 @@ def _run(session: Session, early: Worker | None) -> int:
     with recorded(session) as manifest, session.plan:
         keep_sources(session.folder, files_of(session.lines), options.files)
         session.run_stages(early)
-        choices = [one.choice for one in session.tuners if one.choice is not None]
+        choices = judged(session)
         check_run(session.folder, session.run)
         manifest |= _derive(session, choices, previous)
     _print_summary(session, choices)

@@ -19,7 +19,6 @@ import pytest
 
 from dp_erm_bench.cli import bundle as cli
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.experiment.parameters import forget_problems
 from dp_erm_bench.paths import unsealed_json
 from dp_erm_bench.results import table
 from dp_erm_bench.results.runs import read_manifest
@@ -574,7 +573,6 @@ def found_by_attacks(path, place, monkeypatch):
     # Who has the seed runs the trial again: its noise is no secret.
     for guess in [*GUESSES[::2000], TRUE]:
         Path("guess.csv").write_text(csv_with(guess))
-        forget_problems()
         mine = {**PRIVATE, **SQUARED, "path": "guess.csv"}
         for name, column, share in (("noise", "objective", 0.0), ("r2", "r2", 0.25)):
             problem = load_problem("file", **mine, test_fraction=share)

@@ -7,6 +7,7 @@ import re
 import signal
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import tuned
 from tests.loops import each
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = (
     *("dataset=file", "dataset.path=my.csv", "dataset.clip_to_bounds=true"),
     "dataset.bounds={columns:3,norm:5}",
@@ -253,10 +255,58 @@ def test_the_table_is_that_of_the_runs_on_fresh_seeds(here):
 def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):
     held = ["dataset.test_fraction=0.3", "tune.quantity=test_accuracy", "name=held"]
     assert main(["tune", *TINY, "algorithm=gd", *held]) == 0
-    assert "test accuracy" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "test accuracy" in said and "(chosen on the held-out" in said
+    assert "[95 % interval, over noise on one split]" in said
     found = tuned("results/held")
     assert found["quantity"].tolist() == ["test_accuracy"]
     assert 0.3 < found["median"].iloc[0] <= 1.0
+
+
+def test_splits_repeat_all_of_it_over_the_seed_of_the_data(here, capsys):
+    line = ["tune", *TINY, "algorithm=gd", "tune.splits=3", "name=split"]
+    assert main([*line, "dataset.test_fraction=0.3"]) == 0
+    said = capsys.readouterr().out
+    assert "mean over 3 splits of the median of 2 runs on fresh seeds" in said
+    assert "[95 % interval, over splits]" in said
+    rows = pd.read_csv(here / "results" / "split" / "choices.csv")
+    assert rows["dataset_seed"].tolist() == [0, 1, 2]
+    (row,) = tuned("results/split").to_dict("records")
+    assert (row["runs"], row["splits"]) == (2, 3)
+    table = dp_erm_bench.load_results("results/split")
+    ends = table[table["phase"].eq("report")].groupby("trial").last()
+    medians = ends.groupby("dataset_seed")["relative_error"].median()
+    assert len(medians) == 3 and row["median"] == pytest.approx(medians.mean())
+    # Student's interval, whose quantile is 4.303 for three splits.
+    half = 4.303 * medians.std() / 3**0.5
+    assert row["ci_high"] - row["median"] == pytest.approx(half, rel=0.02)
+    for more, told in (
+        (["dataset.test_fraction=0"], "has one split only; give dataset.test_fraction"),
+        (["tune.splits=0"], "tune.splits=0: must be a number >= 1"),
+    ):
+        keys = {one.partition("=")[0] for one in more}
+        kept = [one for one in line if one.partition("=")[0] not in keys]
+        assert main([*kept, *more]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_a_solver_of_ones_own_is_searched_under_any_profile(here, capsys):
+    """Whatever is asked of its fields, and what was searched of them is told."""
+    text = (ROOT / "docs" / "extending.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    (here / "own.py").write_text(next(one for one in blocks if "MomentumSGD(" in one))
+    line = ["tune", *TINY, "algorithm=./own.py"]
+    wide = ["tune.axes.own.momentum=0,0.5,0.9", "tune.axes.own.batch_size=2,5"]
+    for name, more in (("usual", []), ("wide", wide)):
+        assert main([*line, *more, f"name={name}"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        (row,) = pd.read_csv(here / "results" / name / "choices.csv").to_dict("records")
+        searched = row["searched"].split()
+        assert searched[:3] == ["n_iter", "step", "clip"]
+        assert f"(searched: {', '.join(searched[:3])}" in said
+        assert ("momentum" in json.loads(row["default"])) == (not more)
+        assert ("momentum" in searched) == bool(more)
+    assert "at their default: smoothness=auto" in said
 
 
 def test_a_file_that_has_changed_is_read_again(here):

@@ -413,6 +413,174 @@ def test_points_of_a_file_are_those_of_the_space_or_none(tmp_path):
     assert 1e9 not in steps
 
 
+BOUNDED = {
+    **{"name": "log1", "n": 60, "p": 5, "clip_to_bounds": True},
+    "bounds": {"columns": 3.0, "norm": 5.0},
+}
+
+
+def followed(tuners, finals, score):
+    """Run tuners together, each a stage at a time, as a session does."""
+    active = [(tuner, tuner.stages()) for tuner in tuners]
+    while active:
+        going = []
+        for tuner, stages in active:
+            stage = next(stages, ())
+            for one in stage or ():
+                params = one.spec["algorithm"]["params"]
+                value = score(params, tuner.epsilon, one.spec["seed"])
+                finals[one.key] = {"objective": value}
+            going += [(tuner, stages)] if stage != () else []
+        active = going
+
+
+def test_a_search_begins_with_the_rule_and_with_runs_of_one_and_two_steps():
+    """A plateau beside them: no value of the grid leads anywhere."""
+    algorithms = {
+        "gd": {"n_iter": [5, 20], "step": [1.0, 8.0]},
+        "sgd": {"passes": [2.0, 10.0], "step": [1.0, 8.0]},
+        "mirror_descent": {"n_iter": [5, 20], "step": [1.0, 8.0]},
+    }
+    for name, axes in algorithms.items():
+        fixed = {"name": name, **({"batch_size": 30} if name == "sgd" else {})}
+        block = searching({"axes": axes}, dataset=BOUNDED, algorithm=fixed)
+        finals = {}
+        tuner = tuner_of(block, finals)
+        lengths = set()
+
+        def score(params, seed, tuner=tuner, axes=axes, lengths=lengths):
+            point = {key: params[key] for key in axes}
+            steps = tuner.line.setting(**point).batch_key.iterations()
+            lengths.add(steps)
+            return 0.5 if steps <= 2 else 1.0
+
+        follow(tuner, finals, score)
+        assert {1, 2} <= lengths, name
+        assert tuner.choice.mean == 0.5
+        has_rule = name != "mirror_descent"
+        assert tuner.choice.starts == ("auto",) * has_rule + ("1 and 2 steps",)
+        assert len(tuner.choice.tried) <= 250
+
+
+def test_the_rules_own_setting_is_one_of_the_trials():
+    """The trial is that of a run that nobody tunes."""
+    axes = {"passes": [2.0, 4.0], "batch_size": [10, 20], "step": [0.1, 1.0]}
+    axes |= {"clip": [0.1, 0.2]}
+    for epsilon in (0.1, 1000.0):
+        made = {"dataset": BOUNDED, "budget": {"epsilon": epsilon}, "algorithm": "sgd"}
+        (untuned,) = expand([made])[0]
+        (auto,) = untuned.settings
+        finals = {}
+        tuner = tuner_of(searching({"axes": axes}, **made), finals)
+        seen = follow(tuner, finals, lambda params, seed: 1.0 / params["passes"])
+        assert auto.trial(0, 2).key in {one.key for one in seen}
+        assert "auto" in tuner.choice.starts and tuner.choice.mean < 0.25
+
+
+def test_starts_keep_to_the_limits_that_are_set():
+    limits = {"n_iter": [4, 6], "step": [0.5, 1.5], "clip": [0.05, 0.3]}
+    axes = {"n_iter": [4, 5], "step": [0.5, 1.0], "clip": [0.1, 0.2]}
+    made = {"dataset": BOUNDED, "algorithm": "gd", "budget": {"epsilon": [1.0, 9.0]}}
+    finals, found = {}, {}
+    tuners = tuners_of(
+        expand([searching({"axes": axes, "limits": limits}, **made)])[0], 51, finals
+    )
+
+    def score(params, epsilon, seed):
+        for key in limits:
+            found.setdefault(key, set()).add(params[key])
+        return 1.0
+
+    followed(tuners, finals, score)
+    for key, (low, high) in limits.items():
+        assert all(low <= value <= high for value in found[key])
+
+
+@pytest.mark.parametrize("best", [None, "full", 7])
+def test_a_search_goes_on_from_what_a_rule_gives(best):
+    """No threshold and all records have no place among numbers; they may be best."""
+    axes = {"batch_size": [10, 20], "clip": [0.1, 0.2]}
+    algorithm = {"name": "sgd", "passes": 4.0, "step": 0.5}
+    block = searching({"axes": axes}, dataset=BOUNDED, algorithm=algorithm)
+    finals = {}
+    tuner = tuner_of(block, finals)
+    rule = {"batch_size": best or 10, "clip": None if best is None else 0.1}
+    tuner.strategy._ruled = lambda: [rule]
+    follow(
+        tuner,
+        finals,
+        lambda p, seed: (
+            1.0
+            - (p["clip"] == rule["clip"]) * 0.1
+            - (p["batch_size"] == rule["batch_size"]) * 0.3
+        ),
+    )
+    assert tuner.choice.values == rule
+
+
+def test_a_choice_of_the_next_smaller_epsilon_is_tried_too():
+    """What is best lies so far away that only the smaller epsilon leads there."""
+    block = searching(budget={"epsilon": [3.0, 0.3, 1.0]})
+    finals = {}
+    tuners = tuners_of(expand([block])[0], 51, finals)
+
+    def score(params, epsilon, seed):
+        if epsilon == 0.3:
+            return bowl(3.0, 40.0)(params, seed)
+        hidden = abs(math.log(params["step"] / 3.0)) < 0.1
+        return 0.5 if hidden and params["clip"] > 30.0 else 1.0
+
+    followed(tuners, finals, score)
+    by = {tuner.epsilon: tuner.choice for tuner in tuners}
+    assert by[0.3].starts == ()
+    assert by[1.0].starts == ("from epsilon=0.3",)
+    assert by[3.0].starts == ("from epsilon=1",)
+    assert by[1.0].mean == by[3.0].mean == 0.5
+    assert all(len(choice.tried) <= 250 for choice in by.values())
+
+
+def test_only_the_same_line_is_begun_from():
+    other = {"name": "random_cd", "passes": 3}
+    blocks = [
+        searching(budget={"epsilon": [0.3, 1.0]}),
+        searching(budget={"epsilon": 0.1}, line="another"),
+        searching(budget={"epsilon": 0.5}, algorithm=other),
+        searching(budget={"epsilon": 0.6, "delta": 1e-3}),
+    ]
+    tuners = tuners_of(expand(blocks)[0], 51, {})
+    smaller = [one.smaller and one.smaller.epsilon for one in tuners]
+    assert smaller == [None, 0.3, None, None, None]
+
+
+def test_a_line_that_is_worse_with_more_budget_is_open(inline, capsys):
+    """Of the fakes no line is better for its budget: an ill wind blows at 10."""
+    report = [*range(100, 108)]
+    block = searching({"report": report}, budget={"epsilon": [1.0, 3.0, 10.0]})
+    assert inline(block, execute="worse_at_ten") == 0
+    with (inline.folder / "choices.csv").open() as file:
+        rows = {row["epsilon"]: row for row in csv.DictReader(file)}
+    assert "worse" not in rows["1.0"]["open"] + rows["3.0"]["open"]
+    assert rows["10.0"]["open"].endswith("worse than epsilon=3")
+    assert rows["10.0"]["starts"] == "from epsilon=3"
+    assert "worse than epsilon=3" in capsys.readouterr().out
+    # What is recorded says the same.
+    before = (inline.folder / "choices.csv").read_bytes()
+    assert inline(block, execute="worse_at_ten") == 0
+    assert (inline.folder / "choices.csv").read_bytes() == before
+
+
+def test_a_chain_of_epsilons_that_was_cut_off_goes_on_to_the_same(inline):
+    block = searching(budget={"epsilon": [1.0, 3.0]})
+    assert inline(block) == 0
+    before = (inline.folder / "choices.csv").read_bytes()
+    for segment in (inline.folder / "segments").iterdir():
+        header, *rest = segment.read_bytes().splitlines(keepends=True)
+        kept = [line for line in rest if line.startswith(b'{"key":')]
+        segment.write_bytes(b"".join([header, *kept[: len(kept) // 3]]))
+    assert inline(block) == 0
+    assert (inline.folder / "choices.csv").read_bytes() == before
+
+
 def choice_of(folder):
     with (folder / "choices.csv").open() as file:
         (row,) = csv.DictReader(file)

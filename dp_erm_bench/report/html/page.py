@@ -46,7 +46,7 @@ from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import FIRST, View
 from dp_erm_bench.results.files import telling
 from dp_erm_bench.results.runs import is_noted, now, read_manifest, read_noted
-from dp_erm_bench.results.settings import RAN, final_rows, split_lines
+from dp_erm_bench.results.settings import RAN, final_rows, split_names
 from dp_erm_bench.results.statistics import quantile
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
 from dp_erm_bench.results.tuned import CHOICES, read_choices
@@ -124,7 +124,7 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
     """
     ends = final_rows(rows[rows["status"].isin(RAN) & rows["phase"].ne(TUNE)])
     y = next((name for name in FIRST if name in ends and ends[name].notna().any()), "")
-    ends = ends.assign(line=split_lines(ends, ends[GROUP].astype(object)))
+    ends = ends.assign(line=split_names(ends, ends[GROUP].astype(object)))
     found = []
     for key, own in ends.groupby(GROUP, sort=False, dropna=False):
         values = own[y].dropna() if y else ()
