@@ -412,6 +412,11 @@ SETTINGS = (
 )
 """Facts of a record that are no numbers of the records."""
 
+OF_SETTINGS = (
+    *("experiment", "panel", "line", "phase", "tuned", "measured", "rule", "read"),
+)
+"""Keys of a line of the plan that are none of the records."""
+
 LEFT_OUT = "left out of the bundle: it may tell of the records"
 SEEDS = ("seed", "seeds", "report")
 """Keys of a configuration that hold seeds."""
@@ -484,8 +489,8 @@ class Withheld:
         spec = {**spec, "dataset": data, "seed": None}
         if key in self._searched:
             spec["algorithm"] = {**spec["algorithm"], "params": {}}
-        kept = {k: v for k, v in line.items() if k not in ("clipped", "at_bound")}
-        return {**kept, "key": self._names[key], "spec": spec, PRIVATE: True}
+        kept = {k: v for k, v in line.items() if k in OF_SETTINGS}
+        return {"key": self._names[key], **kept, "spec": spec, PRIVATE: True}
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record with its status, its settings and its budget."""

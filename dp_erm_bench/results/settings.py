@@ -43,8 +43,8 @@ HOW_IT_WENT = r" \(.*\)$"
 DIGITS = 8
 """Of a digest, where one tells solvers of one name apart."""
 
-NO_NUMBER = ("usual", "usual_standardised", "usual_regression")
-"""Keys of a dataset that decide no number: what they choose has columns of its own."""
+NO_NUMBER = ("usual", "usual_standardised", "usual_regression", "public")
+"""Keys of a dataset that decide no number: declarations, or what has own columns."""
 
 MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
 """Lines that `labelled` made, beside others that are called alike."""

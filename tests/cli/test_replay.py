@@ -563,7 +563,9 @@ def found_by_attacks(path, place, monkeypatch):
     found = {name: [] for name in ("hash", "optimum", "objective", "noise", "r2")}
     for guess in GUESSES:
         text = csv_with(guess)
-        if hashlib.sha256(text.encode()).hexdigest() in whole:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        content = hashlib.sha256(f"csv {digest}".encode()).hexdigest()
+        if digest in whole or content[:16] in whole:
             found["hash"].append(guess)
         least, zero = ridge(guess)
         if holds(numbers, least):

@@ -111,6 +111,7 @@ WORDS = {
     "text": (["a"], ["b"]),
     "first": (0, 1),
     "plateau": (0.1, 0.2),
+    "drop": (["a"], ["b"]),
     "p": (3, 4),
 }
 """Two values of keys of datasets that are no numbers."""
