@@ -294,6 +294,7 @@ def test_a_fit_returns_what_it_promises(algorithm, adjacency):
         "objective",
         "nnz",
         *["predicted_excess"] * (algorithm == "newton"),
+        "train_risk",
         "optimum",
         "relative_error",
     ]
