@@ -65,6 +65,7 @@ GOOD = {
     "whole.npz": npz(X=X.astype(np.float32), y=Y.astype(np.int64)),
     "one.svm": svmlight(),
     "zero.libsvm": svmlight(first=0),
+    "marked.svm": "\ufeff".encode() + b"# from elsewhere\n" + svmlight(),
     "packed.svm.bz2": bz2.compress(svmlight()),
     "packed.svmlight.xz": lzma.compress(svmlight()),
 }
@@ -597,6 +598,7 @@ ODD_ROWS = [
         {"onehot": ["c", "d"], "positive": "yes"},
         "the header stands again in 2 rows, the first is row 3; take it out",
     ),
+    ('"a,x\n1,2",z,y\n3,4,0\n5,6,1\n', {}, 'n1,2" spans rows; close its quotes'),
     ("2015,x,y\n1,2,0\n2015,x,y\n1,3,1\n", {"header": True}, "again in row 3"),
     ("sep=;\na;b;y\n1;2;0\n3;4;1\n", {}, "row 1 names the separator; take it out"),
     ("a,b,y\n1,2,0\n", {"drop": ["z"]}, 'drop=z: must be one of "a", "b", "y"'),
