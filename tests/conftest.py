@@ -150,14 +150,16 @@ def pytest_collection_modifyitems(config, items) -> None:
         own = function.__name__ != "no_download"
         return own and named.search(inspect.getsource(inspect.unwrap(function)))
 
-    def asks(item):
+    def is_asked_for(item):
+        if of_data in item.path.parents or item.nodeid in config.args:
+            return True
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         functions = [item.function, *(one.func for own in fixtures for one in own)]
         ours = [one for one in functions if "pytest" not in one.__module__]
         return named.search(item.nodeid) or any(map(names_one, ours))
 
     of_data = Path(__file__).parent / "datasets"
-    kept = {one: of_data in one.path.parents or asks(one) for one in items}
+    kept = {one: is_asked_for(one) for one in items}
     config.hook.pytest_deselected(items=[one for one in items if not kept[one]])
     items[:] = [one for one in items if kept[one]]
 
