@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.cli.main import main
+from tests.contract.own import STEP, broken
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEP = [
@@ -320,6 +321,18 @@ class Slow(Solver):
         time.sleep(0.4)
         raise RuntimeError("out of luck")
 '''
+
+
+def test_a_run_that_did_less_than_it_declared_is_an_error(run, tmp_path):
+    text = broken((STEP, f"{' ' * 16}noisy = 0.0 * oracle.w\n"))
+    (tmp_path / "never.py").write_text(text)
+    typed = ["dataset=log1", "dataset.n=40", "algorithm=never.py", "seed=0,1"]
+    found = run(*typed, "algorithm.never.clip=1.0", "runner.n_jobs=1")
+    assert found.returncode == 1
+    lines = found.stdout.splitlines()
+    assert lines[0] == "sweep: 2 trials (2 run now): 2 error"
+    sentence = "release gradient was used 0 of 10 times"
+    assert lines[1] == f"error: 2 trials, the first: {sentence}"
 
 
 def test_a_log_tells_of_progress_and_the_end_tells_of_errors(run, tmp_path):
