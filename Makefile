@@ -20,7 +20,7 @@ endif
 # Hundreds of processes start in tests: each would compile all of the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test test-slow test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
+.PHONY: help test test-alone test-slow test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
 	@echo "make test                 what guards numbers, privacy and records, on all cores"
@@ -59,6 +59,10 @@ endef
 
 test: $(READY)
 	@$(call tested,not slow and not engines); exit $$status
+
+# What names a published set, from a clone that has none; all with CI_ALL=1.
+test-alone: $(READY)
+	@.ci/alone
 
 # What they were green for is kept: .ci/run runs them where that has changed.
 SLOW := .pytest_cache/slow.digest

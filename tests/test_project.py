@@ -278,10 +278,13 @@ def test_ci_lints_tests_and_draws():
     lines = run.read_text().splitlines()
     assert "set -euo pipefail" in lines
     parts = [line for line in lines if line.startswith("part ")]
-    assert parts == ["part lint", "part test", "part reproduce-figures PROFILE=smoke"]
+    first = ["part lint", "part test", "part test-alone"]
+    assert parts == [*first, "part reproduce-figures PROFILE=smoke"]
 
 
-@pytest.mark.parametrize("red", ["lint", "test", "reproduce-figures", "test-slow", ""])
+@pytest.mark.parametrize(
+    "red", ["lint", "test", "test-alone", "reproduce-figures", "test-slow", ""]
+)
 def test_ci_fails_with_its_parts_and_runs_slow_tests_of_what_changed(red, tmp_path):
     def run(**given):
         log = tmp_path / "log"
@@ -303,9 +306,9 @@ def test_ci_fails_with_its_parts_and_runs_slow_tests_of_what_changed(red, tmp_pa
     python.write_text("#!/bin/sh\nexit $CHANGED\n")
     for path in (make, python):
         path.chmod(0o755)
-    parts = ["lint", "test", "reproduce-figures", "test-slow"]
+    parts = ["lint", "test", "test-alone", "reproduce-figures", "test-slow"]
     for changed, all_ in (("0", ""), ("1", ""), ("0", "1")):
-        wanted = parts if "1" in (changed, all_) else parts[:3]
+        wanted = parts if "1" in (changed, all_) else parts[:4]
         if red in wanted:
             wanted = wanted[: wanted.index(red) + 1]
         done, ran = run(CHANGED=changed, CI_ALL=all_)
