@@ -147,7 +147,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         if told["split"] is not None:
             same &= planned["dataset_seed"].eq(told["split"])
         own = ends[same]
-        if not named or own["panel"].nunique() > 1:
+        if not named:
             # A row has its defaults, too.
             held = map(json.loads, planned.loc[same, "params"])
             own = own[np.array([one | told["chosen"] == one for one in held], bool)]

@@ -1,4 +1,5 @@
 import csv
+import json
 import math
 
 import pytest
@@ -9,7 +10,9 @@ from made_blocks import make_tuned
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tune import EXTENSIONS, tuners_of
+from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.table import load_results
+from dp_erm_bench.results.tuned import tuned as tuned_choices
 
 GRID = {"step": [0.1, 0.3, 1.0], "clip": [2.0, 4.0, 8.0, 16.0]}
 
@@ -141,6 +144,19 @@ def inheriting(tuned, **changes):
     inherit = {"line": "line", "parameters": ["clip"], **changes.pop("inherit", {})}
     section = {"axes": {"step": [0.2, 0.4]}, "inherit": inherit}
     return tuned(section, line="heir", **changes)
+
+
+def test_each_problem_of_an_axis_has_its_own_choice(inline, tuned):
+    """A panel of an experiment may run along n, in lines of one name."""
+    axis = {"name": "log1", "n": [60, 80], "p": 5}
+    inline(tuned(dataset=axis))
+    found = tuned_choices(inline.folder)
+    assert sorted(found["panel"]) == ["panel, n=60", "panel, n=80"]
+    assert found["runs"].tolist() == [2, 2]
+    ends = final_rows(load_results(inline.folder)).query("phase == 'report'")
+    for trial, panel in zip(found["trial"], found["panel"], strict=True):
+        (options,) = ends.loc[ends["trial"] == trial, "dataset_options"]
+        assert f"n={json.loads(options)['n']}" in panel
 
 
 def test_a_line_takes_parameters_from_the_choice_of_another(inline, tuned):
