@@ -254,7 +254,8 @@ def file_digest(path: Path) -> str:
     A digest is believed of the same inode, of equal size and times. The time of its
     last change (ctime) is the system's own: who sets back that of modification moves
     it. Two changes within one tick of the clock have the same, so that the digest of a
-    file that has just been changed is not kept.
+    file that has just been changed is not kept. Who writes into a mapped file may
+    change it a second time unnoticed.
     """
     now = time.time()
     with path.open("rb") as file:

@@ -76,8 +76,8 @@ class Recorder:
 
     @property
     def diverged(self) -> bool:
-        """Return whether a trial has an iterate or a last objective not finite."""
-        return not (self.finite & np.isfinite(self.objective[-1])).all()
+        """Return whether each trial has an iterate or a last objective not finite."""
+        return not (self.finite & np.isfinite(self.objective[-1])).any()
 
     def finish(self) -> None:
         """Record what is measured at the last checkpoint only, nan before it."""
@@ -265,8 +265,8 @@ class Run:
         Raises
         ------
         NotUsed
-            If it went to its last iteration, did not diverge, and used a mechanism less
-            often than declared.
+            If it went to its last iteration, a trial did not diverge, and a mechanism
+            was used less often than declared.
         """
         oracle = self.oracle()
         self.rows = Recorder(oracle, self.solver)

@@ -180,8 +180,11 @@ def _line(
     if read:
         yield "Read off the records, and listed by `uncharged`, unless it is declared:"
         yield f"  {'; '.join(read)}"
-    if out or categories:
-        yield "Which columns it leaves out, or takes for categories, is read off, too."
+    kinds = ", and which columns it leaves out or takes for categories"
+    yield (
+        "What the label is, hence the loss"
+        f"{kinds * bool(out or categories)}, was read off the records, too."
+    )
 
 
 def _feature(one: Seen, named: bool, features: Sequence[Seen]) -> str:

@@ -430,6 +430,8 @@ def _labels(
     1, or where ``positive`` is given alone.
     """
     base.check_masks(y=y)
+    if np.ndim(y) != 1:
+        raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:
         try:
             told = np.asarray(base.numbers("y", y), np.float64)

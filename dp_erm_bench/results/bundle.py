@@ -73,6 +73,7 @@ from dp_erm_bench.results.runs import (
     write_noted,
     write_run,
 )
+from dp_erm_bench.results.settings import given_by
 from dp_erm_bench.results.store import (
     NAMED,
     Plan,
@@ -468,6 +469,8 @@ class Withheld:
             for line in judging
             if line["tuned"] or line.get("measured") or line["phase"] != "sweep"
         }
+        # A rule computes them from p and bounds, which may be read off the records.
+        self._ruled = {line["key"]: given_by(str(line["rule"])) for line in judging}
         budgets = ((line["key"], line["spec"].get("budget")) for line in judging)
         self._epsilon = {
             key: number(one.get("epsilon")) if isinstance(one, dict) else math.nan
@@ -487,10 +490,17 @@ class Withheld:
             k: v for k, v in spec["dataset"].items() if k not in ("seed", "content")
         }
         spec = {**spec, "dataset": data, "seed": None}
-        if key in self._searched:
-            spec["algorithm"] = {**spec["algorithm"], "params": {}}
+        algorithm = spec["algorithm"]
+        declared = self._declared(key, algorithm["params"])
+        spec["algorithm"] = {**algorithm, "params": declared}
         kept = {k: v for k, v in line.items() if k in OF_SETTINGS}
         return {"key": self._names[key], **kept, "spec": spec, PRIVATE: True}
+
+    def _declared(self, key: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those parameters of a trial that neither a search nor a rule gave."""
+        if key in self._searched:
+            return {}
+        return {k: v for k, v in params.items() if k not in self._ruled[key]}
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record with its status, its settings and its budget."""
@@ -499,8 +509,8 @@ class Withheld:
             return dict(record)
         there = record.get("facts")
         facts = {k: v for k, v in there.items() if k in SETTINGS} if there else {}
-        if key in self._searched:
-            facts.pop("params", None)
+        if "params" in facts:
+            facts["params"] = self._declared(key, facts["params"])
         if {*READ, Uncharged.DROPPED_COLUMNS} & {*facts.get("uncharged", ())}:
             facts.pop("p", None)
         # A public schedule is seeded by the digest of the records, and what its uses

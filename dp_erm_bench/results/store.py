@@ -39,7 +39,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
-from functools import partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -465,9 +464,21 @@ def copy_segments(
     renamed : callable
         Returns the new id of a run; no two runs may get the same.
     hidden : set of str
-        Those of the trials whose keys may stand in no mark.
+        Those of the trials whose keys may stand in no mark. Their records come last, in
+        the order of their new keys: that of batches would tell what a search chose.
     """
-    for count, path in enumerate(segments_of(folder)):
+    apart: dict[str, bytes] = {}
+    last = ""
+
+    def write(count: int, version: int, lines: Sequence[bytes]) -> None:
+        first = {"segment": max(version, 2), "run": last}
+        target = into / "segments" / f"{last}-0-{count:020d}.jsonl"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = b"".join([files.sealed(files.line(first)), *lines])
+        write_atomic(target, lambda file: file.write(text))
+
+    count, version = 0, 2
+    for path in segments_of(folder):
         with paths.opened(path, folder) as file:
             run, version = _origin(path, file.readline(paths.LARGEST_TEXT))
         lines = []
@@ -483,14 +494,17 @@ def copy_segments(
                 content.pop("crc", None)
                 cost = content.get("cost")
                 seconds = float(cost) if isinstance(cost, int | float) else 0.0
-                lines.append(encoded(changed(content), seconds))
+                record = changed(content)
+                if content["key"] in hidden:
+                    apart[record["key"]] = encoded(record, seconds)
+                else:
+                    lines.append(encoded(record, seconds))
+        last = renamed(run)
         if lines:
-            first = {"segment": max(version, 2), "run": renamed(run)}
-            target = into / "segments" / f"{renamed(run)}-0-{count:020d}.jsonl"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            head = files.sealed(files.line(first))
-            text = b"".join([head, *lines])
-            write_atomic(target, partial(lambda text, file: file.write(text), text))
+            write(count, version, lines)
+            count += 1
+    if apart:
+        write(count, version, [apart[key] for key in sorted(apart)])
 
 
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:

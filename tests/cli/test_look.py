@@ -191,7 +191,7 @@ def test_each_column_is_what_it_is(look):
     out = ["day", "visit", "at", "id", "patient_id", "name", "empty"]
     assert chosen["drop"] == out and chosen["onehot"] == ["hue"]
     assert {*chosen["bounds"]["columns"]} == {*first, "size"}
-    assert "Which columns it leaves out, or takes for categories, is read off" in said
+    assert "which columns it leaves out or takes for categories, was read off" in said
     with pytest.raises(UsageError, match="9 of its columns or headings cannot be"):
         load_dataset(dataset_spec("file", **chosen))
     # All but what is to be decided is read.
