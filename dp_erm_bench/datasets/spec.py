@@ -65,7 +65,7 @@ identity of a trial.
 MEMBER = "set"
 """The option of a loader that stands for many datasets; part of the name."""
 
-READING = {"p": None, "header": "auto", "first": None, "text": None}
+READING = {"p": None, "header": "auto", "first": None, "text": None, "format": "auto"}
 """Declarations of how a file is read, with the values that have it read them off."""
 
 LISTS = ("positive", "classes", "onehot", "text", "drop")

@@ -29,6 +29,7 @@ from dp_erm_bench.report.curves import (
 from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
 from dp_erm_bench.report.scaling import final_errors
 from dp_erm_bench.report.style import STYLES, literal, of
+from dp_erm_bench.report.view import Shown, nothing_beaten
 from dp_erm_bench.results.runs import read_run
 from dp_erm_bench.results.settings import (
     final_rows,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dp_erm_bench.report.view import Shown
 
 Lines = Mapping[str, LineErrors]
 OverEpsilon = Mapping[str, Sequence[tuple[float, LineErrors]]]
@@ -467,7 +467,7 @@ def budget(facts: Mapping[str, Any]) -> str:
     return f"delta = {name}{value:.2g}, adjacency {facts['adjacency']}"
 
 
-def origin(drawn: Iterable[Bands], folder: Path) -> str:
+def origin(drawn: Iterable[Bands], *folders: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
     Also which of their algorithms have not passed `dp-erm-bench check`, or with a
@@ -477,12 +477,18 @@ def origin(drawn: Iterable[Bands], folder: Path) -> str:
     ----------
     drawn : iterable of LineErrors or Scaling
         The lines.
-    folder : Path
-        The results folder, with the manifests of its runs.
+    folders : Path
+        The results folders, with the manifests of their runs.
     """
     drawn = list(drawn)
     names = runs_of(drawn)
-    shown = ", ".join(f"{run} ({commit(folder, run)})" for run in names[:NAMED_RUNS])
+    known = {
+        run: next(
+            (c for c in (commit(one, run) for one in folders) if c != UNKNOWN), ""
+        )
+        for run in names[:NAMED_RUNS]
+    }
+    shown = ", ".join(f"{run} ({commit or UNKNOWN})" for run, commit in known.items())
     more = len(names) - NAMED_RUNS
     tail = f"; {more} more in log.txt" if more > 0 else ""
     names = sorted({name for one in drawn for name in one.unchecked})
@@ -500,6 +506,9 @@ def runs_of(drawn: Iterable[Bands]) -> list[str]:
     return sorted({run for one in drawn for run in one.runs}, reverse=True)
 
 
+UNKNOWN = "commit unknown"
+
+
 def commit(folder: Path, run: str) -> str:
     """Return a run's commit, and whether files were changed since."""
     environment = read_run(folder, run).get("environment")
@@ -507,7 +516,7 @@ def commit(folder: Path, run: str) -> str:
     git = git if isinstance(git, dict) else {}
     name = git.get("commit")
     if not isinstance(name, str) or not name:
-        return "commit unknown"
+        return UNKNOWN
     if "dirty" not in git:
         return f"commit {name[:7]}, with or without changes"
     return f"commit {name[:7]}{', with changes' if git['dirty'] else ''}"
@@ -564,7 +573,7 @@ def setting(run: LineErrors) -> str:
 
 def told(drawn: Shown) -> str:
     """Return what every caption says: statistics, budget, what was not charged."""
-    rows, folder = drawn.rows, drawn.view.folder
+    rows = drawn.rows
     budget = [
         f"{name} = {literal(', '.join(sorted({*text_of(rows[name])})[:6]))}"
         for name in ("epsilon", "adjacency", "calibration")
@@ -580,9 +589,10 @@ def told(drawn: Shown) -> str:
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         *map(literal, drawn.left_out),
         literal(drawn.unlike),
+        literal(nothing_beaten(drawn)),
         origin(
             [Bands(np.empty(0), runs=runs_in(rows), unchecked=unchecked_in(rows))],
-            folder,
+            *(drawn.view.folder, *drawn.view.others),
         ),
     )
 

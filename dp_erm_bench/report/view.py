@@ -23,6 +23,7 @@ from dp_erm_bench.results.settings import (
     column,
     final_rows,
     labelled,
+    settings,
     split_names,
     text_of,
     under_bounds,
@@ -244,7 +245,10 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
-    parts = rows.groupby([*PARTS], sort=False, dropna=False).ngroup()
+    every = settings(rows.drop_duplicates("trial").set_index("trial"))
+    posed = [str(one) for one in every if str(one).partition(".")[0] in PARTS]
+    every = every.loc[rows["trial"], posed].set_axis(rows.index)
+    parts = every.groupby(posed, sort=False, dropna=False).ngroup()
     several = parts.groupby(cells).transform("nunique").gt(1)
     rows = rows.assign(_alike=True, **{OWN: rows[ZERO]})
     if not several.any():
@@ -257,14 +261,15 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     depends = JUDGED_ON.get(view.y, ())
     names = [
         name
-        for name in depends
-        if rows.groupby(cells)[name].nunique(dropna=False).gt(1).any()
+        for name in posed
+        if name.partition(".")[0] in depends
+        and every.groupby(cells)[name].nunique(dropna=False).gt(1).any()
     ]
     if not names:
         return rows, ""
-    own = rows.groupby([*names], sort=False, dropna=False).ngroup()
+    own = every.groupby(names, sort=False, dropna=False).ngroup()
     rows["_alike"] = own.groupby(cells).transform("nunique").eq(1)
-    listed = " and ".join(names)
+    listed = " and ".join(name.replace(".", "'s ") for name in names)
     return rows, f"Lines that differ in {listed} minimise other functions: none wins."
 
 
@@ -355,6 +360,8 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
     base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
     if view.line == (LINE,):
+        if view.panel == (PANEL,):
+            names[PANEL] = base[PANEL] = split_names(ends, base, PANEL)
         names[LINE] = split_names(ends, base)
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
@@ -440,6 +447,29 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
         found.append((x, low, line, high, len(values)))
     return pd.DataFrame(found, columns=["x", "low", "line", "high", "n"])
 
+
+def nothing_beaten(drawn: Shown) -> str:
+    """Return where no line ends below w = 0, or below the constant model."""
+    ends = drawn.rows.drop_duplicates(RUN, keep="last")
+    along = drawn.view.x in ALONG
+    table = summary(replace(drawn, rows=ends.assign(_x=0) if along else ends))
+    problems = table[table["runs"] > 0].groupby([PANEL, table.columns[1]], sort=False)
+    where: dict[str, list[str]] = {}
+    for (panel, at), own in problems:
+        why = nothing_beats(own["unbeaten"])
+        if why and own["runs"].max() >= FEWEST:
+            place = "" if along else f", {drawn.view.x} = {at}"
+            where.setdefault(why, []).append(f"{panel}{place}")
+    told = [
+        f"{why[0].upper()}{why[1:]} in {len(places)} of {problems.ngroups} problems: "
+        f"{'; '.join(places[:SEVERAL])}{', ...' * (len(places) > SEVERAL)}."
+        for why, places in where.items()
+    ]
+    return " ".join(told)
+
+
+SEVERAL = 4
+"""Problems that a caption names."""
 
 FORMATS = ("csv", "latex", "markdown", "parquet")
 NUMBERS = ("median", "ci_low", "ci_high")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,8 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
             HOW_IT_WENT, "", regex=True
         )
     parts = _unpacked(rows, "", "objective_options")
+    # By the digest of a loss of one's own only what nothing else tells apart.
+    parts = parts[sorted(parts, key=lambda one: str(one).endswith(".content"))]
     if "solver" in rows:
         parts = parts.assign(solver=text_of(rows["solver"]).str[:DIGITS])
     return pd.concat([params, _options(rows), pd.DataFrame(plain), parts], axis=1)
@@ -100,16 +103,9 @@ def _options(rows: pd.DataFrame) -> pd.DataFrame:
 
     In the table an option is named only where it differs from the dataset's yaml.
     """
-    options = _unpacked(name_files(rows), DATASET, "dataset_options")
-    for name in options:
-        owner, _, key = str(name).rpartition(".")
-        if key in NO_NUMBER:
-            del options[name]
-            continue
-        usual = usual_value(owner, key)
-        ours = options[name].eq("") & rows[DATASET].eq(owner)
-        options[name] = options[name].mask(ours, _word(key, usual))
-    return options
+    options = _unpacked(name_files(rows), DATASET, "dataset_options", usual_value)
+    silent = [one for one in options if str(one).rpartition(".")[2] in NO_NUMBER]
+    return options.drop(columns=silent)
 
 
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
@@ -192,8 +188,16 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
 
 
-def _unpacked(rows: pd.DataFrame, owner: str, column: str) -> pd.DataFrame:
-    """Return the keys of a column of JSON as columns of text, `OWNER.KEY` if owned."""
+def _unpacked(
+    rows: pd.DataFrame,
+    owner: str,
+    column: str,
+    usual: Callable[[str, str], Any] | None = None,
+) -> pd.DataFrame:
+    """Return the keys of a column of JSON as columns of text, `OWNER.KEY` if owned.
+
+    ``usual`` returns what a key of an owner is in rows that do not name it.
+    """
     import pandas as pd
 
     if column not in rows or (owner and owner not in rows):
@@ -202,7 +206,13 @@ def _unpacked(rows: pd.DataFrame, owner: str, column: str) -> pd.DataFrame:
     pairs = pd.MultiIndex.from_arrays([owners, text_of(rows[column])])
     codes, unique = pd.factorize(pairs)
     found = [_parsed(str(name), str(text)) for name, text in unique]
-    table = pd.DataFrame(found, index=range(len(found)), dtype=object).fillna("")
+    keys = dict.fromkeys(key for one in found for key in one)
+    for (name, _), one in zip(unique if usual else (), found, strict=False):
+        for key in keys.keys() - one.keys():
+            if usual and key.startswith(f"{name}."):
+                one[key] = usual(name, key.removeprefix(f"{name}."))
+    columns = {key: _words([one.get(key, "") for one in found]) for key in keys}
+    table = pd.DataFrame(columns, index=range(len(found)), dtype=object)
     return table.iloc[codes].set_axis(rows.index)
 
 
@@ -215,15 +225,23 @@ def _mapping_of(text: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _parsed(owner: str, text: str) -> dict[str, str]:
+def _parsed(owner: str, text: str) -> dict[str, Any]:
     # The seed of the data is one to pool over: it has a column of its own.
     named = {key: one for key, one in _mapping_of(text).items() if key != "seed"}
     prefix = f"{owner}." if owner else ""
-    return {f"{prefix}{key}": _word(key, value) for key, value in named.items()}
+    return {f"{prefix}{key}": value for key, value in named.items()}
 
 
-def _word(key: str, value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else shown(value)
+def _words(values: Sequence[Any]) -> list[str]:
+    """Return values as text: numbers in six digits, in full where two would agree."""
+    numbers = {one for one in values if isinstance(one, float)}
+    alike = Counter(f"{one:.6g}" for one in numbers)
+
+    def word(one: Any) -> str:
+        short = f"{one:.6g}" if isinstance(one, float) else ""
+        return short if alike[short] == 1 else shown(one)
+
+    return [word(one) for one in values]
 
 
 def text_of(column: pd.Series[Any]) -> pd.Series[str]:
@@ -231,7 +249,7 @@ def text_of(column: pd.Series[Any]) -> pd.Series[str]:
     import pandas as pd
 
     codes, unique = pd.factorize(column)
-    words = np.array([*(_word("", one) for one in unique), ""], dtype=object)
+    words = np.array([*_words([*unique]), ""], dtype=object)
     return pd.Series(words[codes], column.index, dtype=object)
 
 
@@ -353,19 +371,23 @@ NO_SETTINGS = ("seed", "phase")
 def split_names(
     rows: pd.DataFrame, base: pd.DataFrame, name: str = LINE
 ) -> pd.Series[str]:
-    """Return the lines of rows, named by what differs in one and nothing names.
+    """Return the lines, or panels, of rows, with what differs and nothing names.
+
+    What differs of the data is of the panel, all else of the line.
 
     Parameters
     ----------
     rows : DataFrame
         Rows of the tidy table.
     base : DataFrame
-        What the rows are told apart by, on the same index, the line among it.
-    name : str
-        The column of ``base`` that is named, if not the line.
+        What the rows are told apart by, on the same index, the name among it.
+    name : {'line', 'panel'}
+        The column of ``base`` that is returned.
     """
     every = settings(rows)
     names = [str(one) for one in every if one not in NO_SETTINGS]
+    if name == PANEL:
+        names = [one for one in names if _of_data(one, rows)]
     return named(base[name], every, differing(every, base, names))
 
 
@@ -525,7 +547,7 @@ def under_bounds(rows: pd.DataFrame) -> str:
     trials = rows.drop_duplicates([PANEL, DATASET, "dataset_options"])
     every = [_parsed("", str(text)) for text in trials["dataset_options"]]
     held = pd.DataFrame(
-        {key: [one.get(key, "") for one in every] for key in HELD}, trials.index
+        {key: _words([one.get(key, "") for one in every]) for key in HELD}, trials.index
     )
     # A generator may have a `scale` of its own.
     held[SCALE] = held[SCALE].where(held[SCALE].eq(BY_BOUNDS), "")

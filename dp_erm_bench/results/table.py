@@ -230,6 +230,7 @@ def _options_of_parts(parts: str) -> str:
             if key not in ("name", "strength", "file"):
                 text = SORTED(value)
                 short = f"{text[:20]}... {sha256(text.encode()).hexdigest()[:8]}"
+                short = value[:8] if key == "content" else short
                 found[f"{part}.{key}"] = value if len(text) <= BRIEF else short
     return SORTED(found)
 
@@ -356,7 +357,12 @@ def load_results(folder: str | Path | Sequence[str | Path]) -> pd.DataFrame:
         raise UsageError("load_results: name at least one results folder")
     import pandas as pd
 
-    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    if len(tables) == 1:
+        return tables[0]
+    table = labelled(pd.concat(tables, ignore_index=True), again=True)
+    # A run that stands in two folders is one run.
+    once = ["panel", "line", "phase", "trial", "iteration"]
+    return table.drop_duplicates(once, ignore_index=True)
 
 
 def recorded(folder: Path) -> pd.DataFrame:

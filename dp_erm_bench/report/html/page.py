@@ -124,7 +124,9 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
     """
     ends = final_rows(rows[rows["status"].isin(RAN) & rows["phase"].ne(TUNE)])
     y = next((name for name in FIRST if name in ends and ends[name].notna().any()), "")
-    ends = ends.assign(line=split_names(ends, ends[GROUP].astype(object)))
+    for name in ("panel", "line"):
+        named = split_names(ends, ends[GROUP].astype(object), name)
+        ends = ends.assign(**{name: named})
     found = []
     for key, own in ends.groupby(GROUP, sort=False, dropna=False):
         values = own[y].dropna() if y else ()
