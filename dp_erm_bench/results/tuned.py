@@ -164,7 +164,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             )
         if len(own):
             told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
-            which = "" if named else choice["chosen"]
+            which = "" if named else choice["params"] + choice["chosen"]
             of = told["panel"], told["line"], told["epsilon"], told["algorithm"], which
             lines.setdefault(of, []).append((told, own))
     for splits in lines.values():

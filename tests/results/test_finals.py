@@ -1,10 +1,17 @@
 import json
 import shutil
 
+import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.compare import compare, flattened, labelled, named_finals
+from dp_erm_bench.results.compare import (
+    compare,
+    flattened,
+    labelled,
+    name_files_alike,
+    named_finals,
+)
 from dp_erm_bench.results.store import Plan, Segment
 
 RUN = "00000000000000000001-here-1"
@@ -97,12 +104,19 @@ def test_what_tuning_chose_names_no_setting():
     assert flattened(line(1, chosen)) != flattened(line(1))
 
 
-def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_name():
-    def found(path):
-        dataset = {"name": "file", "path": path}
-        return flattened(line(1, {**SPEC, "dataset": dataset}))
+def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_content():
+    def side(path, content):
+        own = flattened(line(1, {**SPEC, "dataset": {"name": "file", "path": path}}))
+        options = json.dumps({"path": path})
+        row = {"setting": json.dumps(own), "dataset": "file", "content": content}
+        return pd.DataFrame([{**row, "dataset_options": options}])
 
-    assert found("here/my.csv") == found("there/my.csv") != found("here/your.csv")
+    sides = [side("here/my.csv", "a"), side("there/my.csv", "a"), side("my.csv", "b")]
+    one, same, other = (own["setting"].item() for own in name_files_alike(sides))
+    assert one == same != other
+    assert json.loads(one)["dataset.path"] == "here/my.csv"
+    (alone,) = name_files_alike(sides[:1])
+    assert json.loads(alone["setting"].item())["dataset.path"] == "my.csv"
 
 
 def test_tuning_trials_are_left_out_and_a_row_is_a_trial(written):

@@ -46,7 +46,8 @@ def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block
     assert found["experiment_file"] == {"study.yaml": digest}
     kept = inline.folder / "sources" / digest[:16] / "study.yaml.txt"
     assert kept.read_bytes() == b"12"
-    assert found["data"] == [{"name": "log1", "content": found["data"][0]["content"]}]
+    content = found["data"][0]["content"]
+    assert found["data"] == [{"name": "log1", "content": content, "public": True}]
     assert found["computed_with"] == kind() and "machine" not in found["computed_with"]
     assert found["version"] == __version__
     assert found["environment"]["packages"]["numpy"]
