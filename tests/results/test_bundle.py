@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -17,8 +18,15 @@ from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import names
 from dp_erm_bench.results import bundle
-from dp_erm_bench.results.bundle import Mask, Source, copied_out, keep_sources
+from dp_erm_bench.results.bundle import (
+    Mask,
+    Source,
+    Withheld,
+    copied_out,
+    keep_sources,
+)
 from dp_erm_bench.results.runs import write_run
+from dp_erm_bench.results.store import Segment, copy_segments
 
 OWN = "from beside import two\nimport json\n\nONE = two.HALF * 2\n"
 GOOD = {"plan.jsonl": b"{}\n", "runs/1.json": b"{}"}
@@ -205,6 +213,45 @@ def test_a_manifest_says_what_and_not_where(tmp_path):
     assert made["command"] == ["dp-erm-bench", *more[:2], "dataset.path=c.csv"]
     assert made["config"] == {"dataset": {"path": "c.csv"}}
     assert "options" not in made
+
+
+def test_of_private_data_no_parameter_of_a_rule_is_kept_and_no_order_of_runs(tmp_path):
+    """A rule may compute it from p, and batches run in the order of their work."""
+    params = {"step": 1.89, "clip": 2.0}
+    lines = [
+        {
+            **{"key": f"{k:064x}", "experiment": "e", "panel": "", "line": ""},
+            **{
+                "phase": "sweep",
+                "tuned": False,
+                "rule": "gd-1: step",
+                "read": ["kinds"],
+            },
+            "content": "0123456789abcdef",
+            "spec": {
+                "dataset": {"name": "file", "public": False},
+                "algorithm": {"name": "gd", "params": params},
+                "budget": {"epsilon": 1.0},
+            },
+        }
+        for k in (7, 8)
+    ]
+    withheld = Withheld(lines)
+    told = withheld.line(lines[0])
+    assert told["spec"]["algorithm"]["params"] == {"clip": 2.0}
+    assert "content" not in told
+    segment = Segment(tmp_path / "own", "00000000000000000001-here-1")
+    facts = {"n": 9, "params": params}
+    records = ({"key": line["key"], "status": "ok", "facts": facts} for line in lines)
+    segment.append(reversed([*records]))
+    segment.close()
+    keys = {line["key"] for line in lines}
+    into = tmp_path / "copy"
+    copy_segments(tmp_path / "own", into, keys, withheld.record, str, keys)
+    (path,) = (into / "segments").iterdir()
+    _, *records = map(json.loads, path.read_text().splitlines())
+    assert [one["key"] for one in records] == [f"{1:064x}", f"{2:064x}"]
+    assert all(one["facts"]["params"] == {"clip": 2.0} for one in records)
 
 
 def test_each_use_that_nobody_pays_for_has_a_word():

@@ -247,6 +247,31 @@ def test_no_other_key_of_the_schema_decides_a_number():
     assert {*CHOSEN} == {"problem", "dataset", *OBJECTIVE, "algorithm", "calibration"}
 
 
+def test_numbers_that_agree_in_six_digits_are_two():
+    pair = [{"name": "log1", "noise": noise} for noise in (0.9, 0.90000004)]
+    check_told_apart(*map(spec_of, pair))
+    strengths = [{"name": "l2", "strength": s} for s in (0.3, 0.30000004)]
+    check_told_apart(*(spec_of(penalty=one) for one in strengths))
+
+
+def test_objectives_that_differ_in_an_option_do_not_compete():
+    balls = [{"name": "l2_ball", "radius": radius} for radius in (1.0, 2.0)]
+    rows = labelled(table(*(spec_of(constraint=one) for one in balls), repeats=7))
+    drawn = shown(rows, View(x="epsilon", y="objective"))
+    assert not summary(drawn)["best"].any()
+    assert "Lines that differ in constraint's radius minimise other" in drawn.unlike
+
+
+def test_what_differs_of_the_data_is_of_a_panel_that_a_plan_names():
+    """As of two folders of `tune`, which calls a panel by the stem of a file."""
+    specs = [spec_of({"name": "file", "path": f"{one}/data.csv"}) for one in "ab"]
+    rows = table(*specs, contents="ab", phase="report")
+    rows = rows.assign(panel="data", line="gd")
+    drawn = shown(rows, View(x="epsilon", y="objective"))
+    assert {*drawn.rows["panel"]} == {"data, path=a/data.csv", "data, path=b/data.csv"}
+    assert {*drawn.rows["line"]} == {"gd"}
+
+
 def test_seeds_of_data_are_repeats():
     splits = [
         spec_of({"name": "wine", "test_fraction": 0.2, "seed": k}) for k in range(5)

@@ -1,5 +1,7 @@
 """Runs that did not do what their solvers declare, and runs that may stop early."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -175,6 +177,21 @@ def test_a_run_that_diverged_and_stopped_is_called_diverged(fitted):
         text = broken(*changes, ("    n_iter", "    batchable = False\n    n_iter"))
         with pytest.raises(Diverged):
             fitted(text)
+
+
+def test_a_batch_is_judged_by_those_that_did_not_diverge():
+    """One that diverges beside it excuses no run of less than was declared."""
+
+    def made(*steps):
+        solvers = [built("gd", n_iter=4, clip=1.0, step=one) for one in steps]
+        budget, names = Budget(math.inf, 1e-6), ["a", "b"][: len(steps)]
+        run = Run(problem_of(), solvers, budget, 0.0, names)
+        run.mechanisms["gradient"].spend = lambda uses: None
+        return run
+
+    for steps in ((0.1, 1e300), (0.1,)):
+        with pytest.raises(NotUsed, match="used 0 of 4 times"):
+            made(*steps).record(2)
 
 
 @pytest.mark.filterwarnings("ignore::dp_erm_bench.errors.UncheckedSolver")
