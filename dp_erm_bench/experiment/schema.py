@@ -68,8 +68,8 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
     value : Any
         One value or a list of values.
     natural : Any
-        The usual value of the key; where it is a list itself, only a list of lists
-        is an axis.
+        The usual value of the key; where it is a list itself, only a list of lists,
+        or of null, is an axis.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
     """
     if not is_list(value):
         return [value]
-    if is_list(natural) and not all(map(is_list, value)):
+    if is_list(natural) and not all(one is None or is_list(one) for one in value):
         return [list(value)]
     if not value:
         raise UsageError(f"{key}=[]: an axis needs at least one value")

@@ -222,6 +222,7 @@ def test_the_product_has_every_point_once(axes):
 def test_a_list_by_nature_is_one_value():
     assert values_of("columns", [1, 2], [0, 0, 0]) == [[1, 2]]
     assert values_of("columns", [[1, 2], [3]], [0]) == [[1, 2], [3]]
+    assert values_of("drop", [None, ["b"]], []) == [None, ["b"]]
     assert values_of("n", [1, 2], 5) == [1, 2]
 
 
