@@ -485,9 +485,9 @@ def _risks(rows: pd.DataFrame) -> str:
         for name in CONSTANTS
         if not math.isnan(value := row["baselines"][y].get(MODELS[name], math.nan))
     )
+    name = row["constant"].partition(" by ")[0]
     return (
-        f"{row['line']} has a {y.replace('_', ' ')} of {row[y]:.3g}, "
-        f"the constant model {level:.3g}"
+        f"{row['line']} has a {y.replace('_', ' ')} of {row[y]:.3g}, {name} {level:.3g}"
     )
 
 

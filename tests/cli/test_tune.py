@@ -149,7 +149,7 @@ def test_no_rare_class_is_won_that_the_base_rate_predicts_as_well(here, capsys):
     name = "base rate (not private)"
     risk, level = without["test_risk"], without["baselines"]["test_risk"][name]
     assert risk > 2 * level and np.isnan(without[name])
-    text = f"gd has a test risk of {risk:.3g}, the constant model {level:.3g})"
+    text = f"gd has a test risk of {risk:.3g}, the base rate {level:.3g})"
     assert text in said and f"{name} {whole[name]:.3g}" in said
     assert whole["median"] > 2 * whole[name]
     # What is exported and drawn says the same.
