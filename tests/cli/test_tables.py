@@ -96,8 +96,10 @@ def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
     said(capsys, *given, "--format", "csv", "--out", tmp_path / "a.csv")
     said(capsys, *given, "--format", "parquet", "--out", tmp_path / "a.parquet")
     read = (
-        pd.read_csv(tmp_path / "a.csv", dtype=dict.fromkeys(VERDICT, "object")),
-        pd.read_parquet(tmp_path / "a.parquet").replace("", None),
+        pd.read_csv(tmp_path / "a.csv", dtype=dict.fromkeys(VERDICT, "object")).fillna(
+            dict.fromkeys(VERDICT, "")
+        ),
+        pd.read_parquet(tmp_path / "a.parquet"),
     )
     pd.testing.assert_frame_equal(*read, check_dtype=False)
     table = load_results(folder)
