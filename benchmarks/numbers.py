@@ -1,7 +1,7 @@
 """The numbers of the project as digests: what a change of structure must not move.
 
 `python -m benchmarks.numbers` computes them and compares them with numbers.csv, beside
-this file; `--write` replaces that. Names choose a part: an experiment, `fits`, `docs`.
+this file; `--write` replaces that. Names choose a part: an experiment, or `fits`.
 The digests are of exact bits, hence those of one kind of processor and of the versions
 of requirements.lock: on another machine write the table before the change. All data
 sets must be there, see DP_ERM_BENCH_DATA in the README.
@@ -43,10 +43,9 @@ def _serving(kind: type) -> tuple[str, ...]:
 
 ALGORITHMS = tuple(registry.names("algorithm"))
 ADJACENCIES = ("replace_one", "zero_out")
-PAGES = ("docs/broken-twins.md",)
 
-MOVING = ("trial", "run", "seconds")
-"""Columns that another run, or another version of the code, may change."""
+MOVING = ("trial", "run", "seconds", "message")
+"""Columns that another run, or another version of the code, may change; and words."""
 
 FORMER = {"L1Laplace": "LaplaceVector"}
 """What kinds of releases were called when their digests were written."""
@@ -167,12 +166,6 @@ def _declared(release: Any) -> list[Any]:
     return [kind, release.name, times, weight, sensitivity.tobytes().hex()]
 
 
-def pages() -> Iterator[Row]:
-    """Yield a digest of each page that the tests write."""
-    for page in PAGES:
-        yield "docs", page, _digest((ROOT / page).read_bytes())
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
@@ -185,7 +178,7 @@ def main() -> int:
     given = parser.parse_args()
     if "DP_ERM_BENCH_DATA" not in os.environ:
         parser.error("DP_ERM_BENCH_DATA must name the mirror of the data sets")
-    makers = {"fits": fits, "docs": pages}
+    makers = {"fits": fits}
     makers |= {name: functools.partial(rows_of, name) for name in EXPERIMENTS}
     if set(given.parts) - set(makers):
         parser.error(f"a part must be one of {', '.join(makers)}")
