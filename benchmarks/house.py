@@ -1,134 +1,146 @@
-"""The size and shape of the package, in one row.
+"""The size of the package, room by room.
 
-`python -m benchmarks.house` prints files, code lines (without blanks, comments and
-docstrings), the share of imports among these, code lines of functions (median, 95 %,
-largest), files that take part in a circle of imports (those inside functions and under
-TYPE_CHECKING count), and modules outside results/ that import the store or a part of
-it. `--list` prints the files with their code lines, and each circle. A folder may be
-named instead: any package's.
+`python -m benchmarks.house` prints statements (nodes `ast.stmt`, without texts that do
+nothing, such as docstrings), tokens and files of each room; the longest chain of imports
+that run when a module is imported; and what a trial enters (`entered`). `--list` prints
+each file with its statements. A folder may be named instead: any package's, which has
+no rooms.
 """
 
 import ast
 import io
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from benchmarks import entered
 
-ROOT = Path(__file__).resolve().parents[1]
-STORE = "dp_erm_bench.results.store"
-QUIET = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-    tokenize.ENCODING,
+ROOT = Path(__file__).resolve().parents[1] / "dp_erm_bench"
+ROOMS = {
+    "ground": ("code_identity", "definitions", "machine_code", "cached", "plugins/"),
+    "own data": ("datasets/", "cli/look"),
+    "folders": ("results/", "runner/replay", "cli/bundle"),
+    "runner": ("runner/",),
+    "check": ("contract/", "trust/replay", "audit/statistic", "cli/check"),
+    "report": ("report/",),
+    "command line": ("cli/",),
+    "tuner": ("experiment/tune", "results/tuned", "results/choices"),
+    "plan": ("experiment/", "registry", "paths", "errors"),
+    "front": ("api", "estimators", "fitted", "extend", "__init__", "__main__"),
+    "science": (
+        *("solvers/", "releases/", "accounting/", "problems/", "losses/", "norms/"),
+        *("penalties/", "constraints/", "kernels/", "trust/", "audit/", "run"),
+        *("datasets/real", "datasets/synthetic"),
+    ),
 }
-DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+"""Beginnings of paths by room; the longest that fits a file is that of its room."""
+
+QUIET = (
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT),
+    *(tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING),
+)
 
 
-def lines(node: ast.AST) -> set[int]:
-    """Return the lines that a statement spans."""
-    return set(range(node.lineno, node.end_lineno + 1))  # type: ignore[attr-defined]
+def room_of(path: str) -> str:
+    """Return the room of a file of the package."""
+    fits = {
+        start: room
+        for room, starts in ROOMS.items()
+        for start in starts
+        if path.startswith(start if start.endswith("/") else (f"{start}.", start))
+    }
+    if not fits:
+        raise ValueError(f"{path}: is in no room")
+    return fits[max(fits, key=len)]
 
 
-def code(text: str, tree: ast.Module) -> set[int]:
-    """Return the lines with code: a token that is no comment and no docstring.
-
-    A string that stands alone after an assignment documents it.
-    """
-    found: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in QUIET:
-            found |= set(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                found -= lines(node)
-    return found
+def is_text(node: ast.AST) -> bool:
+    """Return whether a statement is a text that does nothing."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def imported(tree: ast.Module, module: str, package: bool) -> Iterator[str]:
-    """Yield what a module imports anywhere, with the names taken from modules."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = module.split(".")[: None if package else -1]
-            base = above[: len(above) - node.level + 1] if node.level else []
-            base += [node.module] if node.module else []
-            yield ".".join(base)
-            yield from (".".join([*base, alias.name]) for alias in node.names)
+def statements(tree: ast.AST) -> int:
+    """Return the number of statements."""
+    return sum(isinstance(n, ast.stmt) and not is_text(n) for n in ast.walk(tree))
 
 
-def modules(names: set[str], known: set[str]) -> set[str]:
-    """Return the known modules among imported names: a package only for itself."""
-    parents = {name.rpartition(".")[0] for name in names & known}
-    own = {name.rpartition(".")[0] for name in names - known}
-    return {name for name in names & known if name not in parents or name in own}
+def tokens(text: str, tree: ast.AST) -> int:
+    """Return the number of tokens without comments, layout and docstrings."""
+    read = tokenize.generate_tokens(io.StringIO(text).readline)
+    return sum(one.type not in QUIET for one in read) - sum(
+        map(is_text, ast.walk(tree))
+    )
 
 
-def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Return the sets of modules, of two or more, that reach one another."""
-    names = sorted(edges)
-    place = {name: at for at, name in enumerate(names)}
-    pairs = [(place[a], place[b]) for a in names for b in edges[a] if a != b]
-    rows, columns = np.array(pairs).reshape(-1, 2).T
-    graph = coo_array((np.ones(len(pairs)), (rows, columns)), shape=(len(names),) * 2)
-    _, labels = connected_components(graph, directed=True, connection="strong")
-    parts = [[names[i] for i in np.flatnonzero(labels == k)] for k in set(labels)]
-    return sorted((part for part in parts if len(part) > 1), key=len, reverse=True)
+def imports(module: str, package: bool, node: ast.AST) -> Iterator[str]:
+    """Yield what a module imports when it is imported, names in modules too."""
+    inside = module.split(".")[: None if package else -1]
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.Import):
+            yield from (alias.name for alias in each.names)
+        elif isinstance(each, ast.ImportFrom):
+            above = inside[: len(inside) - each.level + 1] if each.level else []
+            base = ".".join([*above, *filter(None, [each.module])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in each.names)
+        elif isinstance(each, ast.If) and "TYPE_CHECKING" in ast.unparse(each.test):
+            pass
+        elif not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from imports(module, package, each)
+
+
+def longest(edges: dict[str, set[str]]) -> list[str]:
+    """Return the longest chain of imports; one that leads back is not followed."""
+    found: dict[str, list[str]] = {}
+
+    def chain(module: str, above: frozenset[str]) -> list[str]:
+        if module not in found:
+            after = (
+                chain(one, above | {module})
+                for one in edges[module] & edges.keys()
+                if one not in above and one != module
+            )
+            found[module] = [module, *max(after, key=len, default=[])]
+        return found[module]
+
+    return max((chain(module, frozenset()) for module in sorted(edges)), key=len)
 
 
 def main() -> None:
-    """Print the row."""
+    """Print the table."""
     words = [word for word in sys.argv[1:] if word != "--list"]
-    folder = Path(words[0]).resolve() if words else ROOT / "dp_erm_bench"
-    sizes: dict[str, int] = {}
-    edges: dict[str, set[str]] = {}
-    functions, imports = [], 0
+    folder = Path(words[0]).resolve() if words else ROOT
+    counts = {what: Counter[str]() for what in ("statements", "tokens", "files")}
+    edges, sizes = dict[str, set[str]](), dict[str, int]()
     for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(folder.parent).with_suffix("").parts
-        package = parts[-1] == "__init__"
-        module = ".".join(parts[:-1] if package else parts)
-        text = path.read_text(encoding="utf-8")
+        name, text = path.relative_to(folder).as_posix(), path.read_text("utf-8")
         tree = ast.parse(text)
-        counted = code(text, tree)
-        sizes[module] = len(counted)
-        edges[module] = set(imported(tree, module, package))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                imports += len(lines(node) & counted)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                functions.append(len(lines(node) & counted))
-    store = [
-        name
-        for name, found in edges.items()
-        if STORE in found and not name.startswith("dp_erm_bench.results")
-    ]
-    found = circles({name: modules(edges[name], set(edges)) for name in edges})
-    total, share = sum(sizes.values()), np.percentile(functions, (50, 95, 100))
-    print(
-        "| files | code lines | imports, % | function 50/95/max | in circles | store |"
-    )
-    print("|---|---|---|---|---|---|")
-    print(
-        f"| {len(sizes)} | {total} | {100 * imports / total:.1f} | "
-        f"{'/'.join(f'{value:.0f}' for value in share)} | {sum(map(len, found))} | "
-        f"{len(store)} |"
-    )
+        package = path.name == "__init__.py"
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        module = ".".join(parts[:-1] if package else parts)
+        edges[module] = set(imports(module, package, tree))
+        sizes[name] = statements(tree)
+        for room in ("all", room_of(name) if folder == ROOT else "any"):
+            for what, number in (
+                ("statements", sizes[name]),
+                ("tokens", tokens(text, tree)),
+                ("files", 1),
+            ):
+                counts[what][room] += number
+    print("| room | statements | tokens | files |\n|---|---|---|---|")
+    for room in (*(ROOMS if folder == ROOT else ()), "all"):
+        print(f"| {room} | {' | '.join(f'{one[room]:,}' for one in counts.values())} |")
     if "--list" in sys.argv:
         for name, size in sorted(sizes.items(), key=lambda item: -item[1]):
             print(f"{size:5} {name}")
-        for circle in found:
-            print(f"circle of {len(circle)}: {', '.join(circle)}")
-        print(f"the store is imported by {', '.join(store)}")
+    found = longest(edges)
+    print(f"longest chain of imports: {len(found)} modules, from {found[0]}")
+    if folder == ROOT:
+        sys.argv = sys.argv[:1]
+        entered.main()
 
 
 if __name__ == "__main__":
