@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from dp_erm_bench.cached import mark_outside
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.load import check_class, load
 from dp_erm_bench.plugins.names import entry_points, is_file, label, named_in
@@ -158,7 +157,6 @@ def _imported(group: str, name: str, dotted: str) -> Any:
         return load(dotted, group)
     if group != ALGORITHM or name in built_in(group):
         return locate(dotted)
-    mark_outside(name)
     try:
         offered = locate(dotted)
     except (ImportError, AttributeError, ValueError) as error:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from dp_erm_bench import cached
 from dp_erm_bench.paths import cache_dir
 
 # Before anything imports numpy.
@@ -32,13 +31,11 @@ if os.access(KERNELS, os.W_OK):
 # The workers of a session share the cache of the process that started them.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     CACHE = tempfile.mkdtemp(prefix="dp_erm_bench_tests_")
-    # Nor does each parse the package: its digests are kept between sessions, but apart
-    # from those that the user's runs believe.
+    # Nor does each parse the package: the digests of its modules are kept, too.
     with contextlib.suppress(OSError):
-        if DIGESTS := cached.user_folder(KERNELS.with_name("tests") / "definitions"):
-            DIGESTS.mkdir(parents=True, exist_ok=True)
-            Path(CACHE, "definitions").mkdir()
-            Path(CACHE, "definitions", DIGESTS.name).symlink_to(DIGESTS)
+        DIGESTS = KERNELS.with_name("code")
+        DIGESTS.mkdir(exist_ok=True)
+        Path(CACHE, "code").symlink_to(DIGESTS)
     os.environ["DP_ERM_BENCH_CACHE"] = CACHE
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
@@ -67,9 +64,8 @@ def heeded():
 
 @pytest.fixture(autouse=True)
 def trusted():
-    """Keep what is compiled after a test that writes or loads a file."""
+    """Keep what is compiled after a test that writes a file."""
     yield
-    cached._outside.clear()
     if kernels := sys.modules.get("dp_erm_bench.machine_code"):
         kernels._begun = time.time()
 

@@ -322,7 +322,8 @@ def _trusted(
     Without `--trust` they are named, and none may run.
     """
     from dp_erm_bench import registry
-    from dp_erm_bench.plugins.names import sources, text_digest
+    from dp_erm_bench.code_identity import digest_of_text
+    from dp_erm_bench.plugins.names import sources
     from dp_erm_bench.results.bundle import copied_out, sources_of
 
     pins = {}
@@ -339,7 +340,7 @@ def _trusted(
         names = ", ".join(
             file.relative_to(path.parent).as_posix() for file in files.values()
         )
-        told = f"{names}: sha256 {text_digest(files)}"
+        told = f"{names}: sha256 {digest_of_text(files)}"
         if asked.trust:
             # What runs next may end the process.
             print(f"trusted: {told}, in a copy of its own", flush=True)

@@ -29,6 +29,7 @@ from scipy.special import ndtr
 
 from dp_erm_bench.accounting.certify import delta_at
 from dp_erm_bench.audit.profile import GRID, candidates, excess, rates
+from dp_erm_bench.code_identity import PACKAGE, is_ours
 from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require, run_at
 from dp_erm_bench.contract.cases import Case, varied
 from dp_erm_bench.contract.problems import CORNERS, LARGE
@@ -49,7 +50,6 @@ from dp_erm_bench.trust.twins.base import twin_of
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 
-PACKAGE = __name__.partition(".")[0]
 NOISES, FEWER = 100_000, 20_000
 """Unit noises a side: of the first form of a kind, and of others."""
 FORMS = 3
@@ -114,7 +114,7 @@ def is_foreign(release: Release) -> bool:
 
 
 def _is_outside(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] != PACKAGE
+    return not is_ours(kind)
 
 
 def _is_changed(*kinds: type) -> bool:
@@ -136,7 +136,7 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
 
     Each variant at the extremes, short and longer; rows of parameters with other laws.
     """
-    if candidate.solver.__module__.partition(".")[0] == PACKAGE:
+    if is_ours(candidate.solver):
         return
     far = itertools.chain(corners(candidate), corners(candidate, LONGER))
     done, objectives = set[Any](), dict[Any, Any]()

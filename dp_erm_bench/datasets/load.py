@@ -2,15 +2,14 @@
 
 A user's own arrays come in here, too. Cached arrays are written atomically, verified
 and memory-mapped when they are read. Sparse features lie there as the arrays that make
-them up, one file each. The user's key seals them with the name that they lie under:
-neither damage nor what another one has put there is taken for them (`cached`).
+them up, one file each. With them lie their hash and the name under which they are kept:
+damaged arrays are not used, nor those of another name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hmac
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench import cached, paths
+from dp_erm_bench import paths
+from dp_erm_bench.code_identity import code_digest, module_named
 from dp_erm_bench.datasets import base, records
 from dp_erm_bench.datasets.base import (
     PARTS,
@@ -56,7 +56,6 @@ from dp_erm_bench.datasets.spec import (
     check_classes,
     check_spec,
 )
-from dp_erm_bench.definitions import digest_named
 from dp_erm_bench.errors import UsageError
 
 VARIABLE = "DP_ERM_BENCH_DATA"
@@ -193,7 +192,7 @@ def _prepared(
 def _code(dotted: str) -> str:
     """Return the digest of what prepares, empty where no file holds it."""
     with contextlib.suppress(LookupError):
-        return digest_named(dotted)
+        return code_digest([module_named(dotted)])
     return ""
 
 
@@ -222,16 +221,13 @@ def save_arrays(
 ) -> str:
     """Store named arrays under a key of the cache and return their content hash.
 
-    What is to be told of them is kept with them, and is not in the hash. A full disk,
-    or a user without a key, is no error: the next process prepares again.
+    What is to be told of them is kept with them, and is not in the hash. A full disk is
+    no error: the next process prepares again.
     """
-    folder = _folder(kind, key)
-    if folder is not None:
-        try:
-            return _write(folder, arrays, f"{kind} {key}", told)
-        except OSError:
-            pass
-    return content_hash(arrays)
+    try:
+        return _write(paths.cache_dir() / kind / key, arrays, f"{kind} {key}", told)
+    except OSError:
+        return content_hash(arrays)
 
 
 def _write(
@@ -248,30 +244,28 @@ def _write(
     content = content_hash(arrays)
     shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
     seal: dict[str, Any] = {
+        "of": sealed_as,
         "names": sorted(arrays),
         "sparse": shapes,
         "content": content,
         **({"told": dict(told)} if told else {}),
     }
-    own = _seal(sealed_as, seal)
-    if own is not None:
-        seal["seal"] = own.hex()
     paths.remove_parts(folder)
     for name, array in arrays.items():
         for suffix, part in parts(array).items():
             save = functools.partial(np.save, arr=part, allow_pickle=False)
             paths.write_atomic(folder / f"{name}{suffix}.npy", save, private=True)
-    text = json.dumps(seal).encode()
+    text = paths.sealed_json(seal)
     paths.write_atomic(folder / SEAL, lambda file: file.write(text), private=True)
     return content
 
 
 def stored_hash(kind: str, key: str) -> str | None:
     """Return the hash that `load_arrays` does, looked at once for each seal."""
-    folder = _folder(kind, key)
     with contextlib.suppress(OSError):
-        if folder is not None:
-            return _hash(kind, key, paths.file_digest(folder / SEAL))
+        return _hash(
+            kind, key, paths.file_digest(paths.cache_dir() / kind / key / SEAL)
+        )
     return None
 
 
@@ -285,7 +279,7 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     """Return the stored arrays, memory-mapped and read-only, and their hash.
 
     Returns None if there are none, or if their bytes do not have the hash that
-    they were stored with, or this user's key has not sealed it under this name.
+    they were stored with, or were stored under another name.
     """
     found = _stored(kind, key)
     return found and found[:2]
@@ -295,16 +289,13 @@ def _stored(
     kind: str, key: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]] | None:
     """Return what `load_arrays` does, and what is told of them."""
-    folder = _folder(kind, key)
-    if folder is None:
-        return None
+    folder = paths.cache_dir() / kind / key
     try:
         if folder.is_dir():
             paths.make_private(folder)
-        seal = json.loads(paths.content_of(folder / SEAL, folder))
-        said = bytes.fromhex(seal.pop("seal", ""))
-        own = _seal(f"{kind} {key}", seal)
-        if not (own and hmac.compare_digest(said, own)):
+        text = paths.content_of(folder / SEAL, folder)
+        seal = paths.unsealed_json(text, sealed=True)
+        if seal is None or seal["of"] != f"{kind} {key}":
             return None
         shapes, expected = seal["sparse"], str(seal["content"])
         arrays = {
@@ -316,18 +307,6 @@ def _stored(
     except BROKEN:
         return None
     return (arrays, expected, seal.get("told", {})) if whole else None
-
-
-def _folder(kind: str, key: str) -> Path | None:
-    """Return where arrays lie in the cache; None if this user's cannot be sealed."""
-    own = cached.user_folder(paths.cache_dir() / kind)
-    return own and own / key
-
-
-def _seal(name: str, facts: Mapping[str, Any]) -> bytes | None:
-    return cached.user_seal(
-        f"arrays {name}", json.dumps(facts, sort_keys=True).encode()
-    )
 
 
 def _usable(array: Features) -> bool:

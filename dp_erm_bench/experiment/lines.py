@@ -36,16 +36,17 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench import registry
-from dp_erm_bench.datasets.base import READ
-from dp_erm_bench.datasets.spec import asked
-from dp_erm_bench.definitions import (
+from dp_erm_bench.code_identity import (
     PACKAGE,
-    Sources,
-    beside,
-    digest_named,
+    code_digest,
     digest_of,
     file_of,
+    files_beside,
+    is_ours,
+    module_named,
 )
+from dp_erm_bench.datasets.base import READ
+from dp_erm_bench.datasets.spec import asked
 from dp_erm_bench.errors import Unsupported, UsageError, number
 from dp_erm_bench.experiment.parameters import (
     LENGTHS,
@@ -86,7 +87,7 @@ EXECUTE = f"{PACKAGE}.runner.execute.run_batch"
 
 @functools.cache
 def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
-    """Return the digest of all definitions that determine a trial's numbers.
+    """Return the digest of all code that determines a trial's numbers.
 
     Parameters
     ----------
@@ -97,13 +98,21 @@ def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
 
     Notes
     -----
-    Covers `run_batch`, the solver and what is chosen with all that they reach
-    (`definitions`), and major.minor of numpy, scipy and numba. Of a file: its
-    definitions and those of the modules beside it, never a path.
+    Covers the modules of `run_batch`, of the solver and of what is chosen, all that
+    they import (`code_identity`), and major.minor of numpy, scipy and numba. Of a file:
+    what it and the modules beside it hold, never a path.
     """
-    names = [f"{name} {_minor(name)}" for name in LIBRARIES]
-    parts = [_digest(EXECUTE), _digest(target), *sorted(map(_digest, chosen))]
-    return sha256_of("\n".join([*parts, *names]))
+    inside, outside = set[str](), set[str]()
+    for code in (EXECUTE, target, *chosen):
+        if is_file(code):
+            files = files_beside(code.partition("#")[0])
+            outside.add(f"{content(code)} {code_digest([next(iter(files))], files)}")
+        elif isinstance(code, str) or is_ours(code):
+            inside.add(module_named(code))
+        else:
+            outside.add(digest_of(code))
+    libraries = [f"{name} {_minor(name)}" for name in LIBRARIES]
+    return sha256_of("\n".join([code_digest(inside), *sorted(outside), *libraries]))
 
 
 def chosen_by(problem: Any) -> tuple[Any, ...]:
@@ -136,16 +145,6 @@ def _kinds(value: Any) -> Iterator[type]:
         yield from _kinds(getattr(value, "omega", None))
 
 
-def _digest(code: Any) -> str:
-    """Return the digest of a class, of a dotted name, or of a pinned file."""
-    if not isinstance(code, str):
-        return digest_of(code)
-    if is_file(code):
-        files = beside(code.partition("#")[0])
-        return f"{content(code)} {Sources([PACKAGE], files).whole(next(iter(files)))}"
-    return digest_named(code)
-
-
 def _minor(library: str) -> str:
     return ".".join(metadata.version(library).split(".")[:2])
 
@@ -154,7 +153,6 @@ SECOND = 1e8
 """Work that takes about a second."""
 
 NANOSECOND = 1e-9 * SECOND
-OURS = "dp_erm_bench"
 
 Rate = tuple[float, float]
 """Nanoseconds of an operation: once in a batch, and more for each of its trials."""
@@ -282,7 +280,7 @@ def refusal(
 
     What one's own solver refuses and declares is asked in its trials only.
     """
-    if not algorithm.cls.__module__.startswith(f"{OURS}."):
+    if not is_ours(algorithm.cls):
         return ""
     solver = algorithm.solver(params)
     try:

@@ -20,7 +20,7 @@ from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_untracked, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 
-from dp_erm_bench.definitions import digest_of
+from dp_erm_bench.code_identity import digest_of, is_ours
 from dp_erm_bench.kernels import elementary, elementwise
 from dp_erm_bench.kernels.compiled import FAST, Array, kernel
 
@@ -32,7 +32,7 @@ class LossType(types.Type):
     """A loss in machine code: a structure of its parameters.
 
     It holds names alone, so that machine code of another process can be read. What is
-    compiled for it is `kept` for others, if the name tells what the class is.
+    compiled for it is `kept` for other runs, if the class is of the package.
     """
 
     def __init__(self, name: str, fields: tuple[str, ...], kept: bool = True) -> None:
@@ -44,13 +44,13 @@ class LossType(types.Type):
 def loss_type(cls: Any) -> LossType:
     """Return the type of a class of losses, called by the digest of its definition."""
     try:
-        word, kept = digest_of(cls)[:32], True
+        word = digest_of(cls)[:32]
     except LookupError:  # a notebook's: a word of this process alone
-        word, kept = secrets.token_hex(16), False
+        word = secrets.token_hex(16)
     name = f"{cls.__module__}.{cls.__qualname__} {word}"
     _classes[name] = cls
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-    return LossType(name, tuple(field.name for field in fields), kept)
+    return LossType(name, tuple(field.name for field in fields), is_ours(cls))
 
 
 @extending.register_model(LossType)

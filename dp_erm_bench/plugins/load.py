@@ -14,9 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dp_erm_bench.cached import mark_outside
+from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.names import broken, content, digest, label, sources
+from dp_erm_bench.plugins.names import broken, content, label, sources
 
 CHECKS = {
     "algorithm": ("Solver", "dp_erm_bench.solvers.bounds"),
@@ -48,7 +48,6 @@ def load(pin: str, group: str = "algorithm") -> Any:
             f"{named}: was changed after the run had begun; start it again"
         )
     files = sources(path, group)
-    mark_outside(pin)
     module = _executed(path, f"{label(path)}_{content(pin)[:12]}", files, group)
     kind, check = CHECKS[group]
     base = getattr(importlib.import_module(check), kind)
@@ -71,7 +70,9 @@ def place_of(pin: str, group: str = "algorithm") -> str | None:
     """Return the path of a pin, None if it does not hold what the pin stands for."""
     path = pin.partition("#")[0]
     with contextlib.suppress(UsageError, OSError):
-        if os.path.isfile(path) and digest(sources(path, group)) == content(pin):
+        if os.path.isfile(path) and digest_of_files(sources(path, group)) == content(
+            pin
+        ):
             return path
     return None
 
@@ -93,10 +94,10 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
     assert spec is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     numba = any(b"numba" in file.read_bytes() for file in files.values())
-    unkept = importlib.import_module(MACHINE_CODE).without_cache if numba else None
+    caches = importlib.import_module(MACHINE_CODE).numba_caches if numba else None
     sys.meta_path.insert(0, finder)
     try:
-        with unkept() if unkept else contextlib.nullcontext():
+        with caches() if caches else contextlib.nullcontext():
             loader.exec_module(module)
             # One that is imported in a function would be gone then.
             for helper in helpers:

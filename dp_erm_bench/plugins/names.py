@@ -17,11 +17,10 @@ import secrets
 import sys
 import traceback
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.definitions import Sources, beside
+from dp_erm_bench.code_identity import digest_of_files, files_beside, is_ours
 from dp_erm_bench.errors import UsageError
 
 GROUP = "dp_erm_bench.algorithms"
@@ -108,7 +107,7 @@ def pinned(name: str, group: str) -> str:
         )
     if not os.path.isfile(path):
         raise UsageError(f"{group}={name}: no such file")
-    pin = f"{path}#{digest(sources(path, group))}"
+    pin = f"{path}#{digest_of_files(sources(path, group))}"
     _pins.add(pin)
     return pin
 
@@ -122,7 +121,7 @@ def is_pinned(pin: str) -> bool:
 
 
 def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
-    """Return a file and the modules beside it that it imports (`definitions.beside`).
+    """Return a file and the modules beside it that it imports, by `files_beside`.
 
     Raises
     ------
@@ -130,26 +129,12 @@ def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
         If one of them is no Python.
     """
     try:
-        return beside(path)
+        return files_beside(path)
     except SyntaxError as error:
         raise broken(error.filename or path, error, group) from None
     except (ValueError, RecursionError, MemoryError) as error:
         # The parser of Python 3.11 says of what is nested too deeply: no memory.
         raise broken(path, error, group) from None
-
-
-def digest(files: dict[str, Path]) -> str:
-    """Return the digest of what the first of some modules defines and reaches.
-
-    It does not change with comments, docstrings or blanks (`definitions`).
-    """
-    return Sources(beside=files).whole(next(iter(files)))
-
-
-def text_digest(files: dict[str, Path]) -> str:
-    """Return the digest of modules by name and bytes, not by place."""
-    parts = [f"{n} {sha256(files[n].read_bytes()).hexdigest()}" for n in sorted(files)]
-    return sha256("\n".join(parts).encode()).hexdigest()
 
 
 @functools.cache
@@ -163,11 +148,11 @@ def origin(cls: type) -> str:
         of a class that no file holds as a whole (a notebook's), a word of this
         process alone.
     """
-    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+    if is_ours(cls):
         return ""
     file = getattr(sys.modules[cls.__module__], "__file__", None)
     if file and "<locals>" not in cls.__qualname__:
-        return digest(sources(file))
+        return digest_of_files(sources(file))
     return secrets.token_hex(8)
 
 

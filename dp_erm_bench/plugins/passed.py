@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import json
 import shlex
 from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
 from dp_erm_bench import registry
+from dp_erm_bench.code_identity import digest_of_text, package_state
 from dp_erm_bench.paths import cache_dir, digest, write_atomic
 from dp_erm_bench.plugins.load import place_of
 from dp_erm_bench.plugins.names import (
@@ -27,10 +26,8 @@ from dp_erm_bench.plugins.names import (
     is_file,
     label,
     sources,
-    text_digest,
 )
 
-PACKAGE = "dp_erm_bench"
 KIND = "passed"
 """Folder of the cache."""
 
@@ -56,32 +53,17 @@ def solver_digest(algorithm: str) -> str:
     if is_file(algorithm):
         pin = registry.pinned(algorithm)
         path = place_of(pin)
-        return text_digest(sources(path)) if path else content(pin)
+        return digest_of_text(sources(path)) if path else content(pin)
     if not algorithm or is_ours(algorithm):
         return ""
     target = entry_points()[algorithm]
-    return digest([target, package_digest(target.partition(".")[0])])
+    return digest([target, package_state(target.partition(".")[0])])
 
 
 @functools.cache
 def is_ours(algorithm: str) -> bool:
     """Return whether a name is that of one of the package's own algorithms."""
     return algorithm in registry.built_in(registry.ALGORITHM)
-
-
-@functools.cache
-def package_digest(package: str = PACKAGE) -> str:
-    """Return the digest of all modules of an installed package, or one module."""
-    spec = importlib.util.find_spec(package)
-    roots = list((spec and spec.submodule_search_locations) or ())
-    contents = {
-        str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest()
-        for root in roots
-        for path in Path(root).rglob("*.py")
-    }
-    if not roots and spec and spec.origin:
-        contents = {package: sha256(Path(spec.origin).read_bytes()).hexdigest()}
-    return digest(contents)
 
 
 def folder() -> Path:
@@ -186,7 +168,7 @@ def _not_passed(lacking: list[str]) -> str:
 
 def _record(solver: str, recounted: bool) -> tuple[Path, bytes]:
     """Return the path and the text of the record of a pass of either kind."""
-    fields = {"solver": solver, "package": package_digest()}
+    fields = {"solver": solver, "package": package_state()}
     fields |= {} if recounted else {"release": "not recounted"}
     name = digest(fields)
     text = json.dumps({**fields, "sha256": name}, indent=1, sort_keys=True) + "\n"

@@ -43,19 +43,13 @@ from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
+from dp_erm_bench.code_identity import digest_of_files, digest_of_text, isolate
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.libsvm import most_unpacked, unpacks_too_much
 from dp_erm_bench.datasets.spec import PUBLIC, usual_fields
-from dp_erm_bench.definitions import alone
 from dp_erm_bench.errors import UsageError, escaped, number
 from dp_erm_bench.paths import MOST_FILES, listed, write_atomic
-from dp_erm_bench.plugins.names import (
-    digest,
-    label,
-    packages,
-    sources,
-    text_digest,
-)
+from dp_erm_bench.plugins.names import label, packages, sources
 from dp_erm_bench.results.files import (
     BLOCK,
     PLAN,
@@ -108,7 +102,7 @@ def keep_sources(
     kept = set(noted_files(folder))
     for path, group in files.items():
         found = sources(path, group)
-        name = text_digest(found)[:NAMED]
+        name = digest_of_text(found)[:NAMED]
         for module, file in found.items():
             _keep(folder, kept, f"{name}/{_place(module, file)}", file.read_bytes())
     for name, text in experiments.items():
@@ -188,7 +182,7 @@ def copied_out(folder: Path, source: Source, into: Path) -> Path | None:
         try:
             if not target.is_dir():
                 _copy_out(folder, kept, target)
-                alone(target)
+                isolate(target)
         except UsageError as error:
             edited = error
             continue
@@ -686,7 +680,7 @@ def _masked(path: Path, source: Source, mask: Mask) -> Path:
 
 def _holds(path: Path, source: Source) -> bool:
     with contextlib.suppress(UsageError, OSError):
-        return digest(sources(str(path), source.group)) == source.content
+        return digest_of_files(sources(str(path), source.group)) == source.content
     return False
 
 

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import platform
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import paths
-from dp_erm_bench.cached import user_seal
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.files import locked, removed, telling, typed
@@ -29,8 +29,8 @@ LATEST = "manifest.json"
 FILES = "files"
 """Key of the digests of what was made of the run's records, by file name."""
 
-OPENED = "opened"
-"""Key of the seals of the paths that a run read records from."""
+TYPED = "typed_paths"
+"""File of the state folder: the paths that this user's runs read records from."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -67,14 +67,25 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
         _write(folder, {**content, **({FILES: noted} if noted else {})}, latest=True)
 
 
-def path_seal(path: str) -> str:
-    """Return what seals a path by the user's key; empty without a key.
+def note_typed(paths_: Iterable[str]) -> None:
+    """Note paths that this user has typed, as JSON strings; a full disk is no error.
 
     A plan may be anyone's, or have been edited: a path of it that leads anywhere is
-    opened again only if this user has typed it.
+    opened again only if it is one of them.
     """
-    seal = user_seal("path of records", path.encode())
-    return "" if seal is None else seal.hex()
+    new = sorted(set(map(json.dumps, paths_)) - typed_paths())
+    with contextlib.suppress(OSError, RuntimeError):
+        folder = paths.state_dir()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (folder / TYPED).open("a") as file:
+            file.writelines(f"{path}\n" for path in new)
+
+
+def typed_paths() -> set[str]:
+    """Return the paths that this user has typed, as JSON strings."""
+    with contextlib.suppress(OSError, RuntimeError):
+        return set((paths.state_dir() / TYPED).read_text().splitlines())
+    return set()
 
 
 def check_run(folder: Path, run: str) -> None:

@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dp_erm_bench.definitions import package_sources
+from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import Unlike, UsageError, printable
 from dp_erm_bench.experiment.lines import FitLine, Trial
 from dp_erm_bench.plugins.load import load, place_of
@@ -156,7 +156,7 @@ def _package() -> str:
     """Return the digest of the package's sources and of the yaml of its parts."""
     parts = [f for f in _files() if f.suffix == ".yaml"]
     yaml = {f"{f.parent.name}/{f.name}": f.read_text() for f in sorted(parts)}
-    text = json.dumps([package_sources().state, yaml], sort_keys=True)
+    text = json.dumps([package_state(), yaml], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

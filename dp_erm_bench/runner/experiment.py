@@ -57,12 +57,11 @@ from dp_erm_bench.results.files import (
     unrun,
 )
 from dp_erm_bench.results.runs import (
-    OPENED,
     check_run,
     environment,
     note_ended,
+    note_typed,
     now,
-    path_seal,
     read_manifest,
     write_noted,
     write_run,
@@ -128,6 +127,7 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
     clock = time.monotonic()
     manifest = _asked(session)
     write_run(session.folder, manifest)
+    note_typed(paths_of(session.lines))
     outcome = "failed"
     try:
         yield manifest
@@ -173,7 +173,6 @@ def _asked(session: Session) -> dict[str, Any]:
         },
         "solver_files": solver_files(session.lines),
         "data": data_of(session.lines),
-        OPENED: sorted(map(path_seal, paths_of(session.lines))),
         "config": options.config,
         "blocks": None if options.config.get("blocks") else blocks,
     }

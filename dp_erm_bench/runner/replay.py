@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.results.bundle import Source, sources_in
 from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
-from dp_erm_bench.results.runs import OPENED, path_seal, read_run
+from dp_erm_bench.results.runs import read_run, typed_paths
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.environment import CPU, kind
@@ -427,8 +426,8 @@ class Received:
     def place_of(self, spec: Spec) -> str | None:
         """Return where the file of a spec's records is, None if it has none.
 
-        A path that leads out of the working folder is opened only if this user typed
-        it for a run of the folder; of any other its name alone is looked for.
+        A path that leads out of the working folder is opened only if this user has
+        typed it for a run; of any other its name alone is looked for.
         """
         dataset = spec.get("dataset")
         path = dataset.get("path") if isinstance(dataset, dict) else None
@@ -439,16 +438,9 @@ class Received:
             return str(self.data / name)
         file = Path(os.path.expanduser(path))
         leads_out = file.is_absolute() or ".." in file.parts
-        if self.foreign or (leads_out and path_seal(path) not in self._opened):
+        if self.foreign or (leads_out and json.dumps(path) not in typed_paths()):
             return name
         return path if file.is_file() else name
-
-    @cached_property
-    def _opened(self) -> set[str]:
-        """Return the seals of the paths that runs of the folder have opened."""
-        told = (one.get(OPENED) for one in _manifests(self.folder))
-        seals = {str(seal) for some in told if isinstance(some, list) for seal in some}
-        return seals - {""}
 
     def _check(
         self,

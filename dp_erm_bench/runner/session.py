@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dp_erm_bench.definitions import package_sources
+from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import escaped
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import Kind, Trial
@@ -510,7 +510,7 @@ class Session:
         job = Job(str(self.folder), self.run, options.execute, *limits)
         # A host's last words are looked up in its log.
         shows = options.output or options.engine == "dask"
-        job = job._replace(code=package_sources().state, shows=shows)
+        job = job._replace(code=package_state(), shows=shows)
         engine = engine_of(options, options.n_jobs, early)
         workers = None if options.engine == "local" else lambda: engine.slots
         total = self.expected().total()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dp_erm_bench.cached import vouch
-from dp_erm_bench.definitions import package_sources
+from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import Unlike, UsageError, printable, traced
 from dp_erm_bench.experiment.lines import EXECUTE, Trial
 from dp_erm_bench.registry import locate
@@ -92,7 +92,7 @@ class Job(NamedTuple):
     empty, everything read is proved again. Data and files must be those of `pins`, if
     that is not None (`environment.check_batch`); `cpu` is the parent's kind where
     records of another shall name theirs. `code` is the state of the package of which
-    the keys tell (`definitions`), empty for any. What a solver prints is shown if
+    the keys tell (`code_identity`), empty for any. What a solver prints is shown if
     `shows`.
     """
 
@@ -106,12 +106,6 @@ class Job(NamedTuple):
     cpu: str = ""
     code: str = ""
     shows: bool = False
-
-
-@functools.cache
-def _code() -> str:
-    """Return the state of the package that this process has, at its first task."""
-    return package_sources().read_state()
 
 
 class Outcome(NamedTuple):
@@ -195,7 +189,7 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report
 
     It ends early where the memory is full, or where the parent no longer hears.
     """
-    if job.code and job.code != _code():
+    if job.code and job.code != package_state():
         return Report([], 0, 0.0, CHANGED)
     vouch(job.secret)
     start, outcomes, number = time.monotonic(), [], 0

@@ -19,6 +19,7 @@ import pytest
 
 from dp_erm_bench.cli import bundle as cli
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.code_identity import digest_of_text
 from dp_erm_bench.paths import unsealed_json
 from dp_erm_bench.results import table
 from dp_erm_bench.results.runs import read_manifest
@@ -379,7 +380,7 @@ def test_an_edited_source_does_not_run_even_if_trusted(unpacked, told, forged):
         code.mkdir()
         for one in (file, own):
             shutil.copy(one, code / one.name.removesuffix(".txt"))
-        digest = names.text_digest(names.sources(str(code / "own.py")))
+        digest = digest_of_text(names.sources(str(code / "own.py")))
         file.parent.rename(file.parent.with_name(digest[:16]))
     lines = told(unpacked, "--trust", code=1)
     assert verdicts(lines, "own") == ["not replayed"] * 2

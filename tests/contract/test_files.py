@@ -6,14 +6,13 @@ import sys
 
 import pytest
 
-from dp_erm_bench import cached, registry
+from dp_erm_bench import code_identity, registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.definitions import Sources, beside
+from dp_erm_bench.code_identity import files_beside, modules_reached
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import code_fingerprint, line_of
-from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.plugins.load import load
 from dp_erm_bench.plugins.names import content
@@ -138,7 +137,7 @@ def test_a_key_covers_what_is_imported_from_beside_and_nothing_else(tmp_path):
     path = write(tmp_path / "a", HELPED, "FACTOR = 1.0\n")
     first = trial(path)
     (tmp_path / "a" / "unused.py").write_text("x = 1\n")
-    write(tmp_path / "a", HELPED, "# A comment.\nFACTOR = 1.0\nOTHER = 2.0\n")
+    write(tmp_path / "a", HELPED, "# A comment.\nFACTOR = (1.0)\n")
     assert trial(path).key == first.key
     write(tmp_path / "a", HELPED, "FACTOR = 2.0\n")  # as long, within the second
     assert trial(path).key != first.key
@@ -149,10 +148,8 @@ def test_a_key_covers_what_a_file_imports_from_the_package(tmp_path):
     more = "from dp_erm_bench.norms.range import LEVEL\n\n\nOWN = LEVEL\n"
     other = registry.pinned(write(tmp_path / "b", SOUND.replace(HEAD, more + HEAD)))
     assert code_fingerprint(plain) != code_fingerprint(other)
-    sources = Sources(["dp_erm_bench"], beside(other.partition("#")[0]))
-    (place,) = sources.places("dp_erm_bench.norms.range", "LEVEL")
-    names = ((next(iter(sources.beside)), "OWN"),)
-    assert place in sources.reached(names)
+    files = files_beside(other.partition("#")[0])
+    assert "dp_erm_bench.norms.range" in modules_reached([*files], files)
 
 
 def ends(path):
@@ -272,10 +269,7 @@ def test_an_entry_point_is_an_algorithm(package, capsys):
         "name": "offered",
         "params": {"clip": 1.0},
     }
-    # Nothing that the package compiles in a process with it is kept for others.
-    cached._outside.clear()
-    algorithm_of.cache_clear()  # a process that knows it has been told
-    assert ends("offered") and cached.outside()
+    assert ends("offered")
     shutil.rmtree(folder)
 
 
@@ -321,7 +315,7 @@ def test_workers_load_a_file_and_what_lies_beside_it(tmp_path, monkeypatch, caps
 
 def test_a_record_tells_the_sources_of_an_entry_point(package):
     folder = package()
-    passed.package_digest.cache_clear()
+    code_identity._package.cache_clear()
     (record,) = run_batch([trial("offered")])
     solver = record["facts"]["solver"]
     assert solver == passed.solver_digest("offered") and len(solver) == 64
@@ -331,7 +325,7 @@ def test_a_record_tells_the_sources_of_an_entry_point(package):
     assert passed.record(solver, True)
     assert passed.unchecked(["offered", "random_cd"]) == ""
     (folder / "outside_pkg" / "more.py").write_text("x = 1\n")
-    passed.package_digest.cache_clear()
+    code_identity._package.cache_clear()
     assert passed.unchecked(["offered"])
     (record,) = run_batch([trial("sgd")])
     assert "solver" not in record["facts"]

@@ -159,7 +159,7 @@ def test_a_pass_is_of_the_content_and_of_the_package(here, monkeypatch):
     assert not has_passed()
     (here / "beside_me.py").write_text("x = 1\n")
     assert has_passed()
-    monkeypatch.setattr(passed, "package_digest", lambda package="": "another")
+    monkeypatch.setattr(passed, "package_state", lambda package="": "another")
     assert not has_passed()
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
@@ -157,7 +156,7 @@ def test_a_download_has_a_folder_of_its_own_and_is_kept_by_us(client, seeded):
     assert sorted(folder.iterdir()) == before
     assert first.content_hash == second.content_hash
     np.testing.assert_array_equal(second.y, [-1.0, 1.0, -1.0, 1.0])
-    assert (user_folder(cache_dir() / "raw") / "libsvm-toy").is_dir()
+    assert (cache_dir() / "raw" / "libsvm-toy").is_dir()
 
 
 def test_a_seeded_cache_is_read_by_the_exact_name(client, seeded):

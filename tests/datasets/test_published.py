@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets import libsvm, real
 from dp_erm_bench.datasets.libsvm import Published
 from dp_erm_bench.datasets.real import Bundled
@@ -232,4 +231,4 @@ def test_a_sparse_download_is_kept_sparse(no_mirror, online):
         found, y = loader()
         assert sp.issparse(found) or found is X
         np.testing.assert_array_equal(found.toarray(), np.eye(3))
-    assert (user_folder(cache_dir() / "raw") / "many-toy").is_dir()
+    assert (cache_dir() / "raw" / "many-toy").is_dir()

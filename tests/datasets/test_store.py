@@ -3,7 +3,6 @@ import shutil
 import numpy as np
 import pytest
 
-from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.paths import cache_dir
@@ -18,7 +17,7 @@ def arrays():
 
 
 def stored_in(kind):
-    return user_folder(cache_dir() / kind)
+    return cache_dir() / kind
 
 
 def test_what_was_stored_comes_back_mapped_read_only_and_column_major(
@@ -77,17 +76,6 @@ def test_arrays_under_another_name_are_none(arrays):
     assert load_arrays("kind", "a1a") is not None
     shutil.copytree(folder / "a1a", stored_in("another") / "a1a")
     assert load_arrays("another", "a1a") is None
-
-
-def test_what_another_key_has_sealed_is_none(arrays, tmp_path, monkeypatch):
-    save_arrays("kind", "key", arrays)
-    theirs = stored_in("kind")
-    monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "mine"))
-    assert load_arrays("kind", "key") is None
-    shutil.copytree(theirs, stored_in("kind"))
-    assert load_arrays("kind", "key") is None
-    content = save_arrays("kind", "key", arrays)
-    assert load_arrays("kind", "key")[1] == content
 
 
 def test_hash_sees_values_shape_and_names_but_not_the_memory_order(arrays):

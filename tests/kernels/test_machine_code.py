@@ -1,9 +1,8 @@
-"""Machine code is that of the definitions, and what is not ours is never run."""
+"""Machine code is that of the sources, whoever compiled it and in which order."""
 
 import importlib.util
 import json
 import os
-import pickle
 import random
 import shutil
 import subprocess
@@ -88,7 +87,7 @@ def test_clones_share_it_and_an_edit_reaches_the_kernels_of_other_files(copied):
     one, other = (ended(process)[0] for process in both)
     assert one["value"] == other["value"] == -0.5
     assert one["file"] != other["file"] and one["folder"] == other["folder"]
-    assert Path(one["folder"]).parent == copied / "kept" / "machine_code"
+    assert Path(one["folder"]) == copied / "kept" / "machine_code"
     kept = files(copied / "kept")
     assert len(kept) > 1
     assert result(copied / "other")["hits"] == 1
@@ -108,6 +107,60 @@ def test_clones_share_it_and_an_edit_reaches_the_kernels_of_other_files(copied):
     assert len(said.splitlines()) == 1
     assert Path(wished["folder"]).is_relative_to(copied / "wished")
     assert not list(copied.rglob("*.nb[ci]"))
+
+
+FITS = """
+import json, sys
+import numpy as np
+from dp_erm_bench import fit, problem_from_arrays
+
+random = np.random.default_rng(3)
+X = random.uniform(-1.0, 1.0, (60, 5))
+y = np.where(X[:, 0] > 0.1, 1.0, -1.0)
+made = {}
+for name in sys.argv[1].split(","):
+    algorithm, loss = name.split()
+    psi = {"loss": loss, "penalty": "l2", "strength": 0.1}
+    problem = problem_from_arrays(X, y, bounds=1.0, **psi)
+    made[name] = fit(problem, algorithm, epsilon=1.0, passes=2, clip=1.0, seed=7).w
+print(json.dumps({name: w.tobytes().hex() for name, w in sorted(made.items())}))
+"""
+ORDER = ["sgd logistic", "sgd smoothed_hinge", "random_cd logistic"]
+
+
+@pytest.mark.slow
+def test_numbers_do_not_depend_on_who_compiled_what_and_when(tmp_path):
+    """Cold, warm, in another order, with callees alone, without a folder, at once."""
+
+    def fits(folder, names=ORDER):
+        place = tmp_path / folder
+        given = {"DP_ERM_BENCH_CACHE": str(place), "PYTHONPATH": str(REPOSITORY)}
+        kept = {k: v for k, v in os.environ.items() if k != machine_code.VARIABLE}
+        return subprocess.Popen(
+            [sys.executable, "-c", FITS, ",".join(names)],
+            env={**kept, **given},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def found(process):
+        out, _ = process.communicate()
+        assert process.returncode == 0
+        return json.loads(out)
+
+    known = found(fits("one"))
+    assert len({*known.values()}) == len(ORDER)
+    assert found(fits("one")) == known
+    assert found(fits("other", ORDER[::-1])) == found(fits("other")) == known
+    found(fits("callees", ["permutation_sgd logistic"]))
+    assert found(fits("callees")) == known
+    (tmp_path / "full").touch()
+    assert found(fits("full")) == known
+    # Two losses of one kernel at once, in a folder that has neither.
+    both = [fits("both", [name]) for name in ORDER[:2]]
+    for process, name in zip(both, ORDER, strict=False):
+        assert found(process) == {name: known[name]}
+    assert found(fits("both")) == known
 
 
 SOLVER = """
@@ -146,15 +199,16 @@ class Own(GD):
 BESIDE = "import numba\n@numba.njit(cache=True)\ndef double(x):\n    return 2.0 * x\n"
 
 
-def test_what_a_file_of_ones_own_compiles_is_kept_nowhere(tmp_path):
+def test_what_a_file_of_ones_own_compiles_ends_with_its_run(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "beside.py").write_text(BESIDE)
     given = {
         "PYTHONPATH": str(REPOSITORY),
         machine_code.VARIABLE: str(tmp_path / "kept"),
     }
-    # Compiled by a child all the same, which hands it on.
+    # Compiled by a child all the same, and loaded.
     assert result(tmp_path, SOLVER, **given) == [3.5, 1]
+    # Constants that a module reads from a file are within the machine code.
     (tmp_path / "beside.py").write_text(BESIDE.replace("2.0", "5.0"))
     assert result(tmp_path, SOLVER, **given) == [6.5, 1]
     assert not files(tmp_path) and not list(tmp_path.rglob("*.nb[ci]"))
@@ -178,14 +232,13 @@ MOVED = TINY.replace("@kernel", "\n\n# A comment.\n@kernel").replace("    r", "\
 def place(tmp_path, monkeypatch):
     """Return an empty folder of machine code, of a process that ran nothing else."""
     monkeypatch.setenv(machine_code.VARIABLE, str(tmp_path / "kept"))
-    monkeypatch.setenv("DP_ERM_BENCH_STATE", str(tmp_path / "state"))
-    # The name of a function stands for its definition here.
+    # The name of a function stands for its module here, which is the package's.
     monkeypatch.setattr(machine_code, "digest_of", lambda one: one.__qualname__)
-    for name in ("_outside", "_said_here"):
-        monkeypatch.setattr(cached, name, set())
+    monkeypatch.setattr(machine_code, "is_ours", lambda function: True)
+    monkeypatch.setattr(cached, "_said_here", set())
     monkeypatch.setattr(cached, "run_folder", lambda: tmp_path)
     monkeypatch.setattr(machine_code, "run_folder", lambda: tmp_path / "run")
-    monkeypatch.setattr(machine_code, "_own", {})
+    monkeypatch.setattr(machine_code, "scratch", lambda: tmp_path / "scratch")
     return tmp_path / "kept"
 
 
@@ -263,110 +316,84 @@ def spoilt(rng, raw):
 def test_damage_is_compiled_again_and_said_once(place, load, capfd):
     known, rng = load().outer(0.7), random.Random(0)
     whole = files(place)
-    paths = {path.name: path for path in place.rglob("*") if path.name in whole}
     for _ in range(400):
         name = rng.choice(sorted(whole))
-        paths[name].write_bytes(spoilt(rng, whole[name]))
-        assert machine_code._found(name) is None
-        paths[name].write_bytes(whole[name])
-        assert machine_code._found(name) == whole[name][machine_code.SEAL_BYTES :]
-    for name, path in paths.items():
-        path.write_bytes(spoilt(rng, whole[name]))
+        (place / name).write_bytes(spoilt(rng, whole[name]))
+        assert machine_code._read(place / name) is None
+        (place / name).write_bytes(whole[name])
+        assert machine_code._read(place / name) == whole[name][32:]
+    for name in whole:
+        (place / name).write_bytes(spoilt(rng, whole[name]))
     again = load()
     assert again.outer(0.7) == known and files(place).keys() == whole.keys()
     assert hits(load().outer) == 0 and load().outer(0.7) == known
     said = capfd.readouterr().err
-    assert said.count("machine code there is damaged, and compiled again\n") == 1
+    assert said.count("machine code there is damaged, and made again\n") == 1
     assert len(said.splitlines()) == 1
 
 
-def test_files_that_are_none_are_passed_over(place, load):
-    known = load().outer(0.7)
-    for spoil in (
-        lambda path: path.symlink_to("/dev/zero"),
-        os.mkfifo,
-        Path.mkdir,
-    ):
-        for path in [path for path in place.rglob("*") if len(path.name) == 64]:
-            path.unlink()
-            spoil(path)
-        assert load().outer(0.7) == known
-    assert load().outer(0.7) == known
+NAMESAKES = """
+from dp_erm_bench.kernels.compiled import kernel
+
+@kernel
+def plus(x):
+    return x + 1.0
+
+@kernel
+def minus(x):
+    return x - 1.0
+
+@kernel
+def f(x):
+    return plus(x) * 2.0
+
+first = f
+
+@kernel
+def f(x):
+    return minus(x) * 2.0
+
+second = f
+
+@kernel
+def f(x):
+    return minus(x) * 3.0
+
+third = f
+"""
 
 
-class Marker:
-    """Makes a file where it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
+def test_functions_of_one_name_in_one_file_are_told_apart(place, load):
+    for _ in range(2):  # compiled, then loaded
+        module = load(NAMESAKES)
+        found = [one(2.0) for one in (module.first, module.second, module.third)]
+        assert found == [6.0, 2.0, 3.0]
+    assert hits(module.first) == hits(module.second) == hits(module.third) == 1
 
 
-def test_what_another_key_has_sealed_is_never_unpickled(place, load, tmp_path):
-    known = load().outer(0.7)
-    mine = machine_code._place()
-    evil = pickle.dumps(Marker(tmp_path / "marker"))
-    for name in files(place):
-        (mine / name).write_bytes(os.urandom(machine_code.SEAL_BYTES) + evil)
-    cached._key.cache_clear()
-    (tmp_path / "state" / "key").write_bytes(os.urandom(32))
-    theirs = machine_code._place()
-    assert theirs != mine
-    sealed = cached.user_seal("machine_code x", evil) + evil
-    names = set(files(place))
-    cached._key.cache_clear()
-    (tmp_path / "state" / "key").unlink()
-    # Nor what they have put into a folder of ours.
-    own = machine_code._place()
-    assert own not in (mine, theirs)
-    own.mkdir()
-    for name in names:
-        (own / name).write_bytes(sealed)
-    assert load().outer(0.7) == known
-    assert set(files(own)) == names and (mine / names.pop()).exists()
-    assert not (tmp_path / "marker").exists()
-    pickle.loads(evil)
-    assert (tmp_path / "marker").exists()
+def test_of_others_files_nothing_is_kept_between_runs(
+    place, load, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(machine_code, "is_ours", lambda function: False)
+    module, other = load(), load()
+    assert module.inner(0.7) == other.inner(0.7) and hits(other.inner) == 1
+    assert not files(place) and len(files(tmp_path / "run")) == 1
 
 
-def test_a_file_is_not_taken_for_another(place, load):
-    module = load()
-    assert module.outer(0.7) != module.inner(0.7)
-    mine, known = machine_code._place(), files(place)
-    one, other = known
-    (mine / one).write_bytes(known[other])
-    (mine / other).write_bytes(known[one])
-    again = load()
-    assert (again.outer(0.7), again.inner(0.7)) == (
-        module.outer(0.7),
-        module.inner(0.7),
-    )
-    assert hits(again.outer) == hits(again.inner) == 1
-    assert files(place).keys() == known.keys()
-
-
-def test_after_code_from_outside_files_are_read_and_not_written(place, load, tmp_path):
-    known, before = load().inner(0.7), files(place)
-    cached.mark_outside("a file")
-    module = load()
-    assert module.inner(0.7) == known and hits(module.inner) == 1
-    assert module.outer(0.7) == load().outer(0.7)
-    assert files(place) == before
-    # A process of the run that has run the same code loads it, another one does not.
-    (one,) = [
-        path
-        for path in (tmp_path / "run").rglob("*")
-        if len(path.name) == 64 and path.is_file()
-    ]
-    again = load()
-    again.outer(0.7)
-    assert hits(again.outer) == 1 and not machine_code._own
-    cached.mark_outside("another file")
-    assert machine_code._found(one.name) is None
-    assert machine_code._found(*before) is not None
-    assert files(place) == before
+@pytest.mark.parametrize("how", ["a file", "of others"])
+def test_without_a_folder_of_ones_own_each_run_compiles(
+    place, load, how, tmp_path, monkeypatch, capfd
+):
+    if how == "a file":
+        place.write_text("")
+    else:
+        place.mkdir()
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    first, again = load(), load()
+    assert first.outer(0.7) == again.outer(0.7) and hits(again.outer) == 1
+    assert len(files(tmp_path / "run")) == 2 and not files(place)
+    (said,) = capfd.readouterr().err.splitlines()
+    assert str(place) in said and "every process compiles the kernels anew" in said
 
 
 def test_after_an_edit_nothing_is_written(place, load):
@@ -393,7 +420,7 @@ def test_a_function_of_no_file_is_compiled_in_its_process(place, load, monkeypat
     monkeypatch.setattr(machine_code, "digest_of", lost)
     function = load().outer
     assert function(0.7) == pytest.approx(0.7 * 31 / 30) and hits(function) == 0
-    assert not files(place) and not machine_code._own
+    assert not files(place)
 
 
 def test_a_numba_that_is_not_asked_for_files_is_refused(load, place, monkeypatch):
@@ -406,40 +433,12 @@ def test_a_numba_that_is_not_asked_for_files_is_refused(load, place, monkeypatch
         load()
 
 
-def test_what_is_not_used_is_removed(place, load, monkeypatch):
+def test_what_was_made_long_ago_is_removed(place, load):
     load().inner(0.7)
-    mine, now = machine_code._place(), time.time()
-    other = place / ("0" * 16)
-    other.mkdir()
-    strange = [mine / "notes", other / "pruned", place / "x" / ("0" * 64)]
-    for path in strange:
-        path.parent.mkdir(exist_ok=True)
+    for days in (1, 89, 91, 1000):
+        path = place / f"{days:064}"
         path.touch()
-        os.utime(path, (0, 0))
-    for age in range(50):
-        path = (mine, other)[age % 2] / f"{age:064}"
-        path.write_bytes(b"0" * 100)
-        os.utime(path, (now - 86400.0 * age - 60.0,) * 2)
-    machine_code._prune(mine)
-    assert len(files(mine)) + len(files(other)) == 51  # not twice a day
-    os.utime(mine / "pruned", (0, 0))
-    machine_code._prune(mine)
-    left = {*files(mine), *files(other)}
-    assert {int(name) for name in left if name[:9] == "0" * 9} == set(range(30))
-    os.utime(mine / "pruned", (0, 0))
-    (mine / f"{40:064}").write_bytes(b"0")
-    monkeypatch.setattr(machine_code, "KEPT_BYTES", 0)
-    machine_code._prune(mine)
-    assert not files(mine) and not files(other)
-    assert all(path.exists() for path in strange)
-
-
-def test_what_is_used_is_touched_once_a_day(place, load):
-    load().inner(0.7)
-    (path,) = [path for path in place.rglob("*") if len(path.name) == 64]
-    for days, touched in ((0.5, False), (2.0, True)):
-        before = time.time() - days * 86400.0
-        os.utime(path, (before, before))
-        assert hits(load().inner) == 0
-        load().inner(0.7)
-        assert (path.stat().st_mtime > before + 1.0) == touched
+        os.utime(path, (time.time() - days * 86400.0,) * 2)
+    load().outer(0.7)
+    left = {int(name) for name in files(place) if name[:9] == "0" * 9}
+    assert left == {1, 89} and len(files(place)) == 4

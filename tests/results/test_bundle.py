@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import names
@@ -53,7 +54,7 @@ def own(tmp_path):
 
 
 def source_of(path):
-    return Source("algorithm", path.stem, names.digest(names.sources(str(path))))
+    return Source("algorithm", path.stem, digest_of_files(names.sources(str(path))))
 
 
 def kept(folder):

@@ -146,7 +146,7 @@ FROZEN = {
     "a ball": "24924985d3b7d47fe163f5ebb0281902486883e332599a1a8abd9fda33f54b58",
     "vertices.npy": "91ae0232a51a6faef41a0c2b7edccfed732e85651df729bed12dbf0430dce93b",
     "records.csv": "52a6ac2c459e0f2c5cd7308efad88a728c8b533743da5df1acef1155da7b2945",
-    "own.py": "fae2d47d059399c991bcd03534d2670e3bccbd8c6569a1fe48c50efaab3546af",
+    "own.py": "87dbe595eaed7ad6d3a337045c14e1485984ff7aa8eafd18ebe5e0a12a61d9e2",
     "entry point": "41e0020d73eb1ebe1b9ad2f7dda18ecee177ec94f318ba3dc3a08dd1f3e4c74d",
     "an audit": "78ffb348d04f4803f07b3f35c5dbaa8868f74bd364b42bbc8eac6e0f77cd4881",
     "an accounting": "40d3e8976e99e8f6782a5bee9b0248ac2406ce1f6a04e497ce657df6f4cfc1bd",

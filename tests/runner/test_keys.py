@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dp_erm_bench import definitions
+from dp_erm_bench import code_identity
 from dp_erm_bench.constraints.sets import Polytope
 from dp_erm_bench.experiment import lines
 from dp_erm_bench.experiment.expand import expand
@@ -151,7 +151,7 @@ def test_a_worker_gets_the_same_trial_without_its_line(block):
 
 
 def fresh_fingerprint(target=SOLVER, *chosen):
-    for cached in (code_fingerprint, definitions.package_sources, definitions._python):
+    for cached in (code_fingerprint, code_identity.file_of, code_identity._package):
         cached.cache_clear()
     return code_fingerprint(target, chosen)
 
@@ -173,7 +173,7 @@ def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch
     after = fresh_fingerprint(target)
     assert after != before
     (package / "unused.py").write_text("VALUE = 3\n")
-    (package / "helper.py").write_text("# A comment.\nVALUE = 2\nOTHER = 3\n")
+    (package / "helper.py").write_text("# A comment.\nVALUE = (\n    2\n)\n")
     assert fresh_fingerprint(target) == after
 
 

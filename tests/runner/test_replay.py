@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import fit, load_problem, load_results, replay
+from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import lines
-from dp_erm_bench.plugins.names import digest, sources
+from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.results.store import encoded
 from dp_erm_bench.runner import replay as replaying
 from dp_erm_bench.runner.experiment import run_experiment
@@ -319,7 +320,7 @@ def test_nothing_that_a_folder_names_is_executed(name, forged, place, monkeypatc
     monkeypatch.syspath_prepend(place)
     monkeypatch.chdir(place)
     path = str(place / "evil.py")
-    file = {"file": path, "content": digest(sources(path))}
+    file = {"file": path, "content": digest_of_files(sources(path))}
     key = row_of(folder, place=0 if "first" in forged else -1).trial
 
     def forge(line):
@@ -341,7 +342,7 @@ def test_estimating_in_a_folder_executes_nothing_that_it_names(place, capsys):
     """Other sweeps of the folder tell how long trials take, by specs of its plan."""
     folder, marker = place / "results", str(place / "marker")
     (place / "evil.py").write_text(EVIL.format(marker=marker))
-    content = digest(sources(str(place / "evil.py")))
+    content = digest_of_files(sources(str(place / "evil.py")))
 
     def forge(line):
         line["spec"]["algorithm"] |= {

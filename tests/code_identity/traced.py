@@ -1,12 +1,11 @@
-"""Trials whose every entered definition must be in their key: a program of a test.
+"""Trials whose every entered module must be in their key: a program of a test.
 
 `NUMBA_DISABLE_JIT=1 python traced.py` runs algorithms, losses, penalties, constraints,
 kinds of problems and datasets, each pair of choices that is served together at least
 once, with kernels as plain Python under a tracer. It prints what was entered and is not
-in the key, as JSON.
+in the key, as JSON. Studies are traced, too.
 """
 
-import bisect
 import collections
 import functools
 import itertools
@@ -21,15 +20,19 @@ import numpy as np
 
 import dp_erm_bench
 from dp_erm_bench import registry
-from dp_erm_bench.definitions import LAYERS, package_sources, summary
+from dp_erm_bench.code_identity import is_left_out, module_named, modules_reached
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.experiment.lines import EXECUTE, chosen_by
+from dp_erm_bench.experiment.lines import (
+    EXECUTE,
+    TaskLine,
+    all_choices,
+    chosen_by,
+)
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.runner import execute
 
 ROOT = Path(dp_erm_bench.__file__).parent
-FILES = ("run.py", "runner/execute.py")
 DATA = ("dense", "sparse", "regression")
 BUDGETS = (
     {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"},
@@ -167,12 +170,21 @@ def others():
             }
 
 
+def studies():
+    """Yield a block of each study that runs algorithms."""
+    for name in names("algorithm"):
+        own = {"algorithm": name, "seed": 0}
+        yield {"task": {"name": "audit", "runs": 4}, **own}
+        yield {"task": {"name": "accounting", "lengths": [2]}, **own}
+    yield {"task": {"name": "accounting", "violation": True}, "seed": 0}
+
+
 def gd():
     return {"name": "gd", "n_iter": 2, "clip": 1.0}
 
 
 class Entered:
-    """Notes the numeric definitions whose code is entered, as a profiler."""
+    """Notes the modules of the package whose code is entered, as a profiler."""
 
     def __init__(self):
         self.codes = set()
@@ -182,38 +194,34 @@ class Entered:
             self.codes.add(frame.f_code)
 
     @property
-    def places(self):
-        return {place for place in map(place_of, self.codes) if place}
+    def modules(self):
+        named = {name for name in map(module_of, self.codes) if name}
+        return {name for name in named if not is_left_out(name)}
 
 
 @functools.cache
-def place_of(code):
-    """Return the place of a code's definition, None if it is none of ours."""
+def module_of(code):
+    """Return the module of a code, None if it is none of ours."""
     path = Path(code.co_filename)
+    # What a module does when it is imported follows from who imports it.
     if code.co_name == "<module>" or not path.is_relative_to(ROOT):
         return None
-    part = path.relative_to(ROOT)
-    if part.parts[0] not in LAYERS and str(part) not in FILES:
-        return None
-    module = ".".join(("dp_erm_bench", *part.with_suffix("").parts))
-    lines = [each.line for each in summary(path.read_bytes()).statements]
-    return module, bisect.bisect(lines, code.co_firstlineno) - 1
+    return ".".join(("dp_erm_bench", *path.relative_to(ROOT).with_suffix("").parts))
 
 
 @functools.cache
 def reached(target):
-    module, _, name = target.rpartition(".")
-    return frozenset(package_sources().reached([(module, name)]))
+    return frozenset(modules_reached([module_named(target)]))
 
 
 def in_key(line):
-    """Return the places of all definitions that enter the key of a line's trials."""
-    chosen = [
-        one if isinstance(one, str) else f"{one.__module__}.{one.__qualname__}"
-        for one in chosen_by(line.problem)
-    ]
-    own = algorithm_of(line.algorithm).target
-    return frozenset().union(*map(reached, (EXECUTE, own, *chosen)))
+    """Return the modules that enter the key of a line's trials."""
+    if isinstance(line, TaskLine):
+        targets = {target for _, target in line.task.specs(line.block)} - {""}
+        chosen = [type(line.task), *all_choices(), *targets]
+    else:
+        chosen = [algorithm_of(line.algorithm).target, *chosen_by(line.problem)]
+    return frozenset().union(*map(reached, (EXECUTE, *chosen)))
 
 
 def traced(block):
@@ -226,7 +234,7 @@ def traced(block):
         (record,) = execute.run_batch([trial])
     finally:
         sys.setprofile(None)
-    return record, note.places, in_key(line)
+    return record, note.modules, in_key(line)
 
 
 def main():
@@ -244,11 +252,11 @@ def main():
         counts[record["status"]] += 1
         if record["status"] == "error":
             missed[record["message"]] = block
-        missed.update({str(place): block for place in entered - key})
+        missed.update({name: block for name in entered - key})
         chosen += bool(entered - reached(EXECUTE))
         return record["status"] in ("ok", "diverged")
 
-    for block in others():
+    for block in itertools.chain(others(), studies()):
         runs(block)
     with tempfile.TemporaryDirectory() as folder:
         made = blocks(folder)

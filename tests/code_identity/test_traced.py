@@ -10,7 +10,7 @@ from dp_erm_bench import registry
 
 
 @pytest.mark.slow
-def test_every_definition_that_a_trial_enters_is_in_its_key(tmp_path):
+def test_every_module_that_a_trial_enters_is_in_its_key(tmp_path):
     """The worst bug of all would be stale numbers under the right key."""
     own = {"NUMBA_DISABLE_JIT": "1", "DP_ERM_BENCH_CACHE": str(tmp_path)}
     program = [sys.executable, str(Path(__file__).with_name("traced.py"))]

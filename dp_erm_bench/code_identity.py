@@ -1,0 +1,375 @@
+"""The identity of code: digests of modules and of all that they import.
+
+The digest of a *module* is of its syntax tree, so that comments, docstrings, blanks and
+the place of a file do not count, and versions of Python agree. The digest of *code* is
+of the modules that its roots import at any depth, also inside functions; imports under
+TYPE_CHECKING are annotations. What is found by a string (`registry`) is not imported:
+who chooses it names it as a root. Nothing that is read is executed.
+"""
+
+import ast
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dp_erm_bench.cached import load_json, save_json
+
+PACKAGE = __name__.partition(".")[0]
+EXTEND = f"{PACKAGE}.extend"
+"""Offers names of other modules; an import from there is one of these modules."""
+
+LEFT_OUT = {
+    PACKAGE: "it tells the version, and loads what is asked for",
+    f"{PACKAGE}.cached": "a cached number is proved again, or that of the same key",
+    f"{PACKAGE}.code_identity": "it makes the keys",
+    f"{PACKAGE}.experiment": "it plans: what it decides is in the specs",
+    f"{PACKAGE}.machine_code": "it keeps what kernels were compiled to",
+    f"{PACKAGE}.paths": "it finds and writes files; its digests are in identities",
+    f"{PACKAGE}.plugins": "it loads files whose digests are in the specs",
+    f"{PACKAGE}.registry": "it loads classes that are roots themselves",
+    f"{PACKAGE}.results": "it keeps and shows records",
+}
+"""Modules and packages that are in no digest, though what computes imports them."""
+
+POSITIONS = frozenset({"ctx", "type_comment"})
+"""Fields of a syntax tree that say nothing of what is computed."""
+
+BY_NAME = ("import_module", "__import__")
+"""What imports a module by its name."""
+
+Import = tuple[int, str, str]
+"""Level, module and name of an import; the name is empty without ``from``."""
+
+
+class Module(NamedTuple):
+    """The digest of a module, and the dotted names that it imports or goes through.
+
+    Some of the names are modules, others are what is taken from these.
+    """
+
+    digest: str
+    names: frozenset[str]
+
+
+def parse_module(source: bytes, name: str = "", package: bool = False) -> Module:
+    """Return what the source of a module says.
+
+    Parameters
+    ----------
+    source : bytes
+    name : str
+        The dotted name of the module.
+    package : bool
+        Whether it is the ``__init__`` of a package.
+
+    Raises
+    ------
+    SyntaxError, ValueError
+        If it is no Python.
+    """
+    tree = ast.parse(source)
+    digest = sha256("\0".join(_spell(tree)).encode(errors="surrogatepass")).hexdigest()
+    offered = {} if name.partition(".")[0] == PACKAGE else _offered()
+    inside = name.split(".")[: None if package else -1]
+    names, found = [name], set[str]()
+    for level, named, taken in _imports(tree):
+        above = inside[: len(inside) - level + 1] if level else []
+        one = ".".join(filter(None, [*above, named, taken]))
+        names.append(offered.get(one, one))
+    for one in names:
+        while one and one not in found:
+            found.add(one)
+            one = one.rpartition(".")[0]
+    return Module(digest, frozenset(found))
+
+
+def _parse_file(path: Path, name: str, source: bytes | None = None) -> Module:
+    raw = path.read_bytes() if source is None else source
+    try:
+        return parse_module(raw, name, path.name == "__init__.py")
+    except (SyntaxError, ValueError, RecursionError):  # nobody can import it
+        return Module(sha256(raw).hexdigest(), frozenset())
+
+
+@functools.cache
+def _offered() -> dict[str, str]:
+    """Return where the names that `EXTEND` offers are defined."""
+    names = _package(PACKAGE)[1][EXTEND].names
+    return {f"{EXTEND}.{one.rpartition('.')[2]}": one for one in names}
+
+
+@functools.cache
+def _package(top: str) -> tuple[str, dict[str, Module]]:
+    """Return the digest of the text of a package, and what is in digests of it.
+
+    Both are of the bytes that were read when this process first asked; what they say
+    is cached by their digest.
+    """
+    files = _files_of(top)
+    texts = {name: path.read_bytes() for name, path in files.items()}
+    state = _combine({name: sha256(raw).hexdigest() for name, raw in texts.items()})
+    own = sha256(Path(__file__).read_bytes()).hexdigest()  # it says what digests mean
+    found: dict[str, Module] = {}
+    if cached := load_json("code", f"{state}-{own}"):
+        for name, (digest, names) in cached.value.items():
+            found[name] = Module(digest, frozenset(names))
+        return state, found
+    for name, raw in texts.items():
+        if not is_left_out(name):
+            found[name] = _parse_file(files[name], name, raw)
+    told = {name: (one.digest, sorted(one.names)) for name, one in found.items()}
+    save_json("code", f"{state}-{own}", told)
+    return state, found
+
+
+def _files_of(top: str) -> dict[str, Path]:
+    """Return the files of a package, or of a module that is none, by their modules."""
+    spec, files = _spec_of(top), dict[str, Path]()
+    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+        for path in folder.rglob("*.py"):
+            name = ".".join((top, *path.relative_to(folder).with_suffix("").parts))
+            files[name.removesuffix(".__init__")] = path
+    if not files and spec and spec.origin and os.path.isfile(spec.origin):
+        files[top] = Path(spec.origin)
+    return files
+
+
+def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(top)
+    except ValueError:  # of what runs as a script
+        return None
+
+
+def package_state(package: str = PACKAGE) -> str:
+    """Return the digest of the text of a package when this process first asked."""
+    return _package(package)[0]
+
+
+def _spell(node: Any) -> Iterator[str]:
+    """Yield what a syntax tree says in every version of Python.
+
+    Fields that are None or without elements are left out: versions add such. So are
+    texts that do nothing, and the empty parts that Python 3.12 gives f-strings. Names
+    of fields count: ``a[:1]`` and ``a[1:]`` differ in nothing else.
+    """
+    if isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for name, value in ast.iter_fields(node):
+            if isinstance(node, ast.JoinedStr) and name == "values":
+                value = [part for part in value if getattr(part, "value", None) != ""]
+            if value is not None and value != [] and name not in POSITIONS:
+                yield name
+                yield from _spell(value)
+        yield ")"
+    elif isinstance(node, list):
+        yield "["
+        for each in node:
+            if not _is_text(each):
+                yield from _spell(each)
+        yield "]"
+    else:
+        yield f"{type(node).__name__} {node!r}"
+
+
+def _is_text(node: Any) -> bool:
+    """Return whether a statement is a docstring, or another text that does nothing."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _imports(node: ast.AST) -> Iterator[Import]:
+    """Yield the imports in a syntax tree, those for annotations excepted."""
+    if isinstance(node, ast.Import):
+        yield from ((0, each.name, "") for each in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from ((node.level, node.module or "", each.name) for each in node.names)
+    elif isinstance(node, ast.Call) and _name(node.func) in BY_NAME:
+        # A module that is imported by its name, where that is written there.
+        for each in node.args[:1]:
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                yield 0, each.value, ""
+    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING":
+        children = node.orelse
+    for child in children:
+        yield from _imports(child)
+
+
+def _name(node: ast.expr) -> str:
+    """Return a name, or the last one of ``a.b.c``; empty for anything else."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def code_digest(roots: Iterable[str], beside: Mapping[str, Path] | None = None) -> str:
+    """Return the digest of some modules and of all that they import.
+
+    Parameters
+    ----------
+    roots : iterable of str
+        Names of modules. What they import is followed into the package and into the
+        packages of the roots.
+    beside : mapping
+        Files by the names of their modules, which come first: a user's own.
+
+    Raises
+    ------
+    LookupError
+        If no file holds a root.
+    """
+    found = modules_reached(roots, beside)
+    return _combine({name: one.digest for name, one in found.items()})
+
+
+def modules_reached(
+    roots: Iterable[str], beside: Mapping[str, Path] | None = None
+) -> dict[str, Module]:
+    """Return all modules in a `code_digest` by name, with its errors."""
+    todo = roots = set(roots)
+    known = {
+        name: _parse_file(path, name)
+        for name, path in (beside or {}).items()
+        if not is_left_out(name)
+    }
+    for top in {PACKAGE, *(root.partition(".")[0] for root in roots - known.keys())}:
+        known = {**_package(top)[1], **known}
+    found: dict[str, Module] = {}
+    while todo:
+        found |= {name: known[name] for name in todo if name in known}
+        named = (known[name].names for name in todo if name in known)
+        todo = set[str]().union(*named) - found.keys()
+        todo &= known.keys()
+    if absent := roots - found.keys():
+        raise LookupError(f"no file holds {', '.join(sorted(absent))}")
+    return found
+
+
+def is_left_out(module: str) -> bool:
+    """Return whether a module of the package is in no digest, see `LEFT_OUT`."""
+    return module in LEFT_OUT or ".".join(module.split(".")[:2]) in LEFT_OUT
+
+
+def digest_of_text(files: Mapping[str, Path]) -> str:
+    """Return the digest of files by their names and bytes, comments and all."""
+    return _combine({n: sha256(p.read_bytes()).hexdigest() for n, p in files.items()})
+
+
+def _combine(digests: Mapping[str, str]) -> str:
+    lines = (f"{name} {digests[name]}" for name in sorted(digests))
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+@functools.cache
+def file_of(module: str) -> Path | None:
+    """Return the file of a module, without importing the packages above it."""
+    top, *rest = module.split(".")
+    spec = _spec_of(top)
+    if spec is None or spec.submodule_search_locations is None:
+        return Path(spec.origin) if spec and spec.origin and not rest else None
+    folders = map(Path, spec.submodule_search_locations)
+    found = (_file_in(folder.joinpath(*rest)) for folder in folders)
+    return next(filter(None, found), None)
+
+
+def _file_in(base: Path) -> Path | None:
+    """Return the file of a module that is called as a path without its suffix."""
+    candidates = (base / "__init__.py", base.with_name(f"{base.name}.py"))
+    return next(filter(Path.is_file, candidates), None)
+
+
+def files_beside(path: str) -> dict[str, Path]:
+    """Return a user's file and the modules beside it that it imports, at any depth.
+
+    A module that is found elsewhere too (the standard library, an installed package)
+    is that one: files beside a solver replace none. In a folder of `isolate` what lies
+    there is what was imported.
+
+    Raises
+    ------
+    SyntaxError, ValueError
+        If one of them is no Python; `filename` of the former is its path.
+    """
+    file = Path(path)
+    files, todo = {file.stem: file}, [file.stem]
+    while todo:
+        name = todo.pop()
+        path_ = files[name]
+        try:
+            found = parse_module(path_.read_bytes(), name, path_.name == "__init__.py")
+        except SyntaxError as error:
+            error.filename = str(path_)
+            raise
+        for module in sorted(found.names - files.keys()):
+            top, base = module.partition(".")[0], file.parent / module.replace(".", "/")
+            if (found_at := _file_in(base)) and not _is_elsewhere(top, file.parent):
+                files[module] = found_at
+                todo.append(module)
+    return files
+
+
+def _is_elsewhere(top: str, folder: Path) -> bool:
+    if top == PACKAGE or top in sys.stdlib_module_names:
+        return True
+    if folder in _isolated:
+        return False
+    own = str(folder)
+    others = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != own]
+    return importlib.machinery.PathFinder.find_spec(top, others) is not None
+
+
+def isolate(folder: Path) -> None:
+    """Take a folder for one that holds what a file had beside it, and nothing else.
+
+    Its modules may be found elsewhere by now: in the working folder, from which they
+    were copied, or in a package of another one's that has a name of theirs.
+    """
+    _isolated.add(folder)
+
+
+_isolated: set[Path] = set()
+
+
+def digest_of_files(files: Mapping[str, Path]) -> str:
+    """Return the digest of some modules by name, without what they import elsewhere."""
+    return _combine({n: _parse_file(path, n).digest for n, path in files.items()})
+
+
+def is_ours(code: Any) -> bool:
+    """Return whether a function or a class is of the package."""
+    return str(code.__module__).partition(".")[0] == PACKAGE
+
+
+def module_named(code: Any) -> str:
+    """Return the module of a class, or of the dotted name of a class or a module."""
+    if not isinstance(code, str):
+        return str(code.__module__)
+    return code if file_of(code) else code.rpartition(".")[0]
+
+
+def digest_of(code: Any) -> str:
+    """Return the `code_digest` of the module that defines a function or a class.
+
+    Raises
+    ------
+    LookupError
+        If no file holds its definition: it was made in a notebook or in a function.
+    """
+    module = code.__module__
+    if is_ours(code):
+        return code_digest([module])
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if isinstance(code, types.FunctionType):
+        # Modules beside two files may have one name.
+        file = code.__code__.co_filename
+    if not file or not os.path.isfile(file) or "<locals>" in code.__qualname__:
+        raise LookupError(f"no file holds the definition of {module}.{code.__name__}")
+    if file_of(module) == Path(file):
+        return code_digest([module])
+    return code_digest([Path(file).stem], files_beside(file))
