@@ -364,12 +364,14 @@ def digest_of(code: Any) -> str:
     module = code.__module__
     if is_ours(code):
         return code_digest([module])
-    file = getattr(sys.modules.get(module), "__file__", None)
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
     if isinstance(code, types.FunctionType):
         # Modules beside two files may have one name.
         file = code.__code__.co_filename
     if not file or not os.path.isfile(file) or "<locals>" in code.__qualname__:
         raise LookupError(f"no file holds the definition of {module}.{code.__name__}")
-    if file_of(module) == Path(file):
+    by_path = getattr(getattr(loaded, "__loader__", None), "by_path", False)
+    if not by_path and file_of(module) == Path(file):
         return code_digest([module])
     return code_digest([Path(file).stem], files_beside(file))

@@ -113,6 +113,9 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
 class _Source(importlib.machinery.SourceFileLoader):
     """Compiles the source itself: stamps of bytecode do not see quick changes."""
 
+    by_path = True
+    """For `code_identity`: the module's name is found nowhere else."""
+
     def get_code(self, fullname: str) -> Any:
         return self.source_to_code(self.get_data(self.path), self.path)
 

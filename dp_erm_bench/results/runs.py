@@ -67,13 +67,21 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
         _write(folder, {**content, **({FILES: noted} if noted else {})}, latest=True)
 
 
+def leads_out(path: str) -> bool:
+    """Return whether a path may lead out of the working folder."""
+    file = Path(os.path.expanduser(path))
+    return file.is_absolute() or ".." in file.parts
+
+
 def note_typed(paths_: Iterable[str]) -> None:
-    """Note paths that this user has typed, as JSON strings; a full disk is no error.
+    """Note paths that this user has typed and that lead out, as JSON strings.
 
     A plan may be anyone's, or have been edited: a path of it that leads anywhere is
-    opened again only if it is one of them.
+    opened again only if it is one of them. A full disk is no error.
     """
-    new = sorted(set(map(json.dumps, paths_)) - typed_paths())
+    new = sorted(set(map(json.dumps, filter(leads_out, paths_))) - typed_paths())
+    if not new:
+        return
     with contextlib.suppress(OSError, RuntimeError):
         folder = paths.state_dir()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

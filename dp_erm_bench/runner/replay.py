@@ -33,7 +33,7 @@ from dp_erm_bench.releases.nested import with_inside
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.results.bundle import Source, sources_in
 from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
-from dp_erm_bench.results.runs import read_run, typed_paths
+from dp_erm_bench.results.runs import leads_out, read_run, typed_paths
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.environment import CPU, kind
@@ -436,11 +436,10 @@ class Received:
         name = PurePath(path).name
         if self.data is not None and (self.data / name).is_file():
             return str(self.data / name)
-        file = Path(os.path.expanduser(path))
-        leads_out = file.is_absolute() or ".." in file.parts
-        if self.foreign or (leads_out and json.dumps(path) not in typed_paths()):
+        unknown = leads_out(path) and json.dumps(path) not in typed_paths()
+        if self.foreign or unknown:
             return name
-        return path if file.is_file() else name
+        return path if os.path.isfile(os.path.expanduser(path)) else name
 
     def _check(
         self,

@@ -143,6 +143,19 @@ def test_a_key_covers_what_is_imported_from_beside_and_nothing_else(tmp_path):
     assert trial(path).key != first.key
 
 
+def test_a_loaded_class_has_the_digest_of_its_file_wherever_it_lies(tmp_path):
+    """In a process that has loaded the same file from another folder, too."""
+    found = []
+    for folder in ("a", "b"):
+        path = write(tmp_path / folder, HELPED, "FACTOR = 1.0\n")
+        cls = load(registry.pinned(path))
+        found.append(code_identity.digest_of(cls))
+        load.cache_clear()
+    assert found[0] == found[1]
+    write(tmp_path / "b", HELPED, "FACTOR = 2.0\n")
+    assert code_identity.digest_of(cls) != found[0]
+
+
 def test_a_key_covers_what_a_file_imports_from_the_package(tmp_path):
     plain = registry.pinned(write(tmp_path / "a"))
     more = "from dp_erm_bench.norms.range import LEVEL\n\n\nOWN = LEVEL\n"
