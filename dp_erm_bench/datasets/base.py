@@ -124,6 +124,13 @@ class Ranges:
     bounds: Bounds
     names: tuple[str, ...] = ()
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Return the ends of the ranges, those of columns that are left infinite."""
+        left = self.indicators & self.scaled
+        low, high = np.where(left, -np.inf, self.low), np.where(left, np.inf, self.high)
+        return low, high
+
 
 @dataclass(frozen=True)
 class Clipping:
@@ -422,13 +429,14 @@ def check_headings(key: str, X: Any) -> None:
         seen.add(name)
 
 
-def as_features(X: Any) -> Features:
+def as_features(X: Any, copy: bool = False) -> Features:
     """Return features in their own form as float64, column-major.
 
     A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
-    without duplicates and stored zeros; what is so already is returned itself. Entries
-    that stand twice are one, their sum, as they are for scipy; whatever is bounded,
-    clipped or fitted is that.
+    without duplicates and stored zeros; what is so already is returned itself, unless
+    a ``copy`` is asked for, which nobody else can write. Entries that stand twice are
+    one, their sum, as they are for scipy; whatever is bounded, clipped or fitted is
+    that.
 
     Raises
     ------
@@ -436,7 +444,8 @@ def as_features(X: Any) -> Features:
         If there are features that are not numbers.
     """
     if not hasattr(X, "tocsc"):
-        return np.asfortranarray(numbers("features", X), dtype=np.float64)
+        found = numbers("features", X)
+        return np.array(found, np.float64, order="F", copy=copy or None)
     from scipy.sparse import csc_array
 
     if X.dtype.kind not in NUMBERS:
@@ -447,10 +456,11 @@ def as_features(X: Any) -> Features:
         narrow = X.indices.dtype == X.indptr.dtype == np.int32
         # What X says of itself may be of the past, or of its owner's making.
         own = csc_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
-        if narrow and own.has_canonical_format and X.data.all():
+        if narrow and own.has_canonical_format and X.data.all() and not copy:
             return X
-    # As float64 first: entries of int8 that stand twice would be summed as such.
-    columns = csc_array(X.astype(np.float64, copy=False), copy=True)
+    # As float64 first: entries of int8 that stand twice would be summed as such. What
+    # is of another format becomes new arrays.
+    columns = csc_array(X.astype(np.float64, copy=X.format == "csc"))
     columns.sum_duplicates()
     columns.eliminate_zeros()
     columns.indices = columns.indices.astype(np.int32, copy=False)

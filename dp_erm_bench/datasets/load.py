@@ -39,7 +39,7 @@ from dp_erm_bench.datasets.base import (
 )
 from dp_erm_bench.datasets.prepare import (
     Declared,
-    bounded,
+    bound_records,
     check_bounds,
     dataset_from_arrays,
     numbered,
@@ -203,7 +203,7 @@ def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     Features have the names of a csv's first row, indicators also that of their column;
     there are none where they have no names.
     """
-    raw, recipe = spec.loader(**spec.options), spec.recipe
+    raw, recipe = [*spec.loader(**spec.options)], spec.recipe
     ask = getattr(spec.loader, "features", None)
     # Which columns go depends on the records: the others are numbered.
     features = asked(ask, spec.options) if ask and not recipe.drop_empty else []
@@ -407,14 +407,14 @@ def own_dataset(
     records.check_raw("arrays", features, arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
+    del features
     clip = bounds if clip_to_bounds else None
-    within, clipping = bounded("arrays", arrays, ranges, clip)
-    arrays |= within
+    clipping = bound_records("arrays", arrays, ranges, clip)
     if intercept:
-        arrays |= with_column(arrays, intercept)
+        arrays["X"] = with_column(arrays["X"], intercept)
         bounds = bounds and with_bound(bounds, intercept)
-    own: dict[str, Any] = {"bounds": bounds, "columns": columns}
-    made = dataset_from_arrays(arrays["X"], arrays["y"], **own)
+    own: dict[str, Any] = {"bounds": bounds, "columns": columns, "copy": False}
+    made = dataset_from_arrays(arrays.pop("X"), arrays["y"], **own)
     uncharged = (Uncharged.CLASSES,) * read
     others: dict[str, Any] = {"ranges": ranges, "clipping": clipping}
     made = replace(made, intercept=intercept, uncharged=uncharged, **others)
@@ -452,9 +452,9 @@ def _labels(
 def _table(X: Any) -> tuple[tuple[str, ...], Features]:
     """Return the names of a table's columns, none for arrays, and its numbers."""
     if hasattr(X, "tocsc"):
-        return (), base.as_features(X)
+        return (), base.as_features(X, copy=True)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
-        return (), np.asarray(base.numbers("X", X), np.float64)
+        return (), base.as_features(base.numbers("X", X), copy=True)
     headings, found = base.table_of("X", X)
     named = all(isinstance(column, str) for column in headings)
-    return tuple(headings) if named else (), found
+    return tuple(headings) if named else (), base.as_features(found, copy=True)

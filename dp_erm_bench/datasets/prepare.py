@@ -32,7 +32,6 @@ from dp_erm_bench.datasets.base import (
     check_nonzeros,
     largest_entries,
     norms,
-    parts,
 )
 from dp_erm_bench.datasets.records import column_max
 from dp_erm_bench.errors import UsageError, check_heading, heading, number, shown
@@ -59,6 +58,8 @@ CORRECT = (
     "clip records with dataset.clip_to_bounds=true, or correct it by what is known "
     "without the records"
 )
+BLOCK = 256
+"""Records that are sorted at once."""
 MOST = 1e150
 """The largest bound: squares of it add up to finite numbers."""
 
@@ -599,33 +600,37 @@ def nonzeros(X: Features) -> NDArray[np.int64]:
 
 
 def clipped(
-    name: str, arrays: Mapping[str, Features], declared: Declared | Bounds
-) -> dict[str, Features]:
-    """Return features and labels with every record clipped to the bounds.
+    name: str, X: Features, declared: Declared | Bounds
+) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
+    """Clip features to bounds, in place but for the largest ``nonzeros`` of records.
 
     Features are clipped one by one, those beyond the largest ``nonzeros`` of a record
     become 0, then the record is shrunk to the norm: each record by itself, which costs
     no budget.
+
+    Parameters
+    ----------
+    name : str
+        Of the dataset, for messages.
+    X : array or csc_array of shape (n, p)
+        As `as_features` makes them, and nobody else's.
+    declared : Declared or Bounds
+
+    Returns
+    -------
+    X : array or csc_array of shape (n, p)
+    changed : array of bool of shape (n,)
+        The records that are not as they were.
+    beyond : array of int of shape (p,)
+        How many entries of each column were beyond its own bound.
     """
-    p = arrays["X"].shape[1]
-    bounds = declared if isinstance(declared, Bounds) else declared.of(name, p)
-    within: dict[str, Features] = {}
-    for key, array in arrays.items():
-        if key in ("X", "X_test"):
-            within[key] = _clipped(as_features(array), bounds)
-        elif key in ("y", "y_test") and bounds.label is not None:
-            within[key] = np.clip(array, -bounds.label, bounds.label)
-    return within
-
-
-def _clipped(X: Features, bounds: Bounds) -> Features:
-    if isinstance(X, np.ndarray):
-        X = np.clip(X, -bounds.columns, bounds.columns)
-    else:
-        limits = np.repeat(bounds.columns, np.diff(X.indptr))
-        data = {".data": np.clip(X.data, -limits, limits)}
-        X = base.assembled(X.shape, base.parts(X) | data)
+    bounds = declared
+    if not isinstance(bounds, Bounds):
+        bounds = bounds.of(name, X.shape[1])
+    changed, beyond = _beyond(X, -bounds.columns, bounds.columns)
+    _clip_entries(X, -bounds.columns, bounds.columns)
     if bounds.nonzeros is not None:
+        changed |= nonzeros(X) > bounds.nonzeros
         X = _largest(X, bounds.nonzeros)
     lengths = norms(X)
     outside = lengths > bounds.norm
@@ -633,14 +638,16 @@ def _clipped(X: Features, bounds: Bounds) -> Features:
     if odd.any():
         # Their largest entries become about 1 first: no factor loses digits then.
         powers = np.where(odd, powers_of(largest_of_records(X)), 0)
-        X = scaled(X, rows=np.ldexp(1.0, -powers))
+        X = scaled(X, rows=np.ldexp(1.0, -powers), out=X)
         lengths = np.where(odd, norms(X), lengths)
-    shrink = bounds.norm / np.where(outside, lengths, bounds.norm or 1.0)
-    return scaled(X, rows=shrink)
+    if outside.any():
+        shrink = bounds.norm / np.where(outside, lengths, 1.0)
+        X = scaled(X, rows=np.where(outside, shrink, 1.0), out=X)
+    return X, changed | outside, beyond
 
 
 def held(name: str, X: Features, ranges: Ranges) -> Features:
-    """Return raw features held to declared ranges, and mapped to [-1, 1] if scaled.
+    """Hold raw features to declared ranges and map them to [-1, 1] if scaled, in place.
 
     Each entry by itself, by what is declared: it costs no budget. x becomes x / R for a
     range [-R, R], 2 (x - low) / (high - low) - 1 for another; what rounding leaves is
@@ -652,12 +659,8 @@ def held(name: str, X: Features, ranges: Ranges) -> Features:
         For an entry outside, unless it is clipped, or sparse features that a range
         would fill.
     """
-    left = ranges.indicators & ranges.scaled
-    low, high = (
-        np.where(left, end, one)
-        for end, one in ((-np.inf, ranges.low), (np.inf, ranges.high))
-    )
-    uneven = ~left & (low != -high)
+    low, high = ranges.ends
+    uneven = low != -high
     sparse = not isinstance(X, np.ndarray)
     if sparse and uneven.any():
         j = int(uneven.argmax())
@@ -667,25 +670,34 @@ def held(name: str, X: Features, ranges: Ranges) -> Features:
             "the absolute value where features are sparse, or hold them dense with "
             "dataset.densify=true"
         )
-    if not ranges.clip and (beyond := _beyond(X, low, high)[1]).any():
+    if ranges.clip:
+        _clip_entries(X, low, high)
+    elif (beyond := _beyond(X, low, high)[1]).any():
         j = int(beyond.argmax())
         what = f"range [{low[j]:g},{high[j]:g}]" if uneven[j] else f"bound {high[j]:g}"
         raise UsageError(
             f"dataset.bounds.columns of {name}: column {heading(ranges.names[j])} "
             f"exceeds its declared {what}; {CORRECT}"
         )
-    unit = np.where(left | uneven | ~np.bool(ranges.scaled), 1.0, high)
-    if not isinstance(X, np.ndarray):
-        low, high, unit = (
-            np.repeat(end, np.diff(X.indptr)) for end in (low, high, unit)
-        )
-        data = np.clip(X.data, low, high) / unit
-        return assembled(X.shape, parts(X) | {".data": data})
-    X = np.clip(X, low, high) / unit
-    if ranges.scaled and uneven.any():
-        low, high = low[uneven], high[uneven]
-        X[:, uneven] = 2.0 * ((X[:, uneven] - low) / (high - low)) - 1.0
+    if ranges.scaled:
+        entries: Any = X.data if sparse else X
+        entries /= _of_entries(X, np.where(np.isinf(high) | uneven, 1.0, high))
+        for j in map(int, np.flatnonzero(uneven)):
+            X[:, j] = 2.0 * ((X[:, j] - low[j]) / (high[j] - low[j])) - 1.0
     return X
+
+
+def _of_entries(X: Features, columns: Array) -> Array:
+    """Return the values of columns, so that they meet the entries of features."""
+    if isinstance(X, np.ndarray):
+        return columns
+    return np.repeat(columns, np.diff(X.indptr))
+
+
+def _clip_entries(X: Features, low: Array, high: Array) -> None:
+    """Clip the entries of each column, in place."""
+    entries = X if isinstance(X, np.ndarray) else X.data
+    np.clip(entries, _of_entries(X, low), _of_entries(X, high), out=entries)
 
 
 def _beyond(
@@ -693,54 +705,64 @@ def _beyond(
 ) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
     """Return which records have an entry outside, and of each column how many."""
     n, p = X.shape
+    entries = X if isinstance(X, np.ndarray) else X.data
+    outside = entries < _of_entries(X, low)
+    outside |= entries > _of_entries(X, high)
     if isinstance(X, np.ndarray):
-        outside = (X < low) | (X > high)
         return np.asarray(outside.any(axis=1)), np.count_nonzero(outside, axis=0)
-    columns = np.repeat(np.arange(p), np.diff(X.indptr))
-    outside = (X.data < low[columns]) | (X.data > high[columns])
     rows = np.zeros(n, bool)
     rows[X.indices[outside]] = True
-    return rows, np.bincount(columns[outside], minlength=p)
+    columns = np.searchsorted(X.indptr, np.flatnonzero(outside), side="right") - 1
+    return rows, np.bincount(columns, minlength=p)
 
 
-def bounded(
+def bound_records(
     name: str,
-    arrays: Mapping[str, Features],
+    arrays: dict[str, Features],
     ranges: Ranges | None,
     clip: Declared | Bounds | None,
-) -> tuple[dict[str, Features], Clipping | None]:
-    """Return features and labels held to ranges and clipped, and what that changed.
+) -> Clipping | None:
+    """Hold features to ranges and clip records to bounds, and return what that changed.
+
+    Parameters
+    ----------
+    name : str
+        Of the dataset, for messages.
+    arrays : dict
+        ``X``, ``y`` and perhaps ``X_test``, ``y_test``, which are replaced or changed
+        in place: they must be nobody else's.
+    ranges : Ranges or None
+    clip : Declared, Bounds or None
 
     Raises
     ------
     UsageError
         As `held` does.
     """
-    raw, within = dict(arrays), dict[str, Features]()
+    keys = sorted({"X", "X_test"} & arrays.keys(), reverse=True)
+    raw = None
     if ranges is not None:
-        features = {k: as_features(raw[k]) for k in ("X", "X_test") if k in raw}
-        within = {key: held(name, X, ranges) for key, X in features.items()}
+        raw = _beyond(arrays["X"], *ranges.ends) if ranges.clip else None
+        for key in keys:
+            arrays[key] = held(name, arrays[key], ranges)
     if clip is None:
-        return within, None
-    before = as_features(raw["X"])
-    entered = within.get("X", before)
-    bounds = clip if isinstance(clip, Bounds) else clip.of(name, before.shape[1])
-    within |= (after := clipped(name, raw | within, bounds))
-    ends = (-bounds.columns, bounds.columns)
-    if ranges is not None:
-        left = ranges.indicators & ranges.scaled
-        ends = np.where(left, -np.inf, ranges.low), np.where(left, np.inf, ranges.high)
-    changed, counts = _beyond(before, *ends)
-    changed = changed | _different(entered, after["X"])
-    most, label = OFTEN * changed.size, False
-    if bounds.label is not None:
-        beyond = np.abs(np.asarray(raw["y"])) > bounds.label
-        changed, label = changed | beyond, bool(np.count_nonzero(beyond) > most)
-    often = tuple(np.flatnonzero(counts > most).tolist())
-    return within, Clipping(float(changed.mean()), often, label)
+        return None
+    for key in keys:
+        arrays[key], changed, beyond = clipped(name, arrays[key], clip)
+    if raw is not None:
+        changed, beyond = changed | raw[0], raw[1]
+    most, often = OFTEN * changed.size, False
+    bound = clip.label
+    if bound is not None:
+        labels = np.abs(arrays["y"]) > bound
+        changed, often = changed | labels, bool(np.count_nonzero(labels) > most)
+        for key in {"y", "y_test"} & arrays.keys():
+            arrays[key] = np.clip(arrays[key], -bound, bound)
+    columns = tuple(np.flatnonzero(beyond > most).tolist())
+    return Clipping(float(changed.mean()), columns, often)
 
 
-def mapped(name: str, X: Features, ranges: Ranges) -> Features:
+def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
     """Return raw features as those of the records that a model was fitted to.
 
     Raises
@@ -748,17 +770,13 @@ def mapped(name: str, X: Features, ranges: Ranges) -> Features:
     UsageError
         As `held` does.
     """
-    X = held(name, as_features(X), ranges)
-    return clipped(name, {"X": X}, ranges.bounds)["X"] if ranges.clip else X
-
-
-def _different(X: Any, Z: Any) -> NDArray[np.bool]:
-    """Return which records differ, shape (n,)."""
-    if isinstance(X, np.ndarray):
-        return np.asarray((X != Z).any(axis=1))
-    found = np.zeros(X.shape[0], bool)
-    found[(X != Z).tocoo().row] = True
-    return found
+    X = as_features(X, copy=True)
+    if isinstance(within, Ranges):
+        X = held(name, X, within)
+        if not within.clip:
+            return X
+        within = within.bounds
+    return clipped(name, X, within)[0]
 
 
 def largest_of_records(X: Features) -> Array:
@@ -768,34 +786,56 @@ def largest_of_records(X: Features) -> Array:
     return largest_entries(X.shape[0], X.indices, X.data)
 
 
-def scaled(X: Features, *, rows: ArrayLike = 1.0, columns: ArrayLike = 1.0) -> Features:
-    """Return the features times a factor per record and per column."""
-    n, p = X.shape
-    rows, columns = np.broadcast_to(rows, n), np.broadcast_to(columns, p)
+def scaled(
+    X: Features,
+    *,
+    rows: Array | None = None,
+    columns: Array | None = None,
+    out: Any = None,
+) -> Features:
+    """Return the features times a factor per record or per column.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+    rows : array of shape (n,), optional
+    columns : array of shape (p,), optional
+        Where there are no ``rows``.
+    out : Features, optional
+        X itself, to change it in place.
+    """
+    factors: Any
+    if rows is None:
+        assert columns is not None
+        factors = _of_entries(X, columns)
+    else:
+        factors = rows[:, None] if isinstance(X, np.ndarray) else rows[X.indices]
     if isinstance(X, np.ndarray):
-        return np.asarray(X * rows[:, None] * columns)
-    factors = rows[X.indices] * np.repeat(columns, np.diff(X.indptr))
-    return base.assembled(X.shape, base.parts(X) | {".data": X.data * factors})
+        return np.multiply(X, factors, out=out)
+    data = np.multiply(X.data, factors, out=None if out is None else out.data)
+    return base.assembled(X.shape, base.parts(X) | {".data": data})
 
 
 def _largest(X: Features, most: int) -> Features:
-    """Return the features with the largest entries of each record only."""
-    if isinstance(X, np.ndarray):
-        order = np.argsort(-np.abs(X), axis=1, kind="stable")[:, :most]
-        kept = np.zeros(X.shape, bool)
-        np.put_along_axis(kept, order, True, axis=1)
-        return np.where(kept, X, 0.0)
-    from scipy.sparse import csc_array
+    """Return the features with the largest entries of each record only.
 
-    columns = np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
-    # Of equal entries the first ones stay, as in a dense matrix.
-    order = np.lexsort((columns, -np.abs(X.data), X.indices))
-    starts = np.concatenate([[0], np.cumsum(nonzeros(X))[:-1]])
-    rank = np.empty(order.size, np.int64)
-    rank[order] = np.arange(order.size) - starts[X.indices[order]]
-    held = rank < most
-    triples = (X.data[held], (X.indices[held], columns[held]))
-    return as_features(csc_array(triples, shape=X.shape))
+    Of equal entries the first ones stay. Some records at a time: to sort all of them
+    takes several times their memory.
+    """
+    if isinstance(X, np.ndarray):
+        for start in range(0, len(X), BLOCK):
+            rows = X[start : start + BLOCK]
+            order = np.argsort(-np.abs(rows), axis=1, kind="stable")
+            np.put_along_axis(rows, order[:, most:], 0.0, axis=1)
+        return X
+    by_row = X.tocsr()
+    for start in range(0, X.shape[0], BLOCK):
+        ends = by_row.indptr[start : start + BLOCK + 1]
+        data = by_row.data[ends[0] : ends[-1]]
+        row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        order = np.lexsort((-np.abs(data), row))  # stable
+        data[order[np.arange(data.size) - (ends[:-1] - ends[0])[row] >= most]] = 0.0
+    return as_features(by_row)
 
 
 KEY = "intercept"
@@ -803,31 +843,24 @@ NAMES = (KEY, "const", "constant", "bias")
 """What tables call a column of ones."""
 
 
-def with_column(arrays: Mapping[str, Features], constant: float) -> dict[str, Features]:
-    """Return ``X`` and ``X_test`` with a last column of a constant, `w_true` with a 0.
+def with_column(X: Features, constant: float) -> Features:
+    """Return features with a last column of a constant.
 
     Parameters
     ----------
-    arrays : mapping
-        ``X`` of shape (n, p), dense or sparse, and what else there is.
+    X : array or csc_array of shape (n, p)
     constant : float
     """
-    wider: dict[str, Features] = {}
-    for key in {"X", "X_test"} & set(arrays):
-        Z: Any = as_features(arrays[key])
-        n, p = Z.shape
-        column = np.full(n, constant)
-        if isinstance(Z, np.ndarray):
-            wider[key] = np.column_stack([Z, column])
-            continue
-        check_nonzeros(Z.nnz + n)
-        more = (column, np.arange(n, dtype=np.int32), np.array([Z.nnz + n], np.int32))
-        own = zip(parts(Z).items(), more, strict=True)
-        longer = {suffix: np.append(part, values) for (suffix, part), values in own}
-        wider[key] = assembled((n, p + 1), longer)
-    if "w_true" in arrays:
-        wider["w_true"] = np.append(arrays["w_true"], 0.0)
-    return wider
+    n, p = X.shape
+    if isinstance(X, np.ndarray):
+        wider = np.empty((n, p + 1), order="F")
+        wider[:, :p], wider[:, p] = X, constant
+        return wider
+    check_nonzeros(X.nnz + n)
+    ends = np.append(X.indptr, np.array([X.nnz + n], np.int32))
+    rows = np.append(X.indices, np.arange(n, dtype=np.int32))
+    data = np.append(X.data, np.full(n, constant))
+    return assembled((n, p + 1), {".data": data, ".indices": rows, ".indptr": ends})
 
 
 def with_bound(bounds: Bounds, constant: float) -> Bounds:
@@ -935,7 +968,9 @@ class Recipe:
         return tuple(step for step, taken in steps.items() if taken)
 
 
-def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
+def split(
+    n: int, test_fraction: float, seed: int
+) -> tuple[NDArray[np.bool], NDArray[np.bool]]:
     """Return boolean masks of train and test, a public random choice of rows.
 
     The stream is not the one that a generator started from the same seed uses.
@@ -948,11 +983,11 @@ def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
 
 def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features]:
     """Return X, y and what else there is, ready for use, see `prepared`."""
-    return prepared(name, raw, recipe)[0]
+    return prepared(name, [*raw], recipe)[0]
 
 
 def prepared(
-    name: str, raw: Sequence[Any], recipe: Recipe
+    name: str, raw: list[Any], recipe: Recipe
 ) -> tuple[dict[str, Features], Clipping | None]:
     """Return X, y and what else there is, ready for use, and what clipping did.
 
@@ -960,9 +995,9 @@ def prepared(
     ----------
     name : str
         Of the dataset, for messages.
-    raw : sequence
+    raw : list
         X of shape (n, p), dense or sparse, y of shape (n,) and, if it is known, the
-        true parameter of shape (p,).
+        true parameter of shape (p,). X is taken out: nothing needs it beside its copy.
     recipe : Recipe
 
     Returns
@@ -973,68 +1008,69 @@ def prepared(
     Clipping or None
         Of the training records; None where they are not clipped.
     """
-    if isinstance(raw[1], np.ma.MaskedArray):
+    arrays = {"X": as_features(raw.pop(0), copy=True)}
+    own, *others = raw
+    if isinstance(own, np.ma.MaskedArray):
         raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
-    X, y = as_features(raw[0]), np.asarray(raw[1])
-    records.check_raw(name, X, y)
-    if recipe.densify and not isinstance(X, np.ndarray):
-        X = X.toarray()
-    column = getattr(raw[1], "name", None)  # of a table
+    y = np.asarray(own)
+    records.check_raw(name, arrays["X"], y)
+    if recipe.densify and not isinstance(arrays["X"], np.ndarray):
+        arrays["X"] = arrays["X"].toarray(order="F")
+    column = getattr(own, "name", None)  # of a table
     whose = name if column is None else f"{name}, column {heading(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}
     y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
-    arrays = _split(name, X, y / recipe.label_unit, recipe)
-    if len(raw) > 2:
-        arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
+    arrays["y"] = y / recipe.label_unit
+    if recipe.test_fraction:
+        arrays |= _split(name, arrays, recipe)
+    # It belongs to the columns as they were.
+    is_rescaled = recipe.ranges is not None and recipe.ranges.scaled
+    if others and not (recipe.standardise or is_rescaled):
+        arrays["w_true"] = np.asarray(others[0], dtype=np.float64)
     if recipe.drop_empty:
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
-        arrays |= _rescaled(name, arrays, recipe.standardise)
-        # It belongs to the columns as they were.
-        arrays.pop("w_true", None)
-    within, clipping = bounded(name, arrays, recipe.ranges, recipe.clip)
-    arrays |= within
-    if recipe.ranges is not None and recipe.ranges.scaled:
-        arrays.pop("w_true", None)
+        _rescale(name, arrays, recipe.standardise)
+    clipping = bound_records(name, arrays, recipe.ranges, recipe.clip)
     if recipe.intercept:
-        arrays |= with_column(arrays, recipe.intercept)
-    return {key: _frozen(array) for key, array in arrays.items()}, clipping
+        for key in {"X", "X_test"} & arrays.keys():
+            arrays[key] = with_column(arrays[key], recipe.intercept)
+        if "w_true" in arrays:
+            arrays["w_true"] = np.append(arrays["w_true"], 0.0)
+    return {key: lock(as_features(arrays.pop(key))) for key in [*arrays]}, clipping
 
 
-def _split(name: str, X: Features, y: Array, recipe: Recipe) -> dict[str, Features]:
-    if not recipe.test_fraction:
-        return {"X": X, "y": y}
+def _split(
+    name: str, arrays: Mapping[str, Features], recipe: Recipe
+) -> dict[str, Features]:
+    X, y = arrays["X"], arrays["y"]
     train, test = split(y.size, recipe.test_fraction, recipe.seed)
     if not (train.any() and test.any()):
         raise UsageError(
             f"dataset.test_fraction={recipe.test_fraction}: of the {y.size} records of "
             f"{name} it must leave at least one to train and one to test on"
         )
-    if not isinstance(X, np.ndarray):
-        X = X.tocsr()
-    return {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
+    found: dict[str, Features] = {"y": y[train], "y_test": y[test]}
+    for key, rows in (("X", train), ("X_test", test)):
+        # What is dense is column-major at once.
+        dense = isinstance(X, np.ndarray)
+        found[key] = np.compress(rows, X.T, axis=1).T if dense else as_features(X[rows])
+    return found
 
 
-def _features(arrays: dict[str, Features]) -> dict[str, Features]:
-    return {k: as_features(arrays[k]) for k in ("X", "X_test") if k in arrays}
-
-
-def _without_empty(name: str, arrays: dict[str, Features]) -> dict[str, Features]:
+def _without_empty(name: str, arrays: Mapping[str, Features]) -> dict[str, Features]:
     """Return the features and `w_true` without columns that are empty in X."""
-    features = _features(arrays)
-    X = features["X"]
+    X = arrays["X"]
     filled = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
     if not filled.any():
         raise UsageError(f"dataset.drop_empty=True: every column of {name} is empty")
-    w_true = {key: arrays[key][filled] for key in ("w_true",) if key in arrays}
-    return {key: Z[:, filled] for key, Z in features.items()} | w_true
+    keys = {"X", "X_test", "w_true"} & arrays.keys()
+    return {key: as_features(arrays[key][..., filled]) for key in keys}
 
 
-def _rescaled(
-    name: str, arrays: dict[str, Features], how: bool | str
-) -> dict[str, Features]:
-    """Return features whose columns are standardised, or scaled: divided by their RMS.
+def _rescale(name: str, arrays: dict[str, Features], how: bool | str) -> None:
+    """Standardise the columns of features in place, or scale them by their RMS.
 
     Zeros stay zeros where columns are scaled, so that sparse features stay sparse.
 
@@ -1043,57 +1079,59 @@ def _rescaled(
     UsageError
         If sparse features would have to be centred.
     """
-    names, within = zip(*_features(arrays).items(), strict=True)
+    within = [arrays[key] for key in ("X", "X_test") if key in arrays]
     if how == "scale":
-        X, *others = in_usual_units(*within)
-        rms = np.sqrt(mean_squares(X))
+        in_usual_units(*within)
+        rms = np.sqrt(mean_squares(within[0]))
         factor = _inverse(rms, rms > 0.0)
-        rescaled = [scaled(Z, columns=factor) for Z in (X, *others)]
-        return dict(zip(names, rescaled, strict=True))
-    X = within[0]
-    if not isinstance(X, np.ndarray):
+        for Z in within:
+            scaled(Z, columns=factor, out=Z)
+        return
+    if not isinstance(within[0], np.ndarray):
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
             "divide by the root mean square instead with dataset.standardise=scale, "
             "which reads the records as this does, or hold it dense with "
             "dataset.densify=true"
         )
-    return dict(zip(names, standardise(*within), strict=True))
+    standardise(*within)
 
 
 def standardise(X: Array, *others: Array) -> list[Array]:
-    """Return X and the others shifted and scaled by the statistics of X.
+    """Shift and scale X and the others in place by the statistics of X; return them.
 
     Columns of X get mean 0 and (population) variance 1. A column that is
     constant up to rounding becomes exactly 0, so that it has no influence; the
     number of features stays what was declared.
     """
-    within = in_usual_units(X, *others)
-    X = within[0]
+    in_usual_units(X, *others)
     mean, deviation = X.mean(axis=0), X.std(axis=0)
-    rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * np.abs(X).max(axis=0)
+    rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * column_max(X)
     factor = _inverse(deviation, deviation > rounding)
-    return [(Z - mean) * factor for Z in within]
+    for Z in (X, *others):
+        Z -= mean
+        Z *= factor
+    return [X, *others]
 
 
-def in_usual_units(X: Features, *others: Features) -> list[Any]:
-    """Return X and the others with columns in units in which X can be squared.
+def in_usual_units(X: Features, *others: Features) -> None:
+    """Bring the columns of X and the others to units in which X can be squared.
 
     Powers of 2 for columns of the largest and the smallest floats, 1 for all else.
     """
-    largest = records.column_max(X)
+    largest = column_max(X)
     odd = ~unscaled(largest) & (largest > 0.0)
-    if not odd.any():
-        return [X, *others]
     units = np.ldexp(1.0, np.where(odd, -powers_of(largest), 0))
-    return [scaled(Z, columns=units) for Z in (X, *others)]
+    for Z in (X, *others) if odd.any() else ():
+        scaled(Z, columns=units, out=Z)
 
 
 def mean_squares(X: Features) -> Array:
     """Return the mean of the squares of each column, shape (p,)."""
     if isinstance(X, np.ndarray):
         return np.asarray(np.square(X).mean(axis=0))
-    means: Array = np.asarray(X.power(2).mean(axis=0)).ravel()
+    squares = base.assembled(X.shape, base.parts(X) | {".data": X.data**2})
+    means: Array = np.asarray(squares.mean(axis=0)).ravel()
     return means
 
 
@@ -1101,18 +1139,15 @@ def _inverse(values: Array, usable: NDArray[np.bool]) -> Array:
     return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
 
 
-def _frozen(X: Any) -> Features:
-    """Return a column-major, read-only copy that nobody else can write."""
-    features = as_features(X)
-    dense = isinstance(features, np.ndarray)
-    copy = features.copy(order="F") if dense else features.copy()
-    for part in base.parts(copy).values():
+def lock(X: Features) -> Features:
+    """Make features that nobody else holds read-only, and return them."""
+    for part in base.parts(X).values():
         array: Any = part
         # Scipy holds views, whose bases nobody else has.
         while isinstance(array, np.ndarray):
             array.flags.writeable = False
             array = array.base
-    return copy
+    return X
 
 
 def dataset_from_arrays(
@@ -1123,18 +1158,19 @@ def dataset_from_arrays(
     bounds: base.Bounds | None = None,
     usual: base.Usual | None = None,
     columns: tuple[str, ...] = (),
+    copy: bool = True,
 ) -> Dataset:
-    """Make a dataset of arrays as they are: copied, checked, read-only.
+    """Make a dataset of arrays as they are: checked and read-only.
 
     Labels are not mapped: the loss refuses those that it does not know. A sparse
-    matrix stays sparse.
+    matrix stays sparse. Without ``copy`` the arrays are nobody else's.
 
     Raises
     ------
     UsageError
         If they are empty, of unequal length or not finite, or break the bounds.
     """
-    X, y = _frozen(X), _frozen(y)
+    X, y = (lock(as_features(one, copy)) for one in (X, y))
     records.check_raw(name, X, y)
     if bounds is not None:
         check_bounds(name, X, y, bounds, lambda: columns)

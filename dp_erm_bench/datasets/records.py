@@ -47,9 +47,11 @@ NINES = 10.0 ** np.arange(1, 8) - 1.0
 
 def column_max(X: Features) -> Array:
     """Return the largest absolute value of each column, shape (p,)."""
-    if isinstance(X, np.ndarray):
-        return np.asarray(np.abs(X).max(axis=0))
-    return np.asarray(abs(X).max(axis=0).toarray()).ravel()
+    # Without the absolute values of all, which take as much memory as they do.
+    ends = X.min(axis=0), X.max(axis=0)
+    if not isinstance(X, np.ndarray):
+        ends = tuple(end.toarray().ravel() for end in ends)
+    return np.asarray(np.abs(ends).max(axis=0))
 
 
 def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
