@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import Feature, Uncharged, check_width
+from dp_erm_bench.datasets.base import Uncharged, check_width
 from dp_erm_bench.datasets.libsvm import (
     DECOMPRESS,
     decompressed,
@@ -28,7 +28,7 @@ from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.paths import file_digest
 from dp_erm_bench.registry import check_choice
 
-Raw = tuple[Any, NDArray[Any]]
+Raw = tuple[Any, Any]
 FORMATS = ("csv", "npz", "svmlight")
 SUFFIXES = {f".{kind}": kind for kind in FORMATS} | dict.fromkeys(
     (".svm", ".libsvm"), "svmlight"
@@ -112,27 +112,6 @@ class File:
                 f"dataset.p={p}: {path} has {np.shape(X)[-1]} features; leave it out"
             )
         return X, y
-
-    def features(
-        self,
-        path: str | None = None,
-        format: str = "auto",  # noqa: A002
-        label: str | int | None = None,
-        header: str | bool = "auto",
-        onehot: Any = None,
-        index: str | None = None,
-        text: Any = None,
-        words: Any = (),
-        labelled: bool = True,
-        drop: Any = None,
-    ) -> list[Feature]:
-        """Return the features of a csv by name; none for another format."""
-        if _format(_existing(path), format) != "csv":
-            return []
-        label = _label(label) if labelled else False
-        with _reading(path, format) as (_, content):
-            csv = Csv(path, label, header, 0.0, onehot, index, text, words, drop)
-            return csv.features(content)
 
     def look(
         self,

@@ -204,10 +204,10 @@ def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     there are none where they have no names.
     """
     raw, recipe = [*spec.loader(**spec.options)], spec.recipe
-    ask = getattr(spec.loader, "features", None)
+    features = getattr(raw[0], "attrs", {}).get("features", [])
     # Which columns go depends on the records: the others are numbered.
-    features = asked(ask, spec.options) if ask and not recipe.drop_empty else []
-    features = [] if features == numbered(len(features)) else features
+    if recipe.drop_empty or features == numbered(len(features)):
+        features = []
     if spec.bounds is not None and not recipe.drop_empty:
         p = np.shape(raw[0])[-1]
         declared, ranges = _bounds(spec, features or numbered(p))
