@@ -287,13 +287,16 @@ class Dataset:
 
 
 def numbers(key: str, values: Any) -> NDArray[Any]:
-    """Return values as an array of real numbers, also those of nullable types.
+    """Return values as an array of real numbers, also those of a DataFrame.
 
     Raises
     ------
     UsageError
-        If they are complex, dates, text, other objects, or masked, or one is missing.
+        If they are complex, dates, text, other objects, or masked, or one is missing;
+        if a heading of a DataFrame stands twice.
     """
+    if hasattr(values, "iloc") and hasattr(values, "columns"):
+        return _numbers_of_table(key, values)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
@@ -341,9 +344,8 @@ def check_masks(**given: Any) -> None:
     UsageError
         For the first one.
     """
-    for key, values in given.items():
-        if is_masked(values):
-            raise UsageError(f"{key}: must be an array of numbers, not masked ones")
+    for key in filter(lambda key: is_masked(given[key]), given):
+        raise UsageError(f"{key}: must be an array of numbers, not masked ones")
 
 
 def is_missing(value: Any) -> bool:
@@ -384,31 +386,19 @@ def check_missing(key: str, values: NDArray[Any]) -> None:
         raise UsageError(f"{key}: has no value in {where}{more}")
 
 
-def table_of(key: str, X: Any) -> tuple[list[Any], Array]:
-    """Return the headings of a DataFrame's columns and their numbers, (n, p).
-
-    Raises
-    ------
-    UsageError
-        If a heading stands twice, or a column holds no numbers or lacks a value.
-    """
+def _numbers_of_table(key: str, X: Any) -> Array:
     check_headings(key, X)
-    headings = list(X.columns)
-    if not hasattr(X, "iloc"):
-        return headings, np.asarray(numbers(key, X), np.float64)
-    plain = all(isinstance(d, np.dtype) and d.kind in NUMBERS for d in X.dtypes)
-    if plain:
-        return headings, np.asarray(X.to_numpy(np.float64))
-    columns = []
-    for j, name in enumerate(headings):
+    if all(isinstance(d, np.dtype) and d.kind in NUMBERS for d in X.dtypes):
+        return np.asarray(X.to_numpy(np.float64))
+    found = np.empty(X.shape, order="F")
+    for j, name in enumerate(X.columns):
         column, whose = X.iloc[:, j], f"{key}: column {heading(name)}"
-        kind = getattr(column.dtype, "kind", "O")
-        if bool(column.isna().any()):
+        if column.isna().any():
             check_missing(whose, column.astype(object).to_numpy())
-        if kind not in NUMBERS:
+        if getattr(column.dtype, "kind", "O") not in NUMBERS:
             raise UsageError(f"{whose} holds {column.dtype}, features must be numbers")
-        columns.append(column.to_numpy(np.float64))
-    return headings, np.column_stack(columns) if columns else np.empty(X.shape)
+        found[:, j] = column.to_numpy(np.float64)
+    return found
 
 
 def check_headings(key: str, X: Any) -> None:
@@ -419,17 +409,14 @@ def check_headings(key: str, X: Any) -> None:
     UsageError
         Naming the heading.
     """
-    seen: set[Any] = set()
-    for name in X.columns:
-        if name in seen:
-            raise UsageError(
-                f"{key}: heading {heading(name)} stands twice, each column must have "
-                "its own"
-            )
-        seen.add(name)
+    for name in X.columns[X.columns.duplicated()]:
+        raise UsageError(
+            f"{key}: heading {heading(name)} stands twice, each column must have its "
+            "own"
+        )
 
 
-def as_features(X: Any, copy: bool = False) -> Features:
+def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
     """Return features in their own form as float64, column-major.
 
     A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
@@ -441,22 +428,21 @@ def as_features(X: Any, copy: bool = False) -> Features:
     Raises
     ------
     UsageError
-        If there are features that are not numbers.
+        If there are features that are not numbers; ``key`` is what they are called.
     """
     if not hasattr(X, "tocsc"):
-        found = numbers("features", X)
-        return np.array(found, np.float64, order="F", copy=copy or None)
+        return np.array(numbers(key, X), np.float64, order="F", copy=copy or None)
     from scipy.sparse import csc_array
 
     if X.dtype.kind not in NUMBERS:
         raise UsageError(f"features must be numbers, not {X.dtype}")
     check_nonzeros(X.nnz)
     check_width(X.shape[1])
-    if isinstance(X, csc_array) and X.dtype == np.float64:
-        narrow = X.indices.dtype == X.indptr.dtype == np.int32
+    if isinstance(X, csc_array) and X.dtype == np.float64 and not copy:
         # What X says of itself may be of the past, or of its owner's making.
         own = csc_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
-        if narrow and own.has_canonical_format and X.data.all() and not copy:
+        narrow = X.indices.dtype == X.indptr.dtype == np.int32
+        if narrow and own.has_canonical_format and X.data.all():
             return X
     # As float64 first: entries of int8 that stand twice would be summed as such. What
     # is of another format becomes new arrays.

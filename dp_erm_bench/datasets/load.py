@@ -399,15 +399,15 @@ def own_dataset(
         If they are empty, of unequal length or not finite, or break the bounds; if
         ``positive`` names none of the labels or all.
     """
-    columns, features = _table(X)
+    headings = getattr(X, "columns", [None])
+    columns = tuple(headings) if all(isinstance(c, str) for c in headings) else ()
     listed = hasattr(classes, "__iter__") and not isinstance(classes, str)
     known = list(classes) if listed else classes  # type: ignore[call-overload]
-    labels, read = _labels(y, positive, known, classification)
-    arrays = {"X": features, "y": labels}
-    records.check_raw("arrays", features, arrays["y"])
+    arrays = {"X": base.as_features(X, copy=True, key="X")}
+    arrays["y"], read = _labels(y, positive, known, classification)
+    records.check_raw("arrays", arrays["X"], arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
-    del features
     clip = bounds if clip_to_bounds else None
     clipping = bound_records("arrays", arrays, ranges, clip)
     if intercept:
@@ -447,14 +447,3 @@ def _labels(
     how: dict[str, Any] = {"positive": chosen, "classes": classes}
     found = records.labels("arrays", base.plain("y", y), classification=True, **how)
     return found, classes is None
-
-
-def _table(X: Any) -> tuple[tuple[str, ...], Features]:
-    """Return the names of a table's columns, none for arrays, and its numbers."""
-    if hasattr(X, "tocsc"):
-        return (), base.as_features(X, copy=True)
-    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
-        return (), base.as_features(base.numbers("X", X), copy=True)
-    headings, found = base.table_of("X", X)
-    named = all(isinstance(column, str) for column in headings)
-    return tuple(headings) if named else (), base.as_features(found, copy=True)

@@ -127,20 +127,16 @@ def labels(
         y = y.astype(np.float64)
     if y.dtype.kind == "M":
         y = y.astype("M8[us]").astype(object)
-    text = y.dtype.kind not in base.NUMBERS
-    declared = positive is not None or classes is not None
-    if classification and declared:
-        if classes is None:
-            known = _occurring(y, given)
-        else:
+    if classification and (positive is not None or classes is not None):
+        if classes is not None:
             known = words_of(classes, "dataset.classes")
-        if positive is None:
-            chosen: Sequence[Any] = [max(known)]
         else:
-            chosen = positive
+            known = _occurring(y, given)
+        chosen = [max(known)] if positive is None else positive
+        if positive is not None:
             _check_chosen(name, positive, known)
-            if classes is None:
-                _check_others(name, y, known, positive)
+        if classes is None:
+            _check_others(name, y, known, chosen)
         place = places(y, known)
         if (place < 0).any():
             raise UsageError(
@@ -149,15 +145,13 @@ def labels(
             )
         up = places(np.array(known, object), chosen) >= 0
         return np.where(up[place], 1.0, -1.0)
-    if text:
+    if y.dtype.kind not in base.NUMBERS:
         hint = " or name those that become +1 with dataset.positive=[...]"
         raise UsageError(
             f"dataset {name}: label {word(y[0])} is text, labels must be numbers"
             f"{hint * classification}"
         )
     numbers = y.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        raise UsageError(f"dataset {name}: y holds a value that is not finite")
     return signs(name, numbers) if classification else numbers
 
 
@@ -167,18 +161,16 @@ def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
     Dates are text where words are declared; so is a word for a missing value that is
     one of those.
     """
-    kind = y.dtype.kind
-    words = set(map(spelling, given)) if are_words(given) else set()
-    usable = kind in base.NUMBERS or kind in "US" or bool(kind == "M" and words)
-    if kind == "O":
-        allowed = (str, bytes, *NUMERIC, *[date] * bool(words))
-        known = [isinstance(one, allowed) or base.is_missing(one) for one in y.flat]
-        usable = all(known)
+    words = set(map(spelling, given)) if are_words(given) else set[str]()
+    allowed = (str, bytes, *NUMERIC, *[date, np.datetime64] * bool(words))
+    usable = y.dtype.kind in base.NUMBERS or all(
+        isinstance(one, allowed) or base.is_missing(one) for one in y.flat
+    )
     if not usable:
         raise UsageError(
             f"dataset {name}: labels must be numbers or text, not {y.dtype}"
         )
-    if words and kind in "OUS":
+    if words and y.dtype.kind in "OUS":
         y = np.array(["word" if spelling(v) in words else v for v in y.flat], object)
     base.check_missing(f"dataset {name}: y", y)
 
@@ -241,14 +233,14 @@ def _check_others(
     alike = set(map(folded, chosen))
     numbers = np.array([as_number(one) for one in known])
     codes = missing_codes(numbers) if len(known) > 2 else []
-    for one, value in zip(known, numbers, strict=True):
-        text, what = spelling(one), ""
+    for text, value in zip(map(spelling, known), numbers, strict=True):
+        what = "may stand for no value"
         if folded(text) in alike:
             what = "is another spelling of one that becomes +1"
-        elif value in codes or folded(text) in NO_ANSWER:
-            what = "may stand for no value"
-        if what and text not in chosen:
-            count = int((places(y, [one]) == 0).sum())
+        elif value not in codes and folded(text) not in NO_ANSWER:
+            continue
+        if text not in chosen:
+            count = int((places(y, [text]) == 0).sum())
             raise UsageError(
                 f"dataset {name}: {count} of the labels are {word(text)}, which "
                 f"{what}; correct them, or list all that there may be with "
@@ -321,43 +313,31 @@ def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     that spells it, a float the only one of its value, and none if there are several.
     """
     words = are_words(given)
-    found: dict[Any, int] = {}
-    for one in given:
-        found.setdefault(spelling(one) if words else as_number(one), len(found))
-    values: dict[float, list[int]] = {}
-    for one, j in found.items() if words else ():
-        values.setdefault(as_number(one), []).append(j)
-
-    texts: dict[str, int] = {}
+    keys = dict.fromkeys(map(spelling if words else as_number, given))
+    found = {key: j for j, key in enumerate(keys)}
+    values = np.array([as_number(key) for key in found])
 
     def place(cell: Any) -> int:
-        """Look a text up once."""
-        if type(cell) is str:
-            if cell not in texts:
-                texts[cell] = place_of(cell)
-            return texts[cell]
-        return place_of(cell)
-
-    def place_of(cell: Any) -> int:
         if not words:
             return found.get(as_number(cell), -1)
         if not isinstance(cell, str) and base.is_missing(cell):
             return -1
-        exact = not isinstance(cell, float | np.floating)
-        if exact and (j := found.get(spelling(cell))) is not None:
-            return j
-        if isinstance(cell, str | bytes | date):
-            return -1
-        same = values.get(as_number(cell), [])
-        return same[0] if len(same) == 1 else -1
+        if not isinstance(cell, float) and (spelled := spelling(cell)) in found:
+            return found[spelled]
+        is_word = isinstance(cell, str | bytes | date)
+        same = np.flatnonzero((values == as_number(cell)) & (not is_word))
+        return int(same[0]) if len(same) == 1 else -1
 
     if cells.dtype.kind in base.NUMBERS:
-        # Few of them differ.
         cells, which = np.unique(cells, return_inverse=True)
-        return np.fromiter(map(place, cells), np.intp, len(cells))[which]
+        return np.array([place(cell) for cell in cells.tolist()], np.intp)[which]
     if cells.dtype.kind == "M":
         cells = cells.astype("M8[us]")
-    return np.fromiter(map(place, cells.tolist()), np.intp, len(cells))
+    # Few of them differ; 1, 1.0 and True are three.
+    listed = cells.tolist()
+    typed = [*zip(map(type, listed), listed, strict=True)]
+    known = {key: place(key[1]) for key in dict.fromkeys(typed)}
+    return np.fromiter(map(known.__getitem__, typed), np.intp, len(typed))
 
 
 def as_number(label: Any) -> float:
