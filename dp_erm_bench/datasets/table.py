@@ -33,7 +33,14 @@ from dp_erm_bench.datasets.records import (
     spelling,
     words_of,
 )
-from dp_erm_bench.errors import UsageError, check_heading, escaped, heading, word
+from dp_erm_bench.errors import (
+    UsageError,
+    check_heading,
+    escaped,
+    heading,
+    shown,
+    word,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,8 +136,8 @@ class Csv:
     ----------
     path : str or None
         For messages.
-    label : str, int, False or None
-        Name or index of the label's column; None: the last one; False: there is none.
+    label : str, int or None
+        Name or index of the label's column; None: the last one.
     header : bool or str
         Whether the first row names the columns; ``auto``: if no cell is a number, or
         a name is declared; a row that may be both is refused.
@@ -149,6 +156,8 @@ class Csv:
         Words of the label's column, which then holds text; empty for numbers.
     drop : sequence of str or None
         Columns that are left out, by heading, or by place where there is no header.
+    labelled : bool
+        Whether there is a column of labels.
     """
 
     path: str | None
@@ -160,9 +169,16 @@ class Csv:
     text: Sequence[str] | str | None = None
     words: Sequence[Any] = ()
     drop: Sequence[str] | str | None = None
+    labelled: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
+        if isinstance(self.label, bool):
+            raise UsageError(
+                f"dataset.label={shown(self.label)}: must be null, a heading or the "
+                "place of a column; in a yaml quote a heading that it reads as true or "
+                "false"
+            )
         if self.header not in ("auto", True, False):
             raise UsageError(
                 f"dataset.header={self.header}: must be auto, true or false"
@@ -279,7 +295,7 @@ class Csv:
         cells = [cell.strip() for cell in first.iloc[0]]
         if cells[0].casefold().startswith("sep="):
             raise UsageError(f"{self._where}: row 1 names the separator; take it out")
-        if len(cells) == 1 and self.label is not False:
+        if len(cells) == 1 and self.labelled:
             raise UsageError(
                 f"{self._where}: has one column, and needs features and labels, "
                 "separated by comma, semicolon or tab"
@@ -301,9 +317,9 @@ class Csv:
             check_heading("column of dataset.drop", name, names)
         kept = names[1:] if self.index == "drop" else names
         kept = [name for name in kept if str(name) not in dropped]
-        if dropped and len(kept) < 1 + (self.label is not False):
+        if dropped and len(kept) < 1 + self.labelled:
             raise UsageError(f"dataset.drop={self.drop}: leaves no feature")
-        label = None if self.label is False else self._label(kept)
+        label = self._label(kept) if self.labelled else None
         features = [name for name in kept if name != label]
         for name in names_in(self.text):
             check_heading("column of dataset.text", name, kept)
@@ -390,20 +406,15 @@ class Csv:
                 )
                 return table
 
-        try:
+        table = None
+        with contextlib.suppress(ValueError, pd.errors.ParserWarning):
             table = parse(kinds)
-            # A line for each row, and no heading of numbers that may stand again.
-            ended = content.count(b"\n") - content.endswith(b"\n")
-            headings = zip(layout.names, layout.cells, strict=True)
-            spelled = [as_number(cell) for name, cell in headings if name in numbers]
-            if ended >= len(table) + layout.named or np.isfinite(spelled).all():
-                self._scan(content, layout)
-        except (ValueError, pd.errors.ParserWarning) as error:
-            if isinstance(error, UsageError):
-                raise
+        if table is None:
             table = parse(object, **self._scan(content, layout))
             for name in numbers:
                 table[name] = _numbers(table[name])
+        elif _may_be_odd(content, len(table), layout):
+            self._scan(content, layout)
         if not len(table):
             raise UsageError(f"{self._where}: holds no records")
         for name in layout.texts:
@@ -421,9 +432,8 @@ class Csv:
             rows, those within it being no records, or a header that stands again.
         """
         width, ends, last, row = len(layout.names), False, 0, 0
-        longer, spans, again = list[int](), list[int](), list[int]()
-        told = dict[str, str]()  # of the first row of each
-        head = [cell.casefold() for cell in layout.cells]
+        longer, spans, again = (list[tuple[int, str]]() for _ in range(3))
+        head = [cell.casefold() for cell in layout.cells if layout.named]
         text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
         lines = csv.reader(text, delimiter=layout.how["sep"], skipinitialspace=True)
         with contextlib.suppress(csv.Error):  # pandas says what is wrong then
@@ -432,36 +442,31 @@ class Csv:
                 row += bool(cells)
                 ends |= len(cells) > width
                 if any(map(str.strip, cells[width:])):
-                    longer.append(row)
-                    told.setdefault("longer", f"row {row} has {len(cells)} fields")
-                if row == layout.named or not cells:
-                    continue
-                if taken > 1:
-                    spans.append(row)
+                    longer.append((row, f"row {row} has {len(cells)} fields"))
+                elif cells and taken > 1 and row > layout.named:
                     at = next(j for j, cell in enumerate(cells) if BREAK.search(cell))
                     whose = heading(layout.names[min(at, width - 1)])
                     cell = f"column {whose} holds a quoted cell that spans {taken} rows"
-                    told.setdefault("spans", cell)
-                if layout.named and cells[0].strip().casefold() == head[0]:
-                    if [cell.strip().casefold() for cell in cells] == head:
-                        again.append(row)
-        more = f" (of {len(longer)} that are longer)" * (len(longer) > 1)
+                    spans.append((row, cell))
+                elif row > 1 and [cell.strip().casefold() for cell in cells] == head:
+                    again.append((row, "the header stands again"))
+        several = f" (of {len(longer)} that are longer)" * (len(longer) > 1)
+        row_1 = "the header" if layout.named else "row 1"
         names = "; give each column a heading, as the first one of row names"
-        what = ""
-        if longer:
-            what = (
-                f"{told['longer']}{more}, {'the header' if layout.named else 'row 1'} "
-                f"has {width}: a row must not have more{names * layout.named}, or "
-                "decide what row 1 is with dataset.header"
-            )
-        elif spans:
-            what = (
-                f"{told['spans']} in {_rows(spans)}; close its quotes, or take the "
-                "line breaks out of it"
-            )
-        elif again:
-            what = f"the header stands again in {_rows(again)}; take it out"
-        self._refuse([what] * bool(what))
+        names *= layout.named
+        for rows, told in (
+            (
+                longer,
+                f"{several}, {row_1} has {width}: a row must not have more{names}, or "
+                "decide what row 1 is with dataset.header",
+            ),
+            (spans, "; close its quotes, or take the line breaks out of it"),
+            (again, "; take it out"),
+        ):
+            if rows:
+                places = [row for row, _ in rows]
+                where = "" if rows is longer else f" in {_rows(places)}"
+                raise UsageError(f"{self._where}: {rows[0][1]}{where}{told}")
         return {"usecols": [*range(width)], "index_col": None} if ends else {}
 
     def _wrong_headings(self, layout: "Layout") -> list[str]:
@@ -945,6 +950,19 @@ def _fault(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
     if isinstance(cell, str):
         return "" if is_text else "holds text"
     return "" if np.isfinite(cell) else "holds a number that is not finite"
+
+
+def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
+    """Return whether a row that pandas read may span lines, or be the header again.
+
+    It takes a line for each row, and a header that stands again is no row of numbers.
+    """
+    lines = content.count(b"\n") + (not content.endswith(b"\n"))
+    headings = zip(layout.names, layout.cells, strict=True)
+    numbers = {*layout.kept} - {*layout.texts}
+    spelled = [as_number(cell) for name, cell in headings if name in numbers]
+    is_again = layout.named and bool(np.isfinite(spelled).all())
+    return is_again or lines > records + layout.named
 
 
 def _are_counts(column: "pd.Series[Any]") -> bool:
