@@ -8,7 +8,7 @@ looked up either: it would be a private fact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -207,7 +207,10 @@ class Declared:
         """
         if self.columns.ndim and self.columns.size != p:
             raise _wrong_length(name, self.columns.size, p)
-        _check_nonzeros("dataset.bounds", self.nonzeros, p)
+        most = self.nonzeros
+        if most is not None and not (type(most) is int and 1 <= most <= p):
+            allowed = f"an integer from 1 to the number of features, {p}"
+            raise UsageError(f"dataset.bounds.nonzeros={most}: must be {allowed}")
         columns = np.broadcast_to(1.0 if self.scale else self.columns, p)
         terms = columns
         if self.groups:
@@ -220,7 +223,7 @@ class Declared:
                 largest[group] = max(largest.get(group, 0.0), float(columns[j]))
             terms = np.array([*largest.values()])
         norm = float(norm2(terms)) if self.norm is None else self.norm
-        return Bounds(columns, norm, self.label, self.nonzeros)
+        return Bounds(columns, norm, self.label, most)
 
 
 def declared_by(
@@ -250,26 +253,24 @@ def declared_by(
             f"dataset.bounds={shown(value)}: must have columns, by which they are "
             f"divided, dataset.{SCALE}={BY_BOUNDS}"
         )
-    others: dict[str, Any] = {key: value.get(key) for key in ("norm", "label")}
-    others = {k: None if v is None else _bound(k, v) for k, v in others.items()}
-    others |= {"nonzeros": value.get("nonzeros"), "scale": scale}
     if value.get("nonzeros") == FILL_IN:
         _refuse_unfilled("nonzeros", FILL_IN, "a number of non-zeros")
-    columns = value["columns"] if "columns" in value else value["norm"]
+    others: dict[str, Any] = {"nonzeros": value.get("nonzeros"), "scale": scale}
+    given = {key: value[key] for key in keys if value[key] is not None}
+    others |= {k: _bound(k, given[k]) for k in ("norm", "label") if k in given}
     if named:
-        found = {str(k): _range(f"columns.{k}", one) for k, one in columns.items()}
-        default = value.get(DEFAULT)
-        others[DEFAULT] = None if default is None else _range(DEFAULT, default)
+        if DEFAULT in given:
+            others[DEFAULT] = _range(DEFAULT, given[DEFAULT])
+        columns = value["columns"].items()
+        found = {str(name): _range(f"columns.{name}", one) for name, one in columns}
         return Declared(np.array(0.0), named=found, **others)
-    slack = 1.0 if "columns" in value else SLACK
+    columns = value["columns" if "columns" in keys else "norm"]
     several = isinstance(columns, list | tuple)
-    each = columns if several else [columns]
-    if several and any(isinstance(one, list | tuple) for one in each):
-        return Declared(**_arrays([_range("columns", one) for one in each]), **others)
-    checked = [slack * _bound("columns", one) for one in each]
-    array = np.array(checked if several else checked[0])
-    array.flags.writeable = False
-    return Declared(array, **others)
+    pairs = [_range("columns", one) for one in (columns if several else [columns])]
+    arrays = _arrays(pairs)
+    array = arrays["columns"] if several else arrays["columns"].reshape(())
+    arrays["columns"] = np.asarray(array if "columns" in keys else SLACK * array)
+    return Declared(**arrays, **others)
 
 
 def _arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -346,13 +347,11 @@ def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
         raise UsageError(
             f"bounds.columns of shape {columns.shape}: must be one number or {p}"
         )
-    columns = np.broadcast_to(columns, (p,))
-    norm = _one("norm", declared["norm"]) if "norm" in declared else norm2(columns)
-    label, nonzeros = declared.get("label"), declared.get("nonzeros")
+    norm = _one("norm", declared["norm"]) if "norm" in declared else None
+    label, most = declared.get("label"), declared.get("nonzeros")
     label = label if label is None else _one("label", label)
-    nonzeros = nonzeros.item() if isinstance(nonzeros, np.generic) else nonzeros
-    _check_nonzeros("bounds", nonzeros, p)
-    return Bounds(columns, float(norm), label, nonzeros)
+    most = most.item() if isinstance(most, np.generic) else most
+    return Declared(np.asarray(columns), norm, label, most).of("arrays", p)
 
 
 def held_to(
@@ -542,13 +541,6 @@ def _one(key: str, value: Any) -> float:
     return float(bound)
 
 
-def _check_nonzeros(key: str, value: object, p: int) -> None:
-    """Refuse all but numbers of non-zeros that a record of p features may have."""
-    if value is not None and not (type(value) is int and 1 <= value <= p):
-        allowed = f"an integer from 1 to the number of features, {p}"
-        raise UsageError(f"{key}.nonzeros={value}: must be {allowed}")
-
-
 def _wrong_length(name: str, size: int, p: int) -> UsageError:
     return UsageError(
         f"dataset.bounds.columns of {name}: has {size} values, must have one for "
@@ -569,27 +561,28 @@ def check_bounds(
     """
     if bounds.columns.shape != X.shape[1:]:
         raise _wrong_length(name, bounds.columns.size, X.shape[1])
-    broken = np.flatnonzero(column_max(X) > bounds.columns)
+    for key, what, bound in _broken(X, y, bounds, names):
+        raise UsageError(
+            f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; "
+            f"{CORRECT}"
+        )
+
+
+def _broken(
+    X: Features, y: Array, bounds: Bounds, names: Callable[[], Sequence[str]]
+) -> Iterator[tuple[str, str, float]]:
+    """Yield the key, words and value of each bound that a record breaks."""
+    for column in np.flatnonzero(column_max(X) > bounds.columns):
+        known = names()[int(column) : int(column) + 1]
+        whose = f"column {heading(known[0])}" if known else f"feature {column}"
+        yield "columns", f"{whose} exceeds its", bounds.columns[column]
+    if norms(X).max() > bounds.norm * SLACK:
+        yield "norm", "a record exceeds the", bounds.norm
+    if bounds.label is not None and np.abs(y).max() > bounds.label:
+        yield "label", "a label exceeds the", bounds.label
     most = bounds.nonzeros
-    bound: float
-    if broken.size:
-        column, known = broken[0], names()
-        whose = f"feature {column}"
-        whose = f"column {heading(known[column])}" if column < len(known) else whose
-        what, bound = f"{whose} exceeds its", bounds.columns[column]
-        key = "columns"
-    elif norms(X).max() > bounds.norm * SLACK:
-        key, what, bound = "norm", "a record exceeds the", bounds.norm
-    elif bounds.label is not None and np.abs(y).max() > bounds.label:
-        key, what, bound = "label", "a label exceeds the", bounds.label
-    elif most is not None and (found := int(nonzeros(X).max())) > most:
-        what, bound = f"a record has {found} non-zeros, more than the", most
-        key = "nonzeros"
-    else:
-        return
-    raise UsageError(
-        f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; {CORRECT}"
-    )
+    if most is not None and (found := int(nonzeros(X).max())) > most:
+        yield "nonzeros", f"a record has {found} non-zeros, more than the", most
 
 
 def nonzeros(X: Features) -> NDArray[np.int64]:

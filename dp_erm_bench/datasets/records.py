@@ -83,11 +83,10 @@ def first_odd(found: Any) -> str:
     if isinstance(found, np.ndarray):
         place = np.argwhere(~np.isfinite(found))[0]
     else:
-        entries = found.tocoo()
-        odd = ~np.isfinite(entries.data)
-        rows, columns = entries.row[odd], entries.col[odd]
-        first = np.lexsort((columns, rows))[0]
-        place = (rows[first], columns[first])
+        rows = found.tocsr()
+        entry = int(np.argmin(np.isfinite(rows.data)))
+        row = np.searchsorted(rows.indptr, entry, side="right") - 1
+        place = row, rows.indices[entry]
     feature = f", feature {place[1]}" if len(place) > 1 else ""
     return f": record {place[0]}{feature}, counted from 0"
 
