@@ -440,9 +440,7 @@ def _labels(
             hint = "; name what becomes +1, as in positive='yes'" if words else ""
             raise UsageError(f"{error}{hint}") from None
         return records.from_zero(told) if classification else (told, False)
-    several = isinstance(positive, list | tuple | np.ndarray | None)
-    chosen = positive if several else [positive]
-    chosen = None if chosen is None else list(chosen)  # type: ignore[call-overload]
+    chosen = records.as_list(positive)
     check_classes("arrays", chosen, classes, prefix="")
     how: dict[str, Any] = {"positive": chosen, "classes": classes}
     found = records.labels("arrays", base.plain("y", y), classification=True, **how)

@@ -277,6 +277,13 @@ def names_in(given: Any) -> list[str]:
     return list(map(str, given if several else [given])) if given else []
 
 
+def as_list(given: Any) -> list[Any] | None:
+    """Return labels that are given as a list: one, several, or None for none."""
+    if given is None:
+        return None
+    return list(given) if isinstance(given, list | tuple | np.ndarray) else [given]
+
+
 def are_words(given: Iterable[Any]) -> bool:
     """Return whether labels or categories that are given declare text: one is text."""
     return any(isinstance(one, str | bytes | date) for one in given)

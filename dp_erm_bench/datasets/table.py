@@ -227,9 +227,8 @@ class Csv:
 
         layout = self._layout(content)
         table = self._read(content, layout)
-        nameless = self._wrong_index(layout)
-        wrong = self._wrong_headings(layout) + nameless
-        others = table[layout.kept[1:]] if nameless else table
+        wrong = self._wrong_headings(layout)
+        others = table[layout.kept[layout.nameless :]]
         wrong += self._wrong_columns(others, layout)
         self._refuse(wrong or self._undecided(table, layout)[:1])
         y = pd.Series(np.zeros(len(table)))
@@ -249,8 +248,7 @@ class Csv:
         """
         layout = self._layout(content)
         table = self._read(content, layout)
-        wrong = self._wrong_headings(layout) + self._wrong_index(layout)
-        wrong += self._undecided(table, layout)
+        wrong = self._wrong_headings(layout) + self._undecided(table, layout)
         # As categories they are: 1E5 and 100000 are two words.
         texts = self._read(content, replace(layout, texts=layout.kept))
         columns = tuple(read_column(texts[name]) for name in layout.kept)
@@ -336,7 +334,9 @@ class Csv:
         texts = [name for name in kept if str(name) in self.texts | read]
         if self.words and label is not None:
             texts.append(label)
-        return Layout(how, cells, bool(named), unnamed, names, kept, label, texts)
+        declared = self.index or kept[0] in (label, *texts, *names[1:])
+        nameless = unnamed and not declared
+        return Layout(how, cells, bool(named), nameless, names, kept, label, texts)
 
     def _names_columns(self, cells: list[str]) -> bool:
         """Return whether a first row names the columns: as declared, or as it reads.
@@ -482,15 +482,7 @@ class Csv:
                     f"{', '.join(at)} counted from 0; give each its own, or say "
                     "dataset.header=false if row 1 is a record"
                 )
-        return wrong
-
-    def _wrong_index(self, layout: "Layout") -> list[str]:
-        """Return a line for a first column without a name, whatever it holds."""
-        name = layout.kept[0]
-        declared = name == layout.label or name in layout.texts
-        first = layout.unnamed and name == layout.names[0]
-        missing = first and not self.index and not declared
-        return [INDEXED.format("has no name")] * missing
+        return wrong + [INDEXED.format("has no name")] * layout.nameless
 
     def _why_headings(self, table: "pd.DataFrame", layout: "Layout") -> str:
         """Return why a row that was taken for a record may be headings, else nothing.
@@ -706,8 +698,9 @@ class Layout:
         Options of pandas.
     cells : list of str
         The first row.
-    named, unnamed : bool
-        Whether it names the columns, and whether it leaves out the first one.
+    named, nameless : bool
+        Whether it names the columns, and leaves out the first one, which nobody has
+        declared.
     names, kept : list
         The columns, and those that are read: without an index that is dropped.
     label : object
@@ -719,7 +712,7 @@ class Layout:
     how: dict[str, Any]
     cells: list[str]
     named: bool
-    unnamed: bool
+    nameless: bool
     names: list[Any]
     kept: list[Any]
     label: Any
