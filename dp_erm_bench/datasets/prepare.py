@@ -266,10 +266,14 @@ def declared_by(
         return Declared(np.array(0.0), named=found, **others)
     columns = value["columns" if "columns" in keys else "norm"]
     several = isinstance(columns, list | tuple)
-    pairs = [_range("columns", one) for one in (columns if several else [columns])]
-    arrays = _arrays(pairs)
+    each = columns if several else [columns]
+    bounds = np.array([*map(number, each)])
+    arrays: dict[str, Any] = {"columns": bounds, "pairs": None}
+    if not ((bounds >= 0.0) & (bounds <= MOST)).all():
+        arrays = _arrays([_range("columns", one) for one in each])
     array = arrays["columns"] if several else arrays["columns"].reshape(())
     arrays["columns"] = np.asarray(array if "columns" in keys else SLACK * array)
+    arrays["columns"].flags.writeable = False
     return Declared(**arrays, **others)
 
 
@@ -312,46 +316,55 @@ def _refuse_unfilled(key: str, value: object, what: str) -> None:
 
 
 def _bound(key: str, value: object) -> float:
+    """Return a bound that is one number, refuse a range or several."""
     if value == FILL_IN:
         what = "a bound on the absolute value"
         what += ", or a range [low,high]," * key.startswith(("columns", DEFAULT))
         _refuse_unfilled(key, FILL_IN, what)
-    if not 0.0 <= number(value) <= MOST:
-        allowed = f"a finite number >= 0, at most {MOST:g}"
-        raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
-    return number(value)
+    if isinstance(value, list | tuple):
+        raise UsageError(
+            f"dataset.bounds.{key} of shape {np.shape(value)}: must be one number"
+        )
+    bound, most = number(value), f", at most {MOST:g}"
+    # A bound that was declared by a norm may be declared again.
+    if 0.0 <= bound <= MOST * SLACK:
+        return bound
+    allowed = f"finite and >= 0{most}"
+    if value is not None and not isinstance(value, int | float):
+        allowed = f"a finite number >= 0{most}; several must be an array of numbers"
+    raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
 
 
-def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
-    """Return the bounds of p features that a caller declares.
+def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Declared:
+    """Return the bounds that a caller declares, in Python.
 
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
         ``columns`` or ``norm``, and optionally ``label`` and ``nonzeros``. What is no
         mapping bounds the columns; without ``columns`` the norm bounds each of them.
-    p : int
+        Columns may be ranges, too, a list or a mapping of names with a ``default``
+        beside it.
+    scale : bool
 
     Raises
     ------
     UsageError
-        For unknown keys, wrong shapes, or numbers that are no bounds.
+        For unknown keys, or numbers that are no bounds.
     """
-    declared: Mapping[str, Any]
-    declared = spec if isinstance(spec, Mapping) else {"columns": spec}
-    for key in declared:
-        registry.check_choice("bounds", key, KEYS)
-    columns = _array("columns", declared.get("columns", declared.get("norm")))
-    columns = columns if "columns" in declared else columns * SLACK
-    if columns.shape not in ((), (p,)):
-        raise UsageError(
-            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
-        )
-    norm = _one("norm", declared["norm"]) if "norm" in declared else None
-    label, most = declared.get("label"), declared.get("nonzeros")
-    label = label if label is None else _one("label", label)
-    most = most.item() if isinstance(most, np.generic) else most
-    return Declared(np.asarray(columns), norm, label, most).of("arrays", p)
+    value = _listed(spec if isinstance(spec, Mapping) else {"columns": spec})
+    for key in value:
+        registry.check_choice("bounds", key, [*KEYS, DEFAULT])
+    if not {"columns", "norm"} & value.keys():
+        value["columns"] = None
+    declared = declared_by(value, scale)
+    assert declared is not None
+    return declared
+
+
+def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+    """Return the bounds of p features that a caller declares, see `_by_caller`."""
+    return _by_caller(spec).of("arrays", p)
 
 
 def held_to(
@@ -365,8 +378,7 @@ def held_to(
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
-        As of `declared_bounds`; columns may be ranges, too, a list or a mapping of
-        names with a ``default`` beside it.
+        As of `_by_caller`.
     features : sequence of Feature
         The p columns by name.
     scale : {'bounds'} or None
@@ -381,18 +393,7 @@ def held_to(
     """
     if scale not in (None, BY_BOUNDS):
         raise base.refused(SCALE, scale, f"{BY_BOUNDS} or None")
-    given = spec if isinstance(spec, Mapping) else {"columns": spec}
-    value = _listed(given)
-    columns = value.get("columns")
-    several = columns if isinstance(columns, list | Mapping) else []
-    ranged = any(isinstance(one, list) for one in several)
-    if not (scale or ranged or isinstance(columns, Mapping) or DEFAULT in value):
-        return declared_bounds(spec, len(features)), None
-    for key in value:
-        registry.check_choice("bounds", key, [*KEYS, DEFAULT])
-    declared = declared_by(value, scale is not None)
-    assert declared is not None
-    placed = declared.placed(features)
+    placed = _by_caller(spec, scale is not None).placed(features)
     bounds = placed.of("arrays", len(features))
     return bounds, placed.ranges("arrays", features, clip)
 
@@ -524,27 +525,10 @@ def features_in(columns: Any, p: int) -> list[Feature]:
     return [(name, None) for name in names]
 
 
-def _array(key: str, value: Any) -> Array:
-    given = np.nan if value is None else value
-    bound = np.asarray(base.numbers(f"bounds.{key}", given), np.float64)
-    if not ((bound >= 0.0) & (bound <= MOST * SLACK)).all():
-        allowed = f"finite and >= 0, at most {MOST:g}"
-        raise UsageError(f"bounds.{key}={value}: must be {allowed}")
-    return bound
-
-
-def _one(key: str, value: Any) -> float:
-    """Return a bound that is one number, refuse a range or several."""
-    bound = _array(key, value)
-    if bound.ndim:
-        raise UsageError(f"bounds.{key} of shape {bound.shape}: must be one number")
-    return float(bound)
-
-
 def _wrong_length(name: str, size: int, p: int) -> UsageError:
     return UsageError(
-        f"dataset.bounds.columns of {name}: has {size} values, must have one for "
-        f"each of the {p} features, or be one number for all"
+        f"dataset.bounds.columns of {name}: has {size} values, must have one for each "
+        f"of the {p} features: they must be one number or {p}"
     )
 
 
