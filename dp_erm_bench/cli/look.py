@@ -68,16 +68,16 @@ def look_command(arguments: Sequence[str]) -> int:
 def _label(found: Look, how: dict[str, Any]) -> Seen:
     """Return the column that is proposed as the label."""
     by_name = {str(one.name).strip().casefold(): one for one in found.columns}
-    given = [one for one in found.columns if one.name == found.label]
+    given = [one for one in found.columns if one.name == found.layout.label]
     usual = [by_name[name] for name in LABELS if name in by_name]
     return given[0] if "label" in how or not usual else usual[0]
 
 
 def _table(path: str, found: Look, label: Seen) -> Iterator[str]:
-    first = "row 1 names them" if found.named else "row 1 is a record"
+    first = "row 1 names them" if found.layout.named else "row 1 is a record"
     yield (
         f"{escaped(path)}: {found.records} records, {len(found.columns)} columns "
-        f"separated by {SEPARATORS[found.sep]}, {first}"
+        f"separated by {SEPARATORS[found.layout.how['sep']]}, {first}"
     )
     yield "All of this is read off the records: not private, and no source of bounds."
     rows = [("column", "kind", "missing", "range and words, read off the records")]
@@ -153,7 +153,7 @@ def _line(
     keys = {"dataset": "file", "dataset.path": _value(path), **given}
     # A number is a place among the columns that are read: a heading of one is quoted.
     place = kept.index(label) - len(kept) * bool(out or dropped)
-    keys["dataset.label"] = _value(label.name) if found.named else str(place)
+    keys["dataset.label"] = _value(label.name) if found.layout.named else str(place)
     codes = tuple(sorted(map(as_number, label.counts)))
     is_open = not regression and len(codes) == 2 and codes not in LABEL_PAIRS
     if is_open:
@@ -162,7 +162,7 @@ def _line(
         keys["dataset.drop"] = _list([*dropped, *[one.name for one in out]])
     if words:
         keys["dataset.onehot"] = _list([one.name for one in words])
-    bounds = _bounds([_feature(one, found.named, features) for one in numbers])
+    bounds = _bounds([_feature(one, found.layout.named, features) for one in numbers])
     bounds += f",label:{FILL_IN}" * regression
     keys |= {"dataset.bounds": f"{{{bounds}}}", "dataset.scale": "bounds"}
     if not any(str(one.name).strip("() ").casefold() in NAMES for one in features):

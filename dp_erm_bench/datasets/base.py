@@ -369,20 +369,16 @@ def check_missing(key: str, values: NDArray[Any]) -> None:
     """
     kind = values.dtype.kind
     if kind == "f":
-        missing = np.isnan(values)
-    elif kind in "OSU":
-        missing = np.array([is_missing(one) for one in values.flat], bool)
-    elif kind in "mM":
-        missing = np.isnat(values)
+        missing = np.argwhere(np.isnan(values))
+    elif kind in "OSUmM":
+        cells = np.array([is_missing(one) for one in values.flat], bool)
+        missing = np.argwhere(cells.reshape(values.shape))
     else:
         return
-    if missing.any():
-        found = missing.reshape(values.shape)
-        first = np.argwhere(found)[0]
+    for first in missing[:1]:
         where = f"record {first[0]}" if first.size else "it"
         where += f", feature {first[1]}" if first.size == 2 else ""
-        count = int(missing.sum())
-        more = f" ({count} are missing)" * (count > 1)
+        more = f" ({len(missing)} are missing)" * (len(missing) > 1)
         raise UsageError(f"{key}: has no value in {where}{more}")
 
 

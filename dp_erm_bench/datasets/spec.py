@@ -326,9 +326,9 @@ def _wrong(common: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     check_choice(f"dataset.task of {name}", common["task"], TASKS)
-    declared, classes = _declared(common), common["classes"]
     for key, allowed in _wrong(common):
         raise refused(key, common[key], allowed)
+    declared, classes = _declared(common), common["classes"]
     positive = as_list(common["positive"])
     check_classes(name, positive, classes)
     same = ("standardise", "seed", "drop_empty", "densify")

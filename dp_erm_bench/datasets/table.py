@@ -251,7 +251,7 @@ class Csv:
         wrong = self._wrong_headings(layout) + self._undecided(table, layout)
         # As categories they are: 1E5 and 100000 are two words.
         texts = self._read(content, replace(layout, texts=layout.kept))
-        columns = tuple(read_column(texts[name]) for name in layout.kept)
+        columns = [read_column(texts[name]) for name in layout.kept]
         words = [one.name for one in columns if one.kind.startswith("words")]
         left = [one.name for one in columns if one.kind not in LEFT_OUT]
         known = replace(layout, texts=words)
@@ -267,8 +267,7 @@ class Csv:
                     f"{whose} holds {code:g} in {count} records, which may stand for "
                     "no value"
                 )
-        sep = layout.how["sep"]
-        return Look(len(table), sep, layout.named, columns, layout.label, tuple(wrong))
+        return Look(len(table), layout, columns, wrong)
 
     def _layout(self, content: bytes) -> "Layout":
         """Return what the first row says of a file.
@@ -321,6 +320,11 @@ class Csv:
         features = [name for name in kept if name != label]
         for name in names_in(self.text):
             check_heading("column of dataset.text", name, kept)
+            if name not in self.categories and name != str(label):
+                raise UsageError(
+                    f"dataset.text={self.text}: column {heading(name)} is neither "
+                    "the label nor in dataset.onehot, features must be numbers"
+                )
         for name in self.categories:
             if not named and name not in map(str, features):
                 raise UsageError(
@@ -540,28 +544,25 @@ class Csv:
             known = self._known(name, layout)
             words = {*map(spelling, known)} if are_words(known) and is_text else set()
             codes, cells = pd.factorize(column, use_na_sentinel=False)
-            place = places(np.asarray(cells), chosen) if chosen else codes
-            kinds = [
+            place = places(np.asarray(cells), chosen) if chosen else 0 * codes
+            faults = [
                 _fault(cell, j < 0, words, is_text)
                 for cell, j in zip(cells, place, strict=False)
             ]
-            found, more = np.array(kinds)[codes], ""
             listed = ", ".join(map(escaped, map(spelling, chosen)))
-            told = []
-            for what in [one for one in WRONG if one in kinds]:
+            more = {"holds a word": f" that is not one of its categories {listed}"}
+            found, told = np.array(faults)[codes], []
+            for what in filter(faults.__contains__, WRONG):
                 rows = np.flatnonzero(found == what)
                 cell = "" if texts is None else heading(texts[name].iloc[rows[0]])
-                more = f" that is not one of its categories {listed}"
-                more *= what == "holds a word"
-                told.append(f"{what} in {_rows(rows + 1 + layout.named, cell)}{more}")
-            if not told:
-                continue
-            text = found == "holds text"
-            hint = self._hint(column, text, layout) if text.any() else ""
-            at = layout.names.index(name)
-            nameless = layout.named and not layout.cells[at]
-            whose = f"{at} without a name" if nameless else heading(name)
-            wrong.append(f"column {whose} {' and '.join(told)}{hint}")
+                where = _rows(rows + 1 + layout.named, cell)
+                told.append(f"{what} in {where}{more.get(what, '')}")
+            if told:
+                text, at = found == "holds text", layout.names.index(name)
+                hint = self._hint(column, text, layout) if text.any() else ""
+                nameless = layout.named and not layout.cells[at]
+                whose = f"{at} without a name" if nameless else heading(name)
+                wrong.append(f"column {whose} {' and '.join(told)}{hint}")
         return wrong
 
     def _known(self, name: Any, layout: "Layout") -> list[Any]:
@@ -620,26 +621,18 @@ class Csv:
         Raises
         ------
         UsageError
-            If a column holds text, or two columns get one name.
+            If too many categories are read, or two columns get one name.
         """
         import pandas as pd
 
         parts, names, read = [], list[Feature](), 0
         for name in table.columns:
-            column = table[name]
-            if str(name) not in self.categories:
-                if column.dtype.kind != "f":
-                    raise UsageError(
-                        f"dataset.text={self.text}: column {heading(name)} is neither "
-                        "the label nor in dataset.onehot, features must be numbers"
-                    )
-                parts.append(column)
-                names.append((str(name), None))
-                continue
-            declared = self.categories[str(name)]
-            if declared is None:
-                declared = self._occurring(column)
-                read += len(declared)
+            made, column = [table[name]], None
+            if str(name) in self.categories:
+                column, chosen = str(name), self.categories[str(name)]
+                if chosen is None:
+                    chosen = self._occurring(table[name])
+                    read += len(chosen)
                 if read > MOST_READ:
                     raise UsageError(
                         f"{self._where}: the columns of dataset.onehot hold more than "
@@ -648,8 +641,9 @@ class Csv:
                         f"dataset.onehot={{{escaped(name)}:[...]}}, or leave columns "
                         "out, dataset.drop=[...]"
                     )
-            parts += (made := indicators(self._where, column, declared))
-            names += [(str(one.name), str(name)) for one in made]
+                made = indicators(self._where, table[name], chosen)
+            parts += made
+            names += [(str(one.name), column) for one in made]
         if self.categories:
             table = pd.concat(parts, axis=1)
             check_headings(self._where, table)
@@ -764,22 +758,16 @@ class Look:
     Parameters
     ----------
     records : int
-    sep : str
-    named : bool
-        Whether the first row is one of headings.
-    columns : tuple of Seen
-    label : object
-        The name of the column that is taken for the label.
-    wrong : tuple of str
+    layout : Layout
+    columns : list of Seen
+    wrong : list of str
         What its reader refuses, with the key that decides it.
     """
 
     records: int
-    sep: str
-    named: bool
-    columns: tuple[Seen, ...]
-    label: Any
-    wrong: tuple[str, ...]
+    layout: Layout
+    columns: list[Seen]
+    wrong: list[str]
 
 
 def read_column(texts: "pd.Series[Any]") -> Seen:
