@@ -493,13 +493,6 @@ def _download(name: str) -> tuple[Any, Any]:
     return X, y
 
 
-def _row(member: str) -> Mapping[str, str]:
-    """Return a mirror's row of a set of libsvmdata, empty if it has none."""
-    mirror = open_mirror()
-    rows = [] if mirror is None else mirror.rows.values()
-    return next((row for row in rows if row.get("libsvmdata_name") == member), {})
-
-
 class LibsvmSets:
     """Every set of libsvmdata; the option ``set`` is its name there."""
 
@@ -599,8 +592,10 @@ def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:
             "dataset=libsvm: needs the name of a set of libsvmdata, such as "
             "dataset.name=a9a"
         )
-    if row := _row(member):
-        return member, row
+    mirror = open_mirror()
+    for row in mirror.rows.values() if mirror else ():
+        if row.get("libsvmdata_name") == member:
+            return member, row
     if member in WRONG:
         raise DataUnavailable(
             f"dataset.name={member}: libsvmdata downloads w1a under this name, so it "

@@ -923,16 +923,11 @@ class Recipe:
     def key(self) -> list[Any]:
         """Return the key of a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
-        others = {k: v for k, v in vars(self).items() if k not in ("clip", "ranges")}
-        # Arrays without an intercept keep their place in the cache.
-        constant, labelled = others.pop("intercept"), others.pop("labelled")
-        later = [constant] * bool(constant) + ["unlabelled"] * (not labelled)
-        unit = others.pop("label_unit")
-        later += [["unit", unit]] * (unit != 1.0)
-        if (classes := others.pop("classes")) is not None:
-            # Their order says nothing.
-            later.append(sorted(map(records.spelling, classes)))
-        return [clip, *others.values(), *later]
+        # The order of classes says nothing.
+        classes = self.classes and sorted(map(records.spelling, self.classes))
+        apart = ("clip", "ranges", "classes")
+        others = [value for key, value in vars(self).items() if key not in apart]
+        return [clip, classes, *others]
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -290,55 +290,71 @@ def _label_unit(common: Mapping[str, Any]) -> float:
     return float((scaled and common["bounds"].get("label")) or 1.0)
 
 
-def _wrong(common: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield keys whose values are not allowed, with what is."""
-    classification, bounds = common["task"] == TASKS[0], common["bounds"]
-    for key in ("drop_empty", "densify", "clip_to_bounds", "standardise", PUBLIC):
-        scale = ", or scale" * (key == "standardise")
-        if not (isinstance(common[key], bool) or (scale and common[key] == "scale")):
-            yield key, f"true or false{scale}"
-    scale, rescaled = common[SCALE], common["standardise"]
-    if scale not in (None, BY_BOUNDS):
-        yield SCALE, f"null or {BY_BOUNDS}"
-    if scale and bounds is None:
-        yield SCALE, "null unless bounds are declared, dataset.bounds"
-    if scale and rescaled:
-        yield (
-            SCALE,
-            f"null beside dataset.standardise={shown(rescaled)}: columns are divided "
-            "by what is declared, or by what is read off the records; for the former "
-            "add dataset.standardise=false",
-        )
-    if common["clip_to_bounds"] and bounds is None:
-        yield "clip_to_bounds", "false unless bounds are declared"
-    for key in ("positive", "classes"):
-        if common[key] is not None and not classification:
-            yield key, "null for a regression"
-    if FILL_IN in (as_list(common["positive"]) or ()):
-        yield "positive", "replaced by the labels that become +1"
-    if not 0.0 <= number(common["test_fraction"]) < 1.0:
-        yield "test_fraction", "a number in [0, 1)"
-    if not is_seed(common["seed"]):
-        yield "seed", "an integer >= 0 and below 2^63"
-    if not 0.0 <= number(common[INTERCEPT]) <= MOST:
-        yield INTERCEPT, f"a finite number >= 0, at most {MOST:g}, or null"
-
-
 def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
     check_choice(f"dataset.task of {name}", common["task"], TASKS)
-    for key, allowed in _wrong(common):
-        raise refused(key, common[key], allowed)
-    declared, classes = _declared(common), common["classes"]
-    positive = as_list(common["positive"])
+    classification, declared = common["task"] == TASKS[0], common["bounds"] is not None
+    positive, how = as_list(common["positive"]), common["standardise"]
+    flags = ("drop_empty", "densify", "clip_to_bounds", PUBLIC)
+    by_bounds = common[SCALE] is not None
+    rules = [
+        *((key, isinstance(common[key], bool), "true or false") for key in flags),
+        (
+            "standardise",
+            isinstance(how, bool) or how == "scale",
+            "true or false, or scale",
+        ),
+        (SCALE, common[SCALE] in (None, BY_BOUNDS), f"null or {BY_BOUNDS}"),
+        (
+            SCALE,
+            declared or not by_bounds,
+            "null unless bounds are declared, dataset.bounds",
+        ),
+        (
+            SCALE,
+            not (by_bounds and how),
+            f"null beside dataset.standardise={shown(how)}: columns are divided by "
+            "what is declared, or by what is read off the records; for the former add "
+            "dataset.standardise=false",
+        ),
+        (
+            "clip_to_bounds",
+            declared or not common["clip_to_bounds"],
+            "false unless bounds are declared",
+        ),
+        *(
+            (key, common[key] is None or classification, "null for a regression")
+            for key in ("positive", "classes")
+        ),
+        (
+            "positive",
+            FILL_IN not in (positive or ()),
+            "replaced by the labels that become +1",
+        ),
+        (
+            "test_fraction",
+            0.0 <= number(common["test_fraction"]) < 1.0,
+            "a number in [0, 1)",
+        ),
+        ("seed", is_seed(common["seed"]), "an integer >= 0 and below 2^63"),
+        (
+            INTERCEPT,
+            0.0 <= number(common[INTERCEPT]) <= MOST,
+            f"a finite number >= 0, at most {MOST:g}, or null",
+        ),
+    ]
+    for key, is_allowed, allowed in rules:
+        if not is_allowed:
+            raise refused(key, common[key], allowed)
+    bounds, classes = _declared(common), common["classes"]
     check_classes(name, positive, classes)
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
-        classification=common["task"] == TASKS[0],
+        classification=classification,
         labelled=common["task"] != UNLABELLED,
         positive=positive,
         classes=None if classes is None else words_of(classes, "dataset.classes"),
         test_fraction=number(common["test_fraction"]),
-        clip=declared if common["clip_to_bounds"] else None,
+        clip=bounds if common["clip_to_bounds"] else None,
         label_unit=_label_unit(common),
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
