@@ -38,8 +38,9 @@ MOST_CLASSES = 20
 
 NO_ANSWER = frozenset(
     ["unknown", "unk", "missing", "noanswer", "notavailable", "undefined", "inf", "tbd"]
+    + ["null", "nil", "nan", "blank", "notapplicable"]
 )
-"""Labels that may be none, as `folded` has them."""
+"""Labels that may be none, as `folded` has them, without punctuation."""
 
 NINES = 10.0 ** np.arange(1, 8) - 1.0
 """Numbers that surveys write, with either sign, where there is no answer."""
@@ -236,7 +237,7 @@ def _check_others(
         what = "may stand for no value"
         if folded(text) in alike:
             what = "is another spelling of one that becomes +1"
-        elif value not in codes and folded(text) not in NO_ANSWER:
+        elif value not in codes and re.sub(r"\W", "", folded(text)) not in NO_ANSWER:
             continue
         if text not in chosen:
             count = int((places(y, [text]) == 0).sum())

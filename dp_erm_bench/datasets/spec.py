@@ -326,11 +326,6 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
             for key in ("positive", "classes")
         ),
         (
-            "positive",
-            FILL_IN not in (positive or ()),
-            "replaced by the labels that become +1",
-        ),
-        (
             "test_fraction",
             0.0 <= number(common["test_fraction"]) < 1.0,
             "a number in [0, 1)",
@@ -346,6 +341,8 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         if not is_allowed:
             raise refused(key, common[key], allowed)
     bounds, classes = _declared(common), common["classes"]
+    if FILL_IN in (positive or ()):
+        raise refused("positive", FILL_IN, "replaced by the labels that become +1")
     check_classes(name, positive, classes)
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(

@@ -364,13 +364,19 @@ class Csv:
         return not any(numbers) and not all(map(is_missing, cells))
 
     def _undecided(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
-        """Return what a first row, or a first column without a heading, may be.
+        """Return what a first row, or a column without a heading, may be.
 
-        The column if it counts the records, in any order, or holds different whole
-        numbers as no other one of features does.
+        The first column if it counts the records, in any order, or holds different
+        whole numbers as no other one of features does.
         """
         if layout.named:
-            return []
+            declared = [*layout.texts, *[layout.label] * (self.label is not None)]
+            names = {*layout.names[1:]} & {*layout.kept} - {*declared}
+            return [
+                f"column {at} has no name among others that have one; give it a heading"
+                for at, name in enumerate(layout.names)
+                if not layout.cells[at] and name in names and table[name].notna().any()
+            ]
         wrong = []
         if self.header == "auto" and (why := self._why_headings(table, layout)):
             wrong.append(EITHER.format(why))
@@ -938,7 +944,8 @@ def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
 
     It takes a line for each row, and a header that stands again is no row of numbers.
     """
-    lines = content.count(b"\n") + (not content.endswith(b"\n"))
+    breaks = max(content.count(b"\n"), content.count(b"\r"))
+    lines = breaks + (not content.endswith((b"\n", b"\r")))
     headings = zip(layout.names, layout.cells, strict=True)
     numbers = {*layout.kept} - {*layout.texts}
     spelled = [as_number(cell) for name, cell in headings if name in numbers]
