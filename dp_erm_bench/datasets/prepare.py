@@ -267,7 +267,8 @@ def declared_by(
     columns = value["columns" if "columns" in keys else "norm"]
     several = isinstance(columns, list | tuple)
     each = columns if several else [columns]
-    bounds = np.array([*map(number, each)])
+    plain = {*map(type, each)} == {float}
+    bounds = np.array(each if plain else [*map(number, each)])
     arrays: dict[str, Any] = {"columns": bounds, "pairs": None}
     if not ((bounds >= 0.0) & (bounds <= MOST)).all():
         arrays = _arrays([_range("columns", one) for one in each])

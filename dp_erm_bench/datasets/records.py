@@ -163,7 +163,7 @@ def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
     """
     words = set(map(spelling, given)) if are_words(given) else set[str]()
     allowed = (str, bytes, *NUMERIC, *[date, np.datetime64] * bool(words))
-    usable = y.dtype.kind in base.NUMBERS or all(
+    usable = y.dtype.kind in f"{base.NUMBERS}US" or all(
         isinstance(one, allowed) or base.is_missing(one) for one in y.flat
     )
     if not usable:

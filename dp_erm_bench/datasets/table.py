@@ -385,11 +385,13 @@ class Csv:
             for name in layout.kept
             if name != layout.label and str(name) not in self.categories
         ]
-        if self.index or features[:1] != layout.names[:1] or len(table) < SHORTEST:
+        head, *others = features or [None]
+        if self.index or head != layout.names[0] or len(table) < SHORTEST:
             return wrong
-        counting = [name for name in features if _are_counts(table[name])]
-        in_order = counting and np.ptp(table[counting[0]]) == len(table) - 1
-        if counting[:1] == features[:1] and (in_order or len(counting) == 1):
+        if _are_counts(table[head]) and (
+            np.ptp(table[head]) == len(table) - 1
+            or not any(_are_counts(table[name]) for name in others)
+        ):
             wrong.append(INDEXED.format("may count the records"))
         return wrong
 
@@ -944,7 +946,7 @@ def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
 
     It takes a line for each row, and a header that stands again is no row of numbers.
     """
-    breaks = max(content.count(b"\n"), content.count(b"\r"))
+    breaks = content.count(b"\n") or content.count(b"\r")
     lines = breaks + (not content.endswith((b"\n", b"\r")))
     headings = zip(layout.names, layout.cells, strict=True)
     numbers = {*layout.kept} - {*layout.texts}
