@@ -434,7 +434,7 @@ def _labels(
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:
         try:
-            told = np.asarray(base.numbers("y", y), np.float64)
+            told = np.array(base.numbers("y", y), np.float64)  # nobody else's
         except UsageError as error:
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""

@@ -1000,7 +1000,7 @@ def prepared(
     # It belongs to the columns as they were.
     is_rescaled = recipe.ranges is not None and recipe.ranges.scaled
     if others and not (recipe.standardise or is_rescaled):
-        arrays["w_true"] = np.asarray(others[0], dtype=np.float64)
+        arrays["w_true"] = np.array(others[0], dtype=np.float64)
     if recipe.drop_empty:
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:

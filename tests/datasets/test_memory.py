@@ -7,10 +7,11 @@ import pandas as pd
 import scipy.sparse as sp
 
 from dp_erm_bench import load_problem, problem_from_arrays
+from dp_erm_bench.datasets.prepare import Declared, Recipe, prepare
 from tests.loops import each
 
 RNG = np.random.default_rng(0)
-X = RNG.uniform(-1.0, 1.0, (4000, 30))
+X = RNG.uniform(-1.0, 1.0, (3000, 60))
 SPARSE = sp.random_array((6000, 900), density=0.05, format="csr", rng=RNG)
 HALF = {"bounds": {"columns": 0.5}, "clip_to_bounds": True}
 HOWS = [
@@ -53,6 +54,34 @@ def test_few_copies_of_arrays_are_made(form, how):
     # What is clipped in place is a copy.
     same = given != before
     assert not (same.nnz if sp.issparse(given) else np.asarray(same).any())
+
+
+@each("form", FORMS)
+@each("loss", ["squared", "logistic"])
+def test_the_arrays_of_a_caller_are_left_alone(form, loss):
+    """Neither their values nor whether they can be written to change."""
+    given = form(SPARSE if form in FORMS[-2:] else X)
+    parts = [given.data] if sp.issparse(given) else [np.asarray(given)]
+    y = labels(given)
+    bounds = {"columns": 0.5, "norm": 0.7, "label": 0.5 + (loss == "logistic")}
+    parts.append(y)
+    before = [(part.copy(), part.flags.writeable) for part in parts]
+    for how in ({}, {"bounds": bounds, "clip_to_bounds": True, "intercept": 1.0}):
+        made = problem_from_arrays(given, y, loss=loss, **how).dataset
+        assert not np.shares_memory(made.y, y)
+        own = [made.X.data] if made.sparse else [made.X]
+        assert not any(np.shares_memory(one, part) for one in own for part in parts)
+    for part, (values, writeable) in zip(parts, before, strict=True):
+        np.testing.assert_array_equal(part, values)
+        assert part.flags.writeable == writeable
+
+
+def test_what_a_loader_keeps_is_left_alone():
+    kept = np.asfortranarray(X[:50]), labels(X[:50]), np.ones(30)
+    made = prepare("toy", kept, Recipe(clip=Declared(np.array(0.1)), intercept=1.0))
+    assert np.abs(made["X"][:, :-1]).max() == 0.1
+    assert all(one.flags.writeable for one in kept) and np.abs(kept[0]).max() > 0.9
+    assert not made["w_true"].flags.writeable
 
 
 @each("dense", [True, False])
