@@ -20,7 +20,6 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit_quietly, problem_from_arrays
 from dp_erm_bench.datasets.base import Bounds, Uncharged, check_masks
 from dp_erm_bench.datasets.prepare import (
-    clipped,
     features_in,
     held_to,
     mapped,
@@ -293,10 +292,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         check_masks(X=X)
         how = {"accept_sparse": True, "dtype": np.float64, "reset": False}
         features = validate_data(self, X, **how)
-        if self._ranges is not None:
-            within = mapped("X", features, self._ranges)
-        else:
-            within = clipped("X", {"X": features}, self.bounds_)["X"]
+        within = mapped("X", features, self._ranges or self.bounds_)
         return np.asarray(within @ np.ravel(self.coef_) + np.ravel(self.intercept_))
 
 

@@ -12,7 +12,7 @@ from dp_erm_bench import Diverged
 from dp_erm_bench.api import fit
 from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.datasets.base import Bounds, norms
-from dp_erm_bench.datasets.prepare import Recipe, clipped, prepare
+from dp_erm_bench.datasets.prepare import Recipe, mapped, prepare
 from dp_erm_bench.errors import NotSolved, UsageError
 from dp_erm_bench.kernels.projections import project
 from dp_erm_bench.problems.erm.build import problem_from_arrays
@@ -211,13 +211,13 @@ def test_records_are_clipped_to_declared_bounds_whatever_their_size(form):
     for value, bound in itertools.product(LARGE, (1.0, 1e-6)):
         X = np.array([value * unit, 0.5 * bound * unit, np.full(3, value)])
         wide = Bounds(np.full(3, np.inf), bound)
-        (within,) = clipped("x", {"X": form(X)}, wide).values()
+        within = mapped("x", form(X), wide)
         dense = within if isinstance(within, np.ndarray) else within.toarray()
         even = np.full(3, 1.0 / math.sqrt(3.0))
         wanted = bound * np.array([unit, 0.5 * unit, even])
         np.testing.assert_allclose(dense, wanted, rtol=1e-14)
     small = Bounds(np.full(3, np.inf), 1e-200)
-    (within,) = clipped("x", {"X": form(1e-170 * unit[None])}, small).values()
+    within = mapped("x", form(1e-170 * unit[None]), small)
     assert norms(within)[0] == pytest.approx(1e-200)
 
 

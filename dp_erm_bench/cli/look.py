@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench.cli.line import parse, quoted
@@ -46,19 +46,6 @@ def look_command(arguments: Sequence[str]) -> int:
     UsageError
         For another key, no file, or one that is no csv.
     """
-    path, how, typed = _asked(arguments)
-    found = file.look(path, **how)
-    label = _label(found, how)
-    print(
-        "\n".join(
-            [*_table(path, found, label), "", *_line(path, found, label, how, typed)]
-        )
-    )
-    return 0
-
-
-def _asked(arguments: Sequence[str]) -> tuple[str, dict[str, Any], list[str]]:
-    """Return the path, the keys that are given, and those as they were typed."""
     paths = [one for one in arguments if not one.startswith(("dataset.", "-"))]
     typed = [one for one in arguments if one.startswith("dataset.")]
     if len(paths) != 1 or len(paths) + len(typed) != len(arguments):
@@ -67,26 +54,30 @@ def _asked(arguments: Sequence[str]) -> tuple[str, dict[str, Any], list[str]]:
             "dp-erm-bench look my.csv dataset.header=true"
         )
     how = {}
-    for text in typed:
-        one = parse(text)
+    for one in map(parse, typed):
         check_key(one.key, [f"dataset.{key}" for key in KEYS], "look")
         how[one.key.partition(".")[2]] = one.values[0]
-    return paths[0], how, typed
+    given = {text.partition("=")[0]: text.partition("=")[2] for text in typed}
+    found = file.look(paths[0], **how)
+    label = _label(found, how)
+    line = _line(paths[0], found, label, names_in(how.get("drop")), given)
+    print("\n".join([*_table(paths[0], found, label), "", *line]))
+    return 0
 
 
 def _label(found: Look, how: dict[str, Any]) -> Seen:
     """Return the column that is proposed as the label."""
     by_name = {str(one.name).strip().casefold(): one for one in found.columns}
-    given = [one for one in found.columns if one.name == found.label]
+    given = [one for one in found.columns if one.name == found.layout.label]
     usual = [by_name[name] for name in LABELS if name in by_name]
     return given[0] if "label" in how or not usual else usual[0]
 
 
 def _table(path: str, found: Look, label: Seen) -> Iterator[str]:
-    first = "row 1 names them" if found.named else "row 1 is a record"
+    first = "row 1 names them" if found.layout.named else "row 1 is a record"
     yield (
         f"{escaped(path)}: {found.records} records, {len(found.columns)} columns "
-        f"separated by {SEPARATORS[found.sep]}, {first}"
+        f"separated by {SEPARATORS[found.layout.how['sep']]}, {first}"
     )
     yield "All of this is read off the records: not private, and no source of bounds."
     rows = [("column", "kind", "missing", "range and words, read off the records")]
@@ -118,72 +109,84 @@ def _tells(one: Seen, label: Seen) -> bool:
 def _cells(one: Seen) -> str:
     """Return the range of a column's numbers, and its words with their counts."""
     ends = f"{one.low:g} .. {one.high:g}" if one.low == one.low else ""
-    few = len(one.counts) <= MOST_CLASSES
-    if not few and one.kind == "numbers":
+    if len(one.counts) > MOST_CLASSES and one.kind == "numbers":
         return ends
-    listed = [f"{escaped(k)} {n}" for k, n in [*one.counts.items()][:SHOWN]]
     more = f", {len(one.counts) - SHOWN} more" * (len(one.counts) > SHOWN)
-    return "; ".join(filter(None, [ends, ", ".join(listed) + more]))
+    return "; ".join(filter(None, [ends, _counted(one) + more]))
+
+
+def _counted(one: Seen, most: int = SHOWN) -> str:
+    """Return the most frequent words of a column with their counts."""
+    return ", ".join(f"{escaped(k)} {n}" for k, n in [*one.counts.items()][:most])
 
 
 def _line(
-    path: str, found: Look, label: Seen, how: dict[str, Any], typed: Sequence[str]
+    path: str,
+    found: Look,
+    label: Seen,
+    dropped: Sequence[str],
+    given: Mapping[str, str],
 ) -> Iterator[str]:
     """Yield what the reader refuses, then a command line and what it leaves open."""
-    out = [one for one in found.columns if one is not label and _is_left_out(one)]
+    # An index without a heading is decided first.
+    out = [
+        one
+        for one in found.columns
+        if one is not label
+        and one.kind in LEFT_OUT
+        and (one.kind == NOTHING or not str(one.name).startswith(UNNAMED))
+    ]
     kept = [one for one in found.columns if one not in out]
-    missing = [heading(one.name) for one in kept if one.missing]
+    features = [one for one in kept if one is not label]
+    words = [one for one in features if _is_category(one)]
+    numbers = [one for one in features if one not in words]
+    regression = _is_target(label)
     wrong = [*found.wrong, *_wrong_label(label)]
-    wrong += [told for one in kept if one is not label for told in _spelled_twice(one)]
-    if missing:
+    wrong += [told for one in features for told in _spelled_twice(one)]
+    if missing := [heading(one.name) for one in kept if one.missing]:
         wrong.append(
             f"values are missing in {', '.join(missing)}; none may be: fill them with "
             "a number or word that is known without the records, not with a mean of "
             "theirs, or leave these records out"
         )
     yield from (f"To be decided before it is read: {one}" for one in wrong)
-    features = [one for one in kept if one is not label]
-    categories = [one for one in features if _is_category(one)]
-    dropped = names_in(how.get("drop"))
-    words = ["tune", "dataset=file", f"dataset.path={_value(path)}"]
-    given = [text for text in typed if not text.startswith("dataset.label=")]
+    keys = {"dataset": "file", "dataset.path": _value(path), **given}
     # A number is a place among the columns that are read: a heading of one is quoted.
     place = kept.index(label) - len(kept) * bool(out or dropped)
-    words += [*given, f"dataset.label={_value(label.name) if found.named else place}"]
-    target, regression = _target(label)
-    words += target
+    keys["dataset.label"] = _value(label.name) if found.layout.named else str(place)
+    codes = tuple(sorted(map(as_number, label.counts)))
+    is_open = not regression and len(codes) == 2 and codes not in LABEL_PAIRS
+    if is_open:
+        keys["dataset.positive"] = FILL_IN
     if out:
-        words = [text for text in words if not text.startswith("dataset.drop=")]
-        named = [_value(str(one), int) for one in (*dropped, *[c.name for c in out])]
-        words.append(f"dataset.drop=[{','.join(named)}]")
-    if categories:
-        named = [_value(str(one.name), int) for one in categories]
-        words.append(f"dataset.onehot=[{','.join(named)}]")
-    numbers = [one for one in features if one not in categories]
-    bounds = _bounds([_feature(one, found.named, features) for one in numbers])
+        keys["dataset.drop"] = _list([*dropped, *[one.name for one in out]])
+    if words:
+        keys["dataset.onehot"] = _list([one.name for one in words])
+    bounds = _bounds([_feature(one, found.layout.named, features) for one in numbers])
     bounds += f",label:{FILL_IN}" * regression
-    words += [f"dataset.bounds={{{bounds}}}", "dataset.scale=bounds"]
+    keys |= {"dataset.bounds": f"{{{bounds}}}", "dataset.scale": "bounds"}
     if not any(str(one.name).strip("() ").casefold() in NAMES for one in features):
-        words.append("dataset.intercept=1")
-    words += ["dataset.clip_to_bounds=true", "dataset.test_fraction=0.2"]
-    words += [f"algorithm={ALGORITHMS}", "budget.epsilon=0.1,1"]
-    classes = ", that of positive by the label that becomes +1"
+        keys["dataset.intercept"] = "1"
+    keys |= {"dataset.clip_to_bounds": "true", "dataset.test_fraction": "0.2"}
+    keys |= {"loss": "huber"} if regression else {}
+    keys |= {"algorithm": ALGORITHMS, "budget.epsilon": "0.1,1"}
     yield (
         f"A line to run; replace each {FILL_IN} by a bound on the absolute value, or "
         "by [low,high], that is known without the records"
-        f"{classes * ('positive' in ''.join(target))}:"
+        f"{', that of positive by the label that becomes +1' * is_open}:"
     )
-    yield f"dp-erm-bench {shlex.join(words)}"
-    read = ["dataset.header=true or false"] * ("dataset.header" not in "".join(typed))
+    line = ["dp-erm-bench", "tune", *(f"{key}={value}" for key, value in keys.items())]
+    yield shlex.join(line)
+    read = ["dataset.header=true or false"] * ("dataset.header" not in given)
     read += ["dataset.classes=[...], all labels that there may be"] * (not regression)
-    read += ["dataset.onehot={COLUMN:[...]}, all words of a column"] * bool(categories)
+    read += ["dataset.onehot={COLUMN:[...]}, all words of a column"] * bool(words)
     if read:
         yield "Read off the records, and listed by `uncharged`, unless it is declared:"
         yield f"  {'; '.join(read)}"
     kinds = ", and which columns it leaves out or takes for categories"
     yield (
-        "What the label is, hence the loss"
-        f"{kinds * bool(out or categories)}, was read off the records, too."
+        f"What the label is, hence the loss{kinds * bool(out or words)}, was read off "
+        "the records, too."
     )
 
 
@@ -198,20 +201,14 @@ def _feature(one: Seen, named: bool, features: Sequence[Seen]) -> str:
     return f"x{sum(len(c.counts) if _is_category(c) else 1 for c in before)}"
 
 
-def _is_left_out(one: Seen) -> bool:
-    """Return whether a column is proposed to be left out; an index is decided first."""
-    index = str(one.name).startswith(UNNAMED) and one.kind != NOTHING
-    return one.kind in LEFT_OUT and not index
-
-
 def _spelled_twice(one: Seen) -> Iterator[str]:
     """Yield that words of a column of few differ in case or form alone."""
     different = len({*map(folded, one.counts)})
-    if one.kind.startswith("words") and different < len(one.counts):
-        listed = [f"{escaped(k)} {n}" for k, n in one.counts.items()][:MOST_CLASSES]
+    if _is_category(one) and different < len(one.counts):
         yield (
             f"column {heading(one.name)} holds {len(one.counts)} words in {different} "
-            f"spellings but for case and form ({', '.join(listed)}); correct them"
+            f"spellings but for case and form ({_counted(one, MOST_CLASSES)}); correct "
+            "them"
         )
 
 
@@ -220,21 +217,16 @@ def _is_category(one: Seen) -> bool:
     return one.kind.startswith("words")
 
 
-def _target(label: Seen) -> tuple[list[str], bool]:
-    """Return the keys that the labels need, and whether they are of a regression."""
-    if label.kind.startswith("numbers") and len(label.counts) > MOST_CLASSES:
-        return ["loss=huber"], True
-    known = tuple(sorted(map(as_number, label.counts)))
-    is_open = len(known) == 2 and known not in LABEL_PAIRS
-    return [f"dataset.positive={FILL_IN}"] * is_open, False
+def _is_target(label: Seen) -> bool:
+    """Return whether labels are those of a regression."""
+    return label.kind.startswith("numbers") and len(label.counts) > MOST_CLASSES
 
 
 def _wrong_label(label: Seen) -> Iterator[str]:
     """Yield why a column is no label as it is, with its words and their counts."""
     whose, count = f"column {heading(label.name)}, the label,", len(label.counts)
-    if label.kind.startswith("numbers") and count > MOST_CLASSES:
+    if _is_target(label):
         return
-    listed = ", ".join(f"{escaped(k)} {n}" for k, n in [*label.counts.items()][:SHOWN])
     if label.kind in LEFT_OUT or count > MOST_CLASSES:
         yield f"{whose} holds {label.kind}; name another one with dataset.label"
     elif count < 2:
@@ -242,8 +234,8 @@ def _wrong_label(label: Seen) -> Iterator[str]:
     elif count > 2:
         numbers = ", or take them as numbers with dataset.task=regression"
         yield (
-            f"{whose} holds {count} different labels ({listed}); name those that "
-            "become +1, all others becoming -1, with dataset.positive=[...]"
+            f"{whose} holds {count} different labels ({_counted(label)}); name those "
+            "that become +1, all others becoming -1, with dataset.positive=[...]"
             f"{numbers * label.kind.startswith('numbers')}"
         )
     yield from _spelled_twice(label)
@@ -275,6 +267,10 @@ def _value(text: str, *more: type) -> str:
     try:
         ((value,),) = parse(f"dataset.onehot=[{text}]").values
     except (UsageError, ValueError, TypeError):
-        value = None
-    plain = type(value) in (str, *more) and str(value) == text
-    return text if plain else quoted(text)
+        return quoted(text)
+    return text if type(value) in (str, *more) and str(value) == text else quoted(text)
+
+
+def _list(names: Sequence[Any]) -> str:
+    """Return names of columns as a list that is typed."""
+    return f"[{','.join(_value(str(name), int) for name in names)}]"

@@ -124,6 +124,13 @@ class Ranges:
     bounds: Bounds
     names: tuple[str, ...] = ()
 
+    @property
+    def ends(self) -> tuple[Array, Array]:
+        """Return the ends of the ranges, those of columns that are left infinite."""
+        left = self.indicators & self.scaled
+        low, high = np.where(left, -np.inf, self.low), np.where(left, np.inf, self.high)
+        return low, high
+
 
 @dataclass(frozen=True)
 class Clipping:
@@ -280,13 +287,16 @@ class Dataset:
 
 
 def numbers(key: str, values: Any) -> NDArray[Any]:
-    """Return values as an array of real numbers, also those of nullable types.
+    """Return values as an array of real numbers, also those of a DataFrame.
 
     Raises
     ------
     UsageError
-        If they are complex, dates, text, other objects, or masked, or one is missing.
+        If they are complex, dates, text, other objects, or masked, or one is missing;
+        if a heading of a DataFrame stands twice.
     """
+    if hasattr(values, "iloc") and hasattr(values, "columns"):
+        return _numbers_of_table(key, values)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
@@ -334,9 +344,8 @@ def check_masks(**given: Any) -> None:
     UsageError
         For the first one.
     """
-    for key, values in given.items():
-        if is_masked(values):
-            raise UsageError(f"{key}: must be an array of numbers, not masked ones")
+    for key in filter(lambda key: is_masked(given[key]), given):
+        raise UsageError(f"{key}: must be an array of numbers, not masked ones")
 
 
 def is_missing(value: Any) -> bool:
@@ -360,48 +369,32 @@ def check_missing(key: str, values: NDArray[Any]) -> None:
     """
     kind = values.dtype.kind
     if kind == "f":
-        missing = np.isnan(values)
-    elif kind in "OSU":
-        missing = np.array([is_missing(one) for one in values.flat], bool)
-    elif kind in "mM":
-        missing = np.isnat(values)
+        missing = np.argwhere(np.isnan(values))
+    elif kind in "OSUmM":
+        cells = np.array([is_missing(one) for one in values.flat], bool)
+        missing = np.argwhere(cells.reshape(values.shape))
     else:
         return
-    if missing.any():
-        found = missing.reshape(values.shape)
-        first = np.argwhere(found)[0]
+    for first in missing[:1]:
         where = f"record {first[0]}" if first.size else "it"
         where += f", feature {first[1]}" if first.size == 2 else ""
-        count = int(missing.sum())
-        more = f" ({count} are missing)" * (count > 1)
+        more = f" ({len(missing)} are missing)" * (len(missing) > 1)
         raise UsageError(f"{key}: has no value in {where}{more}")
 
 
-def table_of(key: str, X: Any) -> tuple[list[Any], Array]:
-    """Return the headings of a DataFrame's columns and their numbers, (n, p).
-
-    Raises
-    ------
-    UsageError
-        If a heading stands twice, or a column holds no numbers or lacks a value.
-    """
+def _numbers_of_table(key: str, X: Any) -> Array:
     check_headings(key, X)
-    headings = list(X.columns)
-    if not hasattr(X, "iloc"):
-        return headings, np.asarray(numbers(key, X), np.float64)
-    plain = all(isinstance(d, np.dtype) and d.kind in NUMBERS for d in X.dtypes)
-    if plain:
-        return headings, np.asarray(X.to_numpy(np.float64))
-    columns = []
-    for j, name in enumerate(headings):
+    if all(isinstance(d, np.dtype) and d.kind in NUMBERS for d in X.dtypes):
+        return np.asarray(X.to_numpy(np.float64))
+    found = np.empty(X.shape, order="F")
+    for j, name in enumerate(X.columns):
         column, whose = X.iloc[:, j], f"{key}: column {heading(name)}"
-        kind = getattr(column.dtype, "kind", "O")
-        if bool(column.isna().any()):
+        if column.isna().any():
             check_missing(whose, column.astype(object).to_numpy())
-        if kind not in NUMBERS:
+        if getattr(column.dtype, "kind", "O") not in NUMBERS:
             raise UsageError(f"{whose} holds {column.dtype}, features must be numbers")
-        columns.append(column.to_numpy(np.float64))
-    return headings, np.column_stack(columns) if columns else np.empty(X.shape)
+        found[:, j] = column.to_numpy(np.float64)
+    return found
 
 
 def check_headings(key: str, X: Any) -> None:
@@ -412,45 +405,44 @@ def check_headings(key: str, X: Any) -> None:
     UsageError
         Naming the heading.
     """
-    seen: set[Any] = set()
-    for name in X.columns:
-        if name in seen:
-            raise UsageError(
-                f"{key}: heading {heading(name)} stands twice, each column must have "
-                "its own"
-            )
-        seen.add(name)
+    for name in X.columns[X.columns.duplicated()]:
+        raise UsageError(
+            f"{key}: heading {heading(name)} stands twice, each column must have its "
+            "own"
+        )
 
 
-def as_features(X: Any) -> Features:
+def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
     """Return features in their own form as float64, column-major.
 
     A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
-    without duplicates and stored zeros; what is so already is returned itself. Entries
-    that stand twice are one, their sum, as they are for scipy; whatever is bounded,
-    clipped or fitted is that.
+    without duplicates and stored zeros; what is so already is returned itself, unless
+    a ``copy`` is asked for, which nobody else can write. Entries that stand twice are
+    one, their sum, as they are for scipy; whatever is bounded, clipped or fitted is
+    that.
 
     Raises
     ------
     UsageError
-        If there are features that are not numbers.
+        If there are features that are not numbers; ``key`` is what they are called.
     """
     if not hasattr(X, "tocsc"):
-        return np.asfortranarray(numbers("features", X), dtype=np.float64)
+        return np.array(numbers(key, X), np.float64, order="F", copy=copy or None)
     from scipy.sparse import csc_array
 
     if X.dtype.kind not in NUMBERS:
         raise UsageError(f"features must be numbers, not {X.dtype}")
     check_nonzeros(X.nnz)
     check_width(X.shape[1])
-    if isinstance(X, csc_array) and X.dtype == np.float64:
-        narrow = X.indices.dtype == X.indptr.dtype == np.int32
+    if isinstance(X, csc_array) and X.dtype == np.float64 and not copy:
         # What X says of itself may be of the past, or of its owner's making.
         own = csc_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
+        narrow = X.indices.dtype == X.indptr.dtype == np.int32
         if narrow and own.has_canonical_format and X.data.all():
             return X
-    # As float64 first: entries of int8 that stand twice would be summed as such.
-    columns = csc_array(X.astype(np.float64, copy=False), copy=True)
+    # As float64 first: entries of int8 that stand twice would be summed as such. What
+    # is of another format becomes new arrays.
+    columns = csc_array(X.astype(np.float64, copy=X.format == "csc"))
     columns.sum_duplicates()
     columns.eliminate_zeros()
     columns.indices = columns.indices.astype(np.int32, copy=False)

@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.datasets.base import Feature, Uncharged, check_width
+from dp_erm_bench.datasets.base import Uncharged, check_width
 from dp_erm_bench.datasets.libsvm import (
     DECOMPRESS,
     decompressed,
@@ -28,7 +28,7 @@ from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.paths import file_digest
 from dp_erm_bench.registry import check_choice
 
-Raw = tuple[Any, NDArray[Any]]
+Raw = tuple[Any, Any]
 FORMATS = ("csv", "npz", "svmlight")
 SUFFIXES = {f".{kind}": kind for kind in FORMATS} | dict.fromkeys(
     (".svm", ".libsvm"), "svmlight"
@@ -83,19 +83,21 @@ class File:
         UsageError
             If there is no such file, or it is not of its format.
         """
-        label = _label(label) if labelled else False
-        csv = Csv(path, label, header, intercept, onehot, index, text, words, drop)
-        _check_declared(p, first)
+        how = (header, intercept, onehot, index, text, words, drop, labelled)
+        csv = Csv(path, label, *how)
+        if first not in (None, 0, 1) or isinstance(first, bool):
+            raise UsageError(f"dataset.first={first}: must be null, 0 or 1")
+        if p is not None and (type(p) is not int or p < 1):
+            raise UsageError(f"dataset.p={p}: must be null or an integer >= 1")
         with _reading(path, format) as (kind, content):
-            others: dict[str, Any] = {"first": first} if kind != "svmlight" else {}
-            if kind != "csv":
-                others |= {"onehot": onehot, "index": index, "text": text, "drop": drop}
-            for key, value in others.items():
-                if value is not None:
-                    whose = "features of svmlight"
-                    whose = whose if key == "first" else "columns of a csv"
+            theirs = {"onehot": onehot, "index": index, "text": text, "drop": drop}
+            others = {"columns of a csv": theirs} if kind != "csv" else {}
+            if kind != "svmlight":
+                others["features of svmlight"] = {"first": first}
+            for whose, options in others.items():
+                for key in [key for key, value in options.items() if value is not None]:
                     raise UsageError(
-                        f"dataset.{key}={shown(value)}: is for the {whose}, "
+                        f"dataset.{key}={shown(options[key])}: is for the {whose}, "
                         f"{path} is {kind}; leave it out"
                     )
             if kind == "svmlight":
@@ -112,27 +114,6 @@ class File:
                 f"dataset.p={p}: {path} has {np.shape(X)[-1]} features; leave it out"
             )
         return X, y
-
-    def features(
-        self,
-        path: str | None = None,
-        format: str = "auto",  # noqa: A002
-        label: str | int | None = None,
-        header: str | bool = "auto",
-        onehot: Any = None,
-        index: str | None = None,
-        text: Any = None,
-        words: Any = (),
-        labelled: bool = True,
-        drop: Any = None,
-    ) -> list[Feature]:
-        """Return the features of a csv by name; none for another format."""
-        if _format(_existing(path), format) != "csv":
-            return []
-        label = _label(label) if labelled else False
-        with _reading(path, format) as (_, content):
-            csv = Csv(path, label, header, 0.0, onehot, index, text, words, drop)
-            return csv.features(content)
 
     def look(
         self,
@@ -153,7 +134,7 @@ class File:
         with _reading(path, format) as (kind, content):
             if kind != "csv":
                 raise UsageError(f"dataset.path={path}: must be a csv, it is {kind}")
-            csv = Csv(path, _label(label), header, index=index, drop=drop)
+            csv = Csv(path, label, header, index=index, drop=drop)
             return csv.look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
@@ -237,34 +218,17 @@ def _existing(path: str | None) -> Path:
     return file
 
 
-def _label(label: Any) -> Any:
-    """Return the name or the place of a label's column; true and false are neither."""
-    if isinstance(label, bool):
-        raise UsageError(
-            f"dataset.label={shown(label)}: must be null, a heading or the place of a "
-            "column; in a yaml quote a heading that it reads as true or false"
-        )
-    return label
-
-
-def _check_declared(p: Any, first: Any) -> None:
-    if first not in (None, 0, 1) or isinstance(first, bool):
-        raise UsageError(f"dataset.first={first}: must be null, 0 or 1")
-    if p is not None and (type(p) is not int or p < 1):
-        raise UsageError(f"dataset.p={p}: must be null or an integer >= 1")
-
-
 def _format(file: Path, kind: str) -> str:
-    if kind != "auto":
-        check_choice("dataset.format", kind, ["auto", *FORMATS])
-        return kind
     suffixes = [suffix for suffix in file.suffixes if suffix not in DECOMPRESS]
-    if suffixes and suffixes[-1].lower() in SUFFIXES:
-        return SUFFIXES[suffixes[-1].lower()]
-    raise UsageError(
-        f"dataset.path={file}: its suffix tells no format, "
-        f"add dataset.format={'|'.join(FORMATS)}"
-    )
+    if kind == "auto":
+        kind = SUFFIXES.get(suffixes[-1].lower(), "") if suffixes else ""
+    if not kind:
+        raise UsageError(
+            f"dataset.path={file}: its suffix tells no format, "
+            f"add dataset.format={'|'.join(FORMATS)}"
+        )
+    check_choice("dataset.format", kind, ["auto", *FORMATS])
+    return kind
 
 
 def _check_unpacked(path: Path, content: bytes) -> None:
@@ -289,38 +253,33 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    if not labelled and (size := _records(arrays)):
-        arrays["y"] = np.zeros(size)
-    if "y" not in arrays or not ("X" in arrays or {*SPARSE} <= {*arrays}):
+    there = {*arrays, *["y"] * (not labelled)}
+    if "y" not in there or not ("X" in there or {*SPARSE} <= there):
         raise UsageError(
             f"dataset.path: the npz file holds {', '.join(arrays)}, it must hold y "
             f"and X, or y and {', '.join(SPARSE)}"
         )
-    if "X" in arrays:
-        return arrays["X"], arrays["y"]
+    X = arrays["X"] if "X" in there else _sparse(arrays)
+    return X, arrays["y"] if labelled else np.zeros(X.shape[:1])
+
+
+def _sparse(arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return the sparse features of the arrays of an archive."""
     from scipy.sparse import csc_array, csr_array
 
     check_width(int(arrays["shape"][1]), "dataset.path: the shape of the npz file")
     form = arrays.get("format", np.array("csc")).astype(str).item()
     check_choice("dataset.path: format of the npz file", form, ["csc", "csr"])
-    rows = form == "csr"
     for name in SPARSE[1:]:
         if (kind := arrays[name].dtype).kind not in "iu":
             raise UsageError(
                 f"dataset.path: {name} of the npz file holds {kind}, it must hold "
                 "integers"
             )
-    parts = tuple(arrays[name] for name in SPARSE[:3])
-    X = (csr_array if rows else csc_array)(parts, shape=tuple(arrays["shape"]))
+    make = {"csc": csc_array, "csr": csr_array}[form]
+    X = make(tuple(arrays[name] for name in SPARSE[:3]), shape=tuple(arrays["shape"]))
     X.check_format()
-    return X, arrays["y"]
-
-
-def _records(arrays: Mapping[str, NDArray[Any]]) -> int:
-    """Return the number of records of an archive, 0 if it holds none."""
-    if "X" in arrays:
-        return int(np.shape(arrays["X"])[0]) if np.ndim(arrays["X"]) else 0
-    return int(arrays["shape"][0]) if "shape" in arrays else 0
+    return X
 
 
 file = File()

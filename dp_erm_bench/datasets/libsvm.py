@@ -241,10 +241,28 @@ class Published:
             If they are unavailable or damaged; the message says how to get them.
         """
         if mirror := self._mirror():
-            return self._parsed(list(map(mirror.read, self.files)))
-        if cached := self._cached():
-            return cached[0]["X"], cached[0]["y"]
-        X, y = self._downloaded()
+            contents = [*map(mirror.read, self.files)]
+            try:
+                return self.parse(*contents)
+            except (ValueError, IndexError, EOFError) as error:
+                why = (
+                    f"its file is not of the format it should have ({place_of(error)})"
+                )
+                told = error if isinstance(error, UsageError) else why
+                raise DataUnavailable(f"dataset {self.name}: {told}") from error
+        if self.fetch and (found := load_arrays("raw", self._key)):
+            return found[0]["X"], found[0]["y"]
+        if self.fetch is None:
+            raise self._unavailable("it is in no mirror here")
+        if not self.fetched() and not reachable(self.host):
+            raise self._unavailable(f"{self.host} cannot be reached")
+        try:
+            X, y = self.fetch()
+        except DataUnavailable:
+            raise
+        except Exception as error:
+            why = f"the download failed with {type(error).__name__}"
+            raise self._unavailable(why) from error
         save_arrays("raw", self._key, {"X": as_features(X), "y": as_features(y)})
         return X, y
 
@@ -252,38 +270,10 @@ class Published:
     def _key(self) -> str:
         return self.name.replace(":", "-")
 
-    def _cached(self) -> tuple[dict[str, Features], str] | None:
-        """Return the arrays of an earlier download and their hash."""
-        return load_arrays("raw", self._key) if self.fetch else None
-
     def _mirror(self) -> Mirror | None:
         """Return the mirror if it lists all files."""
         mirror = open_mirror()
         return mirror if mirror and {*self.files} <= mirror.rows.keys() else None
-
-    def _parsed(self, contents: Sequence[bytes]) -> Raw:
-        try:
-            return self.parse(*contents)
-        except UsageError as error:
-            raise DataUnavailable(f"dataset {self.name}: {error}") from error
-        except (ValueError, IndexError, EOFError) as error:
-            raise DataUnavailable(
-                f"dataset {self.name}: its file is not of the format it should have "
-                f"({place_of(error)})"
-            ) from error
-
-    def _downloaded(self) -> Raw:
-        if self.fetch is None:
-            raise self._unavailable("it is in no mirror here")
-        if not self.fetched() and not reachable(self.host):
-            raise self._unavailable(f"{self.host} cannot be reached")
-        try:
-            return self.fetch()
-        except DataUnavailable:
-            raise
-        except Exception as error:
-            why = f"the download failed with {type(error).__name__}"
-            raise self._unavailable(why) from error
 
     def _unavailable(self, reason: str) -> DataUnavailable:
         network = f", or run with network access: {self.command}" * bool(self.command)
@@ -317,7 +307,7 @@ WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
 """Names under which libsvmdata 0.5 downloads w1a."""
 
 NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
-INDEX = re.compile(rb"[-+]?\d+", re.ASCII)
+ENTRY = re.compile(rb"([-+]?\d+):" + NUMBER.pattern, re.ASCII)
 
 DENSE_FROM = 0.5
 """Share of non-zeros from which files that do not say are held dense."""
@@ -417,25 +407,24 @@ def _wrong_row(content: bytes, p: int | None, first: int | str) -> str:
     least = 0 if first == "auto" else int(first)
     zero, largest, place = False, -1, 0
     for row, line in enumerate(content.splitlines(), 1):
-        where, words = f"row {row}", line.partition(b"#")[0].split()
-        if words and not NUMBER.fullmatch(words[0]):
-            return f"{where}: begins with no number, which its label must be"
+        label, *entries = line.partition(b"#")[0].split() or [b"0"]
+        if not NUMBER.fullmatch(label):
+            return f"row {row}: begins with no number, which its label must be"
         previous = -1
-        for entry in words[1:]:
-            feature, colon, value = entry.partition(b":")
-            if feature == b"qid":
+        for entry in entries:
+            if entry.startswith(b"qid:"):
                 continue
-            if not (colon and INDEX.fullmatch(feature) and NUMBER.fullmatch(value)):
-                return f"{where}: holds an entry that is not FEATURE:NUMBER"
-            index = int(feature)
+            if not (found := ENTRY.fullmatch(entry)):
+                return f"row {row}: holds an entry that is not FEATURE:NUMBER"
+            index, what = int(found[1]), ""
             if index < least:
-                hint = "; if features count from 0, say dataset.first=0" * (not index)
-                return f"{where}: feature {index} is less than {least}, the first{hint}"
-            if index <= previous:
+                what = f"is less than {least}, the first"
+                what += "; if features count from 0, say dataset.first=0" * (not index)
+            elif index <= previous:
                 how = "stands twice" if index == previous else f"follows {previous}"
-                return (
-                    f"{where}: feature {index} {how}; features of a row must increase"
-                )
+                what = f"{how}; features of a row must increase"
+            if what:
+                return f"row {row}: feature {index} {what}"
             zero, previous = zero or index == 0, index
         if previous > largest:
             largest, place = previous, row
@@ -502,13 +491,6 @@ def _download(name: str) -> tuple[Any, Any]:
         one.dataset_dir = Path(folder)
         X, y = one.get_X_y()
     return X, y
-
-
-def _row(member: str) -> Mapping[str, str]:
-    """Return a mirror's row of a set of libsvmdata, empty if it has none."""
-    mirror = open_mirror()
-    rows = [] if mirror is None else mirror.rows.values()
-    return next((row for row in rows if row.get("libsvmdata_name") == member), {})
 
 
 class LibsvmSets:
@@ -610,8 +592,10 @@ def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:
             "dataset=libsvm: needs the name of a set of libsvmdata, such as "
             "dataset.name=a9a"
         )
-    if row := _row(member):
-        return member, row
+    mirror = open_mirror()
+    for row in mirror.rows.values() if mirror else ():
+        if row.get("libsvmdata_name") == member:
+            return member, row
     if member in WRONG:
         raise DataUnavailable(
             f"dataset.name={member}: libsvmdata downloads w1a under this name, so it "

@@ -39,7 +39,7 @@ from dp_erm_bench.datasets.base import (
 )
 from dp_erm_bench.datasets.prepare import (
     Declared,
-    bounded,
+    bound_records,
     check_bounds,
     dataset_from_arrays,
     numbered,
@@ -202,11 +202,11 @@ def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     Features have the names of a csv's first row, indicators also that of their column;
     there are none where they have no names.
     """
-    raw, recipe = spec.loader(**spec.options), spec.recipe
-    ask = getattr(spec.loader, "features", None)
+    raw, recipe = [*spec.loader(**spec.options)], spec.recipe
+    features = getattr(raw[0], "attrs", {}).get("features", [])
     # Which columns go depends on the records: the others are numbered.
-    features = asked(ask, spec.options) if ask and not recipe.drop_empty else []
-    features = [] if features == numbered(len(features)) else features
+    if recipe.drop_empty or features == numbered(len(features)):
+        features = []
     if spec.bounds is not None and not recipe.drop_empty:
         p = np.shape(raw[0])[-1]
         declared, ranges = _bounds(spec, features or numbered(p))
@@ -378,22 +378,22 @@ def own_dataset(
         If they are empty, of unequal length or not finite, or break the bounds; if
         ``positive`` names none of the labels or all.
     """
-    columns, features = _table(X)
+    headings = getattr(X, "columns", [None])
+    columns = tuple(headings) if all(isinstance(c, str) for c in headings) else ()
     listed = hasattr(classes, "__iter__") and not isinstance(classes, str)
     known = list(classes) if listed else classes  # type: ignore[call-overload]
-    labels, read = _labels(y, positive, known, classification)
-    arrays = {"X": features, "y": labels}
-    records.check_raw("arrays", features, arrays["y"])
+    arrays = {"X": base.as_features(X, copy=True, key="X")}
+    arrays["y"], read = _labels(y, positive, known, classification)
+    records.check_raw("arrays", arrays["X"], arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
     clip = bounds if clip_to_bounds else None
-    within, clipping = bounded("arrays", arrays, ranges, clip)
-    arrays |= within
+    clipping = bound_records("arrays", arrays, ranges, clip)
     if intercept:
-        arrays |= with_column(arrays, intercept)
+        arrays["X"] = with_column(arrays["X"], intercept)
         bounds = bounds and with_bound(bounds, intercept)
-    own: dict[str, Any] = {"bounds": bounds, "columns": columns}
-    made = dataset_from_arrays(arrays["X"], arrays["y"], **own)
+    own: dict[str, Any] = {"bounds": bounds, "columns": columns, "copy": False}
+    made = dataset_from_arrays(arrays.pop("X"), arrays["y"], **own)
     uncharged = (Uncharged.CLASSES,) * read
     others: dict[str, Any] = {"ranges": ranges, "clipping": clipping}
     made = replace(made, intercept=intercept, uncharged=uncharged, **others)
@@ -413,27 +413,14 @@ def _labels(
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:
         try:
-            told = np.asarray(base.numbers("y", y), np.float64)
+            told = np.array(base.numbers("y", y), np.float64)  # nobody else's
         except UsageError as error:
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""
             raise UsageError(f"{error}{hint}") from None
         return records.from_zero(told) if classification else (told, False)
-    several = isinstance(positive, list | tuple | np.ndarray | None)
-    chosen = positive if several else [positive]
-    chosen = None if chosen is None else list(chosen)  # type: ignore[call-overload]
+    chosen = records.as_list(positive)
     check_classes("arrays", chosen, classes, prefix="")
     how: dict[str, Any] = {"positive": chosen, "classes": classes}
     found = records.labels("arrays", base.plain("y", y), classification=True, **how)
     return found, classes is None
-
-
-def _table(X: Any) -> tuple[tuple[str, ...], Features]:
-    """Return the names of a table's columns, none for arrays, and its numbers."""
-    if hasattr(X, "tocsc"):
-        return (), base.as_features(X)
-    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
-        return (), np.asarray(base.numbers("X", X), np.float64)
-    headings, found = base.table_of("X", X)
-    named = all(isinstance(column, str) for column in headings)
-    return tuple(headings) if named else (), found

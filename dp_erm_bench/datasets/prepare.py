@@ -8,7 +8,7 @@ looked up either: it would be a private fact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,6 @@ from dp_erm_bench.datasets.base import (
     check_nonzeros,
     largest_entries,
     norms,
-    parts,
 )
 from dp_erm_bench.datasets.records import column_max
 from dp_erm_bench.errors import UsageError, check_heading, heading, number, shown
@@ -59,6 +58,8 @@ CORRECT = (
     "clip records with dataset.clip_to_bounds=true, or correct it by what is known "
     "without the records"
 )
+BLOCK = 256
+"""Records that are sorted at once."""
 MOST = 1e150
 """The largest bound: squares of it add up to finite numbers."""
 
@@ -206,7 +207,10 @@ class Declared:
         """
         if self.columns.ndim and self.columns.size != p:
             raise _wrong_length(name, self.columns.size, p)
-        _check_nonzeros("dataset.bounds", self.nonzeros, p)
+        most = self.nonzeros
+        if most is not None and not (type(most) is int and 1 <= most <= p):
+            allowed = f"an integer from 1 to the number of features, {p}"
+            raise UsageError(f"dataset.bounds.nonzeros={most}: must be {allowed}")
         columns = np.broadcast_to(1.0 if self.scale else self.columns, p)
         terms = columns
         if self.groups:
@@ -219,7 +223,7 @@ class Declared:
                 largest[group] = max(largest.get(group, 0.0), float(columns[j]))
             terms = np.array([*largest.values()])
         norm = float(norm2(terms)) if self.norm is None else self.norm
-        return Bounds(columns, norm, self.label, self.nonzeros)
+        return Bounds(columns, norm, self.label, most)
 
 
 def declared_by(
@@ -249,26 +253,29 @@ def declared_by(
             f"dataset.bounds={shown(value)}: must have columns, by which they are "
             f"divided, dataset.{SCALE}={BY_BOUNDS}"
         )
-    others: dict[str, Any] = {key: value.get(key) for key in ("norm", "label")}
-    others = {k: None if v is None else _bound(k, v) for k, v in others.items()}
-    others |= {"nonzeros": value.get("nonzeros"), "scale": scale}
     if value.get("nonzeros") == FILL_IN:
         _refuse_unfilled("nonzeros", FILL_IN, "a number of non-zeros")
-    columns = value["columns"] if "columns" in value else value["norm"]
+    others: dict[str, Any] = {"nonzeros": value.get("nonzeros"), "scale": scale}
+    given = {key: value[key] for key in keys if value[key] is not None}
+    others |= {k: _bound(k, given[k]) for k in ("norm", "label") if k in given}
     if named:
-        found = {str(k): _range(f"columns.{k}", one) for k, one in columns.items()}
-        default = value.get(DEFAULT)
-        others[DEFAULT] = None if default is None else _range(DEFAULT, default)
+        if DEFAULT in given:
+            others[DEFAULT] = _range(DEFAULT, given[DEFAULT])
+        columns = value["columns"].items()
+        found = {str(name): _range(f"columns.{name}", one) for name, one in columns}
         return Declared(np.array(0.0), named=found, **others)
-    slack = 1.0 if "columns" in value else SLACK
+    columns = value["columns" if "columns" in keys else "norm"]
     several = isinstance(columns, list | tuple)
     each = columns if several else [columns]
-    if several and any(isinstance(one, list | tuple) for one in each):
-        return Declared(**_arrays([_range("columns", one) for one in each]), **others)
-    checked = [slack * _bound("columns", one) for one in each]
-    array = np.array(checked if several else checked[0])
-    array.flags.writeable = False
-    return Declared(array, **others)
+    plain = {*map(type, each)} == {float}
+    bounds = np.array(each if plain else [*map(number, each)])
+    arrays: dict[str, Any] = {"columns": bounds, "pairs": None}
+    if not ((bounds >= 0.0) & (bounds <= MOST)).all():
+        arrays = _arrays([_range("columns", one) for one in each])
+    array = arrays["columns"] if several else arrays["columns"].reshape(())
+    arrays["columns"] = np.asarray(array if "columns" in keys else SLACK * array)
+    arrays["columns"].flags.writeable = False
+    return Declared(**arrays, **others)
 
 
 def _arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -310,48 +317,55 @@ def _refuse_unfilled(key: str, value: object, what: str) -> None:
 
 
 def _bound(key: str, value: object) -> float:
+    """Return a bound that is one number, refuse a range or several."""
     if value == FILL_IN:
         what = "a bound on the absolute value"
         what += ", or a range [low,high]," * key.startswith(("columns", DEFAULT))
         _refuse_unfilled(key, FILL_IN, what)
-    if not 0.0 <= number(value) <= MOST:
-        allowed = f"a finite number >= 0, at most {MOST:g}"
-        raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
-    return number(value)
+    if isinstance(value, list | tuple):
+        raise UsageError(
+            f"dataset.bounds.{key} of shape {np.shape(value)}: must be one number"
+        )
+    bound, most = number(value), f", at most {MOST:g}"
+    # A bound that was declared by a norm may be declared again.
+    if 0.0 <= bound <= MOST * SLACK:
+        return bound
+    allowed = f"finite and >= 0{most}"
+    if value is not None and not isinstance(value, int | float):
+        allowed = f"a finite number >= 0{most}; several must be an array of numbers"
+    raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
 
 
-def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
-    """Return the bounds of p features that a caller declares.
+def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Declared:
+    """Return the bounds that a caller declares, in Python.
 
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
         ``columns`` or ``norm``, and optionally ``label`` and ``nonzeros``. What is no
         mapping bounds the columns; without ``columns`` the norm bounds each of them.
-    p : int
+        Columns may be ranges, too, a list or a mapping of names with a ``default``
+        beside it.
+    scale : bool
 
     Raises
     ------
     UsageError
-        For unknown keys, wrong shapes, or numbers that are no bounds.
+        For unknown keys, or numbers that are no bounds.
     """
-    declared: Mapping[str, Any]
-    declared = spec if isinstance(spec, Mapping) else {"columns": spec}
-    for key in declared:
-        registry.check_choice("bounds", key, KEYS)
-    columns = _array("columns", declared.get("columns", declared.get("norm")))
-    columns = columns if "columns" in declared else columns * SLACK
-    if columns.shape not in ((), (p,)):
-        raise UsageError(
-            f"bounds.columns of shape {columns.shape}: must be one number or {p}"
-        )
-    columns = np.broadcast_to(columns, (p,))
-    norm = _one("norm", declared["norm"]) if "norm" in declared else norm2(columns)
-    label, nonzeros = declared.get("label"), declared.get("nonzeros")
-    label = label if label is None else _one("label", label)
-    nonzeros = nonzeros.item() if isinstance(nonzeros, np.generic) else nonzeros
-    _check_nonzeros("bounds", nonzeros, p)
-    return Bounds(columns, float(norm), label, nonzeros)
+    value = _listed(spec if isinstance(spec, Mapping) else {"columns": spec})
+    for key in value:
+        registry.check_choice("bounds", key, [*KEYS, DEFAULT])
+    if not {"columns", "norm"} & value.keys():
+        value["columns"] = None
+    declared = declared_by(value, scale)
+    assert declared is not None
+    return declared
+
+
+def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
+    """Return the bounds of p features that a caller declares, see `_by_caller`."""
+    return _by_caller(spec).of("arrays", p)
 
 
 def held_to(
@@ -365,8 +379,7 @@ def held_to(
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
-        As of `declared_bounds`; columns may be ranges, too, a list or a mapping of
-        names with a ``default`` beside it.
+        As of `_by_caller`.
     features : sequence of Feature
         The p columns by name.
     scale : {'bounds'} or None
@@ -381,18 +394,7 @@ def held_to(
     """
     if scale not in (None, BY_BOUNDS):
         raise base.refused(SCALE, scale, f"{BY_BOUNDS} or None")
-    given = spec if isinstance(spec, Mapping) else {"columns": spec}
-    value = _listed(given)
-    columns = value.get("columns")
-    several = columns if isinstance(columns, list | Mapping) else []
-    ranged = any(isinstance(one, list) for one in several)
-    if not (scale or ranged or isinstance(columns, Mapping) or DEFAULT in value):
-        return declared_bounds(spec, len(features)), None
-    for key in value:
-        registry.check_choice("bounds", key, [*KEYS, DEFAULT])
-    declared = declared_by(value, scale is not None)
-    assert declared is not None
-    placed = declared.placed(features)
+    placed = _by_caller(spec, scale is not None).placed(features)
     bounds = placed.of("arrays", len(features))
     return bounds, placed.ranges("arrays", features, clip)
 
@@ -524,34 +526,10 @@ def features_in(columns: Any, p: int) -> list[Feature]:
     return [(name, None) for name in names]
 
 
-def _array(key: str, value: Any) -> Array:
-    given = np.nan if value is None else value
-    bound = np.asarray(base.numbers(f"bounds.{key}", given), np.float64)
-    if not ((bound >= 0.0) & (bound <= MOST * SLACK)).all():
-        allowed = f"finite and >= 0, at most {MOST:g}"
-        raise UsageError(f"bounds.{key}={value}: must be {allowed}")
-    return bound
-
-
-def _one(key: str, value: Any) -> float:
-    """Return a bound that is one number, refuse a range or several."""
-    bound = _array(key, value)
-    if bound.ndim:
-        raise UsageError(f"bounds.{key} of shape {bound.shape}: must be one number")
-    return float(bound)
-
-
-def _check_nonzeros(key: str, value: object, p: int) -> None:
-    """Refuse all but numbers of non-zeros that a record of p features may have."""
-    if value is not None and not (type(value) is int and 1 <= value <= p):
-        allowed = f"an integer from 1 to the number of features, {p}"
-        raise UsageError(f"{key}.nonzeros={value}: must be {allowed}")
-
-
 def _wrong_length(name: str, size: int, p: int) -> UsageError:
     return UsageError(
-        f"dataset.bounds.columns of {name}: has {size} values, must have one for "
-        f"each of the {p} features, or be one number for all"
+        f"dataset.bounds.columns of {name}: has {size} values, must have one for each "
+        f"of the {p} features: they must be one number or {p}"
     )
 
 
@@ -568,27 +546,28 @@ def check_bounds(
     """
     if bounds.columns.shape != X.shape[1:]:
         raise _wrong_length(name, bounds.columns.size, X.shape[1])
-    broken = np.flatnonzero(column_max(X) > bounds.columns)
+    for key, what, bound in _broken(X, y, bounds, names):
+        raise UsageError(
+            f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; "
+            f"{CORRECT}"
+        )
+
+
+def _broken(
+    X: Features, y: Array, bounds: Bounds, names: Callable[[], Sequence[str]]
+) -> Iterator[tuple[str, str, float]]:
+    """Yield the key, words and value of each bound that a record breaks."""
+    for column in np.flatnonzero(column_max(X) > bounds.columns):
+        known = names()[int(column) : int(column) + 1]
+        whose = f"column {heading(known[0])}" if known else f"feature {column}"
+        yield "columns", f"{whose} exceeds its", bounds.columns[column]
+    if norms(X).max() > bounds.norm * SLACK:
+        yield "norm", "a record exceeds the", bounds.norm
+    if bounds.label is not None and np.abs(y).max() > bounds.label:
+        yield "label", "a label exceeds the", bounds.label
     most = bounds.nonzeros
-    bound: float
-    if broken.size:
-        column, known = broken[0], names()
-        whose = f"feature {column}"
-        whose = f"column {heading(known[column])}" if column < len(known) else whose
-        what, bound = f"{whose} exceeds its", bounds.columns[column]
-        key = "columns"
-    elif norms(X).max() > bounds.norm * SLACK:
-        key, what, bound = "norm", "a record exceeds the", bounds.norm
-    elif bounds.label is not None and np.abs(y).max() > bounds.label:
-        key, what, bound = "label", "a label exceeds the", bounds.label
-    elif most is not None and (found := int(nonzeros(X).max())) > most:
-        what, bound = f"a record has {found} non-zeros, more than the", most
-        key = "nonzeros"
-    else:
-        return
-    raise UsageError(
-        f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; {CORRECT}"
-    )
+    if most is not None and (found := int(nonzeros(X).max())) > most:
+        yield "nonzeros", f"a record has {found} non-zeros, more than the", most
 
 
 def nonzeros(X: Features) -> NDArray[np.int64]:
@@ -599,33 +578,37 @@ def nonzeros(X: Features) -> NDArray[np.int64]:
 
 
 def clipped(
-    name: str, arrays: Mapping[str, Features], declared: Declared | Bounds
-) -> dict[str, Features]:
-    """Return features and labels with every record clipped to the bounds.
+    name: str, X: Features, declared: Declared | Bounds
+) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
+    """Clip features to bounds, in place but for the largest ``nonzeros`` of records.
 
     Features are clipped one by one, those beyond the largest ``nonzeros`` of a record
     become 0, then the record is shrunk to the norm: each record by itself, which costs
     no budget.
+
+    Parameters
+    ----------
+    name : str
+        Of the dataset, for messages.
+    X : array or csc_array of shape (n, p)
+        As `as_features` makes them, and nobody else's.
+    declared : Declared or Bounds
+
+    Returns
+    -------
+    X : array or csc_array of shape (n, p)
+    changed : array of bool of shape (n,)
+        The records that are not as they were.
+    beyond : array of int of shape (p,)
+        How many entries of each column were beyond its own bound.
     """
-    p = arrays["X"].shape[1]
-    bounds = declared if isinstance(declared, Bounds) else declared.of(name, p)
-    within: dict[str, Features] = {}
-    for key, array in arrays.items():
-        if key in ("X", "X_test"):
-            within[key] = _clipped(as_features(array), bounds)
-        elif key in ("y", "y_test") and bounds.label is not None:
-            within[key] = np.clip(array, -bounds.label, bounds.label)
-    return within
-
-
-def _clipped(X: Features, bounds: Bounds) -> Features:
-    if isinstance(X, np.ndarray):
-        X = np.clip(X, -bounds.columns, bounds.columns)
-    else:
-        limits = np.repeat(bounds.columns, np.diff(X.indptr))
-        data = {".data": np.clip(X.data, -limits, limits)}
-        X = base.assembled(X.shape, base.parts(X) | data)
+    bounds = declared
+    if not isinstance(bounds, Bounds):
+        bounds = bounds.of(name, X.shape[1])
+    changed, beyond = _beyond(X, -bounds.columns, bounds.columns)
+    _clip_entries(X, -bounds.columns, bounds.columns)
     if bounds.nonzeros is not None:
+        changed |= nonzeros(X) > bounds.nonzeros
         X = _largest(X, bounds.nonzeros)
     lengths = norms(X)
     outside = lengths > bounds.norm
@@ -633,14 +616,16 @@ def _clipped(X: Features, bounds: Bounds) -> Features:
     if odd.any():
         # Their largest entries become about 1 first: no factor loses digits then.
         powers = np.where(odd, powers_of(largest_of_records(X)), 0)
-        X = scaled(X, rows=np.ldexp(1.0, -powers))
+        X = scaled(X, rows=np.ldexp(1.0, -powers), out=X)
         lengths = np.where(odd, norms(X), lengths)
-    shrink = bounds.norm / np.where(outside, lengths, bounds.norm or 1.0)
-    return scaled(X, rows=shrink)
+    if outside.any():
+        shrink = bounds.norm / np.where(outside, lengths, 1.0)
+        X = scaled(X, rows=np.where(outside, shrink, 1.0), out=X)
+    return X, changed | outside, beyond
 
 
 def held(name: str, X: Features, ranges: Ranges) -> Features:
-    """Return raw features held to declared ranges, and mapped to [-1, 1] if scaled.
+    """Hold raw features to declared ranges and map them to [-1, 1] if scaled, in place.
 
     Each entry by itself, by what is declared: it costs no budget. x becomes x / R for a
     range [-R, R], 2 (x - low) / (high - low) - 1 for another; what rounding leaves is
@@ -652,12 +637,8 @@ def held(name: str, X: Features, ranges: Ranges) -> Features:
         For an entry outside, unless it is clipped, or sparse features that a range
         would fill.
     """
-    left = ranges.indicators & ranges.scaled
-    low, high = (
-        np.where(left, end, one)
-        for end, one in ((-np.inf, ranges.low), (np.inf, ranges.high))
-    )
-    uneven = ~left & (low != -high)
+    low, high = ranges.ends
+    uneven = low != -high
     sparse = not isinstance(X, np.ndarray)
     if sparse and uneven.any():
         j = int(uneven.argmax())
@@ -667,25 +648,34 @@ def held(name: str, X: Features, ranges: Ranges) -> Features:
             "the absolute value where features are sparse, or hold them dense with "
             "dataset.densify=true"
         )
-    if not ranges.clip and (beyond := _beyond(X, low, high)[1]).any():
+    if ranges.clip:
+        _clip_entries(X, low, high)
+    elif (beyond := _beyond(X, low, high)[1]).any():
         j = int(beyond.argmax())
         what = f"range [{low[j]:g},{high[j]:g}]" if uneven[j] else f"bound {high[j]:g}"
         raise UsageError(
             f"dataset.bounds.columns of {name}: column {heading(ranges.names[j])} "
             f"exceeds its declared {what}; {CORRECT}"
         )
-    unit = np.where(left | uneven | ~np.bool(ranges.scaled), 1.0, high)
-    if not isinstance(X, np.ndarray):
-        low, high, unit = (
-            np.repeat(end, np.diff(X.indptr)) for end in (low, high, unit)
-        )
-        data = np.clip(X.data, low, high) / unit
-        return assembled(X.shape, parts(X) | {".data": data})
-    X = np.clip(X, low, high) / unit
-    if ranges.scaled and uneven.any():
-        low, high = low[uneven], high[uneven]
-        X[:, uneven] = 2.0 * ((X[:, uneven] - low) / (high - low)) - 1.0
+    if ranges.scaled:
+        entries: Any = X.data if sparse else X
+        entries /= _of_entries(X, np.where(np.isinf(high) | uneven, 1.0, high))
+        for j in map(int, np.flatnonzero(uneven)):
+            X[:, j] = 2.0 * ((X[:, j] - low[j]) / (high[j] - low[j])) - 1.0
     return X
+
+
+def _of_entries(X: Features, columns: Array) -> Array:
+    """Return the values of columns, so that they meet the entries of features."""
+    if isinstance(X, np.ndarray):
+        return columns
+    return np.repeat(columns, np.diff(X.indptr))
+
+
+def _clip_entries(X: Features, low: Array, high: Array) -> None:
+    """Clip the entries of each column, in place."""
+    entries = X if isinstance(X, np.ndarray) else X.data
+    np.clip(entries, _of_entries(X, low), _of_entries(X, high), out=entries)
 
 
 def _beyond(
@@ -693,54 +683,64 @@ def _beyond(
 ) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
     """Return which records have an entry outside, and of each column how many."""
     n, p = X.shape
+    entries = X if isinstance(X, np.ndarray) else X.data
+    outside = entries < _of_entries(X, low)
+    outside |= entries > _of_entries(X, high)
     if isinstance(X, np.ndarray):
-        outside = (X < low) | (X > high)
         return np.asarray(outside.any(axis=1)), np.count_nonzero(outside, axis=0)
-    columns = np.repeat(np.arange(p), np.diff(X.indptr))
-    outside = (X.data < low[columns]) | (X.data > high[columns])
     rows = np.zeros(n, bool)
     rows[X.indices[outside]] = True
-    return rows, np.bincount(columns[outside], minlength=p)
+    columns = np.searchsorted(X.indptr, np.flatnonzero(outside), side="right") - 1
+    return rows, np.bincount(columns, minlength=p)
 
 
-def bounded(
+def bound_records(
     name: str,
-    arrays: Mapping[str, Features],
+    arrays: dict[str, Features],
     ranges: Ranges | None,
     clip: Declared | Bounds | None,
-) -> tuple[dict[str, Features], Clipping | None]:
-    """Return features and labels held to ranges and clipped, and what that changed.
+) -> Clipping | None:
+    """Hold features to ranges and clip records to bounds, and return what that changed.
+
+    Parameters
+    ----------
+    name : str
+        Of the dataset, for messages.
+    arrays : dict
+        ``X``, ``y`` and perhaps ``X_test``, ``y_test``, which are replaced or changed
+        in place: they must be nobody else's.
+    ranges : Ranges or None
+    clip : Declared, Bounds or None
 
     Raises
     ------
     UsageError
         As `held` does.
     """
-    raw, within = dict(arrays), dict[str, Features]()
+    keys = sorted({"X", "X_test"} & arrays.keys(), reverse=True)
+    raw = None
     if ranges is not None:
-        features = {k: as_features(raw[k]) for k in ("X", "X_test") if k in raw}
-        within = {key: held(name, X, ranges) for key, X in features.items()}
+        raw = _beyond(arrays["X"], *ranges.ends) if ranges.clip else None
+        for key in keys:
+            arrays[key] = held(name, arrays[key], ranges)
     if clip is None:
-        return within, None
-    before = as_features(raw["X"])
-    entered = within.get("X", before)
-    bounds = clip if isinstance(clip, Bounds) else clip.of(name, before.shape[1])
-    within |= (after := clipped(name, raw | within, bounds))
-    ends = (-bounds.columns, bounds.columns)
-    if ranges is not None:
-        left = ranges.indicators & ranges.scaled
-        ends = np.where(left, -np.inf, ranges.low), np.where(left, np.inf, ranges.high)
-    changed, counts = _beyond(before, *ends)
-    changed = changed | _different(entered, after["X"])
-    most, label = OFTEN * changed.size, False
-    if bounds.label is not None:
-        beyond = np.abs(np.asarray(raw["y"])) > bounds.label
-        changed, label = changed | beyond, bool(np.count_nonzero(beyond) > most)
-    often = tuple(np.flatnonzero(counts > most).tolist())
-    return within, Clipping(float(changed.mean()), often, label)
+        return None
+    for key in keys:
+        arrays[key], changed, beyond = clipped(name, arrays[key], clip)
+    if raw is not None:
+        changed, beyond = changed | raw[0], raw[1]
+    most, often = OFTEN * changed.size, False
+    bound = clip.label
+    if bound is not None:
+        labels = np.abs(arrays["y"]) > bound
+        changed, often = changed | labels, bool(np.count_nonzero(labels) > most)
+        for key in {"y", "y_test"} & arrays.keys():
+            arrays[key] = np.clip(arrays[key], -bound, bound)
+    columns = tuple(np.flatnonzero(beyond > most).tolist())
+    return Clipping(float(changed.mean()), columns, often)
 
 
-def mapped(name: str, X: Features, ranges: Ranges) -> Features:
+def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
     """Return raw features as those of the records that a model was fitted to.
 
     Raises
@@ -748,17 +748,13 @@ def mapped(name: str, X: Features, ranges: Ranges) -> Features:
     UsageError
         As `held` does.
     """
-    X = held(name, as_features(X), ranges)
-    return clipped(name, {"X": X}, ranges.bounds)["X"] if ranges.clip else X
-
-
-def _different(X: Any, Z: Any) -> NDArray[np.bool]:
-    """Return which records differ, shape (n,)."""
-    if isinstance(X, np.ndarray):
-        return np.asarray((X != Z).any(axis=1))
-    found = np.zeros(X.shape[0], bool)
-    found[(X != Z).tocoo().row] = True
-    return found
+    X = as_features(X, copy=True)
+    if isinstance(within, Ranges):
+        X = held(name, X, within)
+        if not within.clip:
+            return X
+        within = within.bounds
+    return clipped(name, X, within)[0]
 
 
 def largest_of_records(X: Features) -> Array:
@@ -768,34 +764,56 @@ def largest_of_records(X: Features) -> Array:
     return largest_entries(X.shape[0], X.indices, X.data)
 
 
-def scaled(X: Features, *, rows: ArrayLike = 1.0, columns: ArrayLike = 1.0) -> Features:
-    """Return the features times a factor per record and per column."""
-    n, p = X.shape
-    rows, columns = np.broadcast_to(rows, n), np.broadcast_to(columns, p)
+def scaled(
+    X: Features,
+    *,
+    rows: Array | None = None,
+    columns: Array | None = None,
+    out: Any = None,
+) -> Features:
+    """Return the features times a factor per record or per column.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+    rows : array of shape (n,), optional
+    columns : array of shape (p,), optional
+        Where there are no ``rows``.
+    out : Features, optional
+        X itself, to change it in place.
+    """
+    factors: Any
+    if rows is None:
+        assert columns is not None
+        factors = _of_entries(X, columns)
+    else:
+        factors = rows[:, None] if isinstance(X, np.ndarray) else rows[X.indices]
     if isinstance(X, np.ndarray):
-        return np.asarray(X * rows[:, None] * columns)
-    factors = rows[X.indices] * np.repeat(columns, np.diff(X.indptr))
-    return base.assembled(X.shape, base.parts(X) | {".data": X.data * factors})
+        return np.multiply(X, factors, out=out)
+    data = np.multiply(X.data, factors, out=None if out is None else out.data)
+    return base.assembled(X.shape, base.parts(X) | {".data": data})
 
 
 def _largest(X: Features, most: int) -> Features:
-    """Return the features with the largest entries of each record only."""
-    if isinstance(X, np.ndarray):
-        order = np.argsort(-np.abs(X), axis=1, kind="stable")[:, :most]
-        kept = np.zeros(X.shape, bool)
-        np.put_along_axis(kept, order, True, axis=1)
-        return np.where(kept, X, 0.0)
-    from scipy.sparse import csc_array
+    """Return the features with the largest entries of each record only.
 
-    columns = np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
-    # Of equal entries the first ones stay, as in a dense matrix.
-    order = np.lexsort((columns, -np.abs(X.data), X.indices))
-    starts = np.concatenate([[0], np.cumsum(nonzeros(X))[:-1]])
-    rank = np.empty(order.size, np.int64)
-    rank[order] = np.arange(order.size) - starts[X.indices[order]]
-    held = rank < most
-    triples = (X.data[held], (X.indices[held], columns[held]))
-    return as_features(csc_array(triples, shape=X.shape))
+    Of equal entries the first ones stay. Some records at a time: to sort all of them
+    takes several times their memory.
+    """
+    if isinstance(X, np.ndarray):
+        for start in range(0, len(X), BLOCK):
+            rows = X[start : start + BLOCK]
+            order = np.argsort(-np.abs(rows), axis=1, kind="stable")
+            np.put_along_axis(rows, order[:, most:], 0.0, axis=1)
+        return X
+    by_row = X.tocsr()
+    for start in range(0, X.shape[0], BLOCK):
+        ends = by_row.indptr[start : start + BLOCK + 1]
+        data = by_row.data[ends[0] : ends[-1]]
+        row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        order = np.lexsort((-np.abs(data), row))  # stable
+        data[order[np.arange(data.size) - (ends[:-1] - ends[0])[row] >= most]] = 0.0
+    return as_features(by_row)
 
 
 KEY = "intercept"
@@ -803,31 +821,24 @@ NAMES = (KEY, "const", "constant", "bias")
 """What tables call a column of ones."""
 
 
-def with_column(arrays: Mapping[str, Features], constant: float) -> dict[str, Features]:
-    """Return ``X`` and ``X_test`` with a last column of a constant, `w_true` with a 0.
+def with_column(X: Features, constant: float) -> Features:
+    """Return features with a last column of a constant.
 
     Parameters
     ----------
-    arrays : mapping
-        ``X`` of shape (n, p), dense or sparse, and what else there is.
+    X : array or csc_array of shape (n, p)
     constant : float
     """
-    wider: dict[str, Features] = {}
-    for key in {"X", "X_test"} & set(arrays):
-        Z: Any = as_features(arrays[key])
-        n, p = Z.shape
-        column = np.full(n, constant)
-        if isinstance(Z, np.ndarray):
-            wider[key] = np.column_stack([Z, column])
-            continue
-        check_nonzeros(Z.nnz + n)
-        more = (column, np.arange(n, dtype=np.int32), np.array([Z.nnz + n], np.int32))
-        own = zip(parts(Z).items(), more, strict=True)
-        longer = {suffix: np.append(part, values) for (suffix, part), values in own}
-        wider[key] = assembled((n, p + 1), longer)
-    if "w_true" in arrays:
-        wider["w_true"] = np.append(arrays["w_true"], 0.0)
-    return wider
+    n, p = X.shape
+    if isinstance(X, np.ndarray):
+        wider = np.empty((n, p + 1), order="F")
+        wider[:, :p], wider[:, p] = X, constant
+        return wider
+    check_nonzeros(X.nnz + n)
+    ends = np.append(X.indptr, np.array([X.nnz + n], np.int32))
+    rows = np.append(X.indices, np.arange(n, dtype=np.int32))
+    data = np.append(X.data, np.full(n, constant))
+    return assembled((n, p + 1), {".data": data, ".indices": rows, ".indptr": ends})
 
 
 def with_bound(bounds: Bounds, constant: float) -> Bounds:
@@ -913,16 +924,11 @@ class Recipe:
     def key(self) -> list[Any]:
         """Return the key of a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
-        others = {k: v for k, v in vars(self).items() if k not in ("clip", "ranges")}
-        # Arrays without an intercept keep their place in the cache.
-        constant, labelled = others.pop("intercept"), others.pop("labelled")
-        later = [constant] * bool(constant) + ["unlabelled"] * (not labelled)
-        unit = others.pop("label_unit")
-        later += [["unit", unit]] * (unit != 1.0)
-        if (classes := others.pop("classes")) is not None:
-            # Their order says nothing.
-            later.append(sorted(map(records.spelling, classes)))
-        return [clip, *others.values(), *later]
+        # The order of classes says nothing.
+        classes = self.classes and sorted(map(records.spelling, self.classes))
+        apart = ("clip", "ranges", "classes")
+        others = [value for key, value in vars(self).items() if key not in apart]
+        return [clip, classes, *others]
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:
@@ -935,7 +941,9 @@ class Recipe:
         return tuple(step for step, taken in steps.items() if taken)
 
 
-def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
+def split(
+    n: int, test_fraction: float, seed: int
+) -> tuple[NDArray[np.bool], NDArray[np.bool]]:
     """Return boolean masks of train and test, a public random choice of rows.
 
     The stream is not the one that a generator started from the same seed uses.
@@ -948,11 +956,11 @@ def split(n: int, test_fraction: float, seed: int) -> tuple[Array, Array]:
 
 def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features]:
     """Return X, y and what else there is, ready for use, see `prepared`."""
-    return prepared(name, raw, recipe)[0]
+    return prepared(name, [*raw], recipe)[0]
 
 
 def prepared(
-    name: str, raw: Sequence[Any], recipe: Recipe
+    name: str, raw: list[Any], recipe: Recipe
 ) -> tuple[dict[str, Features], Clipping | None]:
     """Return X, y and what else there is, ready for use, and what clipping did.
 
@@ -960,9 +968,9 @@ def prepared(
     ----------
     name : str
         Of the dataset, for messages.
-    raw : sequence
+    raw : list
         X of shape (n, p), dense or sparse, y of shape (n,) and, if it is known, the
-        true parameter of shape (p,).
+        true parameter of shape (p,). X is taken out: nothing needs it beside its copy.
     recipe : Recipe
 
     Returns
@@ -973,68 +981,69 @@ def prepared(
     Clipping or None
         Of the training records; None where they are not clipped.
     """
-    if isinstance(raw[1], np.ma.MaskedArray):
+    arrays = {"X": as_features(raw.pop(0), copy=True)}
+    own, *others = raw
+    if isinstance(own, np.ma.MaskedArray):
         raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
-    X, y = as_features(raw[0]), np.asarray(raw[1])
-    records.check_raw(name, X, y)
-    if recipe.densify and not isinstance(X, np.ndarray):
-        X = X.toarray()
-    column = getattr(raw[1], "name", None)  # of a table
+    y = np.asarray(own)
+    records.check_raw(name, arrays["X"], y)
+    if recipe.densify and not isinstance(arrays["X"], np.ndarray):
+        arrays["X"] = arrays["X"].toarray(order="F")
+    column = getattr(own, "name", None)  # of a table
     whose = name if column is None else f"{name}, column {heading(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}
     y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
-    arrays = _split(name, X, y / recipe.label_unit, recipe)
-    if len(raw) > 2:
-        arrays["w_true"] = np.asarray(raw[2], dtype=np.float64)
+    arrays["y"] = y / recipe.label_unit
+    if recipe.test_fraction:
+        arrays |= _split(name, arrays, recipe)
+    # It belongs to the columns as they were.
+    is_rescaled = recipe.ranges is not None and recipe.ranges.scaled
+    if others and not (recipe.standardise or is_rescaled):
+        arrays["w_true"] = np.array(others[0], dtype=np.float64)
     if recipe.drop_empty:
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
-        arrays |= _rescaled(name, arrays, recipe.standardise)
-        # It belongs to the columns as they were.
-        arrays.pop("w_true", None)
-    within, clipping = bounded(name, arrays, recipe.ranges, recipe.clip)
-    arrays |= within
-    if recipe.ranges is not None and recipe.ranges.scaled:
-        arrays.pop("w_true", None)
+        _rescale(name, arrays, recipe.standardise)
+    clipping = bound_records(name, arrays, recipe.ranges, recipe.clip)
     if recipe.intercept:
-        arrays |= with_column(arrays, recipe.intercept)
-    return {key: _frozen(array) for key, array in arrays.items()}, clipping
+        for key in {"X", "X_test"} & arrays.keys():
+            arrays[key] = with_column(arrays[key], recipe.intercept)
+        if "w_true" in arrays:
+            arrays["w_true"] = np.append(arrays["w_true"], 0.0)
+    return {key: lock(as_features(arrays.pop(key))) for key in [*arrays]}, clipping
 
 
-def _split(name: str, X: Features, y: Array, recipe: Recipe) -> dict[str, Features]:
-    if not recipe.test_fraction:
-        return {"X": X, "y": y}
+def _split(
+    name: str, arrays: Mapping[str, Features], recipe: Recipe
+) -> dict[str, Features]:
+    X, y = arrays["X"], arrays["y"]
     train, test = split(y.size, recipe.test_fraction, recipe.seed)
     if not (train.any() and test.any()):
         raise UsageError(
             f"dataset.test_fraction={recipe.test_fraction}: of the {y.size} records of "
             f"{name} it must leave at least one to train and one to test on"
         )
-    if not isinstance(X, np.ndarray):
-        X = X.tocsr()
-    return {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
+    found: dict[str, Features] = {"y": y[train], "y_test": y[test]}
+    for key, rows in (("X", train), ("X_test", test)):
+        # What is dense is column-major at once.
+        dense = isinstance(X, np.ndarray)
+        found[key] = np.compress(rows, X.T, axis=1).T if dense else as_features(X[rows])
+    return found
 
 
-def _features(arrays: dict[str, Features]) -> dict[str, Features]:
-    return {k: as_features(arrays[k]) for k in ("X", "X_test") if k in arrays}
-
-
-def _without_empty(name: str, arrays: dict[str, Features]) -> dict[str, Features]:
+def _without_empty(name: str, arrays: Mapping[str, Features]) -> dict[str, Features]:
     """Return the features and `w_true` without columns that are empty in X."""
-    features = _features(arrays)
-    X = features["X"]
+    X = arrays["X"]
     filled = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
     if not filled.any():
         raise UsageError(f"dataset.drop_empty=True: every column of {name} is empty")
-    w_true = {key: arrays[key][filled] for key in ("w_true",) if key in arrays}
-    return {key: Z[:, filled] for key, Z in features.items()} | w_true
+    keys = {"X", "X_test", "w_true"} & arrays.keys()
+    return {key: as_features(arrays[key][..., filled]) for key in keys}
 
 
-def _rescaled(
-    name: str, arrays: dict[str, Features], how: bool | str
-) -> dict[str, Features]:
-    """Return features whose columns are standardised, or scaled: divided by their RMS.
+def _rescale(name: str, arrays: dict[str, Features], how: bool | str) -> None:
+    """Standardise the columns of features in place, or scale them by their RMS.
 
     Zeros stay zeros where columns are scaled, so that sparse features stay sparse.
 
@@ -1043,57 +1052,59 @@ def _rescaled(
     UsageError
         If sparse features would have to be centred.
     """
-    names, within = zip(*_features(arrays).items(), strict=True)
+    within = [arrays[key] for key in ("X", "X_test") if key in arrays]
     if how == "scale":
-        X, *others = in_usual_units(*within)
-        rms = np.sqrt(mean_squares(X))
+        in_usual_units(*within)
+        rms = np.sqrt(mean_squares(within[0]))
         factor = _inverse(rms, rms > 0.0)
-        rescaled = [scaled(Z, columns=factor) for Z in (X, *others)]
-        return dict(zip(names, rescaled, strict=True))
-    X = within[0]
-    if not isinstance(X, np.ndarray):
+        for Z in within:
+            scaled(Z, columns=factor, out=Z)
+        return
+    if not isinstance(within[0], np.ndarray):
         raise UsageError(
             f"dataset.standardise=True: {name} is sparse and centring would fill it; "
             "divide by the root mean square instead with dataset.standardise=scale, "
             "which reads the records as this does, or hold it dense with "
             "dataset.densify=true"
         )
-    return dict(zip(names, standardise(*within), strict=True))
+    standardise(*within)
 
 
 def standardise(X: Array, *others: Array) -> list[Array]:
-    """Return X and the others shifted and scaled by the statistics of X.
+    """Shift and scale X and the others in place by the statistics of X; return them.
 
     Columns of X get mean 0 and (population) variance 1. A column that is
     constant up to rounding becomes exactly 0, so that it has no influence; the
     number of features stays what was declared.
     """
-    within = in_usual_units(X, *others)
-    X = within[0]
+    in_usual_units(X, *others)
     mean, deviation = X.mean(axis=0), X.std(axis=0)
-    rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * np.abs(X).max(axis=0)
+    rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * column_max(X)
     factor = _inverse(deviation, deviation > rounding)
-    return [(Z - mean) * factor for Z in within]
+    for Z in (X, *others):
+        Z -= mean
+        Z *= factor
+    return [X, *others]
 
 
-def in_usual_units(X: Features, *others: Features) -> list[Any]:
-    """Return X and the others with columns in units in which X can be squared.
+def in_usual_units(X: Features, *others: Features) -> None:
+    """Bring the columns of X and the others to units in which X can be squared.
 
     Powers of 2 for columns of the largest and the smallest floats, 1 for all else.
     """
-    largest = records.column_max(X)
+    largest = column_max(X)
     odd = ~unscaled(largest) & (largest > 0.0)
-    if not odd.any():
-        return [X, *others]
     units = np.ldexp(1.0, np.where(odd, -powers_of(largest), 0))
-    return [scaled(Z, columns=units) for Z in (X, *others)]
+    for Z in (X, *others) if odd.any() else ():
+        scaled(Z, columns=units, out=Z)
 
 
 def mean_squares(X: Features) -> Array:
     """Return the mean of the squares of each column, shape (p,)."""
     if isinstance(X, np.ndarray):
         return np.asarray(np.square(X).mean(axis=0))
-    means: Array = np.asarray(X.power(2).mean(axis=0)).ravel()
+    squares = base.assembled(X.shape, base.parts(X) | {".data": X.data**2})
+    means: Array = np.asarray(squares.mean(axis=0)).ravel()
     return means
 
 
@@ -1101,18 +1112,15 @@ def _inverse(values: Array, usable: NDArray[np.bool]) -> Array:
     return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
 
 
-def _frozen(X: Any) -> Features:
-    """Return a column-major, read-only copy that nobody else can write."""
-    features = as_features(X)
-    dense = isinstance(features, np.ndarray)
-    copy = features.copy(order="F") if dense else features.copy()
-    for part in base.parts(copy).values():
+def lock(X: Features) -> Features:
+    """Make features that nobody else holds read-only, and return them."""
+    for part in base.parts(X).values():
         array: Any = part
         # Scipy holds views, whose bases nobody else has.
         while isinstance(array, np.ndarray):
             array.flags.writeable = False
             array = array.base
-    return copy
+    return X
 
 
 def dataset_from_arrays(
@@ -1123,18 +1131,19 @@ def dataset_from_arrays(
     bounds: base.Bounds | None = None,
     usual: base.Usual | None = None,
     columns: tuple[str, ...] = (),
+    copy: bool = True,
 ) -> Dataset:
-    """Make a dataset of arrays as they are: copied, checked, read-only.
+    """Make a dataset of arrays as they are: checked and read-only.
 
     Labels are not mapped: the loss refuses those that it does not know. A sparse
-    matrix stays sparse.
+    matrix stays sparse. Without ``copy`` the arrays are nobody else's.
 
     Raises
     ------
     UsageError
         If they are empty, of unequal length or not finite, or break the bounds.
     """
-    X, y = _frozen(X), _frozen(y)
+    X, y = (lock(as_features(one, copy)) for one in (X, y))
     records.check_raw(name, X, y)
     if bounds is not None:
         check_bounds(name, X, y, bounds, lambda: columns)

@@ -38,8 +38,9 @@ MOST_CLASSES = 20
 
 NO_ANSWER = frozenset(
     ["unknown", "unk", "missing", "noanswer", "notavailable", "undefined", "inf", "tbd"]
+    + ["null", "nil", "nan", "blank", "notapplicable"]
 )
-"""Labels that may be none, as `folded` has them."""
+"""Labels that may be none, as `folded` has them, without punctuation."""
 
 NINES = 10.0 ** np.arange(1, 8) - 1.0
 """Numbers that surveys write, with either sign, where there is no answer."""
@@ -47,9 +48,11 @@ NINES = 10.0 ** np.arange(1, 8) - 1.0
 
 def column_max(X: Features) -> Array:
     """Return the largest absolute value of each column, shape (p,)."""
-    if isinstance(X, np.ndarray):
-        return np.asarray(np.abs(X).max(axis=0))
-    return np.asarray(abs(X).max(axis=0).toarray()).ravel()
+    # Without the absolute values of all, which take as much memory as they do.
+    ends = X.min(axis=0), X.max(axis=0)
+    if not isinstance(X, np.ndarray):
+        ends = tuple(end.toarray().ravel() for end in ends)
+    return np.asarray(np.abs(ends).max(axis=0))
 
 
 def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
@@ -81,11 +84,10 @@ def first_odd(found: Any) -> str:
     if isinstance(found, np.ndarray):
         place = np.argwhere(~np.isfinite(found))[0]
     else:
-        entries = found.tocoo()
-        odd = ~np.isfinite(entries.data)
-        rows, columns = entries.row[odd], entries.col[odd]
-        first = np.lexsort((columns, rows))[0]
-        place = (rows[first], columns[first])
+        rows = found.tocsr()
+        entry = int(np.argmin(np.isfinite(rows.data)))
+        row = np.searchsorted(rows.indptr, entry, side="right") - 1
+        place = row, rows.indices[entry]
     feature = f", feature {place[1]}" if len(place) > 1 else ""
     return f": record {place[0]}{feature}, counted from 0"
 
@@ -125,20 +127,16 @@ def labels(
         y = y.astype(np.float64)
     if y.dtype.kind == "M":
         y = y.astype("M8[us]").astype(object)
-    text = y.dtype.kind not in base.NUMBERS
-    declared = positive is not None or classes is not None
-    if classification and declared:
-        if classes is None:
-            known = _occurring(y, given)
-        else:
+    if classification and (positive is not None or classes is not None):
+        if classes is not None:
             known = words_of(classes, "dataset.classes")
-        if positive is None:
-            chosen: Sequence[Any] = [max(known)]
         else:
-            chosen = positive
+            known = _occurring(y, given)
+        chosen = [max(known)] if positive is None else positive
+        if positive is not None:
             _check_chosen(name, positive, known)
-            if classes is None:
-                _check_others(name, y, known, positive)
+        if classes is None:
+            _check_others(name, y, known, chosen)
         place = places(y, known)
         if (place < 0).any():
             raise UsageError(
@@ -147,15 +145,13 @@ def labels(
             )
         up = places(np.array(known, object), chosen) >= 0
         return np.where(up[place], 1.0, -1.0)
-    if text:
+    if y.dtype.kind not in base.NUMBERS:
         hint = " or name those that become +1 with dataset.positive=[...]"
         raise UsageError(
             f"dataset {name}: label {word(y[0])} is text, labels must be numbers"
             f"{hint * classification}"
         )
     numbers = y.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        raise UsageError(f"dataset {name}: y holds a value that is not finite")
     return signs(name, numbers) if classification else numbers
 
 
@@ -165,18 +161,16 @@ def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
     Dates are text where words are declared; so is a word for a missing value that is
     one of those.
     """
-    kind = y.dtype.kind
-    words = set(map(spelling, given)) if are_words(given) else set()
-    usable = kind in base.NUMBERS or kind in "US" or bool(kind == "M" and words)
-    if kind == "O":
-        allowed = (str, bytes, *NUMERIC, *[date] * bool(words))
-        known = [isinstance(one, allowed) or base.is_missing(one) for one in y.flat]
-        usable = all(known)
+    words = set(map(spelling, given)) if are_words(given) else set[str]()
+    allowed = (str, bytes, *NUMERIC, *[date, np.datetime64] * bool(words))
+    usable = y.dtype.kind in f"{base.NUMBERS}US" or all(
+        isinstance(one, allowed) or base.is_missing(one) for one in y.flat
+    )
     if not usable:
         raise UsageError(
             f"dataset {name}: labels must be numbers or text, not {y.dtype}"
         )
-    if words and kind in "OUS":
+    if words and y.dtype.kind in "OUS":
         y = np.array(["word" if spelling(v) in words else v for v in y.flat], object)
     base.check_missing(f"dataset {name}: y", y)
 
@@ -239,14 +233,14 @@ def _check_others(
     alike = set(map(folded, chosen))
     numbers = np.array([as_number(one) for one in known])
     codes = missing_codes(numbers) if len(known) > 2 else []
-    for one, value in zip(known, numbers, strict=True):
-        text, what = spelling(one), ""
+    for text, value in zip(map(spelling, known), numbers, strict=True):
+        what = "may stand for no value"
         if folded(text) in alike:
             what = "is another spelling of one that becomes +1"
-        elif value in codes or folded(text) in NO_ANSWER:
-            what = "may stand for no value"
-        if what and text not in chosen:
-            count = int((places(y, [one]) == 0).sum())
+        elif value not in codes and re.sub(r"\W", "", folded(text)) not in NO_ANSWER:
+            continue
+        if text not in chosen:
+            count = int((places(y, [text]) == 0).sum())
             raise UsageError(
                 f"dataset {name}: {count} of the labels are {word(text)}, which "
                 f"{what}; correct them, or list all that there may be with "
@@ -284,6 +278,13 @@ def names_in(given: Any) -> list[str]:
     return list(map(str, given if several else [given])) if given else []
 
 
+def as_list(given: Any) -> list[Any] | None:
+    """Return labels that are given as a list: one, several, or None for none."""
+    if given is None:
+        return None
+    return list(given) if isinstance(given, list | tuple | np.ndarray) else [given]
+
+
 def are_words(given: Iterable[Any]) -> bool:
     """Return whether labels or categories that are given declare text: one is text."""
     return any(isinstance(one, str | bytes | date) for one in given)
@@ -319,43 +320,31 @@ def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     that spells it, a float the only one of its value, and none if there are several.
     """
     words = are_words(given)
-    found: dict[Any, int] = {}
-    for one in given:
-        found.setdefault(spelling(one) if words else as_number(one), len(found))
-    values: dict[float, list[int]] = {}
-    for one, j in found.items() if words else ():
-        values.setdefault(as_number(one), []).append(j)
-
-    texts: dict[str, int] = {}
+    keys = dict.fromkeys(map(spelling if words else as_number, given))
+    found = {key: j for j, key in enumerate(keys)}
+    values = np.array([as_number(key) for key in found])
 
     def place(cell: Any) -> int:
-        """Look a text up once."""
-        if type(cell) is str:
-            if cell not in texts:
-                texts[cell] = place_of(cell)
-            return texts[cell]
-        return place_of(cell)
-
-    def place_of(cell: Any) -> int:
         if not words:
             return found.get(as_number(cell), -1)
         if not isinstance(cell, str) and base.is_missing(cell):
             return -1
-        exact = not isinstance(cell, float | np.floating)
-        if exact and (j := found.get(spelling(cell))) is not None:
-            return j
-        if isinstance(cell, str | bytes | date):
-            return -1
-        same = values.get(as_number(cell), [])
-        return same[0] if len(same) == 1 else -1
+        if not isinstance(cell, float) and (spelled := spelling(cell)) in found:
+            return found[spelled]
+        is_word = isinstance(cell, str | bytes | date)
+        same = np.flatnonzero((values == as_number(cell)) & (not is_word))
+        return int(same[0]) if len(same) == 1 else -1
 
     if cells.dtype.kind in base.NUMBERS:
-        # Few of them differ.
         cells, which = np.unique(cells, return_inverse=True)
-        return np.fromiter(map(place, cells), np.intp, len(cells))[which]
+        return np.array([place(cell) for cell in cells.tolist()], np.intp)[which]
     if cells.dtype.kind == "M":
         cells = cells.astype("M8[us]")
-    return np.fromiter(map(place, cells.tolist()), np.intp, len(cells))
+    # Few of them differ; 1, 1.0 and True are three.
+    listed = cells.tolist()
+    typed = [*zip(map(type, listed), listed, strict=True)]
+    known = {key: place(key[1]) for key in dict.fromkeys(typed)}
+    return np.fromiter(map(known.__getitem__, typed), np.intp, len(typed))
 
 
 def as_number(label: Any) -> float:

@@ -20,6 +20,7 @@ from dp_erm_bench.datasets.prepare import (
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
 from dp_erm_bench.datasets.records import (
     are_words,
+    as_list,
     as_number,
     names_in,
     spelling,
@@ -289,57 +290,68 @@ def _label_unit(common: Mapping[str, Any]) -> float:
     return float((scaled and common["bounds"].get("label")) or 1.0)
 
 
-def _check_scale(common: Mapping[str, Any]) -> None:
-    """Refuse a scale that is none, has no bounds, or stands beside another one."""
-    scale = common[SCALE]
-    if scale not in (None, BY_BOUNDS):
-        raise refused(SCALE, scale, f"null or {BY_BOUNDS}")
-    if scale and common["bounds"] is None:
-        raise refused(SCALE, scale, "null unless bounds are declared, dataset.bounds")
-    if scale and (how := common["standardise"]):
-        raise refused(
+def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
+    check_choice(f"dataset.task of {name}", common["task"], TASKS)
+    classification, declared = common["task"] == TASKS[0], common["bounds"] is not None
+    positive, how = as_list(common["positive"]), common["standardise"]
+    flags = ("drop_empty", "densify", "clip_to_bounds", PUBLIC)
+    by_bounds = common[SCALE] is not None
+    rules = [
+        *((key, isinstance(common[key], bool), "true or false") for key in flags),
+        (
+            "standardise",
+            isinstance(how, bool) or how == "scale",
+            "true or false, or scale",
+        ),
+        (SCALE, common[SCALE] in (None, BY_BOUNDS), f"null or {BY_BOUNDS}"),
+        (
             SCALE,
-            scale,
+            declared or not by_bounds,
+            "null unless bounds are declared, dataset.bounds",
+        ),
+        (
+            SCALE,
+            not (by_bounds and how),
             f"null beside dataset.standardise={shown(how)}: columns are divided by "
             "what is declared, or by what is read off the records; for the former add "
             "dataset.standardise=false",
-        )
-
-
-def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
-    check_choice(f"dataset.task of {name}", common["task"], TASKS)
-    classification = common["task"] == TASKS[0]
-    for key in ("drop_empty", "densify", "clip_to_bounds", "standardise", PUBLIC):
-        scale = ", or scale" * (key == "standardise")
-        if not (isinstance(common[key], bool) or (scale and common[key] == "scale")):
-            raise refused(key, common[key], f"true or false{scale}")
-    _check_scale(common)
-    clip, declared = common["clip_to_bounds"], _declared(common)
-    if clip and common["bounds"] is None:
-        raise refused("clip_to_bounds", True, "false unless bounds are declared")
-    for key in ("positive", "classes"):
-        if common[key] is not None and not classification:
-            raise refused(key, common[key], "null for a regression")
-    positive, classes = common["positive"], common["classes"]
-    positive = positive if isinstance(positive, list | tuple | None) else [positive]
-    if positive and FILL_IN in positive:
+        ),
+        (
+            "clip_to_bounds",
+            declared or not common["clip_to_bounds"],
+            "false unless bounds are declared",
+        ),
+        *(
+            (key, common[key] is None or classification, "null for a regression")
+            for key in ("positive", "classes")
+        ),
+        (
+            "test_fraction",
+            0.0 <= number(common["test_fraction"]) < 1.0,
+            "a number in [0, 1)",
+        ),
+        ("seed", is_seed(common["seed"]), "an integer >= 0 and below 2^63"),
+        (
+            INTERCEPT,
+            0.0 <= number(common[INTERCEPT]) <= MOST,
+            f"a finite number >= 0, at most {MOST:g}, or null",
+        ),
+    ]
+    for key, is_allowed, allowed in rules:
+        if not is_allowed:
+            raise refused(key, common[key], allowed)
+    bounds, classes = _declared(common), common["classes"]
+    if FILL_IN in (positive or ()):
         raise refused("positive", FILL_IN, "replaced by the labels that become +1")
     check_classes(name, positive, classes)
-    if not 0.0 <= number(common["test_fraction"]) < 1.0:
-        raise refused("test_fraction", common["test_fraction"], "a number in [0, 1)")
-    if not is_seed(common["seed"]):
-        raise refused("seed", common["seed"], "an integer >= 0 and below 2^63")
-    if not 0.0 <= number(common[INTERCEPT]) <= MOST:
-        allowed = f"a finite number >= 0, at most {MOST:g}, or null"
-        raise refused(INTERCEPT, common[INTERCEPT], allowed)
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,
         labelled=common["task"] != UNLABELLED,
-        positive=positive and list(positive),
+        positive=positive,
         classes=None if classes is None else words_of(classes, "dataset.classes"),
         test_fraction=number(common["test_fraction"]),
-        clip=declared if clip else None,
+        clip=bounds if common["clip_to_bounds"] else None,
         label_unit=_label_unit(common),
         intercept=number(common[INTERCEPT]),
         **{key: common[key] for key in same},
@@ -383,16 +395,16 @@ def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
     """Refuse fresh records that there are not."""
     from dp_erm_bench.datasets.synthetic import LAWS
 
-    known = getattr(loader, "__name__", "") in LAWS
-    if value is None:
-        return
+    known, allowed = getattr(loader, "__name__", "") in LAWS, ""
     count = isinstance(value, int) and not isinstance(value, bool) and value > 0
     if not (count or value == LAW):
-        raise refused(FRESH, value, f"an integer >= 1, {LAW}, or null")
-    if value == LAW and not known:
-        raise refused(FRESH, LAW, "a number, as the law of the records is not known")
-    if not (known or test_fraction):
-        raise refused(FRESH, value, "null without a known law or a test_fraction")
+        allowed = f"an integer >= 1, {LAW}, or null"
+    elif value == LAW and not known:
+        allowed = "a number, as the law of the records is not known"
+    elif not (known or test_fraction):
+        allowed = "null without a known law or a test_fraction"
+    if allowed and value is not None:
+        raise refused(FRESH, value, allowed)
 
 
 def _usual(common: Mapping[str, Any]) -> Usual | None:

@@ -12,7 +12,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,14 @@ from dp_erm_bench.datasets.records import (
     spelling,
     words_of,
 )
-from dp_erm_bench.errors import UsageError, check_heading, escaped, heading, word
+from dp_erm_bench.errors import (
+    UsageError,
+    check_heading,
+    escaped,
+    heading,
+    shown,
+    word,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +61,11 @@ INDEXED = (
     "column like the others with dataset.index=keep"
 )
 
+EITHER = (
+    "row 1 {}, it may be headings or a record; decide it with dataset.header=true or "
+    "dataset.header=false"
+)
+
 WRONG = (
     *("holds a word", "holds text", "holds a number that is not finite"),
     "has no value",
@@ -67,6 +79,7 @@ MOST_CATEGORIES, MOST_READ = 100, 1000
 """Categories that are read off the records, of a column and of all."""
 
 QUOTED = re.compile(r'"[^"]*"')
+BREAK = re.compile("[\r\n]")
 
 ZERO_WIDTH = re.compile("[\ufeff\u200b\u2060]")
 """Characters that no one sees, which some programs write before a heading or a cell."""
@@ -123,8 +136,8 @@ class Csv:
     ----------
     path : str or None
         For messages.
-    label : str, int, False or None
-        Name or index of the label's column; None: the last one; False: there is none.
+    label : str, int or None
+        Name or index of the label's column; None: the last one.
     header : bool or str
         Whether the first row names the columns; ``auto``: if no cell is a number, or
         a name is declared; a row that may be both is refused.
@@ -143,6 +156,8 @@ class Csv:
         Words of the label's column, which then holds text; empty for numbers.
     drop : sequence of str or None
         Columns that are left out, by heading, or by place where there is no header.
+    labelled : bool
+        Whether there is a column of labels.
     """
 
     path: str | None
@@ -154,9 +169,16 @@ class Csv:
     text: Sequence[str] | str | None = None
     words: Sequence[Any] = ()
     drop: Sequence[str] | str | None = None
+    labelled: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that are not allowed."""
+        if isinstance(self.label, bool):
+            raise UsageError(
+                f"dataset.label={shown(self.label)}: must be null, a heading or the "
+                "place of a column; in a yaml quote a heading that it reads as true or "
+                "false"
+            )
         if self.header not in ("auto", True, False):
             raise UsageError(
                 f"dataset.header={self.header}: must be auto, true or false"
@@ -188,10 +210,11 @@ class Csv:
         spelled = (name for name, found in given if are_words(found or ()))
         return {*names_in(self.text), *spelled}
 
-    def read(self, content: bytes) -> tuple[Any, Any]:
+    def read(self, content: bytes) -> tuple["pd.DataFrame", "pd.Series[Any]"]:
         """Return X of shape (n, p) and y, a Series under its column's name.
 
-        Labels may be text, which `records.labels` maps.
+        Labels may be text, which `records.labels` maps. ``X.attrs["features"]`` is a
+        list of `Feature`, named ``x0``, ``x1`` where there is no header.
 
         Raises
         ------
@@ -200,44 +223,20 @@ class Csv:
             that of an intercept, holds text or lacks a value: all that is found, a
             line for each column; if there is no such label column or category.
         """
+        import pandas as pd
+
         layout = self._layout(content)
         table = self._read(content, layout)
-        if not len(table):
-            raise UsageError(f"{self._where}: holds no records")
-        index = self._wrong_index(layout)
-        others = table[layout.kept[1:]] if index else table
-        wrong = self._wrong_headings(layout) + index
+        wrong = self._wrong_headings(layout)
+        others = table[layout.kept[layout.nameless :]]
         wrong += self._wrong_columns(others, layout)
-        if not wrong:
-            self._check_first_row(table, layout)
-            if self._counts(table, layout):
-                wrong = [INDEXED.format("may count the records")]
-        self._refuse(wrong)
-        y = self._labels(table)
+        self._refuse(wrong or self._undecided(table, layout)[:1])
+        y = pd.Series(np.zeros(len(table)))
+        if layout.label is not None:
+            y = table.pop(layout.label)
         if self.intercept:
             check_names(table.columns, self.intercept)
-        return self._features(table).to_numpy(np.float64), y
-
-    def features(self, content: bytes) -> list[Feature]:
-        """Return the features by name, ``x0``, ``x1`` where there is no header.
-
-        The records are looked at only for categories that are not declared.
-        """
-        known = None not in self.categories.values()
-        layout = self._layout(content)
-        table = self._read(content, layout, rows=1 if known else None)
-        self._labels(table)
-        table = table.iloc[:0] if known else table
-        found: list[Feature] = [(str(name), None) for name in table.columns]
-        if self.categories:
-            found = [
-                (str(feature), str(name) if str(name) in self.categories else None)
-                for name in table.columns
-                for feature in self._features(table[[name]]).columns
-            ]
-        if layout.named:
-            return found
-        return [(f"x{j}", column) for j, (_, column) in enumerate(found)]
+        return self._features(table, layout), y
 
     def look(self, content: bytes) -> "Look":
         """Return what a csv holds: read off its records, hence not private.
@@ -249,24 +248,16 @@ class Csv:
         """
         layout = self._layout(content)
         table = self._read(content, layout)
-        if not len(table):
-            raise UsageError(f"{self._where}: holds no records")
-        wrong = self._wrong_headings(layout) + self._wrong_index(layout)
-        with_index = self._counts(table, layout)
-        wrong += [INDEXED.format("may count the records")] * with_index
-        try:
-            self._check_first_row(table, layout)
-        except UsageError as error:
-            wrong.append(str(error).removeprefix(f"{self._where}: "))
+        wrong = self._wrong_headings(layout) + self._undecided(table, layout)
         # As categories they are: 1E5 and 100000 are two words.
         texts = self._read(content, replace(layout, texts=layout.kept))
-        columns = tuple(seen(texts[name]) for name in table.columns)
+        columns = [read_column(texts[name]) for name in layout.kept]
         words = [one.name for one in columns if one.kind.startswith("words")]
         left = [one.name for one in columns if one.kind not in LEFT_OUT]
         known = replace(layout, texts=words)
         wrong += self._wrong_columns(table[left], known, texts)
         for one in columns:
-            whose, last = f"column {heading(one.name)}", str(texts[one.name].iloc[-1])
+            whose, last = f"column {heading(one.name)}", texts[one.name].iloc[-1]
             if one.counts.get(last.strip()) == 1 and re.fullmatch(TOTAL, last.strip()):
                 where = f"row {len(texts) + layout.named}"
                 wrong.append(f"{where} may be no record: {whose} holds {heading(last)}")
@@ -276,8 +267,7 @@ class Csv:
                     f"{whose} holds {code:g} in {count} records, which may stand for "
                     "no value"
                 )
-        sep = layout.how["sep"]
-        return Look(len(table), sep, layout.named, columns, layout.label, tuple(wrong))
+        return Look(len(table), layout, columns, wrong)
 
     def _layout(self, content: bytes) -> "Layout":
         """Return what the first row says of a file.
@@ -289,7 +279,8 @@ class Csv:
         """
         import pandas as pd
 
-        if self.drop is not None and not all(names_in(self.drop)):
+        dropped = names_in(self.drop)
+        if self.drop is not None and not all(dropped):
             raise UsageError(f"dataset.drop={self.drop}: must be a list of columns")
         line = QUOTED.sub("", content.lstrip(b"\r\n").partition(b"\n")[0].decode())
         how: dict[str, Any] = {"sep": max(SEPARATORS, key=line.count)}
@@ -301,7 +292,7 @@ class Csv:
         cells = [cell.strip() for cell in first.iloc[0]]
         if cells[0].casefold().startswith("sep="):
             raise UsageError(f"{self._where}: row 1 names the separator; take it out")
-        if len(cells) == 1 and self.label is not False:
+        if len(cells) == 1 and self.labelled:
             raise UsageError(
                 f"{self._where}: has one column, and needs features and labels, "
                 "separated by comma, semicolon or tab"
@@ -319,17 +310,37 @@ class Csv:
                 f"dataset.index=drop: the first column is {heading(cells[0])} by name; "
                 "only one without is an index"
             )
-        for name in names_in(self.drop):
+        for name in dropped:
             check_heading("column of dataset.drop", name, names)
         kept = names[1:] if self.index == "drop" else names
-        kept = [name for name in kept if str(name) not in names_in(self.drop)]
-        if self.drop and len(kept) < 1 + (self.label is not False):
+        kept = [name for name in kept if str(name) not in dropped]
+        if dropped and len(kept) < 1 + self.labelled:
             raise UsageError(f"dataset.drop={self.drop}: leaves no feature")
-        label = None if self.label is False else self._label(kept)
+        label = self._label(kept) if self.labelled else None
         features = [name for name in kept if name != label]
-        self._check_columns(features, kept, bool(named))
-        texts = [name for name in kept if self._is_text(name, name == label)]
-        return Layout(how, cells, bool(named), unnamed, names, kept, label, texts)
+        for name in names_in(self.text):
+            check_heading("column of dataset.text", name, kept)
+            if name not in self.categories and name != str(label):
+                raise UsageError(
+                    f"dataset.text={self.text}: column {heading(name)} is neither "
+                    "the label nor in dataset.onehot, features must be numbers"
+                )
+        for name in self.categories:
+            if not named and name not in map(str, features):
+                raise UsageError(
+                    f"dataset.onehot={name}: must be one of "
+                    f"{', '.join(map(str, features))}, the places of the columns, as "
+                    f"{self.path} has no header; if row 1 is one, say "
+                    "dataset.header=true"
+                )
+            check_heading("column of dataset.onehot", name, features)
+        read = {name for name, found in self.categories.items() if found is None}
+        texts = [name for name in kept if str(name) in self.texts | read]
+        if self.words and label is not None:
+            texts.append(label)
+        declared = self.index or kept[0] in (label, *texts, *names[1:])
+        nameless = unnamed and not declared
+        return Layout(how, cells, bool(named), nameless, names, kept, label, texts)
 
     def _names_columns(self, cells: list[str]) -> bool:
         """Return whether a first row names the columns: as declared, or as it reads.
@@ -343,238 +354,180 @@ class Csv:
         """
         declared = {*names_in(self.text), *names_in(self.drop), *self.categories}
         declared |= {self.label} if isinstance(self.label, str) else set()
-        if any(cell in declared and np.isnan(as_number(cell)) for cell in cells):
-            return True
         numbers = [not np.isnan(as_number(cell)) for cell in cells]
+        if any(c in declared and not n for c, n in zip(cells, numbers, strict=True)):
+            return True
         if any(numbers) and not cells[0] and all(cells[1:]):
-            raise self._undecided("holds numbers after an empty cell")
+            raise UsageError(
+                f"{self._where}: {EITHER.format('holds numbers after an empty cell')}"
+            )
         return not any(numbers) and not all(map(is_missing, cells))
 
-    def _undecided(self, what: str) -> UsageError:
-        return UsageError(
-            f"{self._where}: row 1 {what}, it may be headings or a record; decide it "
-            "with dataset.header=true or dataset.header=false"
-        )
+    def _undecided(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
+        """Return what a first row, or a column without a heading, may be.
 
-    def _read(
-        self, content: bytes, layout: "Layout", rows: int | None = None
-    ) -> "pd.DataFrame":
+        The first column if it counts the records, in any order, or holds different
+        whole numbers as no other one of features does.
+        """
+        if layout.named:
+            declared = [*layout.texts, *[layout.label] * (self.label is not None)]
+            names = {*layout.names[1:]} & {*layout.kept} - {*declared}
+            return [
+                f"column {at} has no name among others that have one; give it a heading"
+                for at, name in enumerate(layout.names)
+                if not layout.cells[at] and name in names and table[name].notna().any()
+            ]
+        wrong = []
+        if self.header == "auto" and (why := self._why_headings(table, layout)):
+            wrong.append(EITHER.format(why))
+        features = [
+            name
+            for name in layout.kept
+            if name != layout.label and str(name) not in self.categories
+        ]
+        head, *others = features or [None]
+        if self.index or head != layout.names[0] or len(table) < SHORTEST:
+            return wrong
+        if _are_counts(table[head]) and (
+            np.ptp(table[head]) == len(table) - 1
+            or not any(_are_counts(table[name]) for name in others)
+        ):
+            wrong.append(INDEXED.format("may count the records"))
+        return wrong
+
+    def _read(self, content: bytes, layout: "Layout") -> "pd.DataFrame":
         """Return columns of numbers and texts; of texts where one holds text.
 
         Raises
         ------
         UsageError
-            For a row that is longer than the first one.
+            As `_scan` does, or if there is no record.
         """
         import pandas as pd
 
-        texts = layout.texts
-        numbers = [name for name in layout.kept if name not in texts]
-        how: dict[str, Any] = layout.how | {"nrows": rows}
+        numbers = [name for name in layout.kept if name not in layout.texts]
         # A column that goes may be of any kind.
-        as_text = dict.fromkeys({*layout.names} - {*numbers}, object)
+        kinds = dict.fromkeys(layout.names, object) | dict.fromkeys(numbers, np.float64)
 
-        def read(**more: Any) -> "pd.DataFrame":
+        def parse(kinds: Any, **more: Any) -> "pd.DataFrame":
             with warnings.catch_warnings():
                 # A first row that is longer than the header.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 table: pd.DataFrame = pd.read_csv(
-                    io.BytesIO(content), **(how | more | layout.width)
+                    io.BytesIO(content), **(layout.how | {"dtype": kinds} | more)
                 )
                 return table
 
-        try:
-            table = read(dtype=as_text | dict.fromkeys(numbers, np.float64))
-        except (ValueError, pd.errors.ParserWarning):
-            layout.width.update(self._width(content, layout))
-            table = read(dtype=dict.fromkeys(layout.names, object))
+        table = None
+        with contextlib.suppress(ValueError, pd.errors.ParserWarning):
+            table = parse(kinds)
+        if table is None:
+            table = parse(object, **self._scan(content, layout))
             for name in numbers:
                 table[name] = _numbers(table[name])
-        if b'"' in content:
-            self._check_spans(table, layout)
-        self._check_repeats(table, layout)
-        for name in texts if rows is None else ():
+        elif _may_be_odd(content, len(table), layout):
+            self._scan(content, layout)
+        if not len(table):
+            raise UsageError(f"{self._where}: holds no records")
+        for name in layout.texts:
             if str(name) in self.categories and str(name) not in self.texts:
                 table[name] = _guessed(table[name])
         return table[layout.kept]
 
-    def _check_spans(self, table: "pd.DataFrame", layout: "Layout") -> None:
-        """Refuse a quoted cell that spans rows: those within it are no records."""
-        for name in table.select_dtypes(object).columns:
-            lines = 1 + table[name].astype(str).str.count(r"\r\n|\r|\n")
-            if (lines > 1).any():
-                where = _rows(lines > 1, 1 + layout.named)
-                raise UsageError(
-                    f"{self._where}: column {heading(name)} holds a quoted cell that "
-                    f"spans {lines.max()} rows in {where}; close its quotes, or take "
-                    "the line breaks out of it"
-                )
-
-    def _check_repeats(self, table: "pd.DataFrame", layout: "Layout") -> None:
-        """Refuse a row in which the headings stand again."""
-        again = np.full(len(table), layout.named)
-        for name, cell in zip(layout.names, layout.cells, strict=True):
-            if name not in layout.kept or not again.any():
-                continue
-            if table[name].dtype.kind == "f":
-                again &= table[name] == as_number(cell)
-                continue
-            words = table[name].astype(str).str.strip().str.casefold()
-            again &= words == cell.casefold()
-        if again.any():
-            raise UsageError(
-                f"{self._where}: the header stands again in "
-                f"{_rows(again, 1 + layout.named)}; take it out"
-            )
-
-    def _width(self, content: bytes, layout: "Layout") -> dict[str, Any]:
-        """Return which columns are read where rows end in separators, else nothing.
+    def _scan(self, content: bytes, layout: "Layout") -> dict[str, Any]:
+        """Return how pandas reads rows that end in separators, else nothing.
 
         Raises
         ------
         UsageError
-            For a row with more fields than the first one.
+            For a row with more fields than the first one, a quoted cell that spans
+            rows, those within it being no records, or a header that stands again.
         """
-        width, longer, ends, first = len(layout.names), 0, False, ""
-        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        width, ends, last, row = len(layout.names), False, 0, 0
+        longer, spans, again = (list[tuple[int, str]]() for _ in range(3))
+        head = [cell.casefold() for cell in layout.cells if layout.named]
+        text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
         lines = csv.reader(text, delimiter=layout.how["sep"], skipinitialspace=True)
-        rows = (cells for cells in lines if cells)
         with contextlib.suppress(csv.Error):  # pandas says what is wrong then
-            for row, cells in enumerate(rows, 1):
-                if len(cells) > width:
-                    surplus = any(cell.strip() for cell in cells[width:])
-                    ends, longer = True, longer + surplus
-                    if surplus and not first:
-                        first = f"row {row} has {len(cells)} fields"
-        if longer:
-            row_1 = "the header" if layout.named else "row 1"
-            more = f" (of {longer} that are longer)" * (longer > 1)
-            names = (
-                "; give each column a heading, as the first one of row names"
-                if layout.named
-                else ""
-            )
-            raise UsageError(
-                f"{self._where}: {first}{more}, {row_1} has {width}: a row must not "
-                f"have more{names}, or decide what row 1 is with dataset.header"
-            )
-        return {"usecols": list(range(width)), "index_col": None} if ends else {}
-
-    def _check_columns(
-        self, features: list[Any], names: list[Any], named: bool
-    ) -> None:
-        """Refuse columns of text, or of categories, that there are not."""
-        for name in names_in(self.text):
-            check_heading("column of dataset.text", name, names)
-        for name in self.categories:
-            if not named and name not in list(map(str, features)):
-                places = ", ".join(map(str, features))
-                raise UsageError(
-                    f"dataset.onehot={name}: must be one of {places}, the "
-                    f"places of the columns, as {self.path} has no header; if row 1 is "
-                    "one, say dataset.header=true"
-                )
-            check_heading("column of dataset.onehot", name, features)
-
-    def _is_text(self, name: Any, is_label: bool) -> bool:
-        """Return whether a column is read as text, its kind perhaps read after that."""
-        undeclared = self.categories.get(str(name), ()) is None
-        return str(name) in self.texts or undeclared or bool(self.words and is_label)
+            for cells in lines:
+                taken, last = lines.line_num - last, lines.line_num
+                row += bool(cells)
+                ends |= len(cells) > width
+                if any(map(str.strip, cells[width:])):
+                    longer.append((row, f"row {row} has {len(cells)} fields"))
+                elif cells and taken > 1 and row > layout.named:
+                    at = next(j for j, cell in enumerate(cells) if BREAK.search(cell))
+                    whose = heading(layout.names[min(at, width - 1)])
+                    cell = f"column {whose} holds a quoted cell that spans {taken} rows"
+                    spans.append((row, cell))
+                elif row > 1 and [cell.strip().casefold() for cell in cells] == head:
+                    again.append((row, "the header stands again"))
+        several = f" (of {len(longer)} that are longer)" * (len(longer) > 1)
+        row_1 = "the header" if layout.named else "row 1"
+        names = "; give each column a heading, as the first one of row names"
+        names *= layout.named
+        for rows, told in (
+            (
+                longer,
+                f"{several}, {row_1} has {width}: a row must not have more{names}, or "
+                "decide what row 1 is with dataset.header",
+            ),
+            (spans, "; close its quotes, or take the line breaks out of it"),
+            (again, "; take it out"),
+        ):
+            if rows:
+                places = [row for row, _ in rows]
+                where = "" if rows is longer else f" in {_rows(places)}"
+                raise UsageError(f"{self._where}: {rows[0][1]}{where}{told}")
+        return {"usecols": [*range(width)], "index_col": None} if ends else {}
 
     def _wrong_headings(self, layout: "Layout") -> list[str]:
-        """Return a line for each heading that stands twice, and for one that lacks."""
+        """Return a line for each heading that stands twice or spans rows."""
         wrong = []
-        cells = layout.cells if layout.named else []
-        for cell in dict.fromkeys(filter(None, cells)):
+        for cell in dict.fromkeys(layout.cells if layout.named else []):
             if "\n" in cell and layout.how["sep"] in cell:
                 wrong.append(f"heading {heading(cell)} spans rows; close its quotes")
-            at = [str(j) for j, one in enumerate(cells) if one == cell]
+            at = [str(j) for j, one in enumerate(layout.cells) if cell and one == cell]
             if len(at) > 1:
                 wrong.append(
                     f"heading {heading(cell)} stands {len(at)} times, in columns "
                     f"{', '.join(at)} counted from 0; give each its own, or say "
                     "dataset.header=false if row 1 is a record"
                 )
-        return wrong
+        return wrong + [INDEXED.format("has no name")] * layout.nameless
 
-    def _wrong_index(self, layout: "Layout") -> list[str]:
-        """Return a line for a first column without a name, whatever it holds."""
-        name = layout.kept[0]
-        declared = name == layout.label or name in layout.texts
-        first = layout.unnamed and name == layout.names[0]
-        missing = first and not self.index and not declared
-        return [INDEXED.format("has no name")] * missing
-
-    def _counts(self, table: "pd.DataFrame", layout: "Layout") -> bool:
-        """Return whether a first column, of a file without a header, may be an index.
-
-        It counts the records, in any order, or holds different whole numbers as no
-        other column of features does.
-        """
-        head, *others = layout.kept
-        if self.index or layout.named or head == layout.label or len(table) < SHORTEST:
-            return False
-        if head != layout.names[0]:
-            return False
-
-        def whole(name: Any) -> bool:
-            column = table[name]
-            if column.dtype.kind != "f" or str(name) in self.categories:
-                return False
-            values = column.to_numpy()
-            if (values[:SHORTEST] % 1.0 != 0.0).any():
-                return False
-            integers = bool((values >= 0.0).all() and (values % 1.0 == 0.0).all())
-            return integers and len(np.unique(values)) == len(values)
-
-        if not whole(head):
-            return False
-        values = table[head].to_numpy()
-        if values.max() - values.min() == len(values) - 1:
-            return True
-        return not any(whole(name) for name in others if name != layout.label)
-
-    def _check_first_row(self, table: "pd.DataFrame", layout: "Layout") -> None:
-        """Refuse a first row that was taken for a record and may be headings.
+    def _why_headings(self, table: "pd.DataFrame", layout: "Layout") -> str:
+        """Return why a row that was taken for a record may be headings, else nothing.
 
         Its numbers are equal steps apart (0,1,2, years), whole above others, or far
         beyond all that stands below them; or none of its words stands below, as
         `target` above yes and no.
-
-        Raises
-        ------
-        UsageError
-            Naming the key that decides it.
         """
-        if self.header != "auto" or layout.named or len(table) < 2:
-            return
         first, rest = table.iloc[0], table.iloc[1:]
         texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
-        if texts:
-            for name in texts:
-                known = self._known(name, layout)
-                there = {*rest[name].map(spelling), *map(spelling, known)}
-                if spelling(first[name]) in there:
-                    return
-            raise self._undecided("holds words that stand in no other row")
+        for name in texts:
+            known = [*rest[name], *self._known(name, layout)]
+            if spelling(first[name]) in map(spelling, known):
+                return ""
+        if rest.empty or texts:
+            return "holds words that stand in no other row" * (not rest.empty)
         numbers = first.to_numpy(np.float64)
-        if len(np.unique(numbers)) < len(numbers):
-            return
         steps = np.diff(numbers)
-        equal = len(steps) > 0 and np.allclose(steps, steps[0], rtol=1e-9, atol=0.0)
-        counts = equal and steps[0] == 1.0 and numbers[0] in (0.0, 1.0)
-        if counts or (equal and len(steps) > 1):
-            raise self._undecided("holds numbers that are equal steps apart")
+        if len(np.unique(numbers)) < len(numbers):
+            return ""
+        if np.allclose(steps, steps[:1], rtol=1e-9, atol=0.0):
+            if len(steps) > 1 or tuple(numbers) in ((0.0, 1.0), (1.0, 2.0)):
+                return "holds numbers that are equal steps apart"
         features = [name for name in layout.kept if name != layout.label]
-        below = rest[features].to_numpy(np.float64)
-        own = first[features].to_numpy(np.float64)
-        spelled = all(cell.lstrip("+-").isdecimal() for cell in layout.cells)
-        if spelled and not (below % 1.0 == 0.0).any():
-            raise self._undecided("holds whole numbers, and no row below does")
+        below, own = (one[features].to_numpy(np.float64) for one in (rest, first))
+        whole = all(cell.lstrip("+-").isdecimal() for cell in layout.cells)
+        if whole and not (below % 1.0 == 0.0).any():
+            return "holds whole numbers, and no row below does"
         least, most = below.min(axis=0), below.max(axis=0)
         beyond = np.maximum(least - own, own - most) > most - least
-        if beyond.all() and len(table) > 2 and (spelled or len(features) > 2):
-            raise self._undecided("holds numbers far beyond all that stand below them")
+        if beyond.all() and len(rest) > 1 and (whole or len(features) > 2):
+            return "holds numbers far beyond all that stand below them"
+        return ""
 
     def _wrong_columns(
         self,
@@ -582,58 +535,43 @@ class Csv:
         layout: "Layout",
         texts: "pd.DataFrame | None" = None,
     ) -> list[str]:
-        """Return a line for each thing that is wrong with the cells of a column.
+        """Return a line for each column, with all that is wrong with its cells.
 
         With the first such cell where their texts are given.
         """
+        import pandas as pd
+
         wrong = []
         for name in table.columns:
-            column, known = table[name], self._known(name, layout)
-            is_chosen = str(name) in self.categories
-            chosen = words_of(known, f"{ONEHOT}.{name}") if is_chosen else []
-            if column.dtype.kind == "f" and not chosen:
-                if np.isfinite(column.to_numpy()).all():
-                    continue
-            cells = column.tolist()
-            kinds = self._kinds({*cells}, known, chosen, name in layout.texts)
-            if not any(kinds.values()):
+            column, is_text = table[name], name in layout.texts
+            given = self.categories.get(str(name)) or ()
+            chosen = words_of(given, f"{ONEHOT}.{name}")
+            numbers = column.dtype.kind == "f" and not chosen
+            if numbers and np.isfinite(column.to_numpy()).all():
                 continue
-            found = np.array([kinds[cell] for cell in cells])
+            known = self._known(name, layout)
+            words = {*map(spelling, known)} if are_words(known) and is_text else set()
+            codes, cells = pd.factorize(column, use_na_sentinel=False)
+            place = places(np.asarray(cells), chosen) if chosen else 0 * codes
+            faults = [
+                _fault(cell, j < 0, words, is_text)
+                for cell, j in zip(cells, place, strict=False)
+            ]
             listed = ", ".join(map(escaped, map(spelling, chosen)))
             more = {"holds a word": f" that is not one of its categories {listed}"}
-            there = [what for what in WRONG if (found == what).any()]
-            own = None if texts is None else texts[name]
-            rows = [_rows(found == what, 1 + layout.named, own) for what in there]
-            told = [
-                f"{what} in {where}{more.get(what, '')}"
-                for what, where in zip(there, rows, strict=True)
-            ]
-            text = found == "holds text"
-            hint = self._hint(column, text, layout) if text.any() else ""
-            at = layout.names.index(name)
-            nameless = layout.named and not layout.cells[at]
-            whose = f"{at} without a name" if nameless else heading(name)
-            wrong.append(f"column {whose} {' and '.join(told)}{hint}")
+            found, told = np.array(faults)[codes], []
+            for what in filter(faults.__contains__, WRONG):
+                rows = np.flatnonzero(found == what)
+                cell = "" if texts is None else heading(texts[name].iloc[rows[0]])
+                where = _rows(rows + 1 + layout.named, cell)
+                told.append(f"{what} in {where}{more.get(what, '')}")
+            if told:
+                text, at = found == "holds text", layout.names.index(name)
+                hint = self._hint(column, text, layout) if text.any() else ""
+                nameless = layout.named and not layout.cells[at]
+                whose = f"{at} without a name" if nameless else heading(name)
+                wrong.append(f"column {whose} {' and '.join(told)}{hint}")
         return wrong
-
-    def _kinds(
-        self, cells: set[Any], known: list[Any], chosen: list[Any], is_text: bool
-    ) -> dict[Any, str]:
-        """Return what is wrong with each different cell of a column, else nothing."""
-        different = np.array([*cells, None], object)[:-1]
-        placed = places(different, chosen) if chosen else np.zeros(len(cells))
-        words = {*map(spelling, known)} if are_words(known) and is_text else set()
-
-        def kind(cell: Any, place: int) -> str:
-            if is_missing(cell) and not (words and spelling(cell) in words):
-                return "has no value"
-            if place < 0:
-                return "holds a word"
-            if isinstance(cell, str):
-                return "" if is_text else "holds text"
-            return "" if np.isfinite(cell) else "holds a number that is not finite"
-
-        return {c: kind(c, int(j)) for c, j in zip(different, placed, strict=True)}
 
     def _known(self, name: Any, layout: "Layout") -> list[Any]:
         """Return the words that are declared of a column."""
@@ -668,19 +606,11 @@ class Csv:
             )
             raise UsageError("\n  ".join([f"{self._where}: {count}", *lines]))
 
-    def _labels(self, table: "pd.DataFrame") -> Any:
-        """Take the labels out of a table; 0 where there are none."""
-        import pandas as pd
-
-        if self.label is False:
-            return pd.Series(np.zeros(len(table)))
-        return table.pop(self._label(list(table.columns)))
-
     def _label(self, columns: list[Any]) -> Any:
-        label = -1 if self.label is None else self.label
+        label, names = -1 if self.label is None else self.label, [*map(str, columns)]
         if isinstance(label, int) and -len(columns) <= label < len(columns):
             there = columns[label]
-            if str(label) in map(str, columns) and str(label) != str(there):
+            if str(label) in names and str(label) != str(there):
                 raise UsageError(
                     f"dataset.label={label}: is the place of column {heading(there)} "
                     f"and the heading of another; quote the heading, or count the "
@@ -688,39 +618,29 @@ class Csv:
                 )
             return there
         if label not in columns:
-            plain = columns and isinstance(columns[-1], int)
+            plain = isinstance(columns[-1], int)
             hint = "; if row 1 is the header, say dataset.header=true" if plain else ""
             check_heading("dataset.label", str(label), columns, hint)
-        return columns[list(map(str, columns)).index(str(label))]
+        return columns[names.index(str(label))]
 
-    def _features(self, table: "pd.DataFrame") -> "pd.DataFrame":
+    def _features(self, table: "pd.DataFrame", layout: "Layout") -> "pd.DataFrame":
         """Return columns of numbers, categories as indicators in their place.
 
         Raises
         ------
         UsageError
-            If a column holds text, or two columns get one name.
+            If too many categories are read, or two columns get one name.
         """
         import pandas as pd
 
-        categories = self.categories
-        if not categories and all(kind.kind == "f" for kind in table.dtypes):
-            return table
-        parts, read = [], 0
+        parts, names, read = [], list[Feature](), 0
         for name in table.columns:
-            column = table[name]
-            if str(name) not in categories:
-                if column.dtype.kind != "f" and len(column):
-                    raise UsageError(
-                        f"dataset.text={self.text}: column {heading(name)} is neither "
-                        "the label nor in dataset.onehot, features must be numbers"
-                    )
-                parts.append(column)
-                continue
-            declared = categories[str(name)]
-            if declared is None:
-                declared = self._occurring(column)
-                read += len(declared)
+            made, column = [table[name]], None
+            if str(name) in self.categories:
+                column, chosen = str(name), self.categories[str(name)]
+                if chosen is None:
+                    chosen = self._occurring(table[name])
+                    read += len(chosen)
                 if read > MOST_READ:
                     raise UsageError(
                         f"{self._where}: the columns of dataset.onehot hold more than "
@@ -729,10 +649,16 @@ class Csv:
                         f"dataset.onehot={{{escaped(name)}:[...]}}, or leave columns "
                         "out, dataset.drop=[...]"
                     )
-            parts += indicators(self._where, column, declared)
-        found = pd.concat(parts, axis=1)
-        check_headings(self._where, found)
-        return found
+                made = indicators(self._where, table[name], chosen)
+            parts += made
+            names += [(str(one.name), column) for one in made]
+        if self.categories:
+            table = pd.concat(parts, axis=1)
+            check_headings(self._where, table)
+        if not layout.named:
+            names = [(f"x{j}", column) for j, (_, column) in enumerate(names)]
+        table.attrs["features"] = names
+        return table
 
     def _occurring(self, column: "pd.Series[Any]") -> list[str]:
         """Return the categories of a column that are read off it.
@@ -774,27 +700,25 @@ class Layout:
         Options of pandas.
     cells : list of str
         The first row.
-    named, unnamed : bool
-        Whether it names the columns, and whether it leaves out the first one.
+    named, nameless : bool
+        Whether it names the columns, and leaves out the first one, which nobody has
+        declared.
     names, kept : list
         The columns, and those that are read: without an index that is dropped.
     label : object
         The label's column, None without.
     texts : list
         The columns of text.
-    width : dict
-        Options of pandas where rows end in separators.
     """
 
     how: dict[str, Any]
     cells: list[str]
     named: bool
-    unnamed: bool
+    nameless: bool
     names: list[Any]
     kept: list[Any]
     label: Any
     texts: list[Any]
-    width: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -842,25 +766,19 @@ class Look:
     Parameters
     ----------
     records : int
-    sep : str
-    named : bool
-        Whether the first row is one of headings.
-    columns : tuple of Seen
-    label : object
-        The name of the column that is taken for the label.
-    wrong : tuple of str
+    layout : Layout
+    columns : list of Seen
+    wrong : list of str
         What its reader refuses, with the key that decides it.
     """
 
     records: int
-    sep: str
-    named: bool
-    columns: tuple[Seen, ...]
-    label: Any
-    wrong: tuple[str, ...]
+    layout: Layout
+    columns: list[Seen]
+    wrong: list[str]
 
 
-def seen(texts: "pd.Series[Any]") -> Seen:
+def read_column(texts: "pd.Series[Any]") -> Seen:
     """Return what the cells of a column are, which are texts."""
     cells = texts.map(spelling)
     filled = cells[~cells.map(is_missing)]
@@ -981,7 +899,7 @@ def indicators(
             f"{', '.join(map(escaped, map(spelling, known)))}"
         )
     return [
-        pd.Series(place == j, column.index, name=f"{column.name}={spelling(one)}")
+        pd.Series(place == j, column.index, float, f"{column.name}={spelling(one)}")
         for j, one in enumerate(known)
     ]
 
@@ -1012,12 +930,44 @@ def _guessed(column: "pd.Series[Any]") -> "pd.Series[Any]":
     return numbers if apart else column
 
 
-def _rows(mask: Any, first: int, texts: "pd.Series[Any] | None" = None) -> str:
+def _fault(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
+    """Return what is wrong with a cell, one of `WRONG`, or nothing."""
+    if is_missing(cell) and spelling(cell) not in words:
+        return "has no value"
+    if is_other:
+        return "holds a word"
+    if isinstance(cell, str):
+        return "" if is_text else "holds text"
+    return "" if np.isfinite(cell) else "holds a number that is not finite"
+
+
+def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
+    """Return whether a row that pandas read may span lines, or be the header again.
+
+    It takes a line for each row, and a header that stands again is no row of numbers.
+    """
+    breaks = content.count(b"\n") or content.count(b"\r")
+    lines = breaks + (not content.endswith((b"\n", b"\r")))
+    headings = zip(layout.names, layout.cells, strict=True)
+    numbers = {*layout.kept} - {*layout.texts}
+    spelled = [as_number(cell) for name, cell in headings if name in numbers]
+    is_again = layout.named and bool(np.isfinite(spelled).all())
+    return is_again or lines > records + layout.named
+
+
+def _are_counts(column: "pd.Series[Any]") -> bool:
+    """Return whether a column holds different whole numbers, none below 0."""
+    if column.dtype.kind != "f" or (column[:SHORTEST] % 1.0 != 0.0).any():
+        return False
+    return bool((column >= 0.0).all() and (column % 1.0 == 0.0).all()) and (
+        column.is_unique
+    )
+
+
+def _rows(rows: Any, cell: str = "") -> str:
     """Return how many rows there are, and which is the first, for a message.
 
-    With what its cell holds where the texts of the column are given.
+    With what its ``cell`` holds where that is given.
     """
-    place, count = int(np.argmax(mask)), int(mask.sum())
-    cell = "" if texts is None else f" ({heading(texts.iloc[place])})"
-    row = f"row {place + first}{cell}"
-    return row if count == 1 else f"{count} rows, the first is {row}"
+    row = f"row {rows[0]}" + f" ({cell})" * bool(cell)
+    return row if len(rows) == 1 else f"{len(rows)} rows, the first is {row}"

@@ -17,7 +17,6 @@ from dp_erm_bench.datasets.base import (
     Features,
     Uncharged,
     numbers,
-    table_of,
 )
 from dp_erm_bench.datasets.prepare import dataset_from_arrays, declared_bounds
 from dp_erm_bench.datasets.spec import identifying
@@ -187,8 +186,6 @@ def problem_from_records(
         For wrong shapes, values that are not finite, or a record outside of the
         declared bounds.
     """
-    if hasattr(Z, "iloc") and hasattr(Z, "columns"):
-        Z = table_of("Z", Z)[1]
     records = Z if hasattr(Z, "tocsc") else np.asarray(numbers("Z", Z), np.float64)
     size = np.shape(records)[-1] if np.ndim(records) else 0
     whole = bounds is None or isinstance(bounds, Mapping)

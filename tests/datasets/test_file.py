@@ -571,6 +571,10 @@ ODD_ROWS = [
     ("2,2,0\n3,4,1\n1,6,0\n", {"header": False}, "column 0 may count the records"),
     ("5,.2,0\n3,.4,1\n9,6,0\n", {"header": False}, "column 0 may count the records"),
     ("a,b,y,\n1,2,0\n3,4,1\n", {}, "column 3 without a name has no value in 2 rows"),
+    ("a,,y\n1,2,0\n3,5,1\n", {}, "column 1 has no name among others that have one"),
+    ("a,b,\n1,2,0\n3,5,1\n", {}, "column 2 has no name among others.*give it a head"),
+    ("a,,y\n1,2,0\n3,5,1\n", {"drop": "a"}, "column 1 has no name among others"),
+    ('a,z,y\r1,"2\r3",0\r3,5,1\r', {"text": "z", "onehot": ["z"]}, "spans 2 rows in"),
     ("My title\na,b,y\n1,2,0\n", {}, "has one column, and needs features and labels"),
     (
         "h,h=r,y\nr,2,0\nb,1,1\n",
@@ -647,6 +651,9 @@ def test_rows_beyond_a_part_of_the_reader_are_counted(put):
         (",a,y\n5,.3,1\n2,.4,0\n", {"index": "drop"}, [[0.3], [0.4]]),
         (",a,y\n5,.3,1\n2,.4,0\n", {"index": "keep"}, [[5, 0.3], [2, 0.4]]),
         ("\ufeffa,b,y\r\n1,2,0\r\n3,4,1\r\n", {}, [[1, 2], [3, 4]]),
+        ("a,b,\n1,2,0\n3,4,1\n", {"label": -1}, [[1, 2], [3, 4]]),
+        ("a,,y\n1,2,0\n3,4,1\n", {"drop": "Unnamed: 1"}, [[1], [3]]),
+        ("a,b,y\n\n1,2,0\n\n3,4,1\n\n", {}, [[1, 2], [3, 4]]),
         ('"a;b",c,y\n1,2,0\n3,4,1\n', {}, [[1, 2], [3, 4]]),
         ("a,b,y\n1,true,0\n3,FALSE,1\n", {}, [[1, 1], [3, 0]]),
     ],
@@ -756,6 +763,8 @@ def test_a_declared_word_is_no_missing_value(put):
         (["1", "2", "3", "999"], [3], "1 of the labels are 999, which may stand for"),
         (["no", "yes", "-9"], "yes", "1 of the labels are -9, which may stand for no"),
         (["no", "yes", "unknown"], "yes", "unknown, which may stand for no value"),
+        (["no", "yes", "(null)"], "yes", "which may stand for no value"),
+        (["no", "yes", "[blank]", "-inf"], "yes", "which may stand for no value"),
     ],
 )
 def test_all_others_are_labels(labels, positive, said, put):

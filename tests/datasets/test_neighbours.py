@@ -92,8 +92,8 @@ class Case:
         path = self.path
         path.write_bytes(getattr(self, self.kind)(records))
         spec = check_spec(dataset_spec("file", path=str(path), **self.options))
-        arrays, _ = load._made(spec)
-        names = [name for name, _ in asked(spec.loader.features, spec.options)]
+        arrays, told = load._made(spec)
+        names = [name for name, _ in told["features"]]
         read = asked(spec.loader.uncharged, spec.options)
         X = (
             arrays["X"]

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, random_array
 
 from dp_erm_bench import load_problem, problem_from_arrays, problem_from_records
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.prepare import Declared, clipped
+from dp_erm_bench.datasets.prepare import Declared, mapped
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import line_of
@@ -78,9 +78,8 @@ def test_clipping_keeps_the_largest_entries(most):
     rng = np.random.default_rng(2)
     records = np.where(rng.random((30, 7)) < 0.7, rng.normal(size=(30, 7)), 0.0)
     records[0] = 0.5  # ties
-    declared = Declared(np.array(2.0), 1.5, None, most)
-    dense = clipped("toy", {"X": records}, declared)["X"]
-    sparse = clipped("toy", {"X": csr_array(records)}, declared)["X"]
+    declared = Declared(np.array(2.0), 1.5, None, most).of("toy", 7)
+    dense, sparse = (mapped("toy", Z, declared) for Z in (records, csr_array(records)))
     np.testing.assert_allclose(sparse.toarray(), dense, rtol=1e-15)
     assert (np.count_nonzero(dense, axis=1) <= most).all()
     assert (np.linalg.norm(dense, axis=1) <= 1.5 * (1 + 1e-12)).all()

@@ -609,8 +609,7 @@ class LinearModel:
             X = _table(X)
         base.check_masks(X=X)
         if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
-            sparse = hasattr(X, "tocsc")
-            features = base.as_features(X if sparse else base.numbers("X", X))
+            features = base.as_features(X, key="X")
             if features.ndim != 2:
                 raise UsageError(f"X of shape {features.shape}: must be (n, p)")
             return features
@@ -620,7 +619,7 @@ class LinearModel:
         # Columns without names of their own are taken in order.
         named = all(isinstance(column, str) for column in X.columns)
         if not named:
-            return base.as_features(base.table_of("X", X)[1])
+            return base.as_features(X, key="X")
         base.check_headings("X", X)
         made = self._indicators(X, there)
         missing = [name for name in names if name not in there | {*made}]
@@ -628,9 +627,9 @@ class LinearModel:
             name = self._source.get(missing[0], missing[0])
             raise UsageError(f"X: has no column {name}, which the model needs")
         own = [name for name in names if name not in made]
-        found = base.table_of("X", X[own])[1]
+        found = base.as_features(X[own], key="X")
         if not made:
-            return base.as_features(found)
+            return found
         columns = made | dict(zip(own, found.T, strict=True))
         return base.as_features(np.column_stack([columns[name] for name in names]))
 
