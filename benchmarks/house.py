@@ -1,10 +1,10 @@
 """The size of the package, room by room.
 
 `python -m benchmarks.house` prints statements (nodes `ast.stmt`, without texts that do
-nothing, such as docstrings), tokens and files of each room; the longest chain of imports
-that run when a module is imported; and what a trial enters (`entered`). `--list` prints
-each file with its statements. A folder may be named instead: any package's, which has
-no rooms.
+nothing, such as docstrings), tokens and files of each room; the longest chain of
+imports that run when a module is imported; and what a trial enters (`entered`).
+`--list` prints each file with its statements. A folder may be named instead: any
+package's, which has no rooms.
 """
 
 import ast
