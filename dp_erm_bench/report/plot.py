@@ -470,12 +470,19 @@ def _finals(drawn: Shown) -> pd.DataFrame:
 
 
 def _ends(drawn: Shown) -> pd.DataFrame:
-    """Return the ends of the runs, smaller values of `_y` being better."""
+    """Return the ends of runs of problems of which all lines minimise one function.
+
+    Smaller values of `_y` are better.
+    """
     runs = final_rows(drawn.rows.assign(epsilon=drawn.rows["epsilon"].astype(float)))
     counts = runs.groupby([LINE, PANEL, FACET, "epsilon"])["_y"].transform("size")
     runs["_alone"] = counts.lt(FEWEST)
     extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
     runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
+    one = runs.groupby([PANEL, "epsilon"])["_one_function"].transform("all")
+    runs = runs[one]
+    if runs.empty:
+        raise UsageError(f"plot: profiles and winners have no problem: {drawn.unlike}")
     if is_better_higher(drawn.view.y):
         compared = ["_y", *drawn.baselines]
         runs[compared] = 1.0 - runs[compared]

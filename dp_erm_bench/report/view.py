@@ -231,6 +231,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
         )
         rows = rows.loc[in_order.index]
     rows, apart = _alike(rows, view)
+    rows = rows.assign(_one_function=rows["_alike"])
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
     rows, guarantees = _same_guarantee(rows, view)
     unlike = " ".join(filter(None, (unlike, apart, guarantees)))
@@ -458,7 +459,7 @@ def nothing_beaten(drawn: Shown) -> str:
     for (panel, at), own in problems:
         why = nothing_beats(own["unbeaten"])
         if why and own["runs"].max() >= FEWEST:
-            place = "" if along else f", {drawn.view.x} = {at}"
+            place = "" if along else f", {drawn.view.x} = {_plain(at)}"
             where.setdefault(why, []).append(f"{panel}{place}")
     told = [
         f"{why[0].upper()}{why[1:]} in {len(places)} of {problems.ngroups} problems: "
@@ -538,7 +539,7 @@ def written(table: pd.DataFrame, kind: str) -> str:
     x = str(table.columns[1])
     marks = [_cell(row, kind) for row in table.to_dict("records")]
     problems = [
-        f"{panel}, {x} = {f'{at:g}' if isinstance(at, float) else at}{lost}"
+        f"{panel}, {x} = {_plain(at)}{lost}"
         for panel, at, lost in zip(table[PANEL], table[x], _lost(table, x), strict=True)
     ]
     mark_of = dict(zip(zip(problems, table[LINE], strict=True), marks, strict=True))
@@ -551,6 +552,10 @@ def written(table: pd.DataFrame, kind: str) -> str:
         lines = [["", *names]]
         lines += [[p, *(mark_of.get((p, n), "") for n in names)] for p in down]
     return _latex(lines) if kind == "latex" else _markdown(lines)
+
+
+def _plain(at: object) -> str:
+    return f"{at:g}" if isinstance(at, float) else str(at)
 
 
 def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:

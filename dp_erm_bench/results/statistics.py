@@ -286,7 +286,7 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
         if name in rows:
             own = worst_if_lost(rows, name) - level.astype(float)
             excess = excess.mask(by.eq(name), own)
-    has, named = by.eq(OBJECTIVE), constant.fillna("")
+    has, named = by.eq(OBJECTIVE), constant.astype(object).fillna("")
     return rows.assign(_excess=excess, _intercept=has, _constant=named)
 
 

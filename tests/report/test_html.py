@@ -35,6 +35,7 @@ SWEEP = """
     algorithm.random_cd.clip=1 algorithm.random_cd.passes=2 algorithm.gd.clip=1
     algorithm.gd.n_iter=2 budget.epsilon=1,4 seed=range(0,2) runner.n_jobs=1
 """.split()
+NOTHING = "may be no better than"
 HOSTILE = "<script>alert(1)</script><img src=//evil.invalid/x>\"'&"
 NAMES = ("log1", HOSTILE, "a/b", r"$\frac{1}{n}$_%#", "数据集 données")
 BRINGS = ("src", "href", "srcset", "action", "data", "poster", "background")
@@ -322,6 +323,22 @@ def test_results_mark_what_is_not_certified(tabulate):
         ["4", "error", "E: no"]
     ]
     assert not failures(table[table["status"] == "ok"], parts.Room(10**6)).rows
+
+
+def test_results_say_which_lines_do_not_beat_nothing(tabulate):
+    """The median of all runs, a lost one among them, as `export` has it."""
+    table = tabulate(
+        {"line": "good", "end": 0.1, "n_seeds": 7},
+        {"line": "bad", "end": 0.9, "n_seeds": 7},
+        {"line": "few", "end": 0.1, "n_seeds": 5},
+    )
+    lost = (table["line"] == "bad") & (table["seed"] < 4) & (table["iteration"] > 0)
+    table.loc[lost, ["relative_error", "status"]] = [np.nan, "diverged"]
+    shown = results(table, parts.Room(10**6))
+    at = [shown.head.index(one) for one in ("median relative_error", NOTHING)]
+    said = {row[1].text: [row[k].text for k in at] for row in shown.rows}
+    assert said["good"][1] == "" and said["bad"] == ["inf", "w = 0"]
+    assert said["few"][1] == "w = 0"
 
 
 @pytest.mark.parametrize(
