@@ -297,11 +297,14 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 
 def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
     """Return the rows of a view that do not only tune."""
+    import pandas as pd
+
     for name, values in view.where.items():
         words = text_of(column(table, name, "where"))
-        some = words.isin([*values])
+        numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
+        some = words.isin([*values, *numbers.map("{:.6g}".format)])
         if not some.any():
-            check_choice(f"where={name}", ",".join(values), sorted(set(words)))
+            check_choice(f"where={name}", ",".join(values), sorted({*words} - {""}))
         table = table[some]
     rows = table[table["phase"] != "tune"]
     if rows.empty:

@@ -469,3 +469,15 @@ def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(folder, capsys, tmp_path):
     evil = summary(drawn).assign(panel="=HYPERLINK(1)", line="@x")
     for line in written(evil, "csv").splitlines()[1:]:
         assert line.startswith("'=HYPERLINK(1),") and ",'@x," in line
+
+
+def test_a_key_has_the_names_that_one_types(folder):
+    """Alone, behind its owner, as on the command line, for `--x` and `--where`."""
+    table, said = load_results(folder), []
+    for name in ("clip", "random_cd.clip", "algorithm.random_cd.clip"):
+        only = {"algorithm": ["random_cd"], name: ["0.50", "1.0"], "dataset.p": ["4"]}
+        view = View(name, "objective", where=only | {"budget.epsilon": ["1.0"]})
+        found = summary(shown(table, view)).rename(columns={name: "clip"})
+        said.append(found.to_csv())
+        assert {*found["line"]} == {"random_cd", "w = 0"}
+    assert len({*said}) == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -144,7 +145,7 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
         ends = ends.assign(**{name: named})
     found = []
     for key, own in ends.groupby(GROUP, sort=False, dropna=False):
-        errors = worst_if_lost(own, y).dropna().to_numpy(float)
+        errors = np.asarray(worst_if_lost(own, y).dropna(), np.float64)
         told: list[object] = ["", ""]
         if len(errors):
             zero = medians_of(own[[ZERO]])[ZERO]
