@@ -62,7 +62,6 @@ from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
     CONSTANTS,
-    FEWEST,
     MODELS,
     NO_INTERCEPT,
     NOTHING,
@@ -454,7 +453,11 @@ def _verdict(rows: pd.DataFrame) -> str:
         if not math.isnan(value := float(first[name]))
     )
     winner = rows[rows["place"] == WINS]
-    if winner.empty and rows["runs"].max() < FEWEST:
+    taken = rows[rows["taken"]]["line"]
+    aside = ""
+    if [*taken] != [*winner["line"]]:
+        aside = f"; from_results takes {taken.iloc[0]}: {BLIND}"
+    if winner.empty and rows["ci_low"].isna().all():
         return f"{ALONE} ({beside})" if beside else ALONE
     if winner.empty and not (nothing := nothing_beats(rows["unbeaten"])):
         return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
@@ -464,14 +467,19 @@ def _verdict(rows: pd.DataFrame) -> str:
         verdict = "beats_zero" if nothing == NOTHING else "beats_constant"
         near = rows[rows[verdict] == TIE]["line"]
         told = f"; {', '.join(near)} may be as good as it" * (len(near) > 0)
-        return f"{nothing} ({beside}){told}"
+        return f"{nothing} ({beside}){told}{aside}"
     best, ties = winner.iloc[0], rows[rows["place"] == TIES]["line"]
     y = str(best["quantity"]).replace("_", " ")
     interval = f"[{best['ci_low']:.3g}, {best['ci_high']:.3g}]"
     told = f"{best['line']} is best, {y} {best['median']:.3g} {interval}"
     told += f", against {beside}" * bool(beside)
     told += f"; {NO_INTERCEPT}: {risks}" * bool(risks)
-    return told + f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+    told += f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+    return told + aside
+
+
+BLIND = "it does not look at the constant model, which is computed from the records"
+"""Why `from_results` may take another line than the one that a verdict calls best."""
 
 
 def _risks(rows: pd.DataFrame) -> str:
@@ -502,7 +510,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
     words, splits = f"median of {runs} runs on fresh seeds", found["splits"].max()
     over = "noise on one split"
     if splits > 1:
-        words, over = f"mean over {splits} splits of the {words}", "splits"
+        words = f"mean over {splits} splits of the {words}" if runs != "1" else words
+        over = "splits"
     words = f"{name}: {words} [95 % interval, over {over}], best first"
     table = Table(title=escape(words), title_justify="left", box=box.SIMPLE_HEAD)
     several = found["panel"].nunique() > 1

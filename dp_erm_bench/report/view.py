@@ -40,8 +40,10 @@ from dp_erm_bench.results.statistics import (
     ZERO,
     baselines,
     beyond,
+    by_split,
+    centre_of,
     check_alike,
-    median_interval,
+    lack_interval,
     medians_of,
     nothing_beats,
     places,
@@ -72,6 +74,12 @@ STATISTICS = {
     "mean": ("mean and min..max", (0.0, None, 1.0)),
 }
 """Line and band over the runs, in words and as quantiles; None is the mean."""
+
+OVER_SPLITS = (
+    "where a dataset_seed has several runs, the mean of its values' medians and "
+    "Student's interval"
+)
+"""What `by_split` makes of the statistic `interval`."""
 
 FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
 OVER = " over epsilon"
@@ -155,12 +163,13 @@ class Shown:
     @property
     def how(self) -> str:
         """Return the statistic and over what it pools, in words."""
-        told = f"{STATISTICS[self.view.statistic][0]} of {self.pooled}"
-        if STATISTICS[self.view.statistic][1] is not None:
-            return told
+        words, levels = STATISTICS[self.view.statistic]
+        if levels is not None:
+            return f"{words} of {self.pooled}"
+        runs, shared, _ = self.pooled.partition("; ")
+        told = f"{words} of {runs}" + f"; {OVER_SPLITS}" * bool(shared)
         x = "iteration" if self.view.x in ALONG else "_x"
-        runs = self.rows.groupby([PANEL, FACET, LINE, x], sort=False).size()
-        few = runs.lt(FEWEST)
+        few = lack_interval(self.rows, [PANEL, FACET, LINE, x])
         where = "" if few.all() else " where a line has so few"
         none = f"; fewer than {FEWEST} runs have no interval, none is drawn{where}"
         return told + none * bool(few.any())
@@ -440,8 +449,7 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
     for place, own in rows.groupby("iteration" if along else "_x", sort=True):
         values = own["_y"].to_numpy(float)
         if levels is None:
-            low, high = median_interval(values)
-            line = float(quantile(values, 0.5))
+            line, low, high = centre_of(by_split(own["_y"], own))
         else:
             low, line, high = (
                 float(values.mean() if q is None else quantile(values, q))
@@ -461,7 +469,7 @@ def nothing_beaten(drawn: Shown) -> str:
     where: dict[str, list[str]] = {}
     for (panel, at), own in problems:
         why = nothing_beats(own["unbeaten"])
-        if why and own["runs"].max() >= FEWEST:
+        if why and own["ci_low"].notna().any():
             place = "" if along else f", {drawn.view.x} = {_plain(at)}"
             where.setdefault(why, []).append(f"{panel}{place}")
     told = [
@@ -492,7 +500,7 @@ def summary(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
-        interval `ci_low`, `ci_high` over `runs`, nan of fewer than `FEWEST`;
+        interval `ci_low`, `ci_high` over `runs`, as of `by_split`, nan of too few;
         nan and 0 of `BASELINES`; `constant`, what the constant model is called and by
         what it is compared; and what `places` says: `beats_zero`, `beats_constant`,
         `unbeaten`, `place`, and `best`, whether it wins, which none does of lines that
@@ -509,16 +517,17 @@ def summary(drawn: Shown) -> pd.DataFrame:
         for at, rows in cell.groupby("_x", sort=True):
             same = {PANEL: panel, x: at, "quantity": y}
             beside = medians_of(rows[names])
-            groups = rows.groupby(LINE, sort=False)["_y"]
-            errors = {str(line): sign * own.to_numpy(float) for line, own in groups}
-            others = {str(k): beyond(own) for k, own in rows.groupby(LINE, sort=False)}
+            groups = [(str(k), own) for k, own in rows.groupby(LINE, sort=False)]
+            errors = {k: sign * by_split(own["_y"], own) for k, own in groups}
+            others = {k: beyond(own) for k, own in groups}
+            runs = {k: len(own) for k, own in groups}
             judged = places(errors, sign * beside.get(ZERO, np.nan), others)
             alike = rows["_alike"].all()
             for line, one in judged.items():
                 one = one if alike else one._replace(place=LOSES)
                 ends = sorted((sign * one.low, sign * one.high))
                 values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
-                counted = {"runs": len(errors[line]), "best": one.place == WINS}
+                counted = {"runs": runs[line], "best": one.place == WINS}
                 how = {**one._asdict(), "constant": others[line].constant}
                 found.append({**how, **same, LINE: line, **values, **counted})
             known = {name: v for name, v in beside.items() if not np.isnan(v)}
@@ -572,7 +581,7 @@ def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
         why = nothing_beats(lines["unbeaten"])
         if not why and lines["constant"].str.endswith(NO_INTERCEPT).any():
             why = NO_INTERCEPT
-        why = ALONE if own["runs"].max() < FEWEST else why
+        why = ALONE if own["ci_low"].isna().all() else why
         words.loc[own.index] = f" ({why})" if why else ""
     return words
 

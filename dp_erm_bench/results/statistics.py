@@ -306,8 +306,46 @@ def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, s
 
 def beyond(rows: pd.DataFrame) -> Beyond:
     """Return what the runs of a line lose more, of their rows with `BEYOND`."""
-    excess, intercept, constant = (rows[column].to_numpy() for column in BEYOND)
-    return Beyond(excess.astype(float), bool(intercept[0]), str(constant[0]))
+    excess, intercept, constant = (rows[column] for column in BEYOND)
+    return Beyond(
+        by_split(excess, rows), bool(intercept.iloc[0]), str(constant.iloc[0])
+    )
+
+
+def by_split(values: pd.Series[Any], rows: pd.DataFrame) -> Array:
+    """Return values of the runs of a line as `places` takes them.
+
+    Parameters
+    ----------
+    values : Series
+        Of each run.
+    rows : DataFrame
+        On its index. Where several values of `dataset_seed` have several runs, these
+        share records: they are one value, their median.
+
+    Returns
+    -------
+    array
+        Of shape (runs,), or (splits, 1).
+    """
+    seeds = rows["dataset_seed"]
+    groups = [own for _, own in values.groupby(seeds, dropna=False, sort=False)]
+    if len(values) > len(groups) > 1:
+        return np.array([[float(quantile(own, 0.5))] for own in groups])
+    return values.to_numpy(np.float64)
+
+
+def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
+    """Return which groups of runs are too few for an interval, see `by_split`."""
+    groups = runs.groupby([*by], sort=False)["dataset_seed"]
+    size, seeds = groups.size(), groups.nunique(dropna=False)
+    return size.lt(FEWEST) & ~(size.gt(seeds) & seeds.gt(1))
+
+
+def centre_of(values: Array) -> tuple[float, float, float]:
+    """Return the centre of a line's runs, as of `by_split`, and its 95 % interval."""
+    centre, drawn = _centre(values)
+    return centre, *_ends(drawn)
 
 
 def places(

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -58,6 +57,7 @@ from dp_erm_bench.results.statistics import (
     ZERO,
     baselines,
     beyond,
+    by_split,
     medians_of,
     places,
     with_beyond,
@@ -145,11 +145,12 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
         ends = ends.assign(**{name: named})
     found = []
     for key, own in ends.groupby(GROUP, sort=False, dropna=False):
-        errors = np.asarray(worst_if_lost(own, y).dropna(), np.float64)
+        errors = worst_if_lost(own, y).dropna()
         told: list[object] = ["", ""]
         if len(errors):
+            values = by_split(errors, own)
             zero = medians_of(own[[ZERO]])[ZERO]
-            standing = places({"": errors}, zero, {"": beyond(own)})[""]
+            standing = places({"": values}, zero, {"": beyond(own)})[""]
             told = [standing.median, standing.unbeaten]
         proved = own["epsilon_certified"]
         nominal = float(own["epsilon"].iloc[0])
