@@ -54,7 +54,6 @@ from dp_erm_bench.report.make import (
     check_report,
     draw_and_judge,
     drawn_last,
-    of_today,
 )
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
@@ -181,7 +180,7 @@ def collect_command(arguments: Sequence[str]) -> int:
 
 def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     """Draw a folder's figures and judge its claims, if the package has their kinds."""
-    figures = of_today(config)["figures"]
+    figures = config["figures"]
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
         print(
@@ -257,7 +256,7 @@ def print_table(table: Table) -> None:
 
 
 def _claims(text: str) -> list[dict[str, str]]:
-    """Return the rows of claims.csv; folders of before have fewer columns."""
+    """Return the rows of claims.csv."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
     return [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
 

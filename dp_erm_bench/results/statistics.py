@@ -274,8 +274,6 @@ OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
 
 def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows of the tidy table with the columns `BEYOND`, which `beyond` reads."""
-    if "references" not in rows:  # a table of before
-        return rows.assign(_excess=math.nan, _intercept=False, _constant="")
     texts = rows["references"]
     known = {text: _constant_in(models_of(text)) for text in texts.dropna().unique()}
     by, level, constant = (
@@ -291,10 +289,7 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
-    """Return by what the constant model is compared, its value, and its name.
-
-    Models of before have none, since nobody computed its `train_risk`.
-    """
+    """Return by what the constant model is compared, its value, and its name."""
     for title, name in CONSTANTS.items():
         own = models.get(title, {})
         if "train_risk" in own:
@@ -474,8 +469,6 @@ def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
         # Some are measured at the last checkpoint alone.
         judged = rows[y].notna().groupby(runs).transform("any")
         found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
-    if "references" not in rows:  # a table of before
-        return found
     models = {text: models_of(text) for text in rows["references"].dropna().unique()}
     for name, title in MODELS.items():
         values = {text: number(of.get(name, {}).get(y)) for text, of in models.items()}

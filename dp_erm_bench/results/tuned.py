@@ -75,8 +75,6 @@ def read_choices(folder: Path) -> list[Row] | None:
     except csv.Error:
         raise UsageError(f"{CHOICES}: is damaged") from None
     names = set(reader.fieldnames or ())
-    if "edges" in names:  # of an earlier version, which told of edges of grids
-        rows, names = [{**row, "open": row["edges"]} for row in rows], {*names, "open"}
     cells = [row.get(key) for row in rows for key in NEEDED]
     known = set(NEEDED) <= names
     if not known or not all(isinstance(cell, str) for cell in cells):
@@ -283,19 +281,16 @@ def best_choice(
 
 
 def _told(choice: Row) -> dict[str, Any]:
-    params = {**json.loads(choice["params"]), **json.loads(choice["chosen"])}
-    labels = {key: choice[key] for key in LABELS}
-    # Of before they have no such columns.
-    fields = {"searched": choice.get("searched") or ""}
-    fields["default"] = json.loads(choice.get("default") or "{}")
-    told: dict[str, Any] = {
+    told: dict[str, Any] = {key: choice[key] for key in (*LABELS, "searched")}
+    split = choice["dataset_seed"]
+    return {
+        **told,
         "epsilon": float(choice["epsilon"]),
-        "chosen": params,
-        **fields,
+        "chosen": {**json.loads(choice["params"]), **json.loads(choice["chosen"])},
+        "default": json.loads(choice["default"]),
+        "split": float(split) if split else None,
+        "chosen_by": choice["quantity"],
     }
-    split = choice.get("dataset_seed") or ""
-    told["split"] = float(split) if split else None
-    return {**labels, **told, "chosen_by": choice["quantity"]}
 
 
 def _beside(rows: pd.DataFrame) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -14,6 +13,7 @@ from PIL import Image
 
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report.html import page, parts
 from dp_erm_bench.report.html import page as chapters
 from dp_erm_bench.report.html.page import (
@@ -388,7 +388,7 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     manifest = {"version": version, "profile": {}, "config": 3, "environment": []}
     for path in (old / "runs").iterdir():
         for copy in (path, old / "manifest.json"):
-            copy.write_text(json.dumps({"run": path.stem, **manifest}))
+            copy.write_bytes(sealed_json({"run": path.stem, **manifest}))
     assert command("report", [str(old)]) == 0
     assert "recorded by version" in (old / "report.html").read_text()
     assert command("plot", [str(old), "--format=png"]) == 0
