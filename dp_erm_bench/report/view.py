@@ -17,11 +17,14 @@ from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.settings import (
+    DATASET,
     GIVEN,
     INTERNAL,
     ON_OPTIMUM,
+    STANDARDISE,
     column,
     final_rows,
+    is_of_data,
     labelled,
     settings,
     split_names,
@@ -250,13 +253,15 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
 def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return rows with a flag `_alike`, and a sentence where lines do not compare.
 
-    They do not where the quantity is of objectives that differ, as in the strength of
-    the penalty. A baseline of problems that differ is none of all of them.
+    They do not on other data, nor where the quantity is of objectives that differ, as
+    in the strength of the penalty. A baseline of problems that differ is none of all.
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
     every = settings(rows.drop_duplicates("trial").set_index("trial"))
+    data = [str(one) for one in every if is_of_data(str(one), rows)]
     posed = [str(one) for one in every if str(one).partition(".")[0] in PARTS]
+    posed = [DATASET, *data, *posed]
     every = every.loc[rows["trial"], posed].set_axis(rows.index)
     parts = every.groupby(posed, sort=False, dropna=False).ngroup()
     several = parts.groupby(cells).transform("nunique").gt(1)
@@ -268,7 +273,8 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         least, most = level.transform("min"), level.transform("max")
         differ = most - least > 1e-9 * most.abs()
         rows[name] = rows[name].mask(several & differ)
-    depends = JUDGED_ON.get(view.y, ())
+    depends = (*JUDGED_ON.get(view.y, ()), *every[DATASET].unique())
+    depends += DATASET, STANDARDISE
     names = [
         name
         for name in posed
@@ -446,7 +452,8 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
 
     _, levels = STATISTICS[statistic]
     found = []
-    for place, own in rows.groupby("iteration" if along else "_x", sort=True):
+    needed = rows[["iteration", "_x", "_y", "dataset_seed"]]  # to split all is slow
+    for place, own in needed.groupby("iteration" if along else "_x", sort=True):
         values = own["_y"].to_numpy(float)
         if levels is None:
             line, low, high = centre_of(by_split(own["_y"], own))

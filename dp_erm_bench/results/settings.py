@@ -362,7 +362,7 @@ def labelled(
     every = settings(rows)
     names = [str(name) for name in every]
     judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
-    data = [name for name in names if _of_data(name, rows)]
+    data = [name for name in names if is_of_data(name, rows)]
     lines = [name for name in names if name not in (*data, *AXES)]
     if not parameters:
         lines = [name for name in lines if name in REST]
@@ -406,11 +406,11 @@ def split_names(
     every = settings(rows)
     names = [str(one) for one in every if one not in NO_SETTINGS]
     if name == PANEL:
-        names = [one for one in names if _of_data(one, rows)]
+        names = [one for one in names if is_of_data(one, rows)]
     return named(base[name], every, differing(every, base, names))
 
 
-def _of_data(name: str, rows: pd.DataFrame) -> bool:
+def is_of_data(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column of `settings` is of the data."""
     owner = name.rpartition(".")[0]
     return name == STANDARDISE or (bool(owner) and owner in set(rows[DATASET]))

@@ -17,6 +17,7 @@ from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report.html import page, parts
 from dp_erm_bench.report.html import page as chapters
 from dp_erm_bench.report.html.page import (
+    NOTHING,
     chapter,
     failures,
     report_page,
@@ -35,7 +36,6 @@ SWEEP = """
     algorithm.random_cd.clip=1 algorithm.random_cd.passes=2 algorithm.gd.clip=1
     algorithm.gd.n_iter=2 budget.epsilon=1,4 seed=range(0,2) runner.n_jobs=1
 """.split()
-NOTHING = "may be no better than"
 HOSTILE = "<script>alert(1)</script><img src=//evil.invalid/x>\"'&"
 NAMES = ("log1", HOSTILE, "a/b", r"$\frac{1}{n}$_%#", "数据集 données")
 BRINGS = ("src", "href", "srcset", "action", "data", "poster", "background")

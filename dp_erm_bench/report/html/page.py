@@ -116,6 +116,7 @@ def about(manifest: Mapping[str, Any], folder: Path) -> str:
 
 TUNE = "tune"
 GROUP = ["panel", "line", "epsilon"]
+NOTHING = "may be no better than"
 SAME = ("delta", "adjacency", "calibration", "accountant")
 """Columns that are alike in all runs of a line, as a rule."""
 
@@ -163,7 +164,7 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
         shown += [cell(", ".join(sorted(uses - {""})) or "nothing")]
         alike = (own[name].dropna().unique() for name in SAME)
         found.append([*shown, *(cell(", ".join(map(_text, one))) for one in alike)])
-    head = [*GROUP, "runs", f"median {y}", "may be no better than"]
+    head = [*GROUP, "runs", f"median {y}", NOTHING]
     return table([*head, "certified epsilon", "not charged", *SAME], found, room)
 
 
@@ -619,6 +620,7 @@ def report_page(folders: Sequence[Path], first: str = "") -> str:
         made=now(),
         authors=source(),
         fewest=FEWEST,
+        nothing=NOTHING,
         audits=audits(text, room) if text else None,
         errata=Markup(errata),
         twins=Markup(twins),
