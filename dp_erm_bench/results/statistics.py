@@ -325,9 +325,11 @@ def by_split(values: pd.Series[Any], rows: pd.DataFrame) -> Array:
     """
     seeds = rows["dataset_seed"]
     groups = [own for _, own in values.groupby(seeds, dropna=False, sort=False)]
-    if len(values) > len(groups) > 1:
-        return np.array([[float(quantile(own, 0.5))] for own in groups])
-    return values.to_numpy(np.float64)
+    if not len(values) > len(groups) > 1:
+        return values.to_numpy(np.float64)
+    known = [own.dropna() for own in groups]
+    medians = [float(quantile(own, 0.5)) if len(own) else math.nan for own in known]
+    return np.array(medians)[:, None]
 
 
 def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
