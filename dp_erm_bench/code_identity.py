@@ -58,6 +58,7 @@ class Module(NamedTuple):
     names: frozenset[str]
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_module(source: bytes, name: str = "", package: bool = False) -> Module:
     """Return what the source of a module says.
 
@@ -101,36 +102,40 @@ def _parse_file(path: Path, name: str, source: bytes | None = None) -> Module:
 @functools.cache
 def _offered() -> dict[str, str]:
     """Return where the names that `EXTEND` offers are defined."""
-    names = _package(PACKAGE)[1][EXTEND].names
+    names = _modules()[EXTEND].names
     return {f"{EXTEND}.{one.rpartition('.')[2]}": one for one in names}
 
 
 @functools.cache
-def _package(top: str) -> tuple[str, dict[str, Module]]:
-    """Return the digest of the text of a package, and what is in digests of it.
+def _modules() -> dict[str, Module]:
+    """Return the modules of the package that are in digests, as they were first read.
 
-    Both are of the bytes that were read when this process first asked; what they say
-    is cached by their digest.
+    Parsing all of them takes a second; what they say is cached by their text.
     """
-    files = _files_of(top)
-    texts = {name: path.read_bytes() for name, path in files.items()}
-    state = _combine({name: sha256(raw).hexdigest() for name, raw in texts.items()})
     own = sha256(Path(__file__).read_bytes()).hexdigest()  # it says what digests mean
-    found: dict[str, Module] = {}
-    if cached := load_json("code", f"{state}-{own}"):
+    key, found = f"{package_state()}-{own}", dict[str, Module]()
+    if cached := load_json("code", key):
         for name, (digest, names) in cached.value.items():
             found[name] = Module(digest, frozenset(names))
-        return state, found
-    for name, raw in texts.items():
+        return found
+    for name, (path, raw) in _texts(PACKAGE).items():
         if not is_left_out(name):
-            found[name] = _parse_file(files[name], name, raw)
+            found[name] = _parse_file(path, name, raw)
     told = {name: (one.digest, sorted(one.names)) for name, one in found.items()}
-    save_json("code", f"{state}-{own}", told)
-    return state, found
+    save_json("code", key, told)
+    return found
 
 
-def _files_of(top: str) -> dict[str, Path]:
-    """Return the files of a package, or of a module that is none, by their modules."""
+@functools.cache
+def package_state(package: str = PACKAGE) -> str:
+    """Return the digest of the text of a package when this process first asked."""
+    texts = _texts(package)
+    return _combine({name: sha256(raw).hexdigest() for name, (_, raw) in texts.items()})
+
+
+@functools.cache
+def _texts(top: str) -> dict[str, tuple[Path, bytes]]:
+    """Return path and text of each module of a package, as they were first read."""
     spec, files = _spec_of(top), dict[str, Path]()
     for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
         for path in folder.rglob("*.py"):
@@ -138,7 +143,7 @@ def _files_of(top: str) -> dict[str, Path]:
             files[name.removesuffix(".__init__")] = path
     if not files and spec and spec.origin and os.path.isfile(spec.origin):
         files[top] = Path(spec.origin)
-    return files
+    return {name: (path, path.read_bytes()) for name, path in files.items()}
 
 
 def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
@@ -146,11 +151,6 @@ def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
         return importlib.util.find_spec(top)
     except ValueError:  # of what runs as a script
         return None
-
-
-def package_state(package: str = PACKAGE) -> str:
-    """Return the digest of the text of a package when this process first asked."""
-    return _package(package)[0]
 
 
 def _spell(node: Any) -> Iterator[str]:
@@ -238,14 +238,15 @@ def modules_reached(
         for name, path in (beside or {}).items()
         if not is_left_out(name)
     }
-    for top in {PACKAGE, *(root.partition(".")[0] for root in roots - known.keys())}:
-        known = {**_package(top)[1], **known}
-    found: dict[str, Module] = {}
+    tops = {root.partition(".")[0] for root in roots - known.keys()} - {PACKAGE}
+    known, found = {**_modules(), **known}, dict[str, Module]()
     while todo:
+        for name in todo - known.keys():
+            if name.partition(".")[0] in tops and (path := file_of(name)):
+                known[name] = _parse_file(path, name)
         found |= {name: known[name] for name in todo if name in known}
         named = (known[name].names for name in todo if name in known)
         todo = set[str]().union(*named) - found.keys()
-        todo &= known.keys()
     if absent := roots - found.keys():
         raise LookupError(f"no file holds {', '.join(sorted(absent))}")
     return found

@@ -221,24 +221,16 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
     return body + SEAL % zlib.crc32(body)
 
 
-def unsealed_json(text: bytes, sealed: bool = False) -> dict[str, Any] | None:
-    """Return the object of a text of `sealed_json`, None of a damaged one.
-
-    Parameters
-    ----------
-    text : bytes
-    sealed : bool
-        Whether a text without a checksum is damaged; older versions wrote none.
-    """
+def unsealed_json(text: bytes) -> dict[str, Any] | None:
+    """Return the object of a text of `sealed_json`, None of a damaged one."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(content, dict) or (sealed and "crc" not in content):
-        return None
     body = text[: -len(SEAL % 0)]
-    if content.pop("crc", None) is not None and text != body + SEAL % zlib.crc32(body):
+    if not isinstance(content, dict) or text != body + SEAL % zlib.crc32(body):
         return None
+    del content["crc"]
     return content
 
 

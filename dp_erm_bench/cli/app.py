@@ -54,7 +54,6 @@ from dp_erm_bench.report.make import (
     check_report,
     draw_and_judge,
     drawn_last,
-    of_today,
 )
 from dp_erm_bench.results.files import as_it_was, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
@@ -62,7 +61,6 @@ from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
     CONSTANTS,
-    FEWEST,
     MODELS,
     NO_INTERCEPT,
     NOTHING,
@@ -182,7 +180,7 @@ def collect_command(arguments: Sequence[str]) -> int:
 
 def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     """Draw a folder's figures and judge its claims, if the package has their kinds."""
-    figures = of_today(config)["figures"]
+    figures = config["figures"]
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
         print(
@@ -258,7 +256,7 @@ def print_table(table: Table) -> None:
 
 
 def _claims(text: str) -> list[dict[str, str]]:
-    """Return the rows of claims.csv; folders of before have fewer columns."""
+    """Return the rows of claims.csv."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
     return [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
 
@@ -454,7 +452,11 @@ def _verdict(rows: pd.DataFrame) -> str:
         if not math.isnan(value := float(first[name]))
     )
     winner = rows[rows["place"] == WINS]
-    if winner.empty and rows["runs"].max() < FEWEST:
+    taken = rows[rows["taken"]]["line"]
+    aside = ""
+    if [*taken] != [*winner["line"]]:
+        aside = f"; from_results takes {taken.iloc[0]}: {BLIND}"
+    if winner.empty and rows["ci_low"].isna().all():
         return f"{ALONE} ({beside})" if beside else ALONE
     if winner.empty and not (nothing := nothing_beats(rows["unbeaten"])):
         return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
@@ -464,14 +466,19 @@ def _verdict(rows: pd.DataFrame) -> str:
         verdict = "beats_zero" if nothing == NOTHING else "beats_constant"
         near = rows[rows[verdict] == TIE]["line"]
         told = f"; {', '.join(near)} may be as good as it" * (len(near) > 0)
-        return f"{nothing} ({beside}){told}"
+        return f"{nothing} ({beside}){told}{aside}"
     best, ties = winner.iloc[0], rows[rows["place"] == TIES]["line"]
     y = str(best["quantity"]).replace("_", " ")
     interval = f"[{best['ci_low']:.3g}, {best['ci_high']:.3g}]"
     told = f"{best['line']} is best, {y} {best['median']:.3g} {interval}"
     told += f", against {beside}" * bool(beside)
     told += f"; {NO_INTERCEPT}: {risks}" * bool(risks)
-    return told + f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+    told += f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+    return told + aside
+
+
+BLIND = "it does not look at the constant model, which is computed from the records"
+"""Why `from_results` may take another line than the one that a verdict calls best."""
 
 
 def _risks(rows: pd.DataFrame) -> str:
@@ -502,7 +509,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
     words, splits = f"median of {runs} runs on fresh seeds", found["splits"].max()
     over = "noise on one split"
     if splits > 1:
-        words, over = f"mean over {splits} splits of the {words}", "splits"
+        words = f"mean over {splits} splits of the {words}" if runs != "1" else words
+        over = "splits"
     words = f"{name}: {words} [95 % interval, over {over}], best first"
     table = Table(title=escape(words), title_justify="left", box=box.SIMPLE_HEAD)
     several = found["panel"].nunique() > 1

@@ -294,7 +294,7 @@ def _stored(
         if folder.is_dir():
             paths.make_private(folder)
         text = paths.content_of(folder / SEAL, folder)
-        seal = paths.unsealed_json(text, sealed=True)
+        seal = paths.unsealed_json(text)
         if seal is None or seal["of"] != f"{kind} {key}":
             return None
         shapes, expected = seal["sparse"], str(seal["content"])

@@ -459,11 +459,11 @@ def _standing(formula: re.Match[str]) -> str:
 
 
 def _broken(text: str, letters: int) -> str:
-    """Return a text with lines of some letters; no formula is broken."""
+    """Return a text with lines of some letters, formulas and `key = value` whole."""
     if _length(text) <= letters:
         return text
     formulas = iter(MATH.findall(text))
-    words = MATH.sub(_standing, text)
+    words = MATH.sub(_standing, text).replace(" = ", "\xa0=\xa0")
     lines = textwrap.wrap(words, letters, break_on_hyphens=False)
     return re.sub("\0+", lambda _: next(formulas, ""), "\n".join(lines))
 

@@ -120,7 +120,7 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
 
 def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of report runs, and the last of each with its `error`."""
-    reports = _complete(table[table["phase"] != "tune"])
+    reports = table[table["phase"] != "tune"]
     finals = with_beyond(final_rows(reports))
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
 
@@ -185,12 +185,6 @@ def faults(table: pd.DataFrame) -> list[str]:
     return found
 
 
-def _complete(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with all columns of `MEDIANS`; those of before lack some."""
-    columns = {of for of, _ in MEDIANS.values()} - {*table.columns}
-    return table.assign(**dict.fromkeys(sorted(columns), math.nan))
-
-
 def problems(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
     """Yield panel, epsilon and rows of every problem, in the order of the rows."""
     for key, own in rows.groupby(["panel", "epsilon"], sort=False):
@@ -233,7 +227,7 @@ def references(table: pd.DataFrame) -> pd.DataFrame:
         are nan.
     """
     found: list[dict[str, Any]] = []
-    for panel, rows in _complete(table).groupby("panel", sort=False):
+    for panel, rows in table.groupby("panel", sort=False):
         starts = rows[rows["iteration"] == 0]
         zero = {name: _centre(starts[of]) for name, (of, _) in MEDIANS.items()}
         share, zero["median"] = zero["accuracy"], _centre(starts["relative_error"])
@@ -521,7 +515,7 @@ def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     verdicts = {"objective": rows["beats_zero"] == "yes"}
     if not rows["unbeaten"].dropna().isin(["", ZERO]).all():
         verdicts["objective (the constant model is as good)"] = rows["unbeaten"] == ""
-    if risks.notna().any():  # a table of before has no references
+    if risks.notna().any():
         word = f"test risk (the {base['line'].iloc[0]} is as good)"
         verdicts[word] = rows["test_risk"] < risks
     if rows["majority"].notna().any():
@@ -728,7 +722,7 @@ def _sheets(
     panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
     columns, first = min(4, len(panels)), next(iter(parts.values()))
     size = WIDTH, ROW * max(len(_ran(rows)) for rows in parts.values())
-    # Tables of earlier versions lack some.
+    # Of classes there is no rmse, of numbers no accuracy.
     seen = [of for of in PROBLEMS.items() if ranking[of[1][0]].notna().any()]
     kinds: tuple[tuple[Any, ...], ...] = (
         ("profiles", _profile, first, len(parts), PROFILE, "share of problems"),

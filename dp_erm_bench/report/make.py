@@ -9,14 +9,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import listed
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.layout import making
-from dp_erm_bench.report.lines import SOURCES
 from dp_erm_bench.report.style import forget
 from dp_erm_bench.results.files import csv_of, telling
 from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
 CLAIMS = "claims.csv"
 PATIENCE = 5.0
 """Seconds after which who waits for figures is told how far they are."""
-
-BEFORE = "dp_erm_bench.figures."
-"""Manifests of before name a module of figures: this and an experiment's name."""
 
 
 def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
@@ -46,7 +41,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.results.table import load_results
 
     manifest, before = read_manifest(folder), _files(folder)
-    config = of_today({"paper": _paper(folder, manifest), **_labelled(config)})
+    config = {"paper": _paper(folder, manifest), **_labelled(config)}
     figures = figures_of(config)
     tables = [table for one in figures if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
@@ -108,8 +103,7 @@ def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
     written = manifest.get("config")
     if not isinstance(written, dict) or not written.get("figures"):
         return {}
-    paper = {"paper": _paper(folder, manifest)}
-    config = of_today({**paper, **_labelled(written)})
+    config = {"paper": _paper(folder, manifest), **_labelled(written)}
     entries = config["figures"]
     if not isinstance(entries, list) or any(
         not isinstance(one, dict) or is_file(one.get("kind")) for one in entries
@@ -124,56 +118,6 @@ def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
             forget()
             one.draw(Drawing(whole, folder / "figures", config["paper"], config))
     return told
-
-
-def of_today(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration of before with its figures as they are spelled today.
-
-    Parameters
-    ----------
-    config : mapping
-        Its `figures` may be the dotted name of a module, in place of which stand those
-        that its experiment has now; or have kinds that are sources of `lines` today.
-    """
-    written = config.get("figures")
-    paper = str(written).removeprefix(BEFORE)
-    if isinstance(written, str) and paper in registry.built_in("experiment"):
-        figures = registry.read("experiment", paper)["figures"]
-        return {**config, "paper": paper, "figures": figures}
-    if not isinstance(written, list):
-        return dict(config)
-    try:
-        return {**config, "figures": [*map(_spelled, written)]}
-    except (LookupError, TypeError, AttributeError):  # damaged: refused as it stands
-        return dict(config)
-
-
-def _spelled(entry: Any) -> Any:
-    """Return a figure of before as it is spelled today, any other as it is."""
-    kind = entry.get("kind") if isinstance(entry, dict) else None
-    if kind == "rates":
-        names = {"axis": "x", "quantity": "y"}
-        cells = [{names.get(k, k): v for k, v in one.items()} for one in entry["cells"]]
-        cells += [
-            _computed({"kind": "noise", **one}) for one in entry.get("beside", ())
-        ]
-        kept = ("name", "about", "notes", "size")
-        label = {"label": entry["quantity"]} if "quantity" in entry else {}
-        figure = {k: v for k, v in entry.items() if k in kept}
-        return {"kind": "lines", **figure, **label, "cells": cells}
-    if kind in SOURCES:
-        figure = {k: v for k, v in entry.items() if k in ("name", "about")}
-        return {"kind": "lines", **figure, "cells": [_computed(entry)]}
-    return entry
-
-
-def _computed(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cell of what was a figure, or beside others, and needs no runs."""
-    names = {"name": "panel", "title": "title", "label": "x"}
-    cell = {names[k]: v for k, v in entry.items() if k in names}
-    rest = {k: v for k, v in entry.items() if k not in (*names, "about")}
-    source = {"releases" if k == "lines" else k: v for k, v in rest.items()}
-    return {**cell, "source": source}
 
 
 def check_report(config: Mapping[str, Any]) -> None:

@@ -46,7 +46,6 @@ from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
     CONSTANTS,
-    FEWEST,
     FLOOR,
     MODELS,
     NOTHING,
@@ -54,9 +53,11 @@ from dp_erm_bench.results.statistics import (
     WINS,
     ZERO,
     beyond,
+    by_split,
+    centre_of,
+    lack_interval,
     nothing_beats,
     places,
-    quantile,
 )
 from dp_erm_bench.results.table import load_results
 
@@ -451,8 +452,8 @@ def _finals(drawn: Shown) -> pd.DataFrame:
     import pandas as pd
 
     runs = _ends(drawn)
-    groups = runs.groupby([LINE, PANEL, "epsilon"], sort=False)["_y"]
-    medians = {key: float(quantile(own, 0.5)) for key, own in groups}
+    groups = runs.groupby([LINE, PANEL, "epsilon"], sort=False)
+    medians = {key: centre_of(by_split(own["_y"], own))[0] for key, own in groups}
     index = pd.MultiIndex.from_tuples(medians, names=[LINE, PANEL, "epsilon"])
     found = pd.Series(list(medians.values()), index)
     # Not sort=False: pandas before 3 puts values under the names of others then.
@@ -470,12 +471,17 @@ def _finals(drawn: Shown) -> pd.DataFrame:
 
 
 def _ends(drawn: Shown) -> pd.DataFrame:
-    """Return the ends of the runs, smaller values of `_y` being better."""
+    """Return the ends of runs of problems of which all lines minimise one function.
+
+    Smaller values of `_y` are better.
+    """
     runs = final_rows(drawn.rows.assign(epsilon=drawn.rows["epsilon"].astype(float)))
-    counts = runs.groupby([LINE, PANEL, FACET, "epsilon"])["_y"].transform("size")
-    runs["_alone"] = counts.lt(FEWEST)
     extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
     runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
+    one = runs.groupby([PANEL, "epsilon"])["_one_function"].transform("all")
+    runs = runs[one]
+    if runs.empty:
+        raise UsageError(f"plot: profiles and winners have no problem: {drawn.unlike}")
     if is_better_higher(drawn.view.y):
         compared = ["_y", *drawn.baselines]
         runs[compared] = 1.0 - runs[compared]
@@ -564,12 +570,13 @@ def winners_sheet(drawn: Shown) -> Sheet:
                 label.set_fontweight("bold")
         ax.set_title("\n")
 
+    few = lack_interval(runs, [LINE, PANEL, FACET, "epsilon"])
     text = paragraphs(
         f"Colour: the median final {_measure(drawn)} over that of the best line of the "
         "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
         "interval lies below w = 0 and the constant model; ring: one of these that "
         f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run.",
-        f"{ALONE[0].upper()}{ALONE[1:]}." if runs["_alone"].any() else "",
+        f"{ALONE[0].upper()}{ALONE[1:]}." if few.any() else "",
         told(drawn),
     )
     margins = {**MARGINS, "left": 0.3 + 0.062 * min(longest, 40)}
@@ -595,9 +602,7 @@ def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     row_of = {line: row for row, line in enumerate(values.index)}
     for column, problem in enumerate(values.columns):
         own = {line: groups.get((line, *problem)) for line in values.index}
-        errors = {
-            k: e if e is None else e["_y"].to_numpy(float) for k, e in own.items()
-        }
+        errors = {k: e if e is None else by_split(e["_y"], e) for k, e in own.items()}
         models = {k: beyond(ends) for k, ends in own.items() if ends is not None}
         zero = values[problem].get(ZERO, math.nan)
         found = places(errors, zero, models) if problem not in unlike else {}

@@ -411,6 +411,7 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
         short = min((end for end in ends if end > 0), default=high)
         if high > 20 * short:
             ax.set_xscale("symlog", linthresh=short)
+            ax.set_xlim(-0.2 * short, 1.2 * high)
             ax.set_xlabel(f"{ax.get_xlabel()} (linear up to {short:.3g}, then log)")
     elif low > 0 and high >= 8 * low:
         ax.set_xscale("log")

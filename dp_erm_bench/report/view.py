@@ -17,11 +17,14 @@ from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.settings import (
+    DATASET,
     GIVEN,
     INTERNAL,
     ON_OPTIMUM,
+    STANDARDISE,
     column,
     final_rows,
+    is_of_data,
     labelled,
     settings,
     split_names,
@@ -40,8 +43,10 @@ from dp_erm_bench.results.statistics import (
     ZERO,
     baselines,
     beyond,
+    by_split,
+    centre_of,
     check_alike,
-    median_interval,
+    lack_interval,
     medians_of,
     nothing_beats,
     places,
@@ -72,6 +77,12 @@ STATISTICS = {
     "mean": ("mean and min..max", (0.0, None, 1.0)),
 }
 """Line and band over the runs, in words and as quantiles; None is the mean."""
+
+OVER_SPLITS = (
+    "where a dataset_seed has several runs, the mean of its values' medians and "
+    "Student's interval"
+)
+"""What `by_split` makes of the statistic `interval`."""
 
 FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
 OVER = " over epsilon"
@@ -155,12 +166,13 @@ class Shown:
     @property
     def how(self) -> str:
         """Return the statistic and over what it pools, in words."""
-        told = f"{STATISTICS[self.view.statistic][0]} of {self.pooled}"
-        if STATISTICS[self.view.statistic][1] is not None:
-            return told
+        words, levels = STATISTICS[self.view.statistic]
+        if levels is not None:
+            return f"{words} of {self.pooled}"
+        runs, shared, _ = self.pooled.partition("; ")
+        told = f"{words} of {runs}" + f"; {OVER_SPLITS}" * bool(shared)
         x = "iteration" if self.view.x in ALONG else "_x"
-        runs = self.rows.groupby([PANEL, FACET, LINE, x], sort=False).size()
-        few = runs.lt(FEWEST)
+        few = lack_interval(self.rows, [PANEL, FACET, LINE, x])
         where = "" if few.all() else " where a line has so few"
         none = f"; fewer than {FEWEST} runs have no interval, none is drawn{where}"
         return told + none * bool(few.any())
@@ -231,6 +243,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
         )
         rows = rows.loc[in_order.index]
     rows, apart = _alike(rows, view)
+    rows = rows.assign(_one_function=rows["_alike"])
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
     rows, guarantees = _same_guarantee(rows, view)
     unlike = " ".join(filter(None, (unlike, apart, guarantees)))
@@ -240,13 +253,15 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
 def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return rows with a flag `_alike`, and a sentence where lines do not compare.
 
-    They do not where the quantity is of objectives that differ, as in the strength of
-    the penalty. A baseline of problems that differ is none of all of them.
+    They do not on other data, nor where the quantity is of objectives that differ, as
+    in the strength of the penalty. A baseline of problems that differ is none of all.
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
     every = settings(rows.drop_duplicates("trial").set_index("trial"))
+    data = [str(one) for one in every if is_of_data(str(one), rows)]
     posed = [str(one) for one in every if str(one).partition(".")[0] in PARTS]
+    posed = [DATASET, *data, *posed]
     every = every.loc[rows["trial"], posed].set_axis(rows.index)
     parts = every.groupby(posed, sort=False, dropna=False).ngroup()
     several = parts.groupby(cells).transform("nunique").gt(1)
@@ -258,7 +273,8 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         least, most = level.transform("min"), level.transform("max")
         differ = most - least > 1e-9 * most.abs()
         rows[name] = rows[name].mask(several & differ)
-    depends = JUDGED_ON.get(view.y, ())
+    depends = (*JUDGED_ON.get(view.y, ()), *every[DATASET].unique())
+    depends += DATASET, STANDARDISE
     names = [
         name
         for name in posed
@@ -296,11 +312,14 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 
 def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
     """Return the rows of a view that do not only tune."""
+    import pandas as pd
+
     for name, values in view.where.items():
         words = text_of(column(table, name, "where"))
-        some = words.isin([*values])
+        numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
+        some = words.isin([*values, *numbers.map("{:.6g}".format)])
         if not some.any():
-            check_choice(f"where={name}", ",".join(values), sorted(set(words)))
+            check_choice(f"where={name}", ",".join(values), sorted({*words} - {""}))
         table = table[some]
     rows = table[table["phase"] != "tune"]
     if rows.empty:
@@ -433,11 +452,11 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
 
     _, levels = STATISTICS[statistic]
     found = []
-    for place, own in rows.groupby("iteration" if along else "_x", sort=True):
+    needed = rows[["iteration", "_x", "_y", "dataset_seed"]]  # to split all is slow
+    for place, own in needed.groupby("iteration" if along else "_x", sort=True):
         values = own["_y"].to_numpy(float)
         if levels is None:
-            low, high = median_interval(values)
-            line = float(quantile(values, 0.5))
+            line, low, high = centre_of(by_split(own["_y"], own))
         else:
             low, line, high = (
                 float(values.mean() if q is None else quantile(values, q))
@@ -457,8 +476,8 @@ def nothing_beaten(drawn: Shown) -> str:
     where: dict[str, list[str]] = {}
     for (panel, at), own in problems:
         why = nothing_beats(own["unbeaten"])
-        if why and own["runs"].max() >= FEWEST:
-            place = "" if along else f", {drawn.view.x} = {at}"
+        if why and own["ci_low"].notna().any():
+            place = "" if along else f", {drawn.view.x} = {_plain(at)}"
             where.setdefault(why, []).append(f"{panel}{place}")
     told = [
         f"{why[0].upper()}{why[1:]} in {len(places)} of {problems.ngroups} problems: "
@@ -488,7 +507,7 @@ def summary(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
-        interval `ci_low`, `ci_high` over `runs`, nan of fewer than `FEWEST`;
+        interval `ci_low`, `ci_high` over `runs`, as of `by_split`, nan of too few;
         nan and 0 of `BASELINES`; `constant`, what the constant model is called and by
         what it is compared; and what `places` says: `beats_zero`, `beats_constant`,
         `unbeaten`, `place`, and `best`, whether it wins, which none does of lines that
@@ -505,16 +524,17 @@ def summary(drawn: Shown) -> pd.DataFrame:
         for at, rows in cell.groupby("_x", sort=True):
             same = {PANEL: panel, x: at, "quantity": y}
             beside = medians_of(rows[names])
-            groups = rows.groupby(LINE, sort=False)["_y"]
-            errors = {str(line): sign * own.to_numpy(float) for line, own in groups}
-            others = {str(k): beyond(own) for k, own in rows.groupby(LINE, sort=False)}
+            groups = [(str(k), own) for k, own in rows.groupby(LINE, sort=False)]
+            errors = {k: sign * by_split(own["_y"], own) for k, own in groups}
+            others = {k: beyond(own) for k, own in groups}
+            runs = {k: len(own) for k, own in groups}
             judged = places(errors, sign * beside.get(ZERO, np.nan), others)
             alike = rows["_alike"].all()
             for line, one in judged.items():
                 one = one if alike else one._replace(place=LOSES)
                 ends = sorted((sign * one.low, sign * one.high))
                 values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
-                counted = {"runs": len(errors[line]), "best": one.place == WINS}
+                counted = {"runs": runs[line], "best": one.place == WINS}
                 how = {**one._asdict(), "constant": others[line].constant}
                 found.append({**how, **same, LINE: line, **values, **counted})
             known = {name: v for name, v in beside.items() if not np.isnan(v)}
@@ -538,7 +558,7 @@ def written(table: pd.DataFrame, kind: str) -> str:
     x = str(table.columns[1])
     marks = [_cell(row, kind) for row in table.to_dict("records")]
     problems = [
-        f"{panel}, {x} = {f'{at:g}' if isinstance(at, float) else at}{lost}"
+        f"{panel}, {x} = {_plain(at)}{lost}"
         for panel, at, lost in zip(table[PANEL], table[x], _lost(table, x), strict=True)
     ]
     mark_of = dict(zip(zip(problems, table[LINE], strict=True), marks, strict=True))
@@ -553,6 +573,10 @@ def written(table: pd.DataFrame, kind: str) -> str:
     return _latex(lines) if kind == "latex" else _markdown(lines)
 
 
+def _plain(at: object) -> str:
+    return f"{at:g}" if isinstance(at, float) else str(at)
+
+
 def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
     """Return of each row why nothing wins its problem, in brackets; empty if it does.
 
@@ -564,7 +588,7 @@ def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
         why = nothing_beats(lines["unbeaten"])
         if not why and lines["constant"].str.endswith(NO_INTERCEPT).any():
             why = NO_INTERCEPT
-        why = ALONE if own["runs"].max() < FEWEST else why
+        why = ALONE if own["ci_low"].isna().all() else why
         words.loc[own.index] = f" ({why})" if why else ""
     return words
 

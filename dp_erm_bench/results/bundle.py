@@ -360,7 +360,7 @@ class Mask:
 
 
 KEPT = (
-    *("experiment", "profile", "version", "format", "started", "ended", "seconds"),
+    *("experiment", "profile", "version", "started", "ended", "seconds"),
     *("outcome", "counts", "trials_run", "experiment_file", "solver_files", "data"),
     "computed_with",
 )
@@ -430,7 +430,7 @@ def is_private(line: Mapping[str, Any]) -> bool:
         return False  # a study makes its own
     if PUBLIC in data:
         return data[PUBLIC] is not True
-    with contextlib.suppress(UsageError):  # of an earlier version
+    with contextlib.suppress(UsageError):  # it is none of this installation
         return usual_fields(str(data.get("name"))).get(PUBLIC) is not True
     return True
 
@@ -720,7 +720,7 @@ def about(
         {path.parent for path in (folder / SOURCES).rglob("*.py.txt")}
     )
     trust = " --trust" if sources_kept else ""
-    version = read_manifest(folder).get("version", "of an earlier version")
+    version = read_manifest(folder).get("version", "of an unknown version")
     text = [
         f"# {folder.name}\n",
         *([f"{first}\n"] if first else []),
@@ -781,7 +781,7 @@ def _data(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         content = f"content {one['content']}; {where_from(name)}"
         yield f"- {name}{file}{digest}: {content}"
     if not every:
-        yield "The hashes were not recorded: an earlier version ran this."
+        yield "No run has recorded any."
 
 
 def where_from(name: str) -> str:

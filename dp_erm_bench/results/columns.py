@@ -218,7 +218,9 @@ COLUMNS = {
         TEXT, "why it ended so, or why no optimum is certified", "if well"
     ),
     "run": Column(
-        TEXT, "the run that computed it: `runs/<run>.json`", "of old versions"
+        TEXT,
+        "the run that computed it: `runs/<run>.json`",
+        "where its segment's name and first line are damaged",
     ),
     "population_risk": Column(
         NUMBER,

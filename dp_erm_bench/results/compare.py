@@ -7,11 +7,12 @@ to the spelling of the command line.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ from dp_erm_bench.results.settings import (
     final_rows,
     given_by,
     name_files,
+    spellings,
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
@@ -51,6 +53,7 @@ LEFT_OUT = {
     *(f"dataset.{key}" for key in DERIVED),
 }
 LABELS = ["panel", "line", "phase"]
+STRENGTH = "penalty.strength"
 ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
 
 Name = tuple[str, ...]
@@ -196,21 +199,30 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
     if not keys:
         return sides
     texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
-    parts = {
-        part
-        for setting in texts.values()
-        for key in setting
-        for part in keys_above(key)
-    }
     for name in sorted(keys):
-        check_choice("--ignore", name, sorted({*parts, *LABELS}))
+        _check_key("--ignore", name, texts.values(), LABELS)
+    _name_inverses(sides, texts)
     reduced = {
         text: json.dumps(
-            {k: v for k, v in setting.items() if not keys & set(keys_above(k))}
+            {k: v for k, v in setting.items() if not keys & _names_of(k, setting)}
         )
         for text, setting in texts.items()
     }
     return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
+
+
+def _name_inverses(sides: Iterable[pd.DataFrame], texts: Mapping[str, Row]) -> None:
+    """Call the strengths `1/n` that are it in all rows: they follow from other keys."""
+    inverse: dict[Any, bool] = {}
+    known = [side[["setting", "n"]].to_numpy() for side in sides if "n" in side]
+    for text, n in itertools.chain(*known):
+        strength = texts[text].get(STRENGTH)
+        if strength and n == n:
+            same = math.isclose(strength * n, 1.0)
+            inverse[strength] = same and inverse.get(strength, True)
+    for setting in texts.values():
+        if inverse.get(setting.get(STRENGTH)):
+            setting[STRENGTH] = "1/n"
 
 
 def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
@@ -232,13 +244,21 @@ def _with_path(setting: str, options: str) -> str:
     return json.dumps(known, sort_keys=True)
 
 
-def keys_above(key: str) -> Iterator[str]:
-    """Yield a key, the keys that it stands under, and a parameter's plain name."""
-    if key.startswith("algorithm."):
-        yield key.rpartition(".")[2]
-    while key:
-        yield key
-        key = key.rpartition(".")[0]
+def _names_of(key: str, setting: Row) -> set[str]:
+    """Return the names of a key of a setting, and the keys that it stands under."""
+    parts = key.split(".")
+    above = {".".join(parts[:k]) for k in range(1, len(parts))}
+    return above | spellings(key, [str(setting.get("dataset"))])
+
+
+def _check_key(
+    option: str, name: str, settings: Iterable[Row], more: Sequence[str] = ()
+) -> None:
+    """Refuse a name of no key of some settings, with the keys that there are."""
+    pairs = [(key, one) for one in settings for key in one]
+    if not any(name in _names_of(key, one) for key, one in pairs):
+        known = {word for key, _ in pairs for word in (key, key.rpartition(".")[2])}
+        check_choice(option, name, sorted({*more, *known}))
 
 
 def between(
@@ -254,8 +274,8 @@ def between(
     finals : DataFrame
         What `named_finals` returns.
     key : str
-        A key of the settings, or a parameter's plain name. Between algorithms their
-        parameters differ, too, and so do the lines of an experiment.
+        A key of the settings, by any of its names. Between algorithms their parameters
+        differ, too, and so do the lines of an experiment.
     where : mapping of str to sequence of str
         Values of keys to keep; a setting without the key is kept.
 
@@ -273,17 +293,21 @@ def between(
     """
     (finals,) = name_files_alike([finals])
     texts = {text: json.loads(text) for text in set(finals["setting"])}
-    keys = {part for one in texts.values() for k in one for part in keys_above(k)}
     for name in (key, *(where or ())):
-        check_choice("--between" if name == key else "--where", name, sorted(keys))
+        option = "--between" if name == key else "--where"
+        _check_key(option, name, texts.values())
     wanted = {name: ("", *map(_plain, v)) for name, v in (where or {}).items()}
+    values_of = {
+        name: dict(zip(texts, _values(texts.values(), name), strict=True))
+        for name in (key, *wanted)
+    }
     kept = [
         text
-        for text, one in texts.items()
-        if all(_value(one, name) in values for name, values in wanted.items())
+        for text in texts
+        if all(values_of[name][text] in values for name, values in wanted.items())
     ]
     finals = finals[finals["setting"].isin(kept)]
-    owner = finals["setting"].map({text: _value(texts[text], key) for text in kept})
+    owner = finals["setting"].map(values_of[key])
     skipped = _skipped(finals, owner)
     found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
@@ -327,12 +351,20 @@ def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:
     )
 
 
-def _value(setting: Row, key: str) -> str:
-    own = [v for k, v in setting.items() if key in (k, k.rpartition(".")[2])]
-    part, _, option = key.partition(".")
-    if part == "dataset" and option and not own:
-        own = [usual_value(str(setting[part]), option)]
-    return _plain(spelled(own[0])) if own else ""
+def _values(settings: Collection[Row], name: str) -> Iterator[str]:
+    """Yield the value of a key in each setting, empty where it has none."""
+    keys = {
+        key
+        for one in settings
+        for key in one
+        if name in spellings(key, [str(one.get("dataset"))])
+    }
+    of_data = [key.partition(".")[2] for key in keys if key.startswith("dataset.")]
+    for one in settings:
+        own = [one[key] for key in sorted(keys) if key in one]
+        if not own and of_data:
+            own = [usual_value(str(one["dataset"]), of_data[0])]
+        yield _plain(spelled(own[0])) if own else ""
 
 
 def _plain(word: str) -> str:

@@ -40,8 +40,6 @@ ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 DECODED = json.JSONDecoder().decode
 COUNT = b',"lines":%d,"sum":"%08x"}\n'
 COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
-MARKS = (TAG, b',"sum":"')
-"""Marks of a plan whose lines have checksums."""
 
 
 @contextlib.contextmanager
@@ -249,19 +247,12 @@ def checked_lines(path: Path) -> Iterator[bytes | None]:
     """
     if not path.is_file():
         return
-    read = _checked if has_checksums(path) else _unchecked
     seen: set[int] = set()
     with paths.opened(path, path.parent) as file:
-        for raw in read(file):
+        for raw in _checked(file):
             yield None if hash(raw) in seen else raw
             if raw is not None:
                 seen.add(hash(raw))
-
-
-def _unchecked(file: BinaryIO) -> Iterator[bytes | None]:
-    for raw in lines_of(file):
-        good = raw.startswith(START) and parsed(raw)
-        yield raw.rstrip() + b"\n" if good else None
 
 
 def _checked(file: BinaryIO) -> Iterator[bytes | None]:
@@ -280,17 +271,9 @@ def _checked(file: BinaryIO) -> Iterator[bytes | None]:
             if counted:
                 body, claimed = body[: counted.start()], counted.groups()
             yield body + b"}\n"
-    if claimed == (b"%d" % lines, b"%08x" % before) and not bad:
+    whole = claimed == (b"%d" % lines, b"%08x" % before) and not bad
+    if whole or not lines:
         return
     missing = int(claimed[0]) - lines if claimed else 0
     # Those that are there twice are counted where they are met again.
     yield from [None] * (missing if missing > 0 else not bad and missing == 0)
-
-
-def has_checksums(path: Path) -> bool:
-    """Return whether a plan is of a version that wrote checksums."""
-    with paths.opened(path, path.parent) as file:
-        text = file.read(BLOCK)
-        file.seek(max(0, file.seek(0, 2) - BLOCK))
-        text += file.read(BLOCK)
-    return any(mark in text for mark in MARKS)

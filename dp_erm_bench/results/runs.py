@@ -226,8 +226,6 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     try:
         text = paths.content_of(path, folder)
         content = paths.unsealed_json(text)
-        if content and "format" in content:  # else an earlier version wrote it
-            content = paths.unsealed_json(text, sealed=True)
         why = "is damaged"
     except FileNotFoundError:
         return {}

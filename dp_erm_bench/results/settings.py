@@ -165,18 +165,36 @@ GIVEN = (
 """Numbers that were asked for, or counted: axes, but no measures."""
 
 
+def spellings(key: str, datasets: Collection[str] = ()) -> set[str]:
+    """Return the names of a key: alone, behind its owner, as it is typed.
+
+    Parameters
+    ----------
+    key : str
+        A column of `settings`, or a key of the command line.
+    datasets : collection of str
+        The datasets that may own it; other owners are algorithms.
+    """
+    owner, _, short = key.rpartition(".")
+    if owner == DATASET:
+        return {key, short, *(f"{one}.{short}" for one in datasets)}
+    typed = f"{DATASET}.{short}" if owner in datasets else f"{ALGORITHM}.{key}"
+    return {key, short, typed, key.removeprefix(f"{ALGORITHM}.")}
+
+
 def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
-    A parameter may be named alone, or as in `settings`, behind its algorithm.
+    It may be named as `spellings` has it, and a column as on the command line.
     Of another name it is refused, called `key`, with those that have several values.
     """
     import pandas as pd
 
-    if name in table:
-        return table[name]
-    every = settings(table)
-    parts = [o for o in every if name in (str(o), str(o).rpartition(".")[2])]
+    plain = name.removeprefix("budget.").removeprefix("penalty.")
+    if plain in table:
+        return table[plain]
+    every, owners = settings(table), {*table[DATASET]}
+    parts = [one for one in every if name in spellings(str(one), owners)]
     if not parts:
         varied = every.columns[every.replace("", None).nunique() > 1]
         own = sorted({str(one).rpartition(".")[2] for one in varied} - {*table})
@@ -344,11 +362,12 @@ def labelled(
     every = settings(rows)
     names = [str(name) for name in every]
     judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
-    data = [name for name in names if _of_data(name, rows)]
+    data = [name for name in names if is_of_data(name, rows)]
     lines = [name for name in names if name not in (*data, *AXES)]
     if not parameters:
         lines = [name for name in lines if name in REST]
-    on_axis = [name for name in names if name.rpartition(".")[2] == axis]
+    owners = {*rows[DATASET]}
+    on_axis = [name for name in names if axis in spellings(name, owners)]
     base = every[on_axis].assign(dataset=rows[DATASET])
     if axis in rows:
         base[axis] = rows[axis]
@@ -387,11 +406,11 @@ def split_names(
     every = settings(rows)
     names = [str(one) for one in every if one not in NO_SETTINGS]
     if name == PANEL:
-        names = [one for one in names if _of_data(one, rows)]
+        names = [one for one in names if is_of_data(one, rows)]
     return named(base[name], every, differing(every, base, names))
 
 
-def _of_data(name: str, rows: pd.DataFrame) -> bool:
+def is_of_data(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column of `settings` is of the data."""
     owner = name.rpartition(".")[0]
     return name == STANDARDISE or (bool(owner) and owner in set(rows[DATASET]))

@@ -274,8 +274,6 @@ OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
 
 def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows of the tidy table with the columns `BEYOND`, which `beyond` reads."""
-    if "references" not in rows:  # a table of before
-        return rows.assign(_excess=math.nan, _intercept=False, _constant="")
     texts = rows["references"]
     known = {text: _constant_in(models_of(text)) for text in texts.dropna().unique()}
     by, level, constant = (
@@ -286,15 +284,12 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
         if name in rows:
             own = worst_if_lost(rows, name) - level.astype(float)
             excess = excess.mask(by.eq(name), own)
-    has, named = by.eq(OBJECTIVE), constant.fillna("")
+    has, named = by.eq(OBJECTIVE), constant.astype(object).fillna("")
     return rows.assign(_excess=excess, _intercept=has, _constant=named)
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
-    """Return by what the constant model is compared, its value, and its name.
-
-    Models of before have none, since nobody computed its `train_risk`.
-    """
+    """Return by what the constant model is compared, its value, and its name."""
     for title, name in CONSTANTS.items():
         own = models.get(title, {})
         if "train_risk" in own:
@@ -306,8 +301,48 @@ def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, s
 
 def beyond(rows: pd.DataFrame) -> Beyond:
     """Return what the runs of a line lose more, of their rows with `BEYOND`."""
-    excess, intercept, constant = (rows[column].to_numpy() for column in BEYOND)
-    return Beyond(excess.astype(float), bool(intercept[0]), str(constant[0]))
+    excess, intercept, constant = (rows[column] for column in BEYOND)
+    return Beyond(
+        by_split(excess, rows), bool(intercept.iloc[0]), str(constant.iloc[0])
+    )
+
+
+def by_split(values: pd.Series[Any], rows: pd.DataFrame) -> Array:
+    """Return values of the runs of a line as `places` takes them.
+
+    Parameters
+    ----------
+    values : Series
+        Of each run.
+    rows : DataFrame
+        On its index. Where several values of `dataset_seed` have several runs, these
+        share records: they are one value, their median.
+
+    Returns
+    -------
+    array
+        Of shape (runs,), or (splits, 1).
+    """
+    seeds = rows["dataset_seed"]
+    groups = [own for _, own in values.groupby(seeds, dropna=False, sort=False)]
+    if not len(values) > len(groups) > 1:
+        return values.to_numpy(np.float64)
+    known = [own.dropna() for own in groups]
+    medians = [float(quantile(own, 0.5)) if len(own) else math.nan for own in known]
+    return np.array(medians)[:, None]
+
+
+def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
+    """Return which groups of runs are too few for an interval, see `by_split`."""
+    groups = runs.groupby([*by], sort=False)["dataset_seed"]
+    size, seeds = groups.size(), groups.nunique(dropna=False)
+    return size.lt(FEWEST) & ~(size.gt(seeds) & seeds.gt(1))
+
+
+def centre_of(values: Array) -> tuple[float, float, float]:
+    """Return the centre of a line's runs, as of `by_split`, and its 95 % interval."""
+    centre, drawn = _centre(values)
+    return centre, *_ends(drawn)
 
 
 def places(
@@ -436,8 +471,6 @@ def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
         # Some are measured at the last checkpoint alone.
         judged = rows[y].notna().groupby(runs).transform("any")
         found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
-    if "references" not in rows:  # a table of before
-        return found
     models = {text: models_of(text) for text in rows["references"].dropna().unique()}
     for name, title in MODELS.items():
         values = {text: number(of.get(name, {}).get(y)) for text, of in models.items()}

@@ -15,8 +15,7 @@ one folder at once. Each keeps its lines in a file without a name, which dies wi
 and publishes them under the folder's lock: the plan of an experiment becomes that of
 the run that wrote last, a sweep adds to what is there. A line ends with ``crc``, as a
 record does. Before it the last one has ``lines``, how many there are, and ``sum``, the
-checksum of those before it: a line that is gone, or there twice, is noticed, too. Plans
-of earlier versions have none of these.
+checksum of those before it: a line that is gone, or there twice, is noticed, too.
 
 **asked.jsonl**: the points that searches asked for, so that a resumed run asks again.
 They rest on random numbers of a library: another version of it could ask for others in
@@ -45,7 +44,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench import paths
 from dp_erm_bench.datasets.spec import identifying
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, number, shown
 from dp_erm_bench.paths import opened, write_atomic
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
@@ -160,7 +159,7 @@ def _unpacked(packed: bytes) -> str:
 
 
 FORMAT = 3
-"""Raised when results of earlier versions should be made anew, see CHANGELOG."""
+"""Of segments; one of another format is refused."""
 NAMED = 16
 """Digits of a digest that names something within a folder."""
 
@@ -339,7 +338,7 @@ class Store:
     Raises
     ------
     UsageError
-        If a newer version of the package wrote into it.
+        If a version of the package wrote into it that has another format.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -415,17 +414,11 @@ class Store:
         return {} if damage == listed else damage
 
     def check(self, manifest: Mapping[str, Any], follows: str) -> dict[str, int | str]:
-        """Return `damage`; print what a manifest has not of it, and earlier formats.
+        """Return `damage`; print what a manifest has not of it.
 
         `follows` says how trials without a record go on.
         """
         where, damage, lines = files.typed(self.folder), self.unnamed(manifest), []
-        known_format = manifest.get("format") == FORMAT
-        if not known_format and any(read.older for read in self._segments.values()):
-            lines.append(
-                "has results of an earlier version; CHANGELOG.md says which to run "
-                "again: the command of a run does so, all of them"
-            )
         counts = [number for number in damage.values() if isinstance(number, int)]
         if counts:
             damaged = files.plural(sum(counts), "damaged line")
@@ -470,17 +463,17 @@ def copy_segments(
     apart: dict[str, bytes] = {}
     last = ""
 
-    def write(count: int, version: int, lines: Sequence[bytes]) -> None:
-        first = {"segment": max(version, 2), "run": last}
+    def write(count: int, lines: Sequence[bytes]) -> None:
+        first = {"segment": FORMAT, "run": last}
         target = into / "segments" / f"{last}-0-{count:020d}.jsonl"
         target.parent.mkdir(parents=True, exist_ok=True)
         text = b"".join([files.sealed(files.line(first)), *lines])
         write_atomic(target, lambda file: file.write(text))
 
-    count, version = 0, 2
+    count = 0
     for path in segments_of(folder):
         with paths.opened(path, folder) as file:
-            run, version = _origin(path, file.readline(paths.LARGEST_TEXT))
+            run = _origin(path, file.readline(paths.LARGEST_TEXT))
         lines = []
         for text, content in _contents(path):
             begun = content.get("begin")
@@ -490,7 +483,7 @@ def copy_segments(
                     lines.append(files.line(content))
             elif not {"key", "status"} <= content.keys():
                 continue  # sealed, but of another file
-            elif content["key"] in keys and (version == 1 or files.is_sealed(text)):
+            elif content["key"] in keys and files.is_sealed(text):
                 content.pop("crc", None)
                 cost = content.get("cost")
                 seconds = float(cost) if isinstance(cost, int | float) else 0.0
@@ -501,10 +494,10 @@ def copy_segments(
                     lines.append(encoded(record, seconds))
         last = renamed(run)
         if lines:
-            write(count, version, lines)
+            write(count, lines)
             count += 1
     if apart:
-        write(count, version, [apart[key] for key in sorted(apart)])
+        write(count, [apart[key] for key in sorted(apart)])
 
 
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
@@ -564,17 +557,14 @@ class _Segment:
     """The places of the records of a segment, as far as it has been read.
 
     `size` is its length then (-1 of what is no file), `damaged` the number of lines
-    that are neither a record nor a mark, `refused` why it cannot be read, `older`
-    whether an earlier format has records in it.
+    that are neither a record nor a mark, `refused` why it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = self.damaged = 0
-        self.refused = ""
-        self.older = False
+        self.refused = self._run = ""
         self._offset = 0
-        self._run, self._format = "", FORMAT
 
     def new(self) -> Iterator[tuple[str, Entry]]:
         """Yield key and entry of the records since the last call.
@@ -595,11 +585,14 @@ class _Segment:
     def _read(self, file: BinaryIO) -> Iterator[tuple[str, Entry]]:
         if self._offset == 0:
             first = file.readline(paths.LARGEST_TEXT)
-            self._run, self._format = _origin(self.path, first)
+            self._run = _origin(self.path, first)
         file.seek(self._offset)
         for line in files.lines_of(file):
-            good = files.is_sealed(line) if self._format > 1 else files.parsed(line)
-            if good and line.startswith(files.START) and line[STATUS] == MIDDLE:
+            if (
+                files.is_sealed(line)
+                and line.startswith(files.START)
+                and line[STATUS] == MIDDLE
+            ):
                 yield from self._entry(line, 0)
             elif not line.startswith(files.NO_RECORD) or files.START in line:
                 torn = line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT
@@ -619,29 +612,22 @@ class _Segment:
         seconds = COST.match(line, end + 1)
         cost = float(seconds[1]) if seconds else math.nan
         place = (self.path, self._offset + start, len(line))
-        self.older |= self._format < FORMAT
         key = line[KEY].decode(errors="replace")
         yield key, Entry(status, *place, cost, self._run)
 
 
-def _origin(path: Path, first: bytes) -> tuple[str, int]:
-    """Return the run that wrote a segment, and its format.
-
-    Segments of the first format have neither run nor checksums. A damaged header makes
-    none of them: the file's name tells as well.
-    """
-    # All formats from 2 on spell and seal it alike.
+def _origin(path: Path, first: bytes) -> str:
+    """Return the run that wrote a segment; of a damaged header its name tells it."""
     header = files.parsed(first) if files.is_sealed(first) else None
-    if header is None or type(header.get("segment")) is not int:
+    if header is None or "segment" not in header:
         named = RUN.match(path.name)
-        return (named[1], FORMAT) if named else ("", 1)
-    if header["segment"] > FORMAT:
+        return named[1] if named else ""
+    if header["segment"] != FORMAT:
         raise UsageError(
-            f"{path}: is of format {header['segment']}, written by version "
-            f"{header.get('version', '?')}; this version reads formats up to "
-            f"{FORMAT}"
+            f"{path}: is of format {shown(header['segment'])}, written by version "
+            f"{header.get('version', '?')}; this version reads format {FORMAT}"
         )
-    return str(header.get("run", "")), header["segment"]
+    return str(header.get("run", ""))
 
 
 LABELS = {
@@ -782,7 +768,7 @@ def _merge(path: Path, own: BinaryIO) -> None:
         ours[line[KEY]], place = place, place + len(line)
     there: set[bytes] = set()
     gone: set[bytes] = set()
-    stale = not files.has_checksums(path)
+    stale = False
     for raw in files.checked_lines(path):
         name = raw and _name(raw)
         if raw is None or name is None:

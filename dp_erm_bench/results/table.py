@@ -248,7 +248,7 @@ def seal(file: BinaryIO) -> None:
 
 
 def sources_of(file: BinaryIO) -> str:
-    """Return the sources of a table; empty without a seal, as of earlier versions.
+    """Return the sources of a table.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def sources_of(file: BinaryIO) -> str:
         If it is damaged.
     """
     place, digest, sources = _seal(file)
-    if place and _digest(file, place) != digest:
+    if _digest(file, place) != digest:
         raise ValueError("it is not as it was written")
     return sources.decode()
 
@@ -281,18 +281,15 @@ def read(file: BinaryIO) -> pd.DataFrame:
         {field.name: str(field.type).removeprefix("large_") for field in schema}
         for schema in (schema_of(more=POPULATION), table.schema_arrow)
     )
-    if not actual.items() <= expected.items():
+    known = actual.items() <= expected.items()
+    if not (known and {*COLUMNS} <= actual.keys()):
         raise ValueError("it has columns of other names or types")
     if table.metadata.num_rows > MOST_ROWS:
         raise ValueError(f"it has more than {MOST_ROWS} rows")
     # What else the file says of its columns is nothing to act upon.
     content = table.read(use_threads=False).replace_schema_metadata()
     frame: pd.DataFrame = content.to_pandas(use_threads=False)
-    # Tables of earlier versions have none of some.
-    numbers = dict.fromkeys((*MEASURED, "clipped"), float("nan"))
-    words = dict.fromkeys(("exempt", "at_bound", "rule", "content"), "")
-    added: Row = {"references": "{}", "objective_options": "{}", **words, **numbers}
-    return frame.assign(**{k: v for k, v in added.items() if k not in frame})
+    return frame
 
 
 def _seal(file: BinaryIO) -> tuple[int, bytes, bytes]:
@@ -431,9 +428,6 @@ def _check_planned(folder: Path, table: pd.DataFrame) -> None:
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
     """Tell of each row whether its solver has passed `check` by now."""
-    if "solver" not in table:  # of an older version, and its segments are gone
-        ours = {name: is_ours(name) for name in table["algorithm"].unique()}
-        table["solver"] = table["algorithm"].map(ours).map({True: "", False: UNKNOWN})
     solvers, labels = table["solver"].unique(), table["calibration"].unique()
     recounted = table["calibration"].map({x: is_recounted(x) for x in labels})
     full, half = (

@@ -23,11 +23,13 @@ from dp_erm_bench.results.settings import (
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
+    WINS,
     ZERO,
     Array,
     Beyond,
     baselines,
     beyond,
+    by_split,
     medians_of,
     places,
     quantile,
@@ -73,8 +75,6 @@ def read_choices(folder: Path) -> list[Row] | None:
     except csv.Error:
         raise UsageError(f"{CHOICES}: is damaged") from None
     names = set(reader.fieldnames or ())
-    if "edges" in names:  # of an earlier version, which told of edges of grids
-        rows, names = [{**row, "open": row["edges"]} for row in rows], {*names, "open"}
     cells = [row.get(key) for row in rows for key in NEEDED]
     known = set(NEEDED) <= names
     if not known or not all(isinstance(cell, str) for cell in cells):
@@ -99,14 +99,15 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         judged by: what chose, or the relative error in place of the objective where
         there is one; `median` over the `runs` on report seeds with its 95 %
         interval `ci_low`, `ci_high`; `beats_zero`, `beats_constant`, `unbeaten` and
-        `place`, as `places` says, `constant` as in `Beyond`;
+        `place`, as `places` says, `constant` as in `Beyond`; `taken`, whether
+        `from_results` takes it: whether it wins if only w = 0 is to be beaten;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a
         dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`;
         `searched`, the parameters that were, and `default`, a dict of those that
         nobody gave. With several `splits` all of it was tuned on each, `chosen` and
         `trial` are the first one's, and `median` is the mean of the medians over
-        `runs` of each split, its interval over splits.
+        `runs` of each split, its interval over splits, as of `by_split`.
         Runs that were lost count as the worst;
         lines whose algorithm refuses the problem are left out.
 
@@ -118,22 +119,71 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     folder = Path(folder)
+    rows = recorded(folder)
+    rows = rows[(rows["phase"] == "report") & (rows["status"] != "skipped")]
+    found: list[dict[str, Any]] = []
+    problems: dict[tuple[Any, ...], dict[int, Array]] = {}
+    others: dict[int, Beyond] = {}
+    for told, ends in _tuned_lines(folder, rows):
+        y = ERROR if ends[ERROR].notna().any() else OBJECTIVE
+        y = y if told["chosen_by"] == OBJECTIVE else told["chosen_by"]
+        where = told["panel"], told["epsilon"], y
+        sign = -1.0 if is_better_higher(y) else 1.0
+        values = sign * by_split(worst_if_lost(ends, y), ends)
+        problems.setdefault(where, {})[len(found)] = values
+        others[len(found)] = beyond(ends)
+        runs = rows.loc[rows["trial"].isin(ends["trial"])]
+        beside = _beside(ends)
+        told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
+        told |= {key: str(ends[key].iloc[0]) for key in ("uncharged", "trial")}
+        models = medians_of(baselines(runs, y))
+        found.append({**told, "quantity": y, **beside, **models})
+    if not found:
+        raise UsageError(f"{folder}: has no runs that report yet")
+    for (_, _, y), errors in problems.items():
+        sign = -1.0 if is_better_higher(y) else 1.0
+        # Runs that were lost before their first checkpoint have none.
+        zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
+        zero = sign * float(np.median(zeros)) if zeros else math.nan
+        blind = places(errors, zero)
+        for place, one in places(errors, zero, others).items():
+            low, high = sorted((sign * one.low, sign * one.high))
+            interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
+            how = {**one._asdict(), "constant": others[place].constant}
+            how["taken"] = blind[place].place == WINS
+            found[place] |= {**how, **interval}
+    table = pd.DataFrame(found).drop(columns="chosen_by")
+    ways = table["quantity"].map(is_better_higher)
+    order = table["median"].where(~ways, -table["median"])
+    place_of = table.groupby(PROBLEM, sort=False).ngroup()
+    ranked = table.assign(_place=place_of, _order=order)
+    ranked = ranked.sort_values(["_place", "_order"], kind="stable", ignore_index=True)
+    return ranked.drop(columns=["_place", "_order"])
+
+
+def _tuned_lines(
+    folder: Path, rows: pd.DataFrame
+) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Return what each tuned line chose, and the ends of its runs on report seeds.
+
+    Parameters
+    ----------
+    folder : Path
+    rows : DataFrame
+        Those of the report, with the labels that the plan has.
+    """
+    import pandas as pd
+
     choices = read_choices(folder)
     if not choices:
         raise UsageError(f"{folder}: holds no choices; dp-erm-bench tune makes some")
-    rows = recorded(folder)
-    rows = rows[(rows["phase"] == "report") & (rows["status"] != "skipped")]
     planned = final_rows(rows)
     # Where nobody named a panel and a line, both are made of what the rows are of.
-    rows = labelled(rows, parameters=False)
-    ends = with_beyond(rows.loc[planned.index])
+    ends = with_beyond(labelled(rows, parameters=False).loc[planned.index])
     # A panel of an experiment may hold a problem for each point of an axis.
     lines_at = ends[["panel", "line", "epsilon"]].astype(object)
     ends = ends.assign(panel=split_names(ends, lines_at, "panel"))
     taken: set[tuple[Any, ...]] = set()
-    found: list[dict[str, Any]] = []
-    problems: dict[tuple[Any, ...], dict[int, Array]] = {}
-    others: dict[int, Beyond] = {}
     lines: dict[tuple[Any, ...], list[tuple[dict[str, Any], pd.DataFrame]]] = {}
     for choice in choices:
         try:
@@ -141,11 +191,12 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
+        split = told.pop("split")
         same = planned["epsilon"].eq(told["epsilon"])
         for key in ("panel", "line") if named else ("panel", "line", *UNNAMED):
             same &= planned[key].fillna("").eq(told[key])
-        if told["split"] is not None:
-            same &= planned["dataset_seed"].eq(told["split"])
+        if split is not None:
+            same &= planned["dataset_seed"].eq(split)
         own = ends[same]
         if not named:
             # A row has its defaults, too.
@@ -153,7 +204,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             own = own[np.array([one | told["chosen"] == one for one in held], bool)]
         if named and len(own):
             # Choices are in the order of the problems.
-            at = told["line"], told["epsilon"], told["split"]
+            at = told["line"], told["epsilon"], split
             free = [one for one in own["panel"].unique() if (one, *at) not in taken]
             own = own[own["panel"].isin(free[:1])]
             taken.update((one, *at) for one in free[:1])
@@ -167,41 +218,14 @@ def tuned(folder: str | Path) -> pd.DataFrame:
             which = "" if named else choice["params"] + choice["chosen"]
             of = told["panel"], told["line"], told["epsilon"], told["algorithm"], which
             lines.setdefault(of, []).append((told, own))
+    found = []
     for splits in lines.values():
-        told, parts = splits[0][0], [own for _, own in splits]
-        del told["split"]
-        judged, values = _judged(parts, told.pop("chosen_by"))
-        where = told["panel"], told["epsilon"], judged["quantity"]
-        sign = -1.0 if is_better_higher(judged["quantity"]) else 1.0
-        problems.setdefault(where, {})[len(found)] = sign * values
-        whole = pd.concat(parts)
-        others[len(found)] = _beyond_splits(parts)
-        runs = rows.loc[rows["trial"].isin(whole["trial"])]
-        models = medians_of(baselines(runs, judged["quantity"]))
-        beside = _beside(whole)
-        told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
-        why = "; ".join(t["open"] for t, _ in splits if t["open"])
+        told, first = splits[0]
+        why = "; ".join(one["open"] for one, _ in splits if one["open"])
         told["open"] = "; ".join(dict.fromkeys(why.split("; ")))
-        found.append({**told, **judged, **beside, **models})
-    if not found:
-        raise UsageError(f"{folder}: has no runs that report yet")
-    for (_, _, y), errors in problems.items():
-        sign = -1.0 if is_better_higher(y) else 1.0
-        # Runs that were lost before their first checkpoint have none.
-        zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
-        zero = float(np.median(zeros)) if zeros else math.nan
-        for place, one in places(errors, sign * zero, others).items():
-            low, high = sorted((sign * one.low, sign * one.high))
-            interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
-            how = {**one._asdict(), "constant": others[place].constant}
-            found[place] |= {**how, **interval}
-    table = pd.DataFrame(found)
-    ways = table["quantity"].map(is_better_higher)
-    order = table["median"].where(~ways, -table["median"])
-    place_of = table.groupby(PROBLEM, sort=False).ngroup()
-    ranked = table.assign(_place=place_of, _order=order)
-    ranked = ranked.sort_values(["_place", "_order"], kind="stable", ignore_index=True)
-    return ranked.drop(columns=["_place", "_order"])
+        told |= {"runs": len(first), "splits": len(splits)}
+        found.append((told, pd.concat([own for _, own in splits])))
+    return found
 
 
 def best_choice(
@@ -211,7 +235,7 @@ def best_choice(
     dataset: str | None = None,
     algorithm: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the best row of `tuned` at an epsilon, and the spec of one of its trials.
+    """Return the row of `tuned` that is taken at an epsilon, and the spec of one trial.
 
     Parameters
     ----------
@@ -246,6 +270,8 @@ def best_choice(
                 f"{folder}: holds choices for {len(panels)} problems, name one by "
                 f"{'dataset' if several else 'panel'}={' or '.join(map(repr, ways))}"
             )
+    # Of lines that beat w = 0 the best, else the first: nothing else is looked at.
+    found = found.sort_values("taken", ascending=False, kind="stable")
     row = {str(key): value for key, value in found.iloc[0].items()}
     if line := next(planned_lines(Path(folder), {row["trial"]}), None):
         return row, line["spec"]
@@ -255,50 +281,16 @@ def best_choice(
 
 
 def _told(choice: Row) -> dict[str, Any]:
-    params = {**json.loads(choice["params"]), **json.loads(choice["chosen"])}
-    labels = {key: choice[key] for key in LABELS}
-    # Of before they have no such columns.
-    fields = {"searched": choice.get("searched") or ""}
-    fields["default"] = json.loads(choice.get("default") or "{}")
-    told: dict[str, Any] = {
+    told: dict[str, Any] = {key: choice[key] for key in (*LABELS, "searched")}
+    split = choice["dataset_seed"]
+    return {
+        **told,
         "epsilon": float(choice["epsilon"]),
-        "chosen": params,
-        **fields,
+        "chosen": {**json.loads(choice["params"]), **json.loads(choice["chosen"])},
+        "default": json.loads(choice["default"]),
+        "split": float(split) if split else None,
+        "chosen_by": choice["quantity"],
     }
-    split = choice.get("dataset_seed") or ""
-    told["split"] = float(split) if split else None
-    return {**labels, **told, "chosen_by": choice["quantity"]}
-
-
-def _judged(
-    parts: Sequence[pd.DataFrame], chosen_by: str
-) -> tuple[dict[str, Any], Array]:
-    """Return by what the reports of a line's splits are judged, how many, the values.
-
-    Of several splits the values are their medians, as `places` takes them.
-    """
-    rows = parts[0]
-    certified = chosen_by == OBJECTIVE and rows[ERROR].notna().any()
-    y = ERROR if certified else chosen_by
-    split = [np.asarray(worst_if_lost(own, y), dtype=np.float64) for own in parts]
-    values = split[0]
-    if len(split) > 1:
-        values = np.array([[float(quantile(own, 0.5))] for own in split])
-    told = {key: str(rows[key].iloc[0]) for key in ("uncharged", "trial")}
-    counts = {"runs": len(split[0]), "splits": len(split)}
-    return {"quantity": y, **counts, **told}, values
-
-
-def _beyond_splits(parts: Sequence[pd.DataFrame]) -> Beyond:
-    """Return what the runs of a line's splits lose more than the constant model.
-
-    Of several splits the excess is of their medians, as `places` takes them.
-    """
-    first, *others = map(beyond, parts)
-    if not others:
-        return first
-    medians = [[float(quantile(one.excess, 0.5))] for one in (first, *others)]
-    return first._replace(excess=np.array(medians))
 
 
 def _beside(rows: pd.DataFrame) -> dict[str, float]:

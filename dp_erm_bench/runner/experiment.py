@@ -69,7 +69,6 @@ from dp_erm_bench.results.runs import (
 from dp_erm_bench.results.statistics import estimate_log_ratio
 from dp_erm_bench.results.store import (
     FINISHED,
-    FORMAT,
     NAMED,
     checksum,
     error_of,
@@ -158,7 +157,6 @@ def _asked(session: Session) -> dict[str, Any]:
         "experiment": session.name,
         "profile": options.profile,
         "version": importlib.import_module("dp_erm_bench").__version__,
-        "format": FORMAT,
         "command": plain_command(options.command),
         "started": now(),
         "ended": None,

@@ -177,6 +177,8 @@ def estimated(session: Session) -> tuple[dict[Label, Tally], Costs]:
             keys = [object() for _ in range(members)]
             seconds |= dict.fromkeys(keys, each)
             refused |= dict.fromkeys(keys, whys[0] if all(whys) else "")
+        # Two settings of a sweep may be one trial.
+        number = number if any(t.line.called == label for t in session.tuners) else 0
         trials = max(number, len(named[label]))
         known = {key: why for key, why in refused.items() if why}
         lines[label] = Tally(trials, done, failed, seconds, known)
@@ -205,12 +207,15 @@ def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:
 
 
 def _total(lines: Collection[Tally]) -> Tally:
-    """Return the sums; a trial that two lines want takes its time once."""
+    """Return the sums; a trial that two lines want is to do, and takes time, once."""
+    costs = {key: cost for line in lines for key, cost in line.costs.items()}
+    done = sum(line.done for line in lines)
+    failed = sum(line.failed for line in lines)
     return Tally(
-        sum(line.trials for line in lines),
-        sum(line.done for line in lines),
-        sum(line.failed for line in lines),
-        {key: cost for line in lines for key, cost in line.costs.items()},
+        done + failed + len(costs),
+        done,
+        failed,
+        costs,
         {key: why for line in lines for key, why in line.refused.items()},
     )
 

@@ -157,8 +157,8 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
     batch = record.get("batch")
     if not isinstance(batch, str):
         raise _Refused(
-            "its record does not name the trials that ran with it; older versions, "
-            "and tasks that are no fits, name none"
+            "its record does not name the trials that ran with it: tasks that are no "
+            "fits name none"
         )
     mates = store.mates(key, batch)
     if not mates:

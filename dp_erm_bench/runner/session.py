@@ -516,9 +516,13 @@ class Session:
         total = self.expected().total()
         shown = (self.name, options.progress, total, workers, self.begun)
         with Pool(engine, job) as self.pool, Progress(*shown) as progress:
-            for planned in self.stages():
+            for number, planned in enumerate(self.stages()):
+                known = len(self.statuses)
                 new, todo = self.announce(planned)
-                progress.announce(len(new) - len(todo), len(todo))
+                distinct = len(self.statuses) - known
+                # What is wanted twice runs once; sweeps are all in the first round.
+                progress.total -= len(new if number else planned) - distinct
+                progress.announce(distinct - len(todo), len(todo))
                 if todo:
                     self.write_plan()
                     self.execute(todo, self.pool, progress)

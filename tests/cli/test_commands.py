@@ -1,5 +1,4 @@
 import dataclasses
-import json
 
 import pandas as pd
 import pytest
@@ -8,6 +7,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.listing import GROUPS, KEYS, listing
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.experiment.schema import block_keys
+from dp_erm_bench.paths import sealed_json
 from tests.loops import each
 
 CLAIMS = """\
@@ -159,8 +159,9 @@ def test_collect_lives_without_a_manifest(folder, manifest, capsys):
 
 def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
     seen = []
-    config = {"figures": "dp_erm_bench.figures.mangold2022", "claims": [{"id": "x"}]}
-    (folder / "manifest.json").write_text(json.dumps({"config": config}))
+    figures = registry.read("experiment", "mangold2022")["figures"][:1]
+    config = {"figures": figures, "claims": [{"id": "x"}]}
+    (folder / "manifest.json").write_bytes(sealed_json({"config": config}))
     (folder / "plan.jsonl").touch()
     monkeypatch.setattr(
         "dp_erm_bench.report.paper.Panels.draw",
@@ -171,7 +172,7 @@ def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
         lambda table, given: pd.DataFrame({"verdict": ["holds"], "figure": ["log1"]}),
     )
     assert command("collect", [str(folder)]) == 0
-    assert seen == [(folder / "figures", "mangold2022")]
+    assert seen == [(folder / "figures", "tiny")]
     assert "tiny: 1 holds" in capsys.readouterr().out
 
 

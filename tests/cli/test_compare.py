@@ -135,7 +135,7 @@ def test_too_few_seeds_are_told(run):
         ("base again --tolerance some", "invalid float value: 'some'"),
         ("base again --tolerance -1", "--tolerance=-1.0: must be 0 or more"),
         ("base again --interval 95", "--interval=95.0: must lie between 0 and 1"),
-        ("base again --ignore seed", "--ignore=seed: must be one of algorithm"),
+        ("base again --ignore seed", "--ignore=seed: must be one of adjacency"),
         ("base again --of objective", "unrecognized arguments: --of"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report import make
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.runs import _host, read_manifest, write_run
@@ -45,7 +46,10 @@ def test_empty_claims_are_none(folder, capsys):
     assert "no claims" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b'{"config": 3}', b'"x"'])
+ODD = sealed_json({"config": 3})
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", ODD, b'"x"'])
 def test_collect_does_without_a_manifest(folder, data, capsys):
     (folder / "manifest.json").write_bytes(data)
     assert command("collect", [str(folder)]) == 0
@@ -77,7 +81,7 @@ def test_a_table_that_cannot_be_written_is_a_sentence(folder, capsys):
 def test_what_is_drawn_and_judged_meets_the_same_sentence(folder, monkeypatch, name):
     monkeypatch.setattr(runs, "write_atomic", full)
     (folder / "figures").write_text("a file")
-    config = {"figures": "dp_erm_bench.figures.mangold2022"}
+    config = {"figures": [{"kind": "curves"}]}
     if name == "claims.csv":
         config = {"claims": [{"kind": "none"}], "name": "x"}
         monkeypatch.setattr("dp_erm_bench.report.claims.judge.evaluate", judged)

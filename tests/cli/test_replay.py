@@ -21,7 +21,7 @@ from dp_erm_bench.cli import bundle as cli
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.code_identity import digest_of_text
 from dp_erm_bench.paths import unsealed_json
-from dp_erm_bench.results import table
+from dp_erm_bench.results import files, table
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import encoded
 from dp_erm_bench.results.table import collect, load_results
@@ -355,9 +355,7 @@ def test_an_edited_plan_is_told(unpacked, told):
             line.pop(seal, None)
         if line["spec"]["algorithm"]["name"] == "greedy_cd":
             line["spec"]["budget"]["epsilon"] = 0.5
-    path.write_text(
-        "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    )
+    path.write_bytes(b"".join(files.sealed_lines(map(files.line, lines))))
     collect(unpacked)
     lines = told(unpacked, code=1)
     assert verdicts(lines, "greedy_cd") == ["differs"] * 2

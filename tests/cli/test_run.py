@@ -338,7 +338,9 @@ def test_a_run_that_did_less_than_it_declared_is_an_error(run, tmp_path):
 def test_a_log_tells_of_progress_and_the_end_tells_of_errors(run, tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     typed = ["dataset=log1", "dataset.n=40", "algorithm=slow.py", "seed=0,1,2,3"]
-    found = run(*typed, "runner.n_jobs=1", "runner.batch_trials=1")
+    # Of 40 records both strengths are one: two settings, one trial a seed.
+    typed += ["penalty.strength=1/n,0.025", "runner.n_jobs=1"]
+    found = run(*typed, "runner.batch_trials=1")
     assert found.returncode == 1 and "Traceback" not in found.stderr
     told = re.findall(
         r"^sweep: (\d+) % \((\d) of 4 trials, \2 failed, \d+ s, (\d+ s left|time)",

@@ -14,6 +14,7 @@ import pytest
 import dp_erm_bench
 from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report.panels import told
 from dp_erm_bench.report.plot import sheet
@@ -209,7 +210,7 @@ def test_few_runs_have_no_interval_and_do_not_win(seeds):
     assert "fewer than 6 runs have no 95 % interval" in text
 
 
-@pytest.mark.parametrize("kind", [None, "winners"])
+@pytest.mark.parametrize("kind", [None, "winners", "profile"])
 def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
     table = with_start(made(lines=2, places=2, epsilons=(1.0, 4.0)), 9.0)
     first = table["line"].eq("gd, step=0.5")
@@ -231,8 +232,9 @@ def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
         # Each line's own is drawn all the same.
         assert [{*line.get_ydata()} for line in own] == [{8.0}, {9.0}]
     else:
-        figure = plot(table.assign(panel="a"), y="relative_error", kind=kind)
-        assert not any(len(one.get_offsets()) for one in figure.axes[0].collections)
+        # The ratio of relative errors of two functions says nothing.
+        with pytest.raises(UsageError, match="differ in strength minimise other"):
+            plot(table.assign(panel="a"), y="relative_error", kind=kind)
     # The same function at w = 0, whatever the strength: log 2 of a logistic loss.
     assert shown(table, View("epsilon", "objective")).baselines == ["w = 0"]
 
@@ -313,19 +315,29 @@ def test_lines_with_other_guarantees_are_not_ranked(changed, named):
 
 
 def test_runs_that_share_data_are_told_where_intervals_pool_them():
-    word = "runs of one dataset_seed share records and split"
+    words = "runs of one dataset_seed share records and split", "too narrow for other"
     one, other = made(seeds=3), made(seeds=3).assign(dataset_seed=1)
     other["trial"] += " on other data"
     both = pd.concat([one, other], ignore_index=True)
-    view = View("epsilon", statistic="interval")
+    view = View("epsilon", statistic="mean")
     how = shown(both, view).how
-    assert how.startswith("median and its 95 % interval of 3 seeds, 2 splits; ")
-    assert word in how and "too narrow for other data or splits" in how
+    assert how.startswith("mean and min..max of 3 seeds, 2 splits; ")
+    assert all(word in how for word in words)
+    # What is judged are splits: the mean of their medians, by Student's law.
+    judged = shown(both, replace(view, statistic="interval"))
+    said = "where a dataset_seed has several runs, the mean of its values' medians"
+    assert said in judged.how and "fewer than" not in judged.how
+    ends = [one.drop_duplicates("trial", keep="last") for one in (one, other)]
+    medians = [own.groupby("line")["relative_error"].median() for own in ends]
+    found = summary(judged).query("runs > 0")
+    assert found["beats_constant"].eq("").all()  # there is none
+    found = found["median"]
+    assert np.allclose(found, np.mean(medians, axis=0))
     # One run on each, or all on one: there is nothing to tell.
     alone = both[both["seed"].eq(0)]
     apart = replace(view, panel=("dataset_seed",))
     for table, asked in ((alone, view), (one, view), (both, apart)):
-        assert word not in shown(table, asked).how
+        assert words[0] not in shown(table, asked).how
 
 
 def test_every_folder_that_is_not_whole_is_named(folder, tmp_path):
@@ -467,3 +479,15 @@ def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(folder, capsys, tmp_path):
     evil = summary(drawn).assign(panel="=HYPERLINK(1)", line="@x")
     for line in written(evil, "csv").splitlines()[1:]:
         assert line.startswith("'=HYPERLINK(1),") and ",'@x," in line
+
+
+def test_a_key_has_the_names_that_one_types(folder):
+    """Alone, behind its owner, as on the command line, for `--x` and `--where`."""
+    table, said = load_results(folder), []
+    for name in ("clip", "random_cd.clip", "algorithm.random_cd.clip"):
+        only = {"algorithm": ["random_cd"], name: ["0.50", "1.0"], "dataset.p": ["4"]}
+        view = View(name, "objective", where=only | {"budget.epsilon": ["1.0"]})
+        found = summary(shown(table, view)).rename(columns={name: "clip"})
+        said.append(found.to_csv())
+        assert {*found["line"]} == {"random_cd", "w = 0"}
+    assert len({*said}) == 1

@@ -15,11 +15,13 @@ import pytest
 
 import dp_erm_bench
 from dp_erm_bench import registry
+from dp_erm_bench.cli.app import BLIND
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.estimators import DPClassifier
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tuned import tuned_blocks
+from dp_erm_bench.report.view import View, shown, summary
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import tuned
 from tests.loops import each
@@ -158,7 +160,9 @@ def test_no_rare_class_is_won_that_the_base_rate_predicts_as_well(here, capsys):
     assert "**" not in text and name in text
     assert f"(nothing beats {without['unbeaten']})" in text
     assert "(nothing beats the base rate)" in text
-    # A model is not chosen by what no budget pays for, nor doubted.
+    # A model is not chosen by what no budget pays for, nor doubted: it is said.
+    aside = f"; from_results takes gd: {BLIND}\n"
+    assert said.count(aside) == 2 and "computed from the records" in BLIND
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         DPClassifier.from_results("results/tune", 2.0, panel=str(whole["panel"]))
@@ -280,6 +284,10 @@ def test_splits_repeat_all_of_it_over_the_seed_of_the_data(here, capsys):
     # Student's interval, whose quantile is 4.303 for three splits.
     half = 4.303 * medians.std() / 3**0.5
     assert row["ci_high"] - row["median"] == pytest.approx(half, rel=0.02)
+    # What `export` says is what the verdict is of.
+    exported = summary(shown(table, View("epsilon"))).iloc[0]
+    for name in ("median", "ci_low", "ci_high", "place"):
+        assert exported[name] == row[name], name
     for more, told in (
         (["dataset.test_fraction=0"], "has one split only; give dataset.test_fraction"),
         (["tune.splits=0"], "tune.splits=0: must be a number >= 1"),

@@ -328,7 +328,8 @@ def test_workers_load_a_file_and_what_lies_beside_it(tmp_path, monkeypatch, caps
 
 def test_a_record_tells_the_sources_of_an_entry_point(package):
     folder = package()
-    code_identity._package.cache_clear()
+    for cached in (code_identity._texts, code_identity.package_state):
+        cached.cache_clear()
     (record,) = run_batch([trial("offered")])
     solver = record["facts"]["solver"]
     assert solver == passed.solver_digest("offered") and len(solver) == 64
@@ -338,7 +339,8 @@ def test_a_record_tells_the_sources_of_an_entry_point(package):
     assert passed.record(solver, True)
     assert passed.unchecked(["offered", "random_cd"]) == ""
     (folder / "outside_pkg" / "more.py").write_text("x = 1\n")
-    code_identity._package.cache_clear()
+    for cached in (code_identity._texts, code_identity.package_state):
+        cached.cache_clear()
     assert passed.unchecked(["offered"])
     (record,) = run_batch([trial("sgd")])
     assert "solver" not in record["facts"]

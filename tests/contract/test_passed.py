@@ -286,13 +286,3 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     assert "passed" not in origin(drawn[:1], tmp_path)
     half = LineErrors(*given, runs=("run",), unchecked=(f"b ({HALF})",))
     assert origin([half], tmp_path).endswith(f"\nNot recounted: b ({HALF}).")
-
-
-def test_a_table_without_the_columns_is_read(here, capsys):
-    swept(capsys, 4)
-    table = pd.read_parquet(FOLDER / NAME).drop(columns=["solver", "checked", "doubt"])
-    table.to_parquet(FOLDER / NAME)
-    for path in (FOLDER / "segments").iterdir():
-        path.unlink()
-    assert main(["check", "mine.py"]) == 0
-    assert labels(lambda: load_results(FOLDER)) == UNCHECKED

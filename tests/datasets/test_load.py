@@ -98,7 +98,7 @@ def test_a_changed_source_never_serves_the_old_arrays(source):
 
 def test_a_damaged_cache_is_prepared_anew(source):
     first = in_a_new_process(toy())
-    (stored,) = (cache_dir() / "datasets").glob("*/*/X.npy")
+    (stored,) = (cache_dir() / "datasets").glob("*/X.npy")
     content = bytearray(stored.read_bytes())
     content[-1] ^= 255
     stored.write_bytes(content)

@@ -32,7 +32,7 @@ def problem(path, **keys):
 
 def stored():
     """Return the folders of prepared records."""
-    return {one.name for one in (cache_dir() / "datasets").glob("*/*")}
+    return {one.name for one in (cache_dir() / "datasets").glob("*")}
 
 
 def put(path, content, like=None):

@@ -237,7 +237,7 @@ def test_dataset_caches(tmp_path, monkeypatch, sparse):
     X = np.asfortranarray(np.arange(12.0).reshape(4, 3) % 5)
     arrays = {"X": csc_array(X) if sparse else X, "y": np.array([1.0, -1, 1, -1])}
     content = save_arrays("datasets", "key", arrays)
-    paths = sorted((tmp_path / "datasets").glob("*/key/*"))
+    paths = sorted((tmp_path / "datasets").glob("key/*"))
     for path in paths:
         whole = path.read_bytes()
         for _, data in damages(whole, 2 * CASES // len(paths)):
@@ -255,6 +255,6 @@ def test_dataset_caches(tmp_path, monkeypatch, sparse):
 def test_sealed_objects():
     content = {"a": 1.5, "b": ["x", None], "c": {"d": True}}
     whole = sealed_json(content)
-    assert unsealed_json(whole, sealed=True) == content
+    assert unsealed_json(whole) == content
     for _, data in damages(whole):
-        assert unsealed_json(data, sealed=True) in (None, content)
+        assert unsealed_json(data) in (None, content)

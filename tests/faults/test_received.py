@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from dp_erm_bench import paths
+from dp_erm_bench import paths, registry
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.cli.usage import CONTROLS
 from dp_erm_bench.errors import UsageError
@@ -20,7 +20,7 @@ from dp_erm_bench.report.studies import Audit
 from dp_erm_bench.results.files import LOCK, sealed
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.store import segments_of
-from dp_erm_bench.results.table import load_results
+from dp_erm_bench.results.table import load_results, schema_of, seal
 from dp_erm_bench.runner.replay import replay
 
 SECRET = "root:x:0:0:not-for-you"
@@ -174,7 +174,7 @@ def test_only_modules_of_figures_are_taken_from_a_manifest(folder, name, capsys)
     ],
 )
 def test_a_manifest_that_fits_nothing_is_a_sentence(folder, config, capsys):
-    config = {"figures": "dp_erm_bench.figures.mangold2022", **config}
+    config = {"figures": [{"kind": "curves"}], **config}
     write_run(folder, {**read_manifest(folder), "config": config})
     assert main(["collect", str(folder)]) == 2
     said = capsys.readouterr().err
@@ -225,17 +225,27 @@ def test_no_solver_that_a_study_names_is_imported(folder, evil, monkeypatch):
 def test_a_figure_is_not_written_through_a_link(folder, secret, capsys):
     (folder / "figures").mkdir()
     (folder / "figures" / "mangold2022.pdf").symlink_to(secret)
-    config = {"figures": "dp_erm_bench.figures.mangold2022", "profile": "smoke"}
+    figures = registry.read("experiment", "mangold2022")["figures"]
+    config = {"figures": figures, "profile": "smoke"}
     write_run(folder, {**read_manifest(folder), "config": config})
     assert main(["collect", str(folder)]) == 2
     assert "must be a plain file or folder; remove it" in capsys.readouterr().err
     assert secret.read_text() == f"{SECRET}\n" * 3
 
 
+def forge_table(folder, table):
+    """Write a table with a good seal."""
+    import pyarrow.parquet as pq
+
+    path = folder / "results.parquet"
+    pq.write_table(table.replace_schema_metadata(schema_of().metadata), path)
+    with path.open("r+b") as file:
+        seal(file)
+
+
 @pytest.mark.filterwarnings("ignore:.*PyExtensionType")
 def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     before = load_results(folder)
     for path in segments_of(folder):
@@ -245,7 +255,7 @@ def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
         {"ARROW:extension:name": "arrow.py_extension_type"}
     )
     schema = made.schema.set(made.schema.get_field_index("run"), field)
-    pq.write_table(made.cast(schema), folder / "results.parquet")
+    forge_table(folder, made.cast(schema))
     if hasattr(pa, "PyExtensionType"):  # before pyarrow 21 such columns are not read
         with pytest.raises(UsageError, match="is damaged, and there are no segments"):
             load_results(folder)
@@ -284,7 +294,7 @@ def test_a_table_of_another_folder_is_refused_without_segments(folder, capsys):
     trials = pa.array(["0" * 64, *table["trial"].to_pylist()[1:]])
     trials = trials.dictionary_encode() if "dict" in str(kind.type) else trials
     table = table.set_column(place, kind, trials.cast(kind.type))
-    pq.write_table(table.replace_schema_metadata(), folder / "results.parquet")
+    forge_table(folder, table)
     assert main(["plot", str(folder)]) == 2
     said = capsys.readouterr().err
     assert "1 of its trials are not in plan.jsonl" in said and said.count("\n") == 1

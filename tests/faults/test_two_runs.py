@@ -13,6 +13,7 @@ import pytest
 import sweeping
 from launch import wait_for
 
+from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.results.files import locked
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_run
 from dp_erm_bench.results.store import Store, read_plan
@@ -110,7 +111,8 @@ def test_two_profiles_leave_the_plan_of_the_one_that_ends_last(tmp_path, start, 
 
 def test_collect_while_a_run_is_going_on_sees_a_part_and_harms_nothing(tmp_path, start):
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "another.json").write_text("{}")
+    text = sealed_json({"run": "another"})
+    (tmp_path / "runs" / "another.json").write_bytes(text)
     run, found = start(range(40)), []
     while run.poll() is None:
         if (tmp_path / "plan.jsonl").is_file():

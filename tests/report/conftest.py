@@ -76,9 +76,12 @@ def line_rows(
                     "objective": 0.5 * (1 + error),
                     "optimum": 0.5,
                     "relative_error": error,
+                    "references": "{}",
                     "nnz": p,
                     "test_objective": np.nan,
                     "test_accuracy": np.nan,
+                    **dict.fromkeys(("test_risk", "balanced_accuracy"), np.nan),
+                    **dict.fromkeys(("auc", "rmse", "r2"), np.nan),
                     "status": status,
                     "message": message,
                 }

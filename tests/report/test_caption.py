@@ -191,7 +191,7 @@ def test_of_many_runs_the_latest_are_named_and_the_rest_is_in_the_log(drawn, tmp
 
 
 @pytest.mark.parametrize("names", [[], [""], [None], [pd.NA, ""]])
-def test_records_of_versions_without_runs_name_none(drawn, tmp_path, names):
+def test_records_of_unknown_runs_name_none(drawn, tmp_path, names):
     assert panels.origin(drawn(names), tmp_path) == ""
 
 

@@ -540,15 +540,6 @@ def test_repeats_over_data_seeds_are_one_row_with_what_they_scatter(tabulate):
     row = judge(tabulate(*repeats(*wild, spread=0.0)), RATIO)
     assert row["value"] == pytest.approx(2.6 / 0.6)
     assert row["verdict"] == "undecided"
-    old = {**RATIO, "per": "data_seed"}  # of a folder of before
-    assert judge(tabulate(*repeats(*many)), old)["verdict"] == "holds"
-
-
-def test_a_measure_of_before_is_not_run(tabulate):
-    row = judge(tabulate({}), {**RATIO, "measure": "ratio_at_end_limit"})
-    assert row["verdict"] == (
-        "not run (measure=ratio_at_end_limit: there is none any more)"
-    )
 
 
 # Verdicts: the first that applies.

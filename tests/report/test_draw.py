@@ -1,12 +1,12 @@
 """Figures drawn from synthetic tables: files, legends, logs, missing data."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
 import pytest
 
+from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report import paper
 from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, fill, save
 from dp_erm_bench.report.panels import draw_cross, look_up
@@ -142,8 +142,9 @@ def test_the_way_to_get_data_is_told_once(tabulate, tmp_path, quick):
 def test_reason_of_the_manifest_is_listed(tabulate, tmp_path, quick, text):
     reason = "dataset madelon cannot be had: set DP_ERM_BENCH_DATA"
     entry = {"panel": "madelon", "line": "DP-CD cyclic", "reason": reason}
-    manifest = json.dumps({"not_run": [entry]}) if text == "LINES" else text
-    (tmp_path / "manifest.json").write_text(manifest)
+    lines = sealed_json({"not_run": [entry]})
+    manifest = lines if text == "LINES" else text.encode()
+    (tmp_path / "manifest.json").write_bytes(manifest)
     mangold2023.draw(tabulate({}), tmp_path / "figures", {"profile": "smoke"})
     log = (tmp_path / "figures" / "log.txt").read_text()
     assert "madelon: not run (" in log

@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -14,9 +13,11 @@ from PIL import Image
 
 from dp_erm_bench.cli.main import command, main
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report.html import page, parts
 from dp_erm_bench.report.html import page as chapters
 from dp_erm_bench.report.html.page import (
+    NOTHING,
     chapter,
     failures,
     report_page,
@@ -324,6 +325,22 @@ def test_results_mark_what_is_not_certified(tabulate):
     assert not failures(table[table["status"] == "ok"], parts.Room(10**6)).rows
 
 
+def test_results_say_which_lines_do_not_beat_nothing(tabulate):
+    """The median of all runs, a lost one among them, as `export` has it."""
+    table = tabulate(
+        {"line": "good", "end": 0.1, "n_seeds": 7},
+        {"line": "bad", "end": 0.9, "n_seeds": 7},
+        {"line": "few", "end": 0.1, "n_seeds": 5},
+    )
+    lost = (table["line"] == "bad") & (table["seed"] < 4) & (table["iteration"] > 0)
+    table.loc[lost, ["relative_error", "status"]] = [np.nan, "diverged"]
+    shown = results(table, parts.Room(10**6))
+    at = [shown.head.index(one) for one in ("median relative_error", NOTHING)]
+    said = {row[1].text: [row[k].text for k in at] for row in shown.rows}
+    assert said["good"][1] == "" and said["bad"] == ["inf", "w = 0"]
+    assert said["few"][1] == "w = 0"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -371,7 +388,7 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     manifest = {"version": version, "profile": {}, "config": 3, "environment": []}
     for path in (old / "runs").iterdir():
         for copy in (path, old / "manifest.json"):
-            copy.write_text(json.dumps({"run": path.stem, **manifest}))
+            copy.write_bytes(sealed_json({"run": path.stem, **manifest}))
     assert command("report", [str(old)]) == 0
     assert "recorded by version" in (old / "report.html").read_text()
     assert command("plot", [str(old), "--format=png"]) == 0

@@ -16,6 +16,7 @@ from dp_erm_bench.report.style import (
     literal,
     of,
     reserve,
+    scale_axis,
     scale_passes,
 )
 from tests.report.papers import mangold2022, mangold2023
@@ -158,6 +159,11 @@ def test_an_axis_that_is_symlog_says_so():
     scale_passes(ax, [0.0, 1.0, 10.0], log=True)
     assert ax.get_xscale() == "symlog"
     assert ax.get_xlabel() == "passes (linear up to 1, then log)"
+    # A negative pass has no place, and no line ends at the frame.
+    ax.plot([0.0, 100.0], [1.0, 1.0], "o")
+    scale_axis(ax, [0.0, 1.0, 100.0], [1.0, 100.0])
+    low, high = ax.get_xlim()
+    assert -0.5 < low < 0 and high > 100.0
 
 
 LONG = [
@@ -231,6 +237,9 @@ def test_titles_are_broken_but_not_their_formulas():
     lines = figure.axes[0].get_title().split("\n")
     assert len(lines) > 1 and any(r"$\varepsilon = 10$" in line for line in lines)
     assert re.sub(r"\s+", " ", " ".join(lines)) == title.strip()
+    title = "file, test_fraction=0.2, path=siteA/data.csv, ε = 10"
+    (ax,) = drawn(Sheet([lambda ax: ax.set_title(title)], 1, "", (1.6, 2))).axes
+    assert "\n" in ax.get_title() and "ε\xa0=\xa010" in ax.get_title()
 
 
 def test_a_map_of_winners_has_epsilon_and_a_colour_bar():

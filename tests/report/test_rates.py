@@ -17,7 +17,6 @@ from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import looked_up
 from dp_erm_bench.report.layout import Sheet, fill
 from dp_erm_bench.report.lines import save_crosses, slopes
-from dp_erm_bench.report.make import of_today
 from dp_erm_bench.report.panels import Cross, draw_cross, drawn_shape
 from dp_erm_bench.report.scaling import (
     Scaling,
@@ -446,39 +445,6 @@ def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
     named, unnamed = (sheet.caption.splitlines() for sheet in said)
     assert named[-1] == "Computed by runs/7-here-1 (commit unknown)."
     assert unnamed == named[:-1]
-
-
-BEFORE = [
-    {"kind": "rates", "name": "a", "about": "A", "quantity": "risk", "size": [3, 2]}
-    | {"cells": [{"panel": "u", "axis": "n", "title": "t", "lines": ["l"]}]}
-    | {"beside": [{"name": "c", "title": "C", "axis": "p", "label": "P"}]},
-    {"kind": "one_pass", "name": "b", "title": "B", "quantity": "steps", "values": [9]},
-    {"kind": "curves"},
-]
-TODAY = [
-    {"kind": "lines", "name": "a", "about": "A", "size": [3, 2], "label": "risk"}
-    | {
-        "cells": [
-            {"panel": "u", "x": "n", "title": "t", "lines": ["l"]},
-            {"panel": "c", "title": "C", "x": "P", "source": {"kind": "noise"}},
-        ]
-    },
-    {"kind": "lines", "name": "b"}
-    | {
-        "cells": [
-            {"panel": "b", "title": "B"}
-            | {"source": {"kind": "one_pass", "quantity": "steps", "values": [9]}}
-        ]
-    },
-    {"kind": "curves"},
-]
-TODAY[0]["cells"][1]["source"]["axis"] = "p"
-
-
-def test_figures_of_folders_of_before_are_spelled_as_today():
-    assert of_today({"figures": BEFORE})["figures"] == TODAY
-    damaged = {"figures": [{"kind": "rates"}]}
-    assert of_today(damaged) == damaged
 
 
 def judged_rows(rows, exponent, sizes=(0.5, 1.5, 1.0)):

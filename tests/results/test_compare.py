@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.compare import ComparisonRule, compare, judged
+from dp_erm_bench.results.compare import ComparisonRule, between, compare, judged
 
 SETTING = {
     "dataset": "log1",
@@ -295,6 +295,29 @@ def test_keys_and_labels_can_be_ignored():
         assert only(compare(a, finals(BETTER), ignore=["line", name]))["runs_a"] == 6
     with pytest.raises(UsageError, match="ignore=pases .did you mean passes"):
         compare(a, a, ignore=["pases"])
+
+
+def of_strength(n, strength):
+    keys = {"dataset.n": n, "penalty.strength": strength}
+    return finals(BETTER, keys=keys, n=n, message="")
+
+
+@pytest.mark.parametrize("name", ["dataset.n", "n", "log1.n"])
+def test_a_strength_of_1_by_n_follows_from_n(name):
+    """By all names that a key has in plots; a strength that is a number stays one."""
+    sides, _ = between(
+        pd.concat([of_strength(n, 1 / n) for n in (50, 60)], ignore_index=True), name
+    )
+    (a, one), (b, other) = sides
+    assert (a, b) == ("50", "60") and only(compare(one, other))["runs_a"] == 6
+    a, b = of_strength(50, 1 / 50), of_strength(60, 1 / 60)
+    assert only(compare(a, b, ignore=[name]))["runs_a"] == 6
+    sides, _ = between(
+        pd.concat([of_strength(n, 1 / 50) for n in (50, 60)], ignore_index=True), name
+    )
+    assert only(compare(sides[0][1], sides[1][1]))["runs_a"] == 6
+    with pytest.raises(UsageError, match=r"penalty.strength is 1/n in A and 0.1 in B"):
+        compare(a, of_strength(60, 0.1), ignore=[name])
 
 
 def test_what_is_ignored_must_not_tell_runs_apart():

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.results import files
 from dp_erm_bench.results.compare import (
     compare,
     flattened,
@@ -141,8 +142,8 @@ def test_a_damaged_line_of_the_plan_costs_its_own_row_only(written, spec, capsys
     folder = written("a", [line(1), line(2, with_seed(1))])
     named_finals(folder)
     damaged = [line(1), line(2, spec)]
-    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in damaged)
-    (folder / "plan.jsonl").write_text(text)
+    text = b"".join(files.sealed_lines(map(files.line, damaged)))
+    (folder / "plan.jsonl").write_bytes(text)
     assert named_finals(folder)["trial"].tolist() == [key(1)]
     assert "damaged" in capsys.readouterr().err
 

@@ -260,6 +260,13 @@ def test_objectives_that_differ_in_an_option_do_not_compete():
     drawn = shown(rows, View(x="epsilon", y="objective"))
     assert not summary(drawn)["best"].any()
     assert "Lines that differ in constraint's radius minimise other" in drawn.unlike
+    # Nor do lines on other data, in a panel that was asked for.
+    data = [{"name": "log1"}, {"name": "log1", "p": 50}, {"name": "log2"}]
+    rows = labelled(table(*(spec_of(one) for one in data), repeats=7))
+    asked = View(x="epsilon", y="objective", panel=("loss",))
+    drawn = shown(rows, asked)
+    assert not summary(drawn)["best"].any() and drawn.rows["line"].nunique() == 3
+    assert "Lines that differ in dataset and log1's p minimise" in drawn.unlike
 
 
 def test_what_differs_of_the_data_is_of_a_panel_that_a_plan_names():

@@ -244,19 +244,6 @@ def test_a_table_with_other_columns_is_made_again(tmp_path):
     assert list(load_results(tmp_path).columns) == list(COLUMNS)
 
 
-def test_a_table_from_before_a_measure_has_none_of_it(tmp_path):
-    Segment(tmp_path, RUN).append([record(1)])
-    replace_plan(tmp_path, [line(1)])
-    path = collect(tmp_path)
-    later = ["auc", "test_risk", "support_f1", "active_groups", "references"]
-    pd.read_parquet(path).drop(columns=[*later, "exempt"]).to_parquet(path)
-    shutil.rmtree(tmp_path / "segments")
-    frame = load_results(tmp_path)
-    assert set(frame) == set(COLUMNS) and len(frame) == 3
-    assert frame[later[:-1]].isna().all(axis=None)
-    assert frame["references"].eq("{}").all() and frame["exempt"].eq("").all()
-
-
 def test_references_are_a_column_of_json(load):
     facts = {**FACTS, "references": {"base_rate": {"auc": 0.5, "test_risk": None}}}
     frame = load([line(1), line(2)], [record(1, facts=facts), record(2)])

@@ -151,7 +151,7 @@ def test_a_worker_gets_the_same_trial_without_its_line(block):
 
 
 def fresh_fingerprint(target=SOLVER, *chosen):
-    for cached in (code_fingerprint, code_identity.file_of, code_identity._package):
+    for cached in (code_fingerprint, code_identity.file_of):
         cached.cache_clear()
     return code_fingerprint(target, chosen)
 

@@ -12,6 +12,7 @@ from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import lines
 from dp_erm_bench.plugins.names import sources
+from dp_erm_bench.results import files
 from dp_erm_bench.results.store import encoded
 from dp_erm_bench.runner import replay as replaying
 from dp_erm_bench.runner.experiment import run_experiment
@@ -183,14 +184,15 @@ def test_a_solvers_file_must_be_named_and_hold_what_it_held(kept, tmp_path):
 
 
 def edit_plan(folder, change):
-    """Rewrite the lines of a plan as a version without checksums would."""
+    """Rewrite the lines of a plan, with checksums that fit."""
     path = folder / "plan.jsonl"
     lines = [json.loads(text) for text in path.read_text().splitlines()]
-    for line in lines:
+    for one in lines:
         for seal in ("crc", "lines", "sum"):
-            line.pop(seal, None)
-    made = [json.dumps(one, separators=(",", ":")) for one in filter(change, lines)]
-    path.write_text("".join(f"{text}\n" for text in made))
+            one.pop(seal, None)
+    path.write_bytes(
+        b"".join(files.sealed_lines(map(files.line, filter(change, lines))))
+    )
 
 
 def edit_segments(folder, change):
@@ -240,7 +242,7 @@ def test_a_damaged_record_is_refused(place):
     refused("has no record, or its record is damaged", row.trial, folder)
 
 
-def test_a_record_of_a_version_that_names_no_batch_is_refused(place):
+def test_a_record_that_names_no_batch_is_refused(place):
     folder = place / "results"
     key = row_of(folder).trial
     edit_segments(folder, lambda line: {k: v for k, v in line.items() if k != "batch"})

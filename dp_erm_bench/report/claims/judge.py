@@ -165,7 +165,7 @@ def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
 
 
 def _good(claim: Claim) -> str:
-    """Return the line that a claim calls good; empty of a claim of before."""
+    """Return the line that a claim calls good; empty of one that names none."""
     return _filled("good", claim) if claim.get("good") else ""
 
 
@@ -231,8 +231,7 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
         error of the line that is good over that of w = 0 with its interval, both where
         the claim is decided. Open are its lines beyond whose settings better ones may
         lie, and why. The verdict is one of `lookup.VERDICTS`, its reason in
-        parentheses. A claim of before, that names no line and nobody, is judged
-        without a line.
+        parentheses.
 
     Raises UsageError if a claim states no threshold.
     """
@@ -281,9 +280,6 @@ def _row(
         "profile": config.get("profile", ""),
     }
     smoke = str(config.get("profile")).partition(",")[0] == SMOKE
-    if str(claim.get("measure")) not in MEASURES:
-        reason = f"measure={claim.get('measure')}: there is none any more"
-        return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
     measure, lookup = measure_of(claim), Lookup(table, config, claim, seen=seen)
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
     words = {"statistic": lookup.statistic, **claim, **more}

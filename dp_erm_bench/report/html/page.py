@@ -43,11 +43,25 @@ from dp_erm_bench.report.make import CLAIMS, captions_of, digest_of, drawn_last
 from dp_erm_bench.report.panels import source
 from dp_erm_bench.report.plot import PLOTS, all_of, sheet
 from dp_erm_bench.report.style import house_style
-from dp_erm_bench.report.view import FIRST, View
+from dp_erm_bench.report.view import View, first_of
 from dp_erm_bench.results.files import telling
 from dp_erm_bench.results.runs import is_noted, now, read_manifest, read_noted
-from dp_erm_bench.results.settings import RAN, final_rows, split_names
-from dp_erm_bench.results.statistics import quantile
+from dp_erm_bench.results.settings import (
+    RAN,
+    final_rows,
+    split_names,
+    worst_if_lost,
+)
+from dp_erm_bench.results.statistics import (
+    FEWEST,
+    ZERO,
+    baselines,
+    beyond,
+    by_split,
+    medians_of,
+    places,
+    with_beyond,
+)
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
 from dp_erm_bench.results.tuned import CHOICES, read_choices
 
@@ -102,6 +116,7 @@ def about(manifest: Mapping[str, Any], folder: Path) -> str:
 
 TUNE = "tune"
 GROUP = ["panel", "line", "epsilon"]
+NOTHING = "may be no better than"
 SAME = ("delta", "adjacency", "calibration", "accountant")
 """Columns that are alike in all runs of a line, as a rule."""
 
@@ -119,31 +134,38 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
     Returns
     -------
     Table
-        Per panel, line and epsilon: the median of the first of `FIRST` that there is,
-        the largest certified epsilon, and all uses of the data that nobody charged.
+        Per panel, line and epsilon: the median of what `first_of` names,
+        what is as good for all that is known, the largest certified epsilon, and all
+        uses of the data that nobody charged.
     """
-    ends = final_rows(rows[rows["status"].isin(RAN) & rows["phase"].ne(TUNE)])
-    y = next((name for name in FIRST if name in ends and ends[name].notna().any()), "")
+    rows = rows[rows["status"].isin(RAN) & rows["phase"].ne(TUNE)]
+    y = first_of(rows)
+    ends = final_rows(with_beyond(rows.join(baselines(rows, y))))
     for name in ("panel", "line"):
         named = split_names(ends, ends[GROUP].astype(object), name)
         ends = ends.assign(**{name: named})
     found = []
     for key, own in ends.groupby(GROUP, sort=False, dropna=False):
-        values = own[y].dropna() if y else ()
-        median = float(quantile(values, 0.5)) if len(values) else ""
+        errors = worst_if_lost(own, y).dropna()
+        told: list[object] = ["", ""]
+        if len(errors):
+            values = by_split(errors, own)
+            zero = medians_of(own[[ZERO]])[ZERO]
+            standing = places({"": values}, zero, {"": beyond(own)})[""]
+            told = [standing.median, standing.unbeaten]
         proved = own["epsilon_certified"]
         nominal = float(own["epsilon"].iloc[0])
         known = bool(proved.notna().all())
         within = known and bool(proved.max() <= nominal * (1 + 1e-6))
         uses = {use for text in own["uncharged"].dropna() for use in text.split(",")}
-        shown = [cell(value) for value in (*key, len(own), median)]
+        shown = [cell(value) for value in (*key, len(own), *told)]
         largest = proved.max() if known else "unknown"
         shown += [cell(largest, "" if within else "open")]
         shown += [cell(", ".join(sorted(uses - {""})) or "nothing")]
         alike = (own[name].dropna().unique() for name in SAME)
         found.append([*shown, *(cell(", ".join(map(_text, one))) for one in alike)])
-    head = [*GROUP, "runs", f"median {y}".strip(), "certified epsilon", "not charged"]
-    return table([*head, *SAME], found, room)
+    head = [*GROUP, "runs", f"median {y}", NOTHING]
+    return table([*head, "certified epsilon", "not charged", *SAME], found, room)
 
 
 def failures(rows: pd.DataFrame, room: Room) -> Table:
@@ -597,6 +619,8 @@ def report_page(folders: Sequence[Path], first: str = "") -> str:
         version=__version__,
         made=now(),
         authors=source(),
+        fewest=FEWEST,
+        nothing=NOTHING,
         audits=audits(text, room) if text else None,
         errata=Markup(errata),
         twins=Markup(twins),
