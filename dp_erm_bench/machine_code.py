@@ -223,7 +223,7 @@ def _folder(kept: bool) -> Path | None:
     it that its modules may have read from a file. The folder is this user's: what lies
     there is executed.
     """
-    named, edited = os.environ.get(VARIABLE), _is_edited()
+    named, edited = os.environ.get(VARIABLE), _is_edited(kept)
     shared = Path(named).expanduser() if named else cache_dir() / "machine_code"
     if kept and not edited and _is_own(shared.absolute()):
         return shared.absolute()
@@ -247,16 +247,17 @@ def _is_own(folder: Path) -> bool:
     return False
 
 
-def _is_edited() -> bool:
+def _is_edited(package: bool) -> bool:
     """Return whether a source was edited since this process began.
 
     The digest of a module may then be that of the new one, and the code the old.
+    Looked at are the modules of the package, or those of others that are not installed.
     """
     installed = (sys.prefix, sys.base_prefix)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         ours = name.partition(".")[0] == PACKAGE
-        if ours or not file.startswith(installed):
+        if ours if package else not file.startswith(installed):
             with contextlib.suppress(OSError):
                 status = os.stat(file)
                 # What is moved into the package keeps its time of modification.

@@ -251,10 +251,12 @@ def load(tmp_path, monkeypatch):
         folder.mkdir()
         file = folder / "tiny.py"
         file.write_text(source)
-        os.utime(file, (0, 0))  # older than this process
-        spec = importlib.util.spec_from_file_location("tiny", file)
+        os.utime(file, (0, 0))
+        # It is there since before this process.
+        monkeypatch.setattr(machine_code, "_begun", os.stat(file).st_ctime)
+        spec = importlib.util.spec_from_file_location("dp_erm_bench.tiny", file)
         module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, "tiny", module)
+        monkeypatch.setitem(sys.modules, spec.name, module)
         spec.loader.exec_module(module)
         return module
 
@@ -398,6 +400,7 @@ def test_without_a_folder_of_ones_own_each_run_compiles(
 
 def test_after_an_edit_nothing_is_written(place, load):
     module = load()
+    time.sleep(0.01)  # a clock's tick
     os.utime(module.__file__)
     assert module.inner(0.7) == module.inner.py_func(0.7)
     assert not files(place)
@@ -405,12 +408,26 @@ def test_after_an_edit_nothing_is_written(place, load):
 
 def test_what_is_moved_into_the_package_is_an_edit(place, load, monkeypatch):
     module = load()  # as old as `mv` leaves it, and here since this process began
+    assert not machine_code._is_edited(True)
     came = os.stat(module.__file__).st_ctime
     monkeypatch.setattr(machine_code, "_begun", came - 1e-3)
-    assert not machine_code._is_edited()
-    monkeypatch.setitem(sys.modules, "dp_erm_bench.moved", module)
     assert module.inner(0.7) == module.inner.py_func(0.7)
     assert not files(place)
+
+
+def test_an_edit_of_others_files_concerns_their_code_alone(
+    place, load, tmp_path, monkeypatch
+):
+    module, other = load(), load()
+    monkeypatch.setitem(sys.modules, "mine", other)
+    time.sleep(0.01)
+    os.utime(other.__file__)
+    monkeypatch.setitem(sys.modules, "dp_erm_bench.tiny", module)
+    assert module.inner(0.7) == module.inner.py_func(0.7) and len(files(place)) == 1
+    monkeypatch.setattr(machine_code, "is_ours", lambda function: False)
+    theirs = machine_code.compiled(other.inner.py_func)
+    assert theirs(0.7) == module.inner(0.7)
+    assert len(files(tmp_path / "scratch")) == len(files(place)) == 1
 
 
 def test_a_function_of_no_file_is_compiled_in_its_process(place, load, monkeypatch):
