@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.api import problem_from_arrays
-from dp_erm_bench.cached import user_folder
 from dp_erm_bench.datasets.base import Bounds, Dataset, as_features, norms, parts
 from dp_erm_bench.datasets.libsvm import compact
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
@@ -244,7 +243,7 @@ def test_the_hash_tells_shape_values_places_and_form_apart():
 def test_a_missing_part_is_no_array():
     X, _ = toy()
     save_arrays("kind", "key", {"X": X})
-    (user_folder(cache_dir() / "kind") / "key" / "X.indptr.npy").unlink()
+    (cache_dir() / "kind" / "key" / "X.indptr.npy").unlink()
     assert load_arrays("kind", "key") is None
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from dp_erm_bench import paths
+from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store
@@ -108,7 +109,7 @@ def test_a_worker_hands_back_what_it_has_no_time_for(block, tmp_path, monkeypatc
 
 def test_a_worker_of_other_code_than_the_runs_computes_nothing(block, tmp_path):
     job, told = Job(str(tmp_path), "1", "fakes.bowl"), []
-    for code in (worker._code(), "0" * 64):
+    for code in (package_state(), "0" * 64):
         batches = [tuple(batch(block, [seed])) for seed in range(2)]
         report = worker.run_task(batches, job._replace(code=code))
         told.append((report.batches, len(report.outcomes), report.problem))
