@@ -17,6 +17,7 @@ import functools
 import hashlib
 import os
 import pickle
+import re
 import sys
 import time
 import warnings
@@ -48,6 +49,9 @@ VARIABLE = "DP_ERM_BENCH_MACHINE_CODE"
 """The variable that names the folder of machine code, if that is not in the cache."""
 
 DIGEST_BYTES = 32
+ENTRY = re.compile("[0-9a-f]{64}")
+"""What files are called."""
+
 KEPT_SECONDS = 90 * 86400.0
 """Age of a file that is removed: it may be of code that is no more."""
 
@@ -312,9 +316,12 @@ def _in_child(work: Callable[[], object]) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove files that were made long ago, and what writers that died left."""
+    """Remove files of ours that were made long ago, and what writers that died left.
+
+    Whoever names the folder may keep other files there.
+    """
     remove_parts(folder)
-    for path in folder.iterdir():
+    for path in filter(lambda one: ENTRY.fullmatch(one.name), folder.iterdir()):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < time.time() - KEPT_SECONDS:
                 path.unlink()

@@ -456,6 +456,9 @@ def test_what_was_made_long_ago_is_removed(place, load):
         path = place / f"{days:064}"
         path.touch()
         os.utime(path, (time.time() - days * 86400.0,) * 2)
+    (place / "thesis.tex").touch()
+    os.utime(place / "thesis.tex", (0, 0))
     load().outer(0.7)
+    assert (place / "thesis.tex").exists()
     left = {int(name) for name in files(place) if name[:9] == "0" * 9}
     assert left == {1, 89} and len(files(place)) == 4
