@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
-from dp_erm_bench.errors import UsageError, printable
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
@@ -314,11 +314,6 @@ def _digest(file: BinaryIO, place: int) -> bytes:
 __all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
 
 NAME = "results.parquet"
-DRAWN = (
-    *("trial", "panel", "dataset", "line", "algorithm", "phase", "epsilon", "seed"),
-    *("status", "iteration"),
-)
-"""Columns that tell what a trial is, and whether it has a trajectory."""
 CHUNK = 2000
 
 UNREADABLE = (
@@ -475,40 +470,16 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
     UsageError
         If there is no table, or it cannot be read.
     """
-    return labelled(_checked(_filed(folder, None)))
+    import pyarrow.parquet as pq
 
-
-def trials_in(folder: Path) -> pd.DataFrame:
-    """Return the trials of a folder's table as it stands, a row each in their order.
-
-    The columns are `DRAWN`. Nothing is made again, not even of a stale table; what it
-    was made without is told.
-
-    Raises
-    ------
-    UsageError
-        If there is no table, or it cannot be read.
-    """
-    found = _filed(folder, DRAWN).reindex(columns=[*DRAWN])
-    _tell_gaps(folder)
-    return found.drop_duplicates("trial", ignore_index=True)
-
-
-def trials_recorded(folder: Path) -> pd.DataFrame:
-    """Return what `trials_in` does, of the plan and the records, not of the table."""
-    import pandas as pd
-
-    store, rows = Store(folder), []
-    for line in planned_lines(folder):
-        if status := store.index.status(line["key"]):
-            spec = line["spec"]
-            told = {"trial": line["key"], "status": status, "seed": spec.get("seed")}
-            told |= {k: line[k] for k in ("panel", "line", "phase")}
-            for part in ("dataset", "algorithm"):
-                held = spec.get(part)
-                told[part] = str(held.get("name")) if isinstance(held, dict) else ""
-            rows.append(told | {"iteration": None if "task" in spec else 0})
-    return pd.DataFrame(rows, columns=[*DRAWN]).drop_duplicates("trial")
+    try:
+        with opened(folder / NAME, folder) as file:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            content = parquet.read(use_threads=False).replace_schema_metadata()
+            return labelled(_checked(content.to_pandas(use_threads=False)))
+    except (OSError, *UNREADABLE) as error:
+        why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
+        raise UsageError(f"{folder / NAME}: {why}") from None
 
 
 def joined(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
@@ -525,92 +496,6 @@ def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
     for line, record, _ in joined(Store(folder), planned_lines(folder)):
         if record["status"] == "ok":
             yield line["spec"], record["facts"]
-
-
-def edited(folder: Path, keys: Set[str]) -> dict[str, str]:
-    """Return in what the rows of trials, as they stand, are not those of their records.
-
-    Returns
-    -------
-    dict
-        By key the first column that differs and how, only of trials of which one does.
-
-    Raises
-    ------
-    UsageError
-        If there is no table, or it cannot be read.
-    """
-    recorded: dict[str, list[Trial]] = {key: [] for key in keys}
-    for trial in joined(Store(folder), planned_lines(folder, keys)):
-        recorded[trial[0]["key"]].append(trial)
-    filed = _filed(folder, None, keys)
-    found = {}
-    for key, trials in recorded.items():
-        if why := _edit(filed[filed["trial"] == key], trials):
-            found[key] = why
-    return found
-
-
-def _edit(filed: pd.DataFrame, trials: Sequence[Trial]) -> str:
-    """Return how the rows of a trial are not those that its record makes."""
-    if not trials:
-        return "it has no record"
-    try:
-        made = table_of(trials, schema_of(more=POPULATION)).to_pandas()
-        if (there := len(filed)) != len(made):
-            return f"the table has {plural(there, 'row')} of it, its record {len(made)}"
-        for name in made.columns.intersection(filed.columns):
-            pairs = zip(filed[name], made[name], strict=True)
-            for row, (cell, own) in enumerate(pairs):
-                # What is in doubt is as of now.
-                if name not in ("checked", "doubt") and _unlike(cell, own):
-                    told = printable(f"{cell}", 60), printable(f"{own}", 60)
-                    place = f"the table's {name} in its row {row}"
-                    return f"{place} is {told[0]}, its record says {told[1]}"
-    except UNREADABLE:
-        return "its rows in the table, or its record, are damaged"
-    return ""
-
-
-def _unlike(one: Any, other: Any) -> bool:
-    """Return whether two cells differ; those that are empty do not."""
-    empty = [value is None or bool(value != value) for value in (one, other)]
-    return not all(empty) and bool(one != other)
-
-
-def _filed(
-    folder: Path, names: Sequence[str] | None, keys: Set[str] | None = None
-) -> pd.DataFrame:
-    """Return the table as it stands, of some columns, of some trials; or of all."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    found = []
-    try:
-        with opened(folder / NAME, folder) as file:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            how = {"batch_size": 1 << 16, "use_threads": False}
-            for batch in parquet.iter_batches(columns=names, **how):
-                if keys is not None:
-                    wanted = pa.array(sorted(keys), batch["trial"].type)
-                    batch = batch.filter(pc.is_in(batch["trial"], wanted))
-                found.append(batch)
-            content = pa.Table.from_batches(
-                found, None if found else parquet.schema_arrow
-            )
-            frame: pd.DataFrame = content.replace_schema_metadata().to_pandas()
-            return frame
-    except (OSError, *UNREADABLE) as error:
-        why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
-        raise UsageError(f"{folder / NAME}: {why}") from None
-
-
-def is_sealed(folder: Path) -> bool:
-    """Return whether a table is as it was written."""
-    with contextlib.suppress(OSError, ValueError), opened(folder / NAME, folder) as f:
-        return bool(sources_of(f))
-    return False
 
 
 def is_stale(folder: Path) -> bool:
