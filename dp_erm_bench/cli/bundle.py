@@ -96,7 +96,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     print(f"The data files are not in it. {bundle.NAMES}")
     if first:
         print(first)
-    print(f"a reviewer types: dp-erm-bench replay {path.name}")
+    print(f"its {bundle.README} says what a reviewer types")
     return 0
 
 
