@@ -337,9 +337,8 @@ def _copy_records(
     """
     segments: dict[str, Segment] = {}
     planned, done = set(keys), set[str]()
-    for key in keys:
-        record = None if key in done else store.record(key)
-        if record is None:
+    for key, record in zip(keys, store.records(keys), strict=True):
+        if record is None or key in done:
             continue
         batch, origin, mates, records = record.get("batch"), run, [], [record]
         if key not in withheld.keys:
