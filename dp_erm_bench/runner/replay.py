@@ -149,11 +149,11 @@ def _key(row: Any) -> str:
 
 def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
     """Return the record of a trial, and the keys of its batch in order."""
-    entry, record = store.index.get(key), store.record(key)
-    if entry is None or record is None:
+    status, record = store.status(key), store.record(key)
+    if status is None or record is None:
         raise _Refused("has no record, or its record is damaged")
-    if entry.status not in ("ok", "diverged"):
-        raise _Refused(f"ended as {entry.status}, without a trajectory")
+    if status not in ("ok", "diverged"):
+        raise _Refused(f"ended as {status}, without a trajectory")
     batch = record.get("batch")
     if not isinstance(batch, str):
         raise _Refused(
@@ -345,7 +345,7 @@ class Received:
             try:
                 record, mates = _recorded(key, store)
             except _Refused as why:
-                gone = key not in store.index
+                gone = key not in store
                 yield Repeated(key, DIFFERS if gone else NOT, str(why))
                 continue
             waiting.setdefault(tuple(mates), {})[key] = record
@@ -377,7 +377,7 @@ class Received:
         for key, record in records.items():
             place = mates.index(key)
             code = trials[place].key != key
-            where = _elsewhere(self.folder, store.index[key].run, record, code)
+            where = _elsewhere(self.folder, str(record.get("run")), record, code)
             yield judged(key, record, solved, place, where)
 
     def _solved(
