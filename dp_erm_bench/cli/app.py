@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -132,6 +132,14 @@ def _out(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
         else:
             folders.append(word)
     return folders, Path(out) if out else None
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one command's options that raises UsageError."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UsageError with the message and the usage."""
+        raise UsageError(f"{self.prog}: {message}; as in {self.usage}")
 
 
 def existing(folders: Sequence[str]) -> list[Path]:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from dp_erm_bench.cli.app import COLOUR, print_table
+from dp_erm_bench.cli.app import COLOUR, Parser, print_table
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.report.layout import FORMATS, making, plain, save, write_text
@@ -136,16 +136,11 @@ def _write(rows: pd.DataFrame, path: Path | None) -> None:
             raise UsageError(f"--csv={path}: {reason}") from error
 
 
-class _CompareParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"compare: {message}; as in {USAGE}")
-
-
 def _compare_parser() -> argparse.ArgumentParser:
     def words(text: str) -> list[str]:
         return list(dict.fromkeys(text.split(",")))
 
-    parser = _CompareParser(prog=USAGE, add_help=False, allow_abbrev=False)
+    parser = Parser("compare", USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--between", default="")
     parser.add_argument("--where", action="append", default=[])
@@ -350,14 +345,9 @@ def _names(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}; as in {self.usage}")
-
-
 def _parser(name: str, usage: str) -> argparse.ArgumentParser:
     """Return the options that plots and tables share."""
-    parser = _Parser(name, usage, add_help=False, allow_abbrev=False)
+    parser = Parser(name, usage, add_help=False, allow_abbrev=False)
     parser.add_argument("folders", nargs="+", type=Path)
     for name in ("x", "y"):
         parser.add_argument(f"--{name}", default="")

@@ -1,16 +1,14 @@
-"""A results folder that stands alone: the code that it keeps, and its zip for others.
+"""A results folder for others: the code that it keeps, and its zip.
 
-**sources/<digest>/**: what a run used of a user's own: the file of a solver or a loss
-with the modules beside it that it imports, and the experiment's file. They are text,
-``.py.txt``, named by the digest of their names and bytes, so that two versions of one
-solver lie side by side; the manifest has the digest of each file, too. Nothing is ever
-imported from there: who trusts a source has it copied out (`copied_out`).
+**sources/<digest>/** holds what a run used of a user's own: the file of a solver or a
+loss with the modules beside it that it imports, named by the first digits of its
+content in the plan, and the experiment's yaml. Nothing there is imported unless the
+user of `replay` asks for it.
 
-A **bundle** is a zip of a copy of the folder that names no path, no user, no machine:
-plan, records, table, page, manifests, sources, the lock, and `README.md` with commands,
-data and what was not charged. It holds no data. Unpacked it is a results folder. What
-is unpacked is anyone's: members are regular files of known names, each once, of a
-bounded size (`unpacked`).
+A **bundle** is a zip of plan, records, table, page, manifests, sources, versions and
+`README.md` with commands. The data files are not in it. Unpacked it is a results
+folder. A zip may come from anybody: `unpacked` takes regular files of known names, each
+once, and bounds their number and size.
 
 Who knows all records but one, and the seed, checks a guess of it by any number that is
 computed from the records: a digest, an optimum, an objective, an accuracy, a key, which
@@ -21,66 +19,50 @@ statuses and budgets alone (`Withheld`).
 from __future__ import annotations
 
 import contextlib
-import csv
-import functools
-import getpass
-import io
 import math
-import platform
 import re
 import shlex
-import socket
+import shutil
 import stat
 import sys
-import tempfile
-import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from io import FileIO
-from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
-from dp_erm_bench.code_identity import digest_of_files, digest_of_text, isolate
+from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.datasets.base import READ, Uncharged
-from dp_erm_bench.datasets.libsvm import most_unpacked, unpacks_too_much
 from dp_erm_bench.datasets.spec import PUBLIC, usual_fields
 from dp_erm_bench.errors import UsageError, escaped, number
-from dp_erm_bench.paths import MOST_FILES, listed, write_atomic
-from dp_erm_bench.plugins.names import label, packages, sources
-from dp_erm_bench.results.files import (
-    BLOCK,
-    PLAN,
-    as_it_was,
-    plural,
-    telling,
-    typed,
-)
-from dp_erm_bench.results.runs import (
-    noted_bytes,
-    noted_files,
-    read_manifest,
-    read_noted,
-    read_run,
-    write_noted,
-    write_run,
-)
+from dp_erm_bench.paths import content_of, listed, write_atomic
+from dp_erm_bench.plugins.names import packages, sources
+from dp_erm_bench.results.files import PLAN, plural, telling, typed
+from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.settings import given_by
 from dp_erm_bench.results.store import (
     NAMED,
     Plan,
+    Recorder,
     Store,
-    copy_segments,
     planned_lines,
     read_plan,
 )
 from dp_erm_bench.results.tuned import CHOICES
 
 SOURCES = "sources"
-TEXT = ".txt"
 README, LOCK, PAGE = "README.md", "requirements.lock", "report.html"
+
+MEMBERS = re.compile(
+    r"(?:plan\.jsonl|manifest\.json|results\.parquet|report\.html|README\.md"
+    r"|requirements\.lock|[A-Za-z0-9_-]+\.csv|runs/[A-Za-z0-9_-]+\.json"
+    r"|records\.jsonl"
+    r"|sources/[0-9a-f]{16}/"
+    r"(?:(?:[^\W\d]\w*/){0,20}[^\W\d]\w*\.py|[\w .-]+\.yaml))"
+)
+"""Names of members of a bundle."""
 
 # Kept sources ------------------------------------------------------------------------
 
@@ -88,311 +70,48 @@ README, LOCK, PAGE = "README.md", "requirements.lock", "report.html"
 def keep_sources(
     folder: Path, files: Mapping[str, str], experiments: Mapping[str, bytes] = {}
 ) -> None:
-    """Keep files of a user's own in a results folder, as text.
+    """Copy a user's own files into a results folder.
 
     Parameters
     ----------
     folder : Path
-        A results folder with a manifest.
+        A results folder.
     files : mapping
-        Paths of code, of which the modules beside them are kept too, with their group.
+        Paths of code with their group. Modules beside them that they import are
+        copied, too.
     experiments : mapping
         Texts of experiments by the names of their files.
+
+    Raises
+    ------
+    UsageError
+        If the folder cannot be written to.
     """
-    kept = set(noted_files(folder))
-    for path, group in files.items():
-        found = sources(path, group)
-        name = digest_of_text(found)[:NAMED]
-        for module, file in found.items():
-            _keep(folder, kept, f"{name}/{_place(module, file)}", file.read_bytes())
+    texts = {}
+    for code, group in files.items():
+        found = sources(code, group)
+        place = Path(SOURCES, digest_of_files(found)[:NAMED])
+        for file in found.values():
+            texts[place / file.relative_to(Path(code).parent)] = file.read_bytes()
     for name, text in experiments.items():
-        plain = re.sub(r"[^\w .-]", "_", name)
-        _keep(folder, kept, f"{sha256(text).hexdigest()[:NAMED]}/{plain}", text)
+        place = Path(SOURCES, sha256(text).hexdigest()[:NAMED])
+        texts[place / re.sub(r"[^\w .-]", "_", name)] = text
+    with telling(folder):
+        for path, text in texts.items():
+            _write_file(folder / path, text)
 
 
-def _keep(folder: Path, kept: set[str], place: str, text: bytes) -> None:
-    name = f"{SOURCES}/{place}{TEXT}"
-    with contextlib.suppress(UsageError):
-        if name in kept and noted_bytes(folder, name) == text:
-            return
-    write_noted(folder, name, text)
+def _write_file(path: Path, text: bytes) -> None:
+    write_atomic(path, lambda file: file.write(text))
 
 
-def _place(module: str, file: Path) -> str:
-    """Return the place of a module's file below that of the first one."""
-    path = module.replace(".", "/")
-    return f"{path}/__init__.py" if file.name == "__init__.py" else f"{path}.py"
+def kept_file(part: Mapping[str, Any]) -> str:
+    """Return the name in a folder of the file of a solver or a loss.
 
-
-WORD = re.compile(r"[^\W\d]\w{0,199}")
-"""Names of files of code, without their suffix: a spec's may be anything."""
-
-
-class Source(NamedTuple):
-    """A user's file of code, as a trial's spec names it.
-
-    Attributes
-    ----------
-    group : str
-        `algorithm` or `loss`.
-    name : str
-        The stem of the file.
-    content : str
-        Digest of what it defines.
+    `part` is its part of a trial's spec. The name is empty if that names no file.
     """
-
-    group: str
-    name: str
-    content: str
-
-
-def sources_in(spec: Mapping[str, Any]) -> list[Source]:
-    """Return the files of code that a trial's spec names.
-
-    Raises
-    ------
-    LookupError, TypeError, AttributeError
-        If the spec is damaged.
-    """
-    parts = ((group, spec.get(group) or {}) for group in registry.FROM_FILES)
-    return [
-        Source(group, label(str(part["name"])), str(part["content"]))
-        for group, part in parts
-        if "content" in part
-    ]
-
-
-def copied_out(folder: Path, source: Source, into: Path) -> Path | None:
-    """Copy a kept source into a folder of its own, and return the path of its file.
-
-    Returns None if none is kept that holds what the spec says. Nothing is executed.
-
-    Raises
-    ------
-    UsageError
-        If a file of it is damaged or was edited.
-    """
-    edited: UsageError | None = None
-    if not WORD.fullmatch(source.name):
-        return None
-    for kept in listed(folder / SOURCES, ""):
-        if not (kept / f"{source.name}.py{TEXT}").is_file():
-            continue
-        target = into / kept.name
-        try:
-            if not target.is_dir():
-                _copy_out(folder, kept, target)
-                isolate(target)
-        except UsageError as error:
-            edited = error
-            continue
-        path = target / f"{source.name}.py"
-        if _holds(path, source):
-            return path
-    if edited is not None:
-        raise edited
-    return None
-
-
-def _copy_out(folder: Path, kept: Path, target: Path) -> None:
-    """Copy the files of a kept source that are what they were.
-
-    Raises
-    ------
-    UsageError
-        If one is not, or there are others.
-    """
-    lost = "ask its author for the file as it was"
-    found = {}
-    for place in sorted(kept.rglob(f"*{TEXT}"))[:MOST_FILES]:
-        name = place.relative_to(folder).as_posix()
-        text = noted_bytes(folder, name, lost)
-        inner = PurePath(place.relative_to(kept).as_posix().removesuffix(TEXT))
-        if text is None or inner.suffix != ".py":
-            continue
-        module = inner.parent if inner.name == "__init__.py" else inner.with_suffix("")
-        found[module.as_posix().replace("/", ".")] = (inner, text)
-    parts = [f"{k} {_sha256(found[k][1])}" for k in sorted(found)]
-    if _sha256("\n".join(parts).encode())[:NAMED] != kept.name:
-        where = f"{SOURCES}/{kept.name}"
-        raise UsageError(f"{where}: was edited, it has another digest; {lost}")
-    for inner, text in found.values():
-        path = target / inner
-        write_atomic(path, functools.partial(lambda text, file: file.write(text), text))
-
-
-def _sha256(text: bytes) -> str:
-    return sha256(text).hexdigest()
-
-
-# Names of a machine and its user -----------------------------------------------------
-
-RUN = re.compile(r"(\d{20})-(\w+)-(\d+)")
-FOLDERS = re.compile(
-    r"(?:\bfile://|(?<![\w./~^*)\]%?<-]))"
-    r"(?:(?<=['\"])~?/(?:[^\n/'\"]+/)+|~?/(?:[^\s/'\"`,;:=()\[\]{}<>|]+/)+)"
-)
-"""The folders of a path that begins at the root or at home; in quotes with blanks."""
-
-SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
-NOBODY = ("root", "user", "home", "localhost", "machine", "nobody")
-SHORTEST = 2
-"""Letters of a name that is looked for."""
-
-PLACED = ("path", "file")
-"""Keys of a spec's parts that hold paths."""
-
-MACHINES = ("results_dir", "runner.")
-"""Keys of a command line that say where, not what."""
-DETERMINE = ("runner.n_checkpoints",)
-
-
-class Mask:
-    """Takes paths, the user's and machines' names out of what is told of runs.
-
-    Parameters
-    ----------
-    folder : Path
-        The results folder.
-    manifests : iterable of mapping
-        Those of its runs, which may name other machines.
-    """
-
-    def __init__(self, folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:
-        here = {socket.gethostname(), platform.node()}
-        hosts = here | {name.partition(".")[0] for name in here}
-        for manifest in manifests:
-            found = RUN.fullmatch(str(manifest.get("run")))
-            hosts |= {found[2]} if found else set()
-            ran = manifest.get("hosts")
-            hosts |= {str(one) for one in ran} if isinstance(ran, dict) else set()
-        users = {Path.home().name}
-        with contextlib.suppress(OSError, KeyError, ImportError):
-            users.add(getpass.getuser())
-        self.hosts = {name: f"machine{i}" for i, name in enumerate(sorted(hosts), 1)}
-        self.names = {k: v for k, v in self.hosts.items() if _is_told(k)}
-        self.names |= {name: "someone" for name in users if _is_told(name)}
-        # A name may be the beginning of another one.
-        self.names = dict(sorted(self.names.items(), key=lambda one: -len(one[0])))
-        places = {Path.home(), Path.cwd(), folder.resolve().parent, Path(sys.prefix)}
-        places |= {Path(tempfile.gettempdir()), Path(__file__).resolve().parents[2]}
-        known = {str(place) for place in places} - {"/"}
-        self.places = sorted(known, key=len, reverse=True)
-
-    def path(self, text: str) -> str:
-        """Return a text in which of each path its last part is left."""
-        for place in self.places:
-            text = _whole(place).sub(lambda one: "" if one[1] else ".", text)
-        return FOLDERS.sub("", text)
-
-    def value(self, text: str) -> str:
-        """Return a value of a configuration, of a file without its folders."""
-        file = SUFFIX.search(text) and len(text.split()) == 1
-        return PurePath(text).name if file else self.path(text)
-
-    def text(self, text: str) -> str:
-        """Return a text without paths and names."""
-        text = RUN.sub(lambda one: self.run(one[0]), self.path(text))
-        for name, other in self.names.items():
-            text = _word(name).sub(other, text)
-        return text
-
-    def run(self, run: str) -> str:
-        """Return the id of a run without its machine."""
-
-        def renamed(one: re.Match[str]) -> str:
-            # A damaged manifest tells of no machine; a segment still does.
-            host = self.hosts.setdefault(one[2], f"machine{len(self.hosts) + 1}")
-            return f"{one[1]}-{host}-{one[3]}"
-
-        return RUN.sub(renamed, run)
-
-    def line(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a line of the plan whose spec names files without their folders."""
-        spec = {
-            key: {k: PurePath(v).name if _is_path(k, v) else v for k, v in part.items()}
-            if isinstance(part, dict)
-            else part
-            for key, part in line["spec"].items()
-        }
-        labels = ("experiment", "panel", "line")
-        return {**line, **{k: self.path(line[k]) for k in labels}, "spec": spec}
-
-    def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record whose messages name nobody."""
-        told = ("message", "output")
-        return {k: _deep(v, self.text) if k in told else v for k, v in record.items()}
-
-    def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a manifest that says what was run, with what, and not where."""
-        kept = {k: manifest[k] for k in KEPT if k in manifest}
-        for key in ("not_run", "damaged", "environment"):
-            kept[key] = _deep(manifest.get(key), self.text)
-        for key in ("config", "blocks"):
-            kept[key] = _deep(manifest.get(key), self.value)
-        if isinstance(kept["config"], dict):
-            for key in ("runner", "results_dir", "name", "hydra"):
-                kept["config"].pop(key, None)
-        if isinstance(ran := manifest.get("hosts"), dict):
-            kept["hosts"] = {self.hosts.get(k, "machine"): v for k, v in ran.items()}
-        command = manifest.get("command")
-        words = command if isinstance(command, list) else []
-        return kept | {
-            "run": self.run(str(manifest["run"])),
-            "command": [
-                self.word(word)
-                for word in map(str, words)
-                if word.startswith(DETERMINE) or not word.startswith(MACHINES)
-            ],
-        }
-
-    def word(self, word: str) -> str:
-        """Return a word of a command line that names files without their folders."""
-        parts = re.split(r"([=,\[\]{}:'\" ])", word)
-        named = (PurePath(one).name if SUFFIX.search(one) else one for one in parts)
-        return self.text("".join(named))
-
-    def found(self, text: str) -> list[str]:
-        """Return the names and the places of this machine that a text holds."""
-        deep = (place for place in self.places if place.count("/") > 1)
-        own = [place for place in deep if re.search(rf"{re.escape(place)}\b", text)]
-        return own + [name for name in self.names if _word(name).search(text)]
-
-
-KEPT = (
-    *("experiment", "profile", "version", "started", "ended", "seconds"),
-    *("outcome", "counts", "trials_run", "experiment_file", "solver_files", "data"),
-    "computed_with",
-)
-"""Keys of a manifest that name nobody."""
-
-
-@functools.cache
-def _word(name: str) -> re.Pattern[str]:
-    whole = rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
-    return re.compile(whole, re.IGNORECASE)
-
-
-@functools.cache
-def _whole(place: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w./~-]){re.escape(place)}(?:(/)|(?![\w.-]))")
-
-
-def _is_told(name: str) -> bool:
-    """Return whether a name says who or where."""
-    return len(name) >= SHORTEST and name.lower() not in NOBODY
-
-
-def _is_path(key: str, value: Any) -> bool:
-    return key in PLACED and isinstance(value, str)
-
-
-def _deep(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _deep(one, change) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_deep(one, change) for one in value]
-    return change(value) if isinstance(value, str) else value
+    name = f"{SOURCES}/{str(part.get('content'))[:NAMED]}/{part.get('name')}.py"
+    return name if MEMBERS.fullmatch(name) else ""
 
 
 # What depends on records -------------------------------------------------------------
@@ -412,14 +131,17 @@ OF_SETTINGS = (
 )
 """Keys of a line of the plan that are none of the records."""
 
+OF_RUNS = (
+    *("run", "experiment", "profile", "version", "started", "outcome", "environment"),
+    *("solver_files", "computed_with"),
+)
+"""Keys of a manifest that do not depend on the records, on seeds or on searches."""
+
 LEFT_OUT = "left out of the bundle: it may tell of the records"
 SEEDS = ("seed", "seeds", "report")
 """Keys of a configuration that hold seeds."""
 SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
 """A word of a command line that holds seeds."""
-
-ON_RECORDS = ("counts", "trials_run", "seconds", "ended", "not_run", "damaged")
-"""Keys of a manifest that depend on searches, or on what reading the records said."""
 
 
 def is_private(line: Mapping[str, Any]) -> bool:
@@ -452,7 +174,6 @@ class Withheld:
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
         self.keys = {line["key"] for line in lines if is_private(line)}
         own = [line for line in lines if line["key"] in self.keys]
-        self.labels = {(line["panel"], line["line"]) for line in own}
         self._datasets = {line["spec"]["dataset"].get("name") for line in own}
         judging = [line for line in own if not self.is_left_out(line)]
         found = dict.fromkeys(line["key"] for line in judging)
@@ -483,9 +204,9 @@ class Withheld:
         data = {
             k: v for k, v in spec["dataset"].items() if k not in ("seed", "content")
         }
-        spec = {**spec, "dataset": data, "seed": None}
         algorithm = spec["algorithm"]
         declared = self._declared(key, algorithm["params"])
+        spec = {**spec, "dataset": data, "seed": None}
         spec["algorithm"] = {**algorithm, "params": declared}
         kept = {k: v for k, v in line.items() if k in OF_SETTINGS}
         return {"key": self._names[key], **kept, "spec": spec, PRIVATE: True}
@@ -497,12 +218,12 @@ class Withheld:
         return {k: v for k, v in params.items() if k not in self._ruled[key]}
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record with its status, its settings and its budget."""
+        """Return a record, of private data its status, its settings and its budget."""
         key, status = record["key"], record["status"]
         if key not in self.keys:
-            return dict(record)
-        there = record.get("facts")
-        facts = {k: v for k, v in there.items() if k in SETTINGS} if there else {}
+            return {k: v for k, v in record.items() if k != "crc"}
+        there = record.get("facts") or {}
+        facts = {k: v for k, v in there.items() if k in SETTINGS}
         if "params" in facts:
             facts["params"] = self._declared(key, facts["params"])
         if {*READ, Uncharged.DROPPED_COLUMNS} & {*facts.get("uncharged", ())}:
@@ -521,35 +242,25 @@ class Withheld:
         """Return a manifest without digests of the data, seeds and counts."""
         if not self.keys:
             return dict(manifest)
-        kept = {k: v for k, v in manifest.items() if k not in ON_RECORDS}
-        kept["experiment_file"] = dict.fromkeys(kept.get("experiment_file") or (), "")
-        told = kept.get("data")
+        kept = {k: v for k, v in manifest.items() if k in OF_RUNS}
+        kept["experiment_file"] = dict.fromkeys(
+            manifest.get("experiment_file") or (), ""
+        )
         # An earlier run may have declared public what a later one has not.
         kept["data"] = [
             one
             if one.get(PUBLIC) is True and one.get("name") not in self._datasets
             else {k: v for k, v in one.items() if k in ("name", "file")}
             | {PUBLIC: False}
-            for one in (told if isinstance(told, list) else ())
+            for one in _dicts(manifest.get("data"))
         ]
         told_of = ("command", "config", "blocks")
-        return {**kept, **{key: _seedless(kept.get(key)) for key in told_of}}
+        return {**kept, **{key: _seedless(manifest.get(key)) for key in told_of}}
 
-    def table(self, name: str, text: str) -> str | None:
-        """Return a noted table without rows of these lines, None if it is made anew.
 
-        Of an experiment's file nothing is left: it names seeds.
-        """
-        if not self.keys or name != CHOICES:
-            return None if self.keys else text
-        head, *rows = csv.reader(io.StringIO(text, newline=""))
-        places = head.index("panel"), head.index("line")
-        kept = (
-            r for r in rows if tuple(as_it_was(r[k]) for k in places) not in self.labels
-        )
-        made = io.StringIO()
-        csv.writer(made, lineterminator="\n").writerows([head, *kept])
-        return made.getvalue()
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; a manifest may hold anything."""
+    return [one for one in value if isinstance(one, dict)] if value else []
 
 
 def _seedless(value: Any) -> Any:
@@ -562,6 +273,116 @@ def _seedless(value: Any) -> Any:
 
 
 # The copy ----------------------------------------------------------------------------
+
+
+def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
+    """Copy plan, records, manifests, choices and sources of a results folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    into : Path
+        Where the copy shall be; its table is to be collected there.
+    whole : bool
+        Whether to copy numbers that are computed from records which nobody declared
+        public.
+
+    Returns
+    -------
+    int
+        The number of trials on such records.
+
+    Raises
+    ------
+    UsageError
+        If the folder has no plan, or a file of it cannot be read.
+    """
+    planned = [*read_plan(folder)]
+    lines = [line for line in planned if line is not None]
+    if not lines:
+        raise UsageError(f"{typed(folder)}: no results folder, it has no {PLAN}")
+    back = "are left out of the zip; the same command runs them"
+    if lost := len(planned) - len(lines):
+        told = f"{plural(lost, 'damaged line')} of {PLAN}: its trials {back}"
+        print(f"{typed(folder)}: {told}", file=sys.stderr)
+    store, last = Store(folder), read_manifest(folder)
+    if damage := store.damage():
+        print(
+            f"{typed(folder)}: {damage}: trials without a record {back}",
+            file=sys.stderr,
+        )
+    private = Withheld(lines)
+    withheld = Withheld([]) if whole else private
+    lines = [line for line in lines if not withheld.is_left_out(line)]
+    with Plan(into, append=False) as plan:
+        plan.add(map(withheld.line, lines))
+    run = str(last.get("run", ""))
+    _copy_records(store, into, [line["key"] for line in lines], withheld, run)
+    for manifest in sorted(_manifests(folder), key=lambda one: one["run"] == run):
+        write_run(into, withheld.manifest(manifest))
+    for path in _files_of(folder, lines, bool(withheld.keys)):
+        try:
+            text = content_of(path, folder)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read, {error.strerror}") from None
+        _write_file(into / path.relative_to(folder), text)
+    return len(private.keys)
+
+
+def _copy_records(
+    store: Store, into: Path, keys: Sequence[str], withheld: Withheld, run: str
+) -> None:
+    """Copy the records of some trials in the order of `keys`, batch by batch.
+
+    Those of private data are not told apart by batch and by run, for both would tell
+    what a search chose: each stands alone, as one of `run`.
+    """
+    planned, done = set(keys), set[str]()
+    for key in keys:
+        record = None if key in done else store.record(key)
+        if record is None:
+            continue
+        batch, origin, mates, records = record.get("batch"), run, [], [record]
+        if key not in withheld.keys:
+            origin = str(record.get("run", ""))
+            mates = store.mates(key, batch) if isinstance(batch, str) else []
+            every = store.records([one for one in mates if one in planned] or [key])
+            records = [one for one in every if one and one.get("batch") == batch]
+        done.update(one["key"] for one in records)
+        recorder = Recorder(into, origin)
+        recorder.begin(mates)
+        recorder.append(map(withheld.record, records))
+
+
+def _manifests(folder: Path) -> list[dict[str, Any]]:
+    """Return the manifests of a folder that can be read, the oldest first."""
+    runs = (path.stem for path in listed(folder / "runs", ".json"))
+    return [one for run in runs if (one := read_run(folder, run)).get("run")]
+
+
+def _files_of(
+    folder: Path, lines: Iterable[Mapping[str, Any]], private: bool
+) -> list[Path]:
+    """Return the paths of choices and sources that a copy has.
+
+    If there are `private` data it has code alone: choices were made by looking at them,
+    and a yaml names seeds.
+    """
+    parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
+    own = {kept_file(part) for part in parts if isinstance(part, dict)} - {""}
+    found = [
+        path
+        for place in sorted({(folder / name).parent for name in own})
+        for path in place.rglob("*.py")
+    ]
+    if not private:
+        found += (folder / SOURCES).glob("*/*.yaml")
+        found += folder.glob(CHOICES)
+    return found
+
+
+# Its README --------------------------------------------------------------------------
 
 WORDS = {
     "smoothness": "step sizes come from constants computed on the data",
@@ -577,125 +398,20 @@ WORDS = {
 }
 """What each use of the data was that no budget pays for."""
 
-
-def anonymous_copy(folder: Path, into: Path, whole: bool = False) -> tuple[Mask, int]:
-    """Copy plan, records, manifests, noted csv files and sources, without names.
-
-    Parameters
-    ----------
-    folder : Path
-        The results folder.
-    into : Path
-        Where the copy shall be; its table is to be collected there.
-    whole : bool
-        Whether numbers are in it that are computed from records which nobody declared
-        public.
-
-    Returns
-    -------
-    mask : Mask
-        What it was masked by.
-    private : int
-        The number of trials on such records.
-
-    Raises
-    ------
-    UsageError
-        If the folder has no plan, or a kept source is damaged.
-    """
-    planned = [*read_plan(folder)]
-    lines = [line for line in planned if line is not None]
-    if not lines:
-        raise UsageError(f"{typed(folder)}: no results folder, it has no {PLAN}")
-    back = "are left out of the zip; the same command runs them"
-    if lost := len(planned) - len(lines):
-        told = f"{plural(lost, 'damaged line')} of {PLAN}: its trials {back}"
-        print(f"{typed(folder)}: {told}", file=sys.stderr)
-    Store(folder).check(read_manifest(folder), back)
-    runs = [path.stem for path in listed(folder / "runs", ".json")]
-    manifests = [one for run in runs if (one := read_run(folder, run)).get("run")]
-    mask = Mask(folder, manifests)
-    private = Withheld(lines)
-    withheld = Withheld([]) if whole else private
-    lines = [line for line in lines if not withheld.is_left_out(line)]
-    with Plan(into, append=False) as plan:
-        plan.add(withheld.line(mask.line(line)) for line in lines)
-    keys = {line["key"] for line in lines}
-
-    def changed(record: dict[str, Any]) -> dict[str, Any]:
-        return withheld.record(mask.record(record))
-
-    copy_segments(folder, into, keys, changed, mask.run, withheld.keys)
-    last = read_manifest(folder).get("run")
-    for manifest in sorted(manifests, key=lambda one: one["run"] == last):
-        write_run(into, withheld.manifest(mask.manifest(manifest)))
-    for name in noted_files(folder):
-        text = _texts(folder, name)
-        if text is not None and (text := withheld.table(name, text)) is not None:
-            write_noted(into, name, mask.text(text).encode())
-    with tempfile.TemporaryDirectory() as home:
-        for source in sources_of(folder):
-            if path := copied_out(folder, source, Path(home)):
-                keep_sources(into, {str(_masked(path, source, mask)): source.group})
-            else:
-                why = "its source was not kept: nobody else can repeat its rows"
-                print(f"{typed(folder)}: {source.name}.py: {why}", file=sys.stderr)
-    return mask, len(private.keys)
-
-
-def sources_of(folder: Path, keys: Set[str] | None = None) -> Iterator[Source]:
-    """Yield the sources that a plan names for some trials, or all, each once.
-
-    Of damaged lines there are none.
-    """
-    seen = set()
-    for line in planned_lines(folder, keys):
-        with contextlib.suppress(LookupError, TypeError, AttributeError):
-            for source in sources_in(line["spec"]):
-                if source not in seen:
-                    seen.add(source)
-                    yield source
-
-
-def _texts(folder: Path, name: str) -> str | None:
-    """Return a table or an experiment's file that is copied as text, None of others."""
-    text = MEMBERS.fullmatch(name) and name.endswith((".csv", f".yaml{TEXT}"))
-    return read_noted(folder, name) if text else None
-
-
-def _masked(path: Path, source: Source, mask: Mask) -> Path:
-    """Take names out of the lines of a copied source that are no code: of comments."""
-    for file in sources(str(path), source.group).values():
-        lines = file.read_bytes().splitlines(keepends=True)
-        for place, line in enumerate(lines):
-            with contextlib.suppress(UnicodeDecodeError):
-                lines[place] = mask.text(line.decode()).encode()
-            if lines[place] != line:
-                file.write_bytes(b"".join(lines))
-                if not _holds(path, source):
-                    lines[place] = line
-                    file.write_bytes(b"".join(lines))
-    return path
-
-
-def _holds(path: Path, source: Source) -> bool:
-    with contextlib.suppress(UsageError, OSError):
-        return digest_of_files(sources(str(path), source.group)) == source.content
-    return False
-
-
 CHECKABLE = (
     "Whoever guesses a record of data that nobody declared public can check the guess "
     "by the numbers in here: digests, optima, objectives and held-out measures are "
     "computed from the records."
 )
 SETTINGS_ALONE = (
-    "Of data that nobody declared public settings, statuses and certified budgets are "
-    "in here, and no number that is computed from their records."
+    "Of data that nobody declared public settings, statuses and budgets alone are in "
+    "here. dataset.public=true declares data public, and bundle --with-private-numbers "
+    "adds the numbers that are computed from their records."
 )
+NAMES = "Paths and names of machines and users stand in it as the runs recorded them."
 
 
-def about(
+def readme(
     folder: Path, name: str, uses: Iterable[str], best: str = "", first: str = ""
 ) -> str:
     """Return the `README.md` of a bundle.
@@ -713,159 +429,87 @@ def about(
     first : str
         What it says first.
     """
-    manifests = [
-        read_run(folder, path.stem) for path in listed(folder / "runs", ".json")
-    ]
-    sources_kept = sorted(
-        {path.parent for path in (folder / SOURCES).rglob("*.py.txt")}
-    )
-    trust = " --trust" if sources_kept else ""
+    manifests, lines = _manifests(folder), [*planned_lines(folder)]
     version = read_manifest(folder).get("version", "of an unknown version")
     text = [
-        f"# {folder.name}\n",
-        *([f"{first}\n"] if first else []),
-        f"Results of dp_erm_bench {version}, with its exact versions in `{LOCK}`; "
-        f"`{PAGE}` shows them, `results.parquet` holds every row. There are no data.\n",
-        *(["## What it says\n", best] if best else []),
+        f"# {folder.name}",
+        first,
+        f"Results of dp_erm_bench {version}, with versions of packages in `{LOCK}`; "
+        f"`{PAGE}` shows them, `results.parquet` holds every row. The data files are "
+        f"not in here. {NAMES}",
     ]
-    whole = any(PRIVATE not in line for line in planned_lines(folder))
-    repeat = [
-        "## Repeat rows\n",
-        f"    dp-erm-bench replay {shlex.quote(name)} --sample 5{trust}\n",
-        "It draws rows, runs each again and says of each whether it is the same. A set "
-        "that is a file must lie in the working folder, or in that of `--data FOLDER`.",
-    ]
-    text += repeat if whole else []
-    if trust and whole:
-        text.append(
-            "`--trust` runs the authors' own code, kept as text in `sources/`: read it "
-            "first."
-        )
-    text += (
-        f"Algorithm `{one}` is of the installed package {whose}, which is not in here."
-        for one, whose in _others(planned_lines(folder)).items()
-    )
-    text += ["\n## Commands\n"]
-    commands = (one.get("command") for one in manifests)
-    words = (shlex.join(map(str, one)) for one in commands if isinstance(one, list))
-    text += [f"    {one}" for one in dict.fromkeys(words)]
-    text += ["\n## Data\n", *dict.fromkeys(_data(manifests)), "\n## Not charged\n"]
-    found = list(dict.fromkeys(uses))
-    text += [f"- `{use}`: {WORDS.get(use, 'see docs/privacy.md')}" for use in found]
-    if not found:
-        text.append("No row has a use of the data that no budget pays for.")
-    if found:
-        text.append("\nEach certified epsilon takes what its row lists here as public.")
-    return "\n".join(text) + "\n"
-
-
-def _others(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the packages of a plan's algorithms that are neither ours nor files."""
-    offered = packages()
+    text += ["## What it says", best] if best else []
+    own = sorted(str(p.relative_to(folder)) for p in (folder / SOURCES).rglob("*.py"))
+    if any(PRIVATE not in line for line in lines):
+        command = f"    dp-erm-bench replay {shlex.quote(name)} --sample 5"
+        text += ["## Repeat rows", command + " --trust" * bool(own)]
+        text += [
+            "It draws rows, runs each again and compares the numbers. A data file must "
+            "lie in the working folder, or in that of `--data FOLDER`."
+        ]
+        read = ", ".join(f"`{one}`" for one in own)
+        text += [f"`--trust` runs code of the authors. Read {read} first."] * bool(own)
+    others = packages()
     parts = (line["spec"].get("algorithm") for line in lines)
-    names = {str(part.get("name")) for part in parts if isinstance(part, dict)}
-    return {name: offered[name] for name in sorted(names & offered.keys())}
+    called = {str(part.get("name")) for part in parts if isinstance(part, dict)}
+    text += (
+        f"Algorithm `{one}` is of the installed package {others[one]}, which is not in "
+        "here."
+        for one in sorted(called & others.keys())
+    )
+    words = (one.get("command") for one in manifests)
+    commands = (shlex.join(map(str, one)) for one in words if isinstance(one, list))
+    text += ["## Commands", "\n".join(f"    {one}" for one in dict.fromkeys(commands))]
+    data = (_data_line(one) for run in manifests for one in _dicts(run.get("data")))
+    text += ["## Data", "\n".join(dict.fromkeys(data)) or "No run has recorded any."]
+    found = [f"- `{use}`: {WORDS.get(use, 'see docs/privacy.md')}" for use in uses]
+    text += ["## Not charged", "\n".join(dict.fromkeys(found))]
+    text += [
+        "Each certified epsilon takes what its row lists here as public."
+        if found
+        else "No row has a use of the data that no budget pays for."
+    ]
+    return "\n\n".join(filter(None, text)) + "\n"
 
 
-def _data(manifests: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each data set: its hashes, and where it is from."""
-    told = [manifest.get("data") for manifest in manifests]
-    every = [one for some in told if isinstance(some, list) for one in some]
-    for one in every:
-        name = str(one.get("name"))
-        file = f", `{one['file']}`" if "file" in one else ""
-        if "content" not in one:
-            yield f"- {name}{file}: not declared public, its digests are left out"
-            continue
-        digest = f", SHA-256 {one.get('sha256', 'not recorded')}" if file else ""
-        content = f"content {one['content']}; {where_from(name)}"
-        yield f"- {name}{file}{digest}: {content}"
-    if not every:
-        yield "No run has recorded any."
-
-
-def where_from(name: str) -> str:
-    """Return where a data set can be had, by its name."""
-    try:
-        loader = registry.target("dataset", name.partition(":")[0])
-    except UsageError:
-        return "not known here"
-    if package := getattr(loader, "package", ""):
-        return f"part of {package}"
-    if command := getattr(loader, "command", ""):
-        return f"`{command}`"
-    if name.startswith("libsvm:"):
-        return f"libsvmdata's {name.partition(':')[2]}"
-    if name == "file":
-        return "ask the authors for it"
-    if hasattr(loader, "files"):
-        return f"a mirror folder with {' and '.join(loader.files)}"
-    return "generated"
-
-
-def _packages(folder: Path) -> dict[str, str]:
-    """Return the versions of packages that the latest run of a folder had."""
-    environment = read_manifest(folder).get("environment")
-    packages = environment.get("packages") if isinstance(environment, dict) else None
-    held = packages if isinstance(packages, dict) else {}
-    return {str(name): str(version) for name, version in held.items() if version}
+def _data_line(one: Mapping[str, Any]) -> str:
+    """Return the line of a data set: what it is called, and its digests."""
+    file = f", file `{one['file']}`" if "file" in one else ""
+    digests = "not declared public, its digests are left out"
+    if "content" in one:
+        digests = f"content {one['content']}"
+        digests += f", SHA-256 {one.get('sha256')}" if file else ""
+    return f"- {one.get('name')}{file}: {digests}"
 
 
 def lock_of(folder: Path) -> str:
-    """Return the exact versions of a folder's latest run as requirements.
+    """Return the versions of packages of a folder's latest run as requirements."""
+    environment = read_manifest(folder).get("environment")
+    held = environment.get("packages") if isinstance(environment, dict) else None
+    pins = held if isinstance(held, dict) else {}
+    return "".join(f"{k}=={v}\n" for k, v in sorted(pins.items()) if v)
 
-    That is the lock of the checkout, with its hashes, where it has the same versions.
-    """
-    pins = {k: v for k, v in _packages(folder).items() if k != "dp_erm_bench"}
-    checkout = registry.conf_dir().parent / LOCK
-    if checkout.is_file():
-        text = checkout.read_text()
-        if all(
-            f"\n{name}=={version} " in f"\n{text}" for name, version in pins.items()
-        ):
-            return text
-    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
-
-
-def left(folder: Path, members: Iterable[str], mask: Mask) -> Iterator[str]:
-    """Yield a sentence for each member of a copy that names someone or a place."""
-    for name in members:
-        text = (folder / name).read_bytes().decode(errors="replace")
-        if name == PAGE:
-            text = PICTURES.sub("", text)
-        if found := () if name.endswith(".parquet") else mask.found(text):
-            yield f"{name} holds {', '.join(map(escaped, found))}"
-
-
-PICTURES = re.compile(r"data:[a-z/+;]*base64,[A-Za-z0-9+/=]*")
-"""Pictures in a page: letters of theirs say nothing."""
 
 # The zip -----------------------------------------------------------------------------
 
-MEMBERS = re.compile(
-    r"(?:plan\.jsonl|manifest\.json|results\.parquet|report\.html|README\.md"
-    r"|requirements\.lock|[A-Za-z0-9_-]+\.csv|runs/[A-Za-z0-9_-]+\.json"
-    r"|segments/[A-Za-z0-9_-]+\.jsonl"
-    r"|sources/[0-9a-f]{16}/"
-    r"(?:(?:[^\W\d]\w*/){0,20}[^\W\d]\w*\.py|[\w .-]+\.yaml)\.txt)"
-)
-"""Names of members."""
 PARENTS = re.compile(r"(?:[\w-]+/)+")
 """Names of folders, which other programs make members."""
 
 DEVICE = re.compile(r"(?:.*/)?(?:con|prn|aux|nul|com\d|lpt\d)\.[^/]*", re.IGNORECASE)
 """Names that are devices on Windows, whatever comes after the dot."""
 
-LARGEST_ZIP = 1 << 30
 MOST_MEMBERS = 20_000
-LARGEST_DIRECTORY = 1 << 23
-"""Bytes of the list of members, which a reader of zips holds in memory as a whole."""
+LARGEST_ZIP = 1 << 30
+MOST_UNPACKED = 1 << 32
+"""Bounds of a bundle: its members, its bytes, and those that it unpacks to."""
+
 BROKEN = (
     *(BadZipFile, OSError, EOFError, ValueError, LookupError, RuntimeError),
     *(NotImplementedError, zlib.error, OverflowError),
 )
 """Errors of a reader of zips."""
 
+PACKED = (ZIP_STORED, ZIP_DEFLATED)
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of members: none is told."""
 
@@ -882,18 +526,14 @@ def pack(folder: Path, path: Path) -> list[str]:
     found = {one.relative_to(folder).as_posix(): one for one in every}
     members = {name: one for name, one in found.items() if MEMBERS.fullmatch(name)}
 
-    more = f"{typed(path)}: would have more than"
-    if len(members) > MOST_MEMBERS:
-        raise UsageError(f"{more} {MOST_MEMBERS:,} members")
-
     def write(file: Any) -> None:
         with ZipFile(file, "w", ZIP_DEFLATED) as archive:
             for name, one in members.items():
                 info = ZipInfo(name, EPOCH)
                 info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
                 archive.writestr(info, one.read_bytes())
-        if file.tell() > LARGEST_ZIP:
-            raise UsageError(f"{more} {LARGEST_ZIP:,} bytes")
+            _members_of(archive, path)
+        _check_bound(path, "bytes", file.tell(), LARGEST_ZIP)
 
     with telling(path.parent):
         write_atomic(path, write)
@@ -915,73 +555,57 @@ def unpacked(path: Path, into: Path) -> Path:
     UsageError
         If it is no zip, is damaged, is too large, or has a member that no bundle has.
     """
+    if not path.is_file():
+        raise UsageError(f"{path}: no such folder and no such file")
     target = into / (re.sub(r"[^\w-]", "_", path.stem) or "bundle")
     try:
-        if path.stat().st_size > LARGEST_ZIP:
-            raise UsageError(f"{path}: has more than {LARGEST_ZIP:,} bytes")
-        with _Received(path) as file, ZipFile(file) as archive:
-            _unpack(archive, path, target)
+        _check_bound(path, "bytes", path.stat().st_size, LARGEST_ZIP)
+        with ZipFile(path) as archive:
+            for member in _members_of(archive, path):
+                place = target / member.filename
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as packed, place.open("xb") as file:
+                    shutil.copyfileobj(packed, file)
     except UsageError:
         raise
     except BROKEN as error:
         why = error.strerror if isinstance(error, OSError) else None
         raise UsageError(f"{path}: {why or 'is no zip, or is damaged'}") from None
-    if not (target / "plan.jsonl").is_file():
-        raise UsageError(f"{path}: no bundle, it has no plan.jsonl")
+    if not (target / PLAN).is_file():
+        raise UsageError(f"{path}: no bundle, it has no {PLAN}")
     return target
 
 
-class _Received(FileIO):
-    """A zip of anyone's; its end may say that millions of members are listed in it."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return as many bytes; a list of `MOST_MEMBERS` has fewer than the limit."""
-        size = -1 if size is None else size
-        if size > LARGEST_DIRECTORY:
-            raise UsageError(f"{self.name}: has more than {MOST_MEMBERS:,} members")
-        return super().read(size) or b""
+def _check_bound(path: Path, what: str, count: int, most: int) -> None:
+    if count > most:
+        raise UsageError(f"{path}: a bundle has at most {most:,} {what}")
 
 
-def _unpack(archive: ZipFile, path: Path, target: Path) -> None:
-    members = archive.infolist()
-    if len(members) > MOST_MEMBERS:
-        raise UsageError(f"{path}: has more than {MOST_MEMBERS:,} members")
-    size = path.stat().st_size
-    most = left = most_unpacked(size)
-    seen = set()
-    members = [one for one in members if not PARENTS.fullmatch(one.filename)]
+def _members_of(archive: ZipFile, path: Path) -> list[ZipInfo]:
+    """Return the members of a zip.
+
+    Raises
+    ------
+    UsageError
+        If they are too many or too large, or one is none that a bundle has.
+    """
+    every = archive.infolist()
+    _check_bound(path, "members", len(every), MOST_MEMBERS)
+    size = sum(one.file_size for one in every)
+    _check_bound(path, "bytes when it is unpacked", size, MOST_UNPACKED)
+    members = [one for one in every if not PARENTS.fullmatch(one.filename)]
+    seen = set[str]()
     for member in members:
-        name = member.filename
-        if why := _odd(member):
-            raise UsageError(f'{path}: its member "{escaped(name)}" {why}')
-        alike = unicodedata.normalize("NFKC", name).casefold()
-        if alike in seen:
-            raise UsageError(f'{path}: has its member "{escaped(name)}" twice')
-        seen.add(alike)
-    for member in members:
-        place = target / member.filename
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with archive.open(member) as packed, place.open("xb") as file:
-            while block := packed.read(BLOCK):
-                left -= len(block)
-                if left < 0:
-                    raise unpacks_too_much(path, size, most)
-                file.write(block)
-
-
-def _odd(member: ZipInfo) -> str:
-    """Return why a member is none of a bundle, nothing of one that may be."""
-    kind = stat.S_IFMT(member.external_attr >> 16)
-    if (
-        not MEMBERS.fullmatch(member.filename)
-        or DEVICE.fullmatch(member.filename)
-        or member.orig_filename != member.filename
-    ):
-        return "is none that a bundle has"
-    if kind and not stat.S_ISREG(kind):
-        return "is no regular file"
-    if member.flag_bits & 1:
-        return "is encrypted"
-    if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        return "is packed in another way than bundles are"
-    return ""
+        name, kind = member.filename, stat.S_IFMT(member.external_attr >> 16)
+        known = MEMBERS.fullmatch(name) and not DEVICE.fullmatch(name)
+        faults = {
+            "is none that a bundle has": not known or name != member.orig_filename,
+            "is no regular file": kind and not stat.S_ISREG(kind),
+            "is encrypted": member.flag_bits & 1,
+            "is packed in another way": member.compress_type not in PACKED,
+            "is there twice": name.casefold() in seen,
+        }
+        for fault in (one for one, found in faults.items() if found):
+            raise UsageError(f'{path}: its member "{escaped(name)}" {fault}')
+        seen.add(name.casefold())
+    return members

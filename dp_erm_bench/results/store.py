@@ -1,11 +1,11 @@
 """The one place of what is recorded: the records, the plan, what searches asked for.
 
 **records.jsonl**: what all processes of all runs append, each under the file's lock.
-``{"begin":[keys],"run":...,"time":...}`` is the mark of a batch that was begun: it
-tells what a process was at when it died, and which trials ran together. A record starts
-with ``key`` and ``status``, so that records are found by key without parsing them. Its
-``batch`` is the digest of the keys in the mark of its batch, its ``run`` the run that
-computed it.
+``{"begin":[keys],"batch":...,"run":...,"time":...}`` is the mark of a batch that was
+begun: it tells what a process was at when it died, and which trials ran together. A
+record starts with ``key`` and ``status``, so that records are found by key without
+parsing them. Its ``batch`` is that of the mark, a digest of the keys; its ``run`` is
+the run that computed it.
 
 **plan.jsonl**: which trial belongs to which line of which panel. Several runs may use
 one folder at once. Each keeps its lines in a file without a name, which dies with it,
@@ -46,6 +46,7 @@ FINISHED = ("ok", "skipped", "diverged")
 FAILED = ("error", "timeout", "killed")
 STATUSES = (*FINISHED, *FAILED)
 BEGIN = b'{"begin":'
+BATCH = b'"batch":"'
 MIDDLE = b'","status":"'
 KEY = slice(len(files.START), len(files.START) + 64)
 STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
@@ -85,8 +86,9 @@ class Recorder:
         UsageError
             If the folder is gone, or the file cannot be written; as `append`.
         """
-        mark = {"begin": list(keys), "run": self.run, "time": round(time.time(), 3)}
-        files.append_lines(self.path, files.sealed(files.line(mark)))
+        mark = {"begin": list(keys), "batch": batch_name(keys), "run": self.run}
+        line = files.line({**mark, "time": round(time.time(), 3)})
+        files.append_lines(self.path, files.sealed(line))
 
     def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
         """Write the records of a batch at once; `cost` is in seconds a trial."""
@@ -180,6 +182,7 @@ class Store:
         self.size, self.refused = -1, ""
         self.damaged: list[int] = []
         self._places: dict[str, int] = {}
+        self._marks: dict[bytes, int] = {}
         self._offset = self._line = 0
         self.refresh()
 
@@ -278,13 +281,14 @@ class Store:
         """
         if batch == batch_name([key]):
             return [key]
-        word = key.encode()
         with contextlib.suppress(OSError), opened(self.path, self.folder, LARGEST) as f:
-            for line in files.lines_of(f):
-                if line.startswith(BEGIN) and word in line and files.is_sealed(line):
-                    keys = [str(one) for one in (files.parsed(line) or {})["begin"]]
-                    if batch == batch_name(keys):
-                        return keys
+            if not self._marks:
+                self._marks = dict(_marks_in(f))
+            f.seek(self._marks.get(batch.encode(), f.seek(0, 2)))
+            mark = files.parsed(f.readline(paths.LARGEST_TEXT)) or {}
+            keys = [str(one) for one in mark.get("begin", ())]
+            if batch == batch_name(keys):
+                return keys
         return []
 
     def damage(self) -> str:
@@ -298,6 +302,16 @@ class Store:
         lines = "line" if len(self.damaged) == 1 else "lines"
         rest = f" and {more} more" if more > 0 else ""
         return f"{RECORDS}: {lines} {named}{rest} damaged"
+
+
+def _marks_in(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Yield the names of batches, and where their marks stand in the records."""
+    place = 0
+    for line in files.lines_of(file):
+        if line.startswith(BEGIN) and files.is_sealed(line):
+            name = line.rfind(BATCH) + len(BATCH)
+            yield line[name : name + NAMED], place
+        place += len(line)
 
 
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:

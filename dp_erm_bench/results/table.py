@@ -232,11 +232,6 @@ def _number(value: Any) -> float | None:
 __all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
 
 NAME = "results.parquet"
-DRAWN = (
-    *("trial", "panel", "dataset", "line", "algorithm", "phase", "epsilon", "seed"),
-    *("status", "iteration"),
-)
-"""Columns that tell what a trial is, and whether it has a trajectory."""
 CHUNK = 2000
 
 UNREADABLE = (
@@ -402,40 +397,16 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
     UsageError
         If there is no table, or it cannot be read.
     """
-    return labelled(_checked(_filed(folder, None)))
+    import pyarrow.parquet as pq
 
-
-def trials_in(folder: Path) -> pd.DataFrame:
-    """Return the trials of a folder's table as it stands, a row each in their order.
-
-    The columns are `DRAWN`. Nothing is made again, not even of a stale table; what it
-    was made without is told.
-
-    Raises
-    ------
-    UsageError
-        If there is no table, or it cannot be read.
-    """
-    found = _filed(folder, DRAWN).reindex(columns=[*DRAWN])
-    tell_gaps(folder)
-    return found.drop_duplicates("trial", ignore_index=True)
-
-
-def trials_recorded(folder: Path) -> pd.DataFrame:
-    """Return what `trials_in` does, of the plan and the records, not of the table."""
-    import pandas as pd
-
-    store, rows = Store(folder), []
-    for line in planned_lines(folder):
-        if status := store.status(line["key"]):
-            spec = line["spec"]
-            told = {"trial": line["key"], "status": status, "seed": spec.get("seed")}
-            told |= {k: line[k] for k in ("panel", "line", "phase")}
-            for part in ("dataset", "algorithm"):
-                held = spec.get(part)
-                told[part] = str(held.get("name")) if isinstance(held, dict) else ""
-            rows.append(told | {"iteration": None if "task" in spec else 0})
-    return pd.DataFrame(rows, columns=[*DRAWN]).drop_duplicates("trial")
+    try:
+        with opened(folder / NAME, folder) as file:
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            content = parquet.read(use_threads=False).replace_schema_metadata()
+            return labelled(_checked(content.to_pandas(use_threads=False)))
+    except (OSError, *UNREADABLE) as error:
+        why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
+        raise UsageError(f"{folder / NAME}: {why}") from None
 
 
 def joined(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
@@ -452,21 +423,6 @@ def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
     for line, record in joined(Store(folder), planned_lines(folder)):
         if record["status"] == "ok":
             yield line["spec"], record["facts"]
-
-
-def _filed(folder: Path, names: Sequence[str] | None) -> pd.DataFrame:
-    """Return some columns of the table as it stands, or all."""
-    import pyarrow.parquet as pq
-
-    try:
-        with opened(folder / NAME, folder) as file:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            content = parquet.read(columns=names, use_threads=False)
-            frame: pd.DataFrame = content.replace_schema_metadata().to_pandas()
-            return frame
-    except (OSError, *UNREADABLE) as error:
-        why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
-        raise UsageError(f"{folder / NAME}: {why}") from None
 
 
 def is_stale(folder: Path) -> bool:

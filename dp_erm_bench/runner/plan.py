@@ -51,7 +51,8 @@ def print_plan(session: Session) -> None:
         print("nothing to run: none of the datasets can be had")
         return
     todo = {key: one for line in lines.values() for key, one in line.todo.items()}
-    done, failed = (sum(line[at] for line in lines.values()) for at in (1, 2))
+    done = sum(line.done for line in lines.values())
+    failed = sum(line.failed for line in lines.values())
     total = Tally(done + failed + len(todo), done, failed, todo)
     refused = {key: why for key, one in todo.items() if (why := refusal(one))}
     kinds = {one.kind for key, one in todo.items() if key not in refused}
@@ -165,7 +166,7 @@ def median_costs(
         done = store.status(line["key"]) in ("ok", "diverged")
         if done and kind is not None and len(taken[kind]) < SAMPLE:
             taken[kind].append(line["key"])
-    costs = {}
+    costs: dict[Kind, float] = {}
     for kind, keys in taken.items():
         seconds = [float(one["cost"]) for one in store.records(keys) if one]
         costs |= {kind: median(seconds)} if seconds else {}

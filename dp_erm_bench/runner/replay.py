@@ -1,11 +1,10 @@
-"""Recorded trials, run again with the trials that they ran with.
+"""Run recorded trials again, with the trials that they ran with.
 
-`replay` is for one row, and refuses whatever is not as it was. `Received` is for a
-folder or an unpacked bundle of anyone's, on any machine: of each trial it says whether
-its numbers came out again. Where code, versions and kind of processor are those of the
-run they must be equal to the bit. Elsewhere the last digits differ; a noisy selection
-may then choose another index, after which two runs have nothing in common, and nobody
-can tell that from an edit.
+`replay` is for one row, and raises an error if something is not as it was.
+`replay_rows` is for a results folder that may be anyone's, on any machine: it returns a
+verdict for each trial. Where code, versions and kind of processor are those of the run
+the numbers must be equal to the bit. Elsewhere the last digits differ. A noisy
+selection may then choose another index, after which two runs have nothing in common.
 """
 
 from __future__ import annotations
@@ -17,21 +16,17 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench import registry
-from dp_erm_bench.errors import DataUnavailable, UsageError, number, printable
+from dp_erm_bench.errors import UsageError, number, printable
 from dp_erm_bench.experiment.lines import Trial, line_of
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
-from dp_erm_bench.paths import listed
 from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.releases.nested import with_inside
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
-from dp_erm_bench.results.bundle import Source, sources_in
+from dp_erm_bench.results.bundle import kept_file
 from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
 from dp_erm_bench.results.runs import leads_out, read_run, typed_paths
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
@@ -53,9 +48,17 @@ UNREADABLE = f"a line of its batch in {PLAN} is damaged"
 FILES = (".csv", ".npy")
 """How files end that parts of an objective may be read from."""
 
+SAME, DIFFERS, NOT = "same", "differs", "not replayed"
+WITHIN = 1e-9
+"""Largest relative difference of what is the same on another kind of machine."""
+FLOOR = 1e-6
+"""A number is compared with this share of the largest of its column at least."""
+
 Spec = Mapping[str, Any]
-Pins = Mapping[str, str]
-"""The choices of a batch that may be files, by group: a name, or the pin of a file."""
+
+
+class NotReplayed(Exception):
+    """Why a trial is not run again."""
 
 
 def replay(
@@ -107,29 +110,21 @@ def replay(
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
         record, mates = _recorded(key, Store(folder))
-        specs, place = _specs(mates, _planned(folder, mates)), mates.index(key)
+        specs, place = _specs(mates, _planned(folder, set(mates))), mates.index(key)
         pin = _pinned(specs[0], algorithm, name)
-        pins = {registry.ALGORITHM: pin}
-        place_of = Received(folder, data=None if data is None else Path(data)).place_of
-        trials, problems = zip(
-            *(_remade(spec, pins, place_of(spec)) for spec in specs), strict=True
-        )
+        trials, problem = _rebuilt(specs, pin, data)
         if [trial.key for trial in trials] != mates:
-            raise _Refused(_changed(trials[place], key, record))
+            raise NotReplayed(_change(trials[place], key, record))
         with one_thread():
-            solved = solved_together(trials, problems[0])
-            for column, _, _ in _apart(record, solved, place):
-                raise _Refused(
+            solved = solved_together(trials, problem)
+            for column, _, _ in _differences(record, solved, place):
+                raise NotReplayed(
                     f"run again, its {column} is another one than recorded; the record "
                     "was edited, or this machine computes other bits"
                 )
             return result_of(solved, place, algorithm=pin, reproducible=True)
-    except _Refused as why:
+    except NotReplayed as why:
         raise UsageError(f"{name}: {why}") from None
-
-
-class _Refused(Exception):
-    """Why the trial that is named is not replayed."""
 
 
 def _key(row: Any) -> str:
@@ -151,33 +146,33 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
     """Return the record of a trial, and the keys of its batch in order."""
     status, record = store.status(key), store.record(key)
     if status is None or record is None:
-        raise _Refused("has no record, or its record is damaged")
+        raise NotReplayed("has no record, or its record is damaged")
     if status not in ("ok", "diverged"):
-        raise _Refused(f"ended as {status}, without a trajectory")
+        raise NotReplayed(f"ended as {status}, without a trajectory")
     batch = record.get("batch")
     if not isinstance(batch, str):
-        raise _Refused(
+        raise NotReplayed(
             "its record does not name the trials that ran with it: tasks that are no "
             "fits name none"
         )
     mates = store.mates(key, batch)
     if not mates:
-        raise _Refused(
+        raise NotReplayed(
             "which trials ran with it is not known, the mark of its batch is missing "
             "or damaged"
         )
     return record, mates
 
 
-def _planned(folder: Path, keys: Iterable[str]) -> dict[str, Spec]:
+def _planned(folder: Path, keys: set[str]) -> dict[str, Spec]:
     """Return the specs of some trials by key, as far as the plan has them."""
-    return {line["key"]: line["spec"] for line in planned_lines(folder, set(keys))}
+    return {line["key"]: line["spec"] for line in planned_lines(folder, keys)}
 
 
 def _specs(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[Spec]:
     """Return the specs of a batch, in its order."""
     if missing := len(set(mates) - planned.keys()):
-        raise _Refused(
+        raise NotReplayed(
             f"ran in a batch of {plural(len(mates), 'trial')}, of which {PLAN} lacks "
             f"{missing}, or has only damaged lines"
         )
@@ -193,13 +188,13 @@ def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
     try:
         called, held = str(spec["algorithm"]["name"]), spec["algorithm"].get("content")
     except DAMAGED:
-        raise _Refused(UNREADABLE) from None
+        raise NotReplayed(UNREADABLE) from None
     if held is None and not is_file(called):
         if algorithm not in (None, called):
             raise UsageError(f"algorithm={algorithm}: {name} is of {called}")
         return registry.pinned(called)
     if algorithm is None:
-        raise _Refused(
+        raise NotReplayed(
             "is of a solver's file, which is executed only if you name it; give "
             f"algorithm=path of {label(called)}.py"
         )
@@ -212,41 +207,58 @@ def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
     return pin
 
 
-def _remade(spec: Spec, pins: Pins, data: str | None = None) -> tuple[Trial, Problem]:
-    """Return a trial of a batch, rebuilt from its spec, and its problem.
+def _rebuilt(
+    specs: Sequence[Spec], pin: str, data: str | Path | None
+) -> tuple[list[Trial], Problem]:
+    """Return the trials of a batch, rebuilt from their specs, and their problem.
 
-    The spec may name no file of code but those that are pinned, and no file that parts
-    of its objective are in. `data` is where the file of its dataset is, if not there.
+    The specs may name no file of code but that of the pin, and no file that parts of
+    their objective are in.
     """
+    trials = []
     try:
-        parts = {group: dict(spec[group]) for group in registry.FROM_FILES}
-        if "file" in parts["loss"] and "loss" not in pins:
-            raise UsageError(
-                "a trial of a loss's file is not replayed: run it with `fit`"
-            )
-        for group, part in parts.items():
-            pin = pins.get(group, str(part["name"]))
-            if (part["name"], part.get("content", "")) != (label(pin), content(pin)):
-                raise ValueError(part)
-            parts[group] = {**part, **shipped(pin)}
-            if "file" in part and not is_file(pin):
-                raise ValueError(part)
-        for name in registry.OBJECTIVE:
-            own = (v for k, v in spec[name].items() if k not in ("name", "file"))
-            if any(isinstance(v, str) and v.endswith(FILES) for v in own):
-                raise ValueError(name)
-        placed = {} if data is None else {"path": data}
-        dataset = {**spec["dataset"], **placed}
-        line = line_of({**spec, **parts, "dataset": dataset})
-        trial = line.setting().trial(spec["seed"], spec["n_checkpoints"])
-        return trial, line.problem
+        for spec in specs:
+            algorithm, loss = spec["algorithm"], spec["loss"]
+            if "file" in loss or is_file(loss["name"]):
+                raise UsageError(
+                    "a trial of a loss's file is not replayed: run it with `fit`"
+                )
+            named = algorithm["name"], algorithm.get("content", "")
+            parts = [spec[part].items() for part in registry.OBJECTIVE]
+            if named != (label(pin), content(pin)) or any(
+                isinstance(v, str) and v.endswith(FILES)
+                for k, v in itertools.chain(*parts)
+                if k not in ("name", "file")
+            ):
+                raise NotReplayed(UNREADABLE)
+            spec = {**spec, "algorithm": {**algorithm, **shipped(pin)}}
+            dataset = dict(spec["dataset"])
+            if isinstance(path := dataset.get("path"), str):
+                dataset["path"] = _data_file(path, data)
+            line = line_of({**spec, "dataset": dataset})
+            trials.append(line.setting().trial(spec["seed"], spec["n_checkpoints"]))
+            problem = line.problem
     except UsageError:
         raise
     except DAMAGED:
-        raise _Refused(UNREADABLE) from None
+        raise NotReplayed(UNREADABLE) from None
+    return trials, problem
 
 
-def _changed(trial: Trial, key: str, record: Spec) -> str:
+def _data_file(path: str, data: str | Path | None) -> str:
+    """Return where the file of records is that a plan names.
+
+    A path that leads out of the working folder is opened only if this user has typed it
+    for a run; of any other its name alone is looked for.
+    """
+    name = PurePath(path).name
+    if data is not None and (found := Path(data) / name).is_file():
+        return str(found)
+    known = not leads_out(path) or json.dumps(path) in typed_paths()
+    return path if known and os.path.isfile(os.path.expanduser(path)) else name
+
+
+def _change(trial: Trial, key: str, record: Spec) -> str:
     """Return why the trials of a batch are no longer those that were run."""
     if trial.key == key:
         return f"{PLAN} was changed since, in a trial that ran with it"
@@ -258,50 +270,37 @@ def _changed(trial: Trial, key: str, record: Spec) -> str:
     )
 
 
-def _apart(
+def _differences(
     record: Spec, solved: Run, place: int
 ) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield the columns and facts that are not as recorded: what is, what came out."""
-    path = {k: v for k, v in trajectory(solved.rows, place).items() if k != TIMED}
-    sums = {k: [v] for k, v in facts(solved, place).items() if k in FACTS}
+    """Yield columns and facts that are not as recorded: recorded and new values."""
+    sums = {k: v for k, v in facts(solved, place).items() if k in FACTS}
+    made = {"trajectory": trajectory(solved.rows, place), "facts": sums}
     # As a record spells them: what is no number is null.
-    again = parsed(line({"trajectory": path, "facts": sums})) or {}
-    for part, columns in again.items():
+    for part, again in (parsed(line(made)) or {}).items():
         there = record.get(part)
-        for column, values in columns.items():
-            recorded = there.get(column) if isinstance(there, Mapping) else None
-            if part == "facts":
-                recorded = [recorded]
-            if json.dumps(recorded) != json.dumps(values):
-                yield column, recorded if isinstance(recorded, list) else [], values
-    there = record.get("trajectory")
-    for column in there if isinstance(there, Mapping) else ():
-        if column not in path and column != TIMED:
-            yield str(column), [], [None]
+        there = there if isinstance(there, Mapping) else {}
+        names = [*again, *there] if part == "trajectory" else again
+        for name in dict.fromkeys(names):
+            values = there.get(name), again.get(name)
+            if name != TIMED and json.dumps(values[0]) != json.dumps(values[1]):
+                one, other = (v if isinstance(v, list) else [v] for v in values)
+                yield printable(name, 60), one, other
 
 
 # Rows of a folder of anyone's --------------------------------------------------------
 
-SAME, DIFFERS, UNDECIDED, NOT = "same", "differs", "undecided", "not replayed"
-DATA, TRUST = "data", "trust"
-WITHIN = 1e-9
-"""Largest relative difference of what is the same on another kind of machine."""
-FLOOR = 1e-6
-"""A number is compared with this share of the largest of its column at least."""
 
-
-@dataclass(frozen=True)
-class Repeated:
+class Replayed(NamedTuple):
     """What came of running a trial again.
 
     Attributes
     ----------
     key : str
     verdict : str
-        `SAME`, `DIFFERS`, `UNDECIDED` or `NOT`.
+        `SAME`, `DIFFERS` or `NOT`.
     why : str
-        Why it is not the same; of `NOT` it begins with `DATA` or `TRUST` where that is
-        why.
+        Why it is not the same.
     difference : float
         The largest relative difference of its numbers, nan if it was not run.
     elsewhere : str
@@ -316,178 +315,66 @@ class Repeated:
     elsewhere: str = ""
 
 
-@dataclass(frozen=True)
-class Received:
-    """A results folder whose rows are run again.
+def replay_rows(
+    folder: Path, keys: Sequence[str], trust: bool = False, data: Path | None = None
+) -> Iterator[Replayed]:
+    """Yield what comes of running recorded trials again, batch by batch.
 
     Parameters
     ----------
     folder : Path
-        It may be anyone's.
-    trusted : mapping of Source to str
-        The pins of those files of code that may be run.
+        The results folder; it may be anyone's.
+    keys : sequence of str
+        The trials.
+    trust : bool
+        Whether solvers that the folder has kept may be run.
     data : Path or None
         Where files of records are looked for first.
-    foreign : bool
-        Whether the paths in it mean nothing here.
     """
-
-    folder: Path
-    trusted: Mapping[Source, str] = field(default_factory=dict)
-    data: Path | None = None
-    foreign: bool = False
-
-    def replayed(self, keys: Sequence[str]) -> Iterator[Repeated]:
-        """Yield what comes of each trial; batches without others' code run first."""
-        store = Store(self.folder)
-        waiting: dict[tuple[str, ...], dict[str, Spec]] = {}
-        for key in keys:
-            try:
-                record, mates = _recorded(key, store)
-            except _Refused as why:
-                gone = key not in store
-                yield Repeated(key, DIFFERS if gone else NOT, str(why))
-                continue
-            waiting.setdefault(tuple(mates), {})[key] = record
-        planned = _planned(self.folder, itertools.chain(*waiting))
-        own = {mates: bool(self._sources(mates, planned)) for mates in waiting}
-        for batch in sorted(waiting, key=own.__getitem__):
-            yield from self._batch(batch, planned, waiting[batch], store)
-
-    def _sources(
-        self, mates: Sequence[str], planned: Mapping[str, Spec]
-    ) -> list[Source]:
-        with contextlib.suppress(*DAMAGED):
-            return sources_in(planned[mates[0]])
-        return []
-
-    def _batch(
-        self,
-        mates: Sequence[str],
-        planned: Mapping[str, Spec],
-        records: Mapping[str, Spec],
-        store: Store,
-    ) -> Iterator[Repeated]:
-        """Yield what comes of some trials of a batch."""
+    store = Store(folder)
+    batches: dict[tuple[str, ...], dict[str, Spec]] = {}
+    for key in keys:
         try:
-            solved, trials = self._solved(mates, planned, records)
-        except _Ended as ended:
-            yield from (Repeated(key, ended.verdict, str(ended)) for key in records)
-            return
-        for key, record in records.items():
-            place = mates.index(key)
-            code = trials[place].key != key
-            where = _elsewhere(self.folder, str(record.get("run")), record, code)
-            yield judged(key, record, solved, place, where)
-
-    def _solved(
-        self,
-        mates: Sequence[str],
-        planned: Mapping[str, Spec],
-        records: Mapping[str, Spec],
-    ) -> tuple[Run, Sequence[Trial]]:
-        """Return a batch that was run again, and its trials.
-
-        Raises
-        ------
-        _Ended
-            If it is not as it was, or does not end as it did.
-        """
-        named = self._trusted(mates, planned)
+            record, mates = _recorded(key, store)
+            batches.setdefault(tuple(mates), {})[key] = record
+        except NotReplayed as why:
+            yield Replayed(key, NOT, str(why))
+    planned = _planned(folder, set(itertools.chain(*batches)))
+    for mates_, records in batches.items():
         try:
-            specs = _specs(mates, planned)
-            remade = [_remade(spec, named, self.place_of(spec)) for spec in specs]
-        except (_Refused, UsageError) as why:
-            # A file of records that is not there, or is of no such format.
-            lost = "dataset" in str(why).partition(":")[0]
-            lost = lost or isinstance(why, DataUnavailable)
-            raise _Ended(NOT, f"{DATA}: {why}" if lost else str(why)) from None
-        except Exception as error:  # of a spec that is anyone's
-            raise _Ended(NOT, printable(f"{type(error).__name__}: {error}")) from None
-        trials, problems = zip(*remade, strict=True)
-        self._check(mates, trials, problems[0], records)
-        try:
+            specs = _specs(mates_, planned)
+            pin = _pinned(specs[0], _trusted_file(folder, specs[0], trust), "its row")
+            trials, problem = _rebuilt(specs, pin, data)
+            for key, record in records.items():
+                trial = trials[mates_.index(key)]
+                if trial.identity[:NAMED] != record.get("identity"):
+                    raise NotReplayed(_change(trial, "", record))
             with one_thread(), contextlib.redirect_stdout(io.StringIO()):
-                return solved_together(trials, problems[0]), trials
-        except MemoryError:
-            raise _Ended(NOT, "there is not enough memory") from None
-        except (Exception, SystemExit) as error:
-            told = printable(f"{type(error).__name__}: {error}", 500)
-            raise _Ended(DIFFERS, f"run again, it raises {told}") from None
-
-    def _trusted(self, mates: Sequence[str], planned: Mapping[str, Spec]) -> Pins:
-        pins = {}
-        for source in self._sources(mates, planned):
-            if source not in self.trusted:
-                raise _Ended(NOT, f"{TRUST}: it needs {source.name}.py")
-            pins[source.group] = self.trusted[source]
-        return pins
-
-    def place_of(self, spec: Spec) -> str | None:
-        """Return where the file of a spec's records is, None if it has none.
-
-        A path that leads out of the working folder is opened only if this user has
-        typed it for a run; of any other its name alone is looked for.
-        """
-        dataset = spec.get("dataset")
-        path = dataset.get("path") if isinstance(dataset, dict) else None
-        if not isinstance(path, str):
-            return None
-        name = PurePath(path).name
-        if self.data is not None and (self.data / name).is_file():
-            return str(self.data / name)
-        unknown = leads_out(path) and json.dumps(path) not in typed_paths()
-        if self.foreign or unknown:
-            return name
-        return path if os.path.isfile(os.path.expanduser(path)) else name
-
-    def _check(
-        self,
-        mates: Sequence[str],
-        trials: Sequence[Trial],
-        problem: Any,
-        records: Mapping[str, Spec],
-    ) -> None:
-        """Refuse trials that are no longer those that were run."""
+                solved = solved_together(trials, problem)
+        except (Exception, SystemExit) as error:  # specs and code may be anyone's
+            plain = isinstance(error, NotReplayed | UsageError)
+            why_ = str(error) if plain else f"{type(error).__name__}: {error}"
+            yield from (Replayed(key, NOT, printable(why_, 500)) for key in records)
+            continue
+        code = tuple(trial.key for trial in trials) != mates_
         for key, record in records.items():
-            trial = trials[mates.index(key)]
-            if trial.identity[:NAMED] == record.get("identity"):
-                continue
-            data = getattr(problem, "dataset", None)
-            held = None if data is None else data.content_hash
-            known = {str(one.get("content")) for one in _data_of(self.folder)}
-            if held in known:
-                raise _Ended(DIFFERS, f"its line in {PLAN} was edited")
-            spec = trial.spec["dataset"]
-            file = PurePath(str(spec.get("path") or "")).name
-            name = printable(f"{spec.get('name')} {file}".strip(), 100)
-            told = "" if known else f", unless its line in {PLAN} was edited"
-            raise _Ended(
-                NOT, f"{DATA}: what {name} holds here is not what it held{told}"
-            )
-        if any(t.key == k for t, k in zip(trials, mates, strict=True)):
-            if [trial.key for trial in trials] != list(mates):
-                raise _Ended(DIFFERS, f"{PLAN} was edited, in a trial that ran with it")
+            where = _elsewhere(folder, str(record.get("run")), record, code)
+            yield _judged(key, record, solved, mates_.index(key), where)
 
 
-class _Ended(Exception):
-    """Why trials are not run again, or do not end as they did."""
-
-    def __init__(self, verdict: str, why: str) -> None:
-        super().__init__(why)
-        self.verdict = verdict
-
-
-def _data_of(folder: Path) -> list[Mapping[str, Any]]:
-    """Return what the manifests of a folder say of its data."""
-    told = (manifest.get("data") for manifest in _manifests(folder))
-    every = (one for some in told if isinstance(some, list) for one in some)
-    return [one for one in every if isinstance(one, Mapping)]
-
-
-def _manifests(folder: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifests of a folder's runs."""
-    return (read_run(folder, one.stem) for one in listed(folder / "runs", ".json"))
+def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
+    """Return the path of the kept file of a trial's solver, None if it has none."""
+    name = kept_file(spec["algorithm"])
+    if not name:
+        return None
+    if not (folder / name).is_file():
+        raise NotReplayed(f"its solver {name} was not kept; ask its author for it")
+    if not trust:
+        raise NotReplayed(
+            f"its solver is somebody's own code; read {name} and the files beside it, "
+            "then add --trust to run them"
+        )
+    return str(folder / name)
 
 
 def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:
@@ -502,28 +389,27 @@ def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:
     there = {**there, CPU: cpu or there.get(CPU)}
     here = kind()
     apart = [
-        f"{name} {printable(str(there.get(name)), 60)} there, {here.get(name)} here"
+        printable(f"{name} {there.get(name)} there, {here.get(name)} here", 200)
         for name in sorted({*here, *map(str, there)})
         if there.get(name) != here.get(name)
     ]
     return "; ".join(apart)
 
 
-def judged(key: str, record: Spec, solved: Run, place: int, elsewhere: str) -> Repeated:
+def _judged(
+    key: str, record: Spec, solved: Run, place: int, elsewhere: str
+) -> Replayed:
     """Return what came of a trial that was run again."""
-    apart = [*_apart(record, solved, place)]
-    found = [(distance(*pair), column) for column, *pair in apart]
-    largest, column = max(found, default=(0.0, ""))
+    found = _differences(record, solved, place)
+    apart = [(distance(*pair), column) for column, *pair in found]
+    largest, column = max(apart, default=(0.0, ""))
     if not apart or (elsewhere and largest < WITHIN):
-        return Repeated(key, SAME, "", largest, elsewhere)
+        return Replayed(key, SAME, "", largest, elsewhere)
     why = f"its {column} is another one than recorded"
-    if elsewhere and any(
-        release.selects or isinstance(release, RepeatAndSelect)
-        for release in with_inside(solved.releases, 1.0)
-    ):
-        why += ": a noisy selection may go another way on another machine"
-        return Repeated(key, UNDECIDED, why, largest, elsewhere)
-    return Repeated(key, DIFFERS, why, largest, elsewhere)
+    why += f", the largest relative difference is {largest:.2g}"
+    if elsewhere:
+        why += "; elsewhere a noisy selection may choose another index"
+    return Replayed(key, DIFFERS, why, largest, elsewhere)
 
 
 def distance(recorded: Sequence[Any], again: Sequence[Any]) -> float:
