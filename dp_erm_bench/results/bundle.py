@@ -302,15 +302,15 @@ def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
     lines = [line for line in planned if line is not None]
     if not lines:
         raise UsageError(f"{typed(folder)}: no results folder, it has no {PLAN}")
-    back = "are left out of the zip; the same command runs them"
-    if lost := len(planned) - len(lines):
-        told = f"{plural(lost, 'damaged line')} of {PLAN}: its trials {back}"
-        print(f"{typed(folder)}: {told}", file=sys.stderr)
     store, last = Store(folder), read_manifest(folder)
-    if damage := store.damage():
+    missing = len(planned) - sum(line["key"] in store for line in lines)
+    if missing:
+        lost = (
+            f"{plural(missing, 'planned trial')} without a record left out of the zip"
+        )
+        why = f" ({damage})" if (damage := store.damage()) else ""
         print(
-            f"{typed(folder)}: {damage}: trials without a record {back}",
-            file=sys.stderr,
+            f"{typed(folder)}: {lost}{why}; the same command runs them", file=sys.stderr
         )
     private = Withheld(lines)
     withheld = Withheld([]) if whole else private
