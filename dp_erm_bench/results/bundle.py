@@ -45,7 +45,7 @@ from dp_erm_bench.results.settings import given_by
 from dp_erm_bench.results.store import (
     NAMED,
     Plan,
-    Recorder,
+    RecordWriter,
     Store,
     planned_lines,
     read_plan,
@@ -350,9 +350,9 @@ def _copy_records(
             every = store.records([one for one in mates if one in planned] or [key])
             records = [one for one in every if one and one.get("batch") == batch]
         done.update(one["key"] for one in records)
-        recorder = Recorder(into, origin)
-        recorder.begin(mates)
-        recorder.append(map(withheld.record, records))
+        writer = RecordWriter(into, origin)
+        writer.begin(mates)
+        writer.append(map(withheld.record, records))
 
 
 def _manifests(folder: Path) -> list[dict[str, Any]]:

@@ -241,9 +241,13 @@ def read_text(folder: Path, name: str) -> str | None:
         return None
     try:
         return paths.content_of(folder / name, folder).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "is no text"
-        raise UsageError(f"{folder / name}: cannot be read ({why})") from None
+    except UnicodeDecodeError:
+        again = f"dp-erm-bench collect {typed(folder)} makes it again"
+        raise UsageError(f"{folder / name}: is damaged; {again}") from None
+    except OSError as error:
+        raise UsageError(
+            f"{folder / name}: cannot be read ({error.strerror})"
+        ) from None
 
 
 def size_of(path: Path) -> int:

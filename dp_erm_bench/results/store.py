@@ -64,7 +64,7 @@ SHOWN = 5
 """Damaged lines that a sentence names."""
 
 
-class Recorder:
+class RecordWriter:
     """Appends the marks and the records of a run to a results folder.
 
     Parameters

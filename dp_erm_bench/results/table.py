@@ -512,7 +512,7 @@ def _write(store: Store) -> None:
     damage = [store.damage()]
     if lost["plan"]:
         damage.append(f"{plural(lost['plan'], 'damaged line')} of {PLAN}")
-    missing = lost.total()
+    missing = lost.total() if store.size > 0 else 0  # else the run has only begun
     told = "; ".join(filter(None, damage)) if missing else ""
     note_table(folder, {**noted, "missing": missing, "damage": told})
 

@@ -343,7 +343,7 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     name : str
         Column `experiment` of the table.
     folder : Path
-        Where segments, plan, table, choices and manifest are kept.
+        Where records, plan, table, choices and manifest are kept.
     options : RunOptions
         Workers, mode, retry and what the manifest should hold.
 

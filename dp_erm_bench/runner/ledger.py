@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import STATUSES, Recorder, failed
+from dp_erm_bench.results.store import STATUSES, RecordWriter, failed
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 200
@@ -344,7 +344,7 @@ class Ledger:
         self._at_work: dict[int, Task] = {}
         self.losses, self.clock = LostTasks(), time.monotonic
         self._number, self._size, self._stillborn = 0, 1, 0
-        self._recorder = Recorder(Path(job.folder), job.run)
+        self._writer = RecordWriter(Path(job.folder), job.run)
         self._lock = threading.RLock()
 
     def add(self, batches: Iterable[Batch]) -> None:
@@ -426,7 +426,7 @@ class Ledger:
                 return self._bereft(task, self.losses.last_words(number), seconds)
             self.losses.answered(task.batches, task.probe, seconds)
             if answer.lines:
-                self._recorder.copy(answer.lines)
+                self._writer.copy(answer.lines)
             done = {outcome.key for outcome in answer.outcomes}
             outcomes = answer.outcomes
             if answer.death:
@@ -481,7 +481,7 @@ class Ledger:
     ) -> Outcome:
         """Record what is held against the only trial of a batch."""
         record = failed(batch[0].key, status, printable(reason))
-        self._recorder.append([record], seconds)
+        self._writer.append([record], seconds)
         return Outcome.of(record)
 
     def put_back(self, number: int) -> None:

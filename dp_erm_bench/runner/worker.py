@@ -23,7 +23,7 @@ from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import Unlike, UsageError, printable, traced
 from dp_erm_bench.experiment.lines import EXECUTE, Trial
 from dp_erm_bench.registry import locate
-from dp_erm_bench.results.store import Recorder, failed, finals_of
+from dp_erm_bench.results.store import RecordWriter, failed, finals_of
 
 PAUSE = 0.1
 """Seconds between beats: there may be thousands of batches in a second."""
@@ -227,8 +227,8 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
     UsageError
         If they cannot be written, or data and files are not those of the run.
     """
-    recorder = Recorder(Path(job.folder), job.run)
-    recorder.begin([trial.key for trial in batch])
+    writer = RecordWriter(Path(job.folder), job.run)
+    writer.begin([trial.key for trial in batch])
     start = time.perf_counter()
     records = run_guarded(batch, job, beat)
     if job.cpu:
@@ -236,7 +236,7 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
 
         for record in records if own_cpu() != job.cpu else ():
             record["facts"] = {**(record.get("facts") or {}), "cpu": own_cpu()}
-    recorder.append(records, (time.perf_counter() - start) / len(batch))
+    writer.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(Outcome.of, records))
 
 

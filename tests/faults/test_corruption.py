@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.results import files
 from dp_erm_bench.results.bundle import copy_folder
-from dp_erm_bench.results.store import Recorder, Store, encode_record
+from dp_erm_bench.results.store import RecordWriter, Store, encode_record
 from dp_erm_bench.results.table import collect, load_results
 
 RUN = "00000000000000000001-here-1"
@@ -32,10 +32,10 @@ def record(number):
 def whole(tmp_path_factory):
     """Return the bytes of real records, and each record by key."""
     folder = tmp_path_factory.mktemp("whole")
-    recorder = Recorder(folder, RUN)
+    writer = RecordWriter(folder, RUN)
     for number in range(TRIALS):
-        recorder.begin([f"{number:064x}"])
-        recorder.append([record(number)], 0.5)
+        writer.begin([f"{number:064x}"])
+        writer.append([record(number)], 0.5)
     store = Store(folder)
     found = {key: store.record(key) for key in store}
     assert len(found) == TRIALS
@@ -106,7 +106,7 @@ def test_garbage_between_is_not_a_record(tmp_path, whole, garbage, share):
 def test_a_later_record_serves_where_one_is_damaged(tmp_path, whole):
     before, records = whole
     store_of(tmp_path, before.replace(b"trial 3", b"trial 4"))
-    again = Recorder(tmp_path, RUN)
+    again = RecordWriter(tmp_path, RUN)
     again.append([record(3)])
     store = Store(tmp_path)
     assert store.record(f"{3:064x}")["message"] == "trial 3"

@@ -12,7 +12,7 @@ from dp_erm_bench.results.compare import (
     name_files_alike,
     named_finals,
 )
-from dp_erm_bench.results.store import Plan, Recorder
+from dp_erm_bench.results.store import Plan, RecordWriter
 
 RUN = "00000000000000000001-here-1"
 SPEC = {
@@ -52,7 +52,7 @@ def written(tmp_path):
     def write(name, lines, status="ok", facts=None):
         folder = tmp_path / name
         folder.mkdir()
-        Recorder(folder, RUN).append(
+        RecordWriter(folder, RUN).append(
             {
                 **{"key": row["key"], "status": status, "facts": facts or {}},
                 **{"message": "", "trajectory": PATH if status == "ok" else {}},

@@ -10,7 +10,7 @@ from dp_erm_bench.results.files import RECORDS
 from dp_erm_bench.results.store import (
     FAILED,
     FINISHED,
-    Recorder,
+    RecordWriter,
     Store,
     encode_record,
     finals_of,
@@ -24,7 +24,7 @@ def record(number, status="ok", **more):
 
 
 def append(folder, *records):
-    Recorder(folder, RUN).append(records)
+    RecordWriter(folder, RUN).append(records)
     return folder / RECORDS
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.cluster import Cluster, accused, made
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import Recorder, Store, failed
+from dp_erm_bench.results.store import RecordWriter, Store, failed
 from dp_erm_bench.runner.ledger import (
     LOSSES,
     Answer,
@@ -295,11 +295,11 @@ def test_what_was_put_back_is_next(tmp_path):
 
 def lines(folder, *batches):
     """Return marks and records as a worker writes them."""
-    recorder = Recorder(folder, "1")
+    writer = RecordWriter(folder, "1")
     for batch in batches:
         keys = [trial.key for trial in batch]
-        recorder.begin(keys)
-        recorder.append([failed(key, "error", "why\nwhere") for key in keys])
+        writer.begin(keys)
+        writer.append([failed(key, "error", "why\nwhere") for key in keys])
     return (folder / files.RECORDS).read_bytes()
 
 

@@ -8,7 +8,7 @@ from dp_erm_bench.experiment import parameters
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.problems.erm import build
-from dp_erm_bench.results.store import Plan, Recorder, Store
+from dp_erm_bench.results.store import Plan, RecordWriter, Store
 from dp_erm_bench.runner import plan
 from dp_erm_bench.runner.plan import duration, wall
 from dp_erm_bench.runner.session import batch_size, batches_of
@@ -25,13 +25,13 @@ def planned(*blocks, rows=51):
 
 def record(folder, trials, seconds, size=1, **more):
     folder.mkdir(exist_ok=True)
-    recorder = Recorder(folder, "run")
+    writer = RecordWriter(folder, "run")
     with Plan(folder, append=True) as lines:
         lines.add(one.row("study") for one in trials)
     for one, cost in zip(trials, seconds, strict=True):
         facts = {"batch_size": size}
         found = {"key": one.key, "status": "ok", "facts": facts, "trajectory": {}}
-        recorder.append([{**found, **more}], cost)
+        writer.append([{**found, **more}], cost)
     return Store(folder)
 
 

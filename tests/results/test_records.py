@@ -12,7 +12,7 @@ import pytest
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.files import RECORDS
 from dp_erm_bench.results.store import (
-    Recorder,
+    RecordWriter,
     Store,
     batch_name,
     lines_from,
@@ -31,21 +31,21 @@ def record(number, **more):
 
 
 @pytest.fixture
-def recorder(tmp_path):
-    return Recorder(tmp_path, RUN)
+def writer(tmp_path):
+    return RecordWriter(tmp_path, RUN)
 
 
 def lines(folder):
     return (folder / RECORDS).read_bytes().split(b"\n")
 
 
-def test_nothing_is_written_before_there_is_something_to_say(recorder, tmp_path):
+def test_nothing_is_written_before_there_is_something_to_say(writer, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_the_file_says_what_was_begun_and_what_came_of_it(recorder, tmp_path):
-    recorder.begin([key(1), key(2)])
-    recorder.append([record(1), record(2)], 0.25)
+def test_the_file_says_what_was_begun_and_what_came_of_it(writer, tmp_path):
+    writer.begin([key(1), key(2)])
+    writer.append([record(1), record(2)], 0.25)
     begun, one, two, rest = lines(tmp_path)
     assert rest == b""
     assert json.loads(begun)["begin"] == [key(1), key(2)]
@@ -55,19 +55,19 @@ def test_the_file_says_what_was_begun_and_what_came_of_it(recorder, tmp_path):
     assert json.loads(two)["cost"] == 0.25
 
 
-def test_a_line_ends_with_the_checksum_of_all_before_it(recorder, tmp_path):
-    recorder.begin([key(1)])
-    recorder.append([record(1)])
+def test_a_line_ends_with_the_checksum_of_all_before_it(writer, tmp_path):
+    writer.begin([key(1)])
+    writer.append([record(1)])
     for line in lines(tmp_path)[:-1]:
         body, _, tail = line.rpartition(b',"crc":"')
         assert tail == b'%08x"}' % zlib.crc32(body)
 
 
 def append_many(folder, first):
-    recorder = Recorder(folder, RUN)
+    writer = RecordWriter(folder, RUN)
     for number in range(first, first + 200):
-        recorder.begin([key(number)])
-        recorder.append([record(number, message="y" * 20_000)])
+        writer.begin([key(number)])
+        writer.append([record(number, message="y" * 20_000)])
 
 
 def test_processes_that_append_at_once_leave_whole_lines(tmp_path):
@@ -90,38 +90,38 @@ def quota():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_write_that_fails_half_way_spoils_no_later_one(recorder, tmp_path, quota):
-    recorder.append([record(1), record(2)])
+def test_a_write_that_fails_half_way_spoils_no_later_one(writer, tmp_path, quota):
+    writer.append([record(1), record(2)])
     path = tmp_path / RECORDS
     size = path.stat().st_size
     quota(size + 500)
     with pytest.raises(UsageError, match="File too large; what is recorded stays"):
-        recorder.append([record(3), record(4), record(5)])
+        writer.append([record(3), record(4), record(5)])
     assert path.stat().st_size == size + 500
     quota(1_000_000)
-    recorder.append([record(6)])
+    writer.append([record(6)])
     assert set(Store(tmp_path)) == {key(n) for n in (1, 2, 3, 6)}
 
 
 def test_a_folder_that_is_gone_is_a_sentence(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    recorder = Recorder(folder, RUN)
-    recorder.append([record(1)])
+    writer = RecordWriter(folder, RUN)
+    writer.append([record(1)])
     shutil.rmtree(folder)
     with pytest.raises(UsageError, match="was removed or replaced while the run went"):
-        recorder.append([record(2)])
+        writer.append([record(2)])
     assert not folder.exists()
 
 
-def test_traces_are_those_of_some_trials_of_a_run_and_whole(recorder, tmp_path):
-    recorder.begin([key(9)])
+def test_traces_are_those_of_some_trials_of_a_run_and_whole(writer, tmp_path):
+    writer.begin([key(9)])
     start = (tmp_path / RECORDS).stat().st_size
-    Recorder(tmp_path, "other").append([record(4)])
-    recorder.begin([key(1), key(2)])
-    recorder.append([record(1), record(2)], 0.5)
-    recorder.begin([key(3)])
-    recorder.append([record(3)])
+    RecordWriter(tmp_path, "other").append([record(4)])
+    writer.begin([key(1), key(2)])
+    writer.append([record(1), record(2)], 0.5)
+    writer.begin([key(3)])
+    writer.append([record(3)])
     path = tmp_path / RECORDS
     whole = path.read_bytes()
     first = whole.index(b'{"key":"' + key(1).encode())
@@ -136,12 +136,12 @@ def test_traces_are_those_of_some_trials_of_a_run_and_whole(recorder, tmp_path):
     assert traces_of(lines_from(tmp_path / "none", 0), RUN, every) == ({}, {})
 
 
-def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, recorder):
+def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, writer):
     batches = [[key(1)], [key(2), key(3)], [key(3), key(2)]]
     for keys in batches:
-        recorder.begin(keys)
+        writer.begin(keys)
     named = {one: batch_name(keys) for keys in batches for one in keys}
-    recorder.append([record(n, batch=named[key(n)]) for n in (1, 2, 3)])
+    writer.append([record(n, batch=named[key(n)]) for n in (1, 2, 3)])
     mates = Store(tmp_path).mates
     for one, name in named.items():
         assert batch_name(mates(one, name)) == name
