@@ -63,7 +63,13 @@ def bundle_command(arguments: Sequence[str]) -> int:
     name = folder.resolve().name
     path = options.out or folder.resolve().parent / f"{name}.zip"
     with TemporaryDirectory() as home, called(copy := Path(home) / name, folder):
-        private = bundle.copy_folder(folder, copy, options.whole)
+        try:
+            private = bundle.copy_folder(folder, copy, options.whole)
+        except UsageError:
+            raise
+        except UNREADABLE:
+            why = f"{PLAN}, a record or a manifest is damaged"
+            raise UsageError(f"{typed(folder)}: {why}") from None
         collect(copy)
         config = read_manifest(copy).get("config")
         table = as_it_stands(copy)
@@ -88,9 +94,9 @@ def bundle_command(arguments: Sequence[str]) -> int:
     size = path.stat().st_size / 1e6
     print(f"{typed(path)}: {plural(len(members), 'file')}, {size:.1f} MB")
     print(f"The data files are not in it. {bundle.NAMES}")
-    if private:
-        print(f"{plural(private, 'trial')} on undeclared data: {first}")
-    print(f"a reviewer types: dp-erm-bench replay {path.name}")
+    if first:
+        print(first)
+    print(f"its {bundle.README} says what a reviewer types")
     return 0
 
 
@@ -123,6 +129,7 @@ def replay_command(arguments: Sequence[str]) -> int:
         folder = options.folder
         if not folder.is_dir():
             folder = unpacked(folder, Path(home))
+            options.data = options.data or Path()  # its paths mean nothing here
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
         return _print_replayed(folder, options)

@@ -58,7 +58,7 @@ dp-erm-bench look FILE.csv [dataset.KEY=VALUE ...]
                                       its bounds are filled in (keys: how it is read)
 dp-erm-bench bundle FOLDER [--out FILE.zip] [--with-private-numbers]
                                       one zip for a reviewer: table, page, sources,
-                                      lock, commands; no data, no path, no name of yours
+                                      lock, commands; no data files
 dp-erm-bench replay FOLDER|FILE.zip [--sample 5|all] [--seed NUMBER] [--trust]
              [--data FOLDER]          run rows again, say of each whether it is the same
 dp-erm-bench check [ALGORITHM ...]    put algorithms through the contract of all
@@ -178,8 +178,7 @@ Without --x and --kind all that the results have is drawn into FOLDER/plots.
     "replay": """\
   --sample     how many rows are drawn at random; all: every one
   --seed       draws the same rows again
-  --trust      run solvers and losses that the folder has kept, in a copy; their
-               digests are printed first
+  --trust      run the solvers of others that lie in its sources/; read them first
   --data       where files of data are, which no zip holds; else the working folder
 
 Exit code: 0 all that were drawn are the same, 1 not all, 2 wrong input.

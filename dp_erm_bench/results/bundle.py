@@ -243,9 +243,9 @@ class Withheld:
         if not self.keys:
             return dict(manifest)
         kept = {k: v for k, v in manifest.items() if k in OF_RUNS}
-        kept["experiment_file"] = dict.fromkeys(
-            manifest.get("experiment_file") or (), ""
-        )
+        files = manifest.get("experiment_file")
+        names = files if isinstance(files, dict) else ()
+        kept["experiment_file"] = dict.fromkeys(names, "")
         # An earlier run may have declared public what a later one has not.
         kept["data"] = [
             one
@@ -260,7 +260,8 @@ class Withheld:
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list; a manifest may hold anything."""
-    return [one for one in value if isinstance(one, dict)] if value else []
+    every = value if isinstance(value, list) else ()
+    return [one for one in every if isinstance(one, dict)]
 
 
 def _seedless(value: Any) -> Any:
@@ -351,7 +352,8 @@ def _copy_records(
             records = [one for one in every if one and one.get("batch") == batch]
         done.update(one["key"] for one in records)
         writer = RecordWriter(into, origin)
-        writer.begin(mates)
+        if mates:
+            writer.begin(mates)
         writer.append(map(withheld.record, records))
 
 

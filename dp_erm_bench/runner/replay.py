@@ -248,12 +248,13 @@ def _rebuilt(
 def _data_file(path: str, data: str | Path | None) -> str:
     """Return where the file of records is that a plan names.
 
-    A path that leads out of the working folder is opened only if this user has typed it
-    for a run; of any other its name alone is looked for.
+    If a folder is given the file's name is looked for there and in the working folder.
+    Else a path that leads out of the working folder is opened only if this user has
+    typed it for a run; of any other its name is looked for in the working folder.
     """
     name = PurePath(path).name
-    if data is not None and (found := Path(data) / name).is_file():
-        return str(found)
+    if data is not None:
+        return str(found) if (found := Path(data) / name).is_file() else name
     known = not leads_out(path) or json.dumps(path) in typed_paths()
     return path if known and os.path.isfile(os.path.expanduser(path)) else name
 
