@@ -589,10 +589,8 @@ def test_bundles_of_neighbours_are_the_same_but_for_times(tmp_path):
         manifest = unsealed_json(archive.read("manifest.json"))
         times = ("run", "started", "files", "crc", "drawn")
         records = [
-            line
-            for one in archive.namelist()
-            if one == "records.jsonl"
-            for line in archive.read(one).decode().splitlines()
+            re.sub(r'"run":"[^"]*"|"crc":"[^"]*"', "", line)
+            for line in archive.read("records.jsonl").decode().splitlines()
         ]
         texts = [archive.read(one) for one in ("plan.jsonl", "README.md")]
         kept.append(
