@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.__main__ import machine
 from benchmarks.faults import alive, children
 from benchmarks.harness import COMMAND, told
+from dp_erm_bench.results.files import RECORDS
 from dp_erm_bench.results.runs import read_manifest
 
 PROBLEM = [
@@ -86,13 +87,13 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def recorded(folder: Path) -> int:
-    """Return about how many trials are recorded: all segments are of the parent."""
-    sizes = [path.stat().st_size for path in (folder / "segments").glob("*")]
-    if not sizes:
+    """Return about how many trials are recorded."""
+    path = folder / RECORDS
+    if not path.is_file():
         return 0
-    with max((folder / "segments").glob("*")).open("rb") as file:
+    with path.open("rb") as file:
         head = file.read(1 << 18)
-    return int(sum(sizes) * head.count(b'\n{"key":') / max(len(head), 1))
+    return int(path.stat().st_size * head.count(b'\n{"key":') / max(len(head), 1))
 
 
 def swept(folder: Path, given: argparse.Namespace, cluster: Cluster) -> Counter[str]:

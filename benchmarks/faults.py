@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.measure import Row, seconds, started, sweep, timed
+from dp_erm_bench.results.files import RECORDS
 
 TRIALS = 200
 PATIENCE = 20.0
@@ -40,9 +41,10 @@ def orphans(folder: Path) -> float:
     Workers are in native code, with the interpreter's lock held.
     """
     place = folder / "orphans"
+    records = place / RECORDS
     options = ("--execute", "holding", "--batch", 5)
     parent = started(sweep(place, "seeds", TRIALS, *options))
-    wait_for(lambda: len(list((place / "segments").glob("*"))) == 2)
+    wait_for(lambda: records.is_file() and records.read_bytes().count(b"begin") > 1)
     workers = children(parent.pid)
     assert len(workers) >= 2, workers
     start = time.perf_counter()

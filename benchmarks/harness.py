@@ -20,6 +20,7 @@ from benchmarks.measure import (
     timed,
     usual,
 )
+from dp_erm_bench.results.files import RECORDS
 
 KINDS = {"seeds": "seeds of one setting", "settings": "every trial its own setting"}
 COMMAND = [sys.executable, "-m", "dp_erm_bench"]
@@ -106,8 +107,8 @@ def first_batch(folder: Path, name: str) -> tuple[float, float]:
 
 
 def told(folder: Path, what: str) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines of a folder's segments that start with a word."""
-    for segment in (folder / "segments").glob("*"):
-        for line in segment.read_text().splitlines(keepends=True):
-            if line.startswith(f'{{"{what}":') and line.endswith("}\n"):
-                yield json.loads(line)
+    """Yield the whole lines of a folder's records that start with a word."""
+    path = folder / RECORDS
+    for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
+        if line.startswith(f'{{"{what}":') and line.endswith("}\n"):
+            yield json.loads(line)

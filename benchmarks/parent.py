@@ -15,9 +15,9 @@ from benchmarks.sweep import block
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.experiment.schema import EngineConfig
-from dp_erm_bench.results.store import encoded
+from dp_erm_bench.results.store import encode_record
 from dp_erm_bench.runner.execute import run_batch
-from dp_erm_bench.runner.ledger import Answer, Ledger, packed, unpacked
+from dp_erm_bench.runner.ledger import Answer, Ledger, check_answer
 from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
 
@@ -53,7 +53,7 @@ def example() -> tuple[Trial, bytes]:
     lines, _ = expand([block("seeds", 1, 10)])
     trial = next(lines[0].sweep(51))
     (record,) = run_batch([trial])
-    return trial, encoded(record, 1.0)
+    return trial, encode_record(record, 1.0)
 
 
 def believing(folder: Path, trial: Trial, line: bytes) -> float:
@@ -64,13 +64,12 @@ def believing(folder: Path, trial: Trial, line: bytes) -> float:
     book.add([batch] * 200)
     record = json.loads(line)
     del record["crc"]
-    lines = b"".join(encoded({**record, "key": key}, 1.0) for key in keys)
-    data = packed(Answer(1, [], 1.0, lines=lines))
+    lines = b"".join(encode_record({**record, "key": key}, 1.0) for key in keys)
+    answer = Answer(1, [], 1.0, lines=lines)
     start = time.process_time()
     for _ in range(200):
         number = cast(int, book.take())
-        book.settle(number, unpacked(data, book.batches(number)))
-    book.close()
+        book.settle(number, check_answer(answer, book.batches(number)))
     return (time.process_time() - start) / 20_000
 
 

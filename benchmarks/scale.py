@@ -138,7 +138,7 @@ def disk(folder: Path, costs: dict[str, float], trials: int) -> Iterator[Cells]:
     """Yield sizes and times of a results folder with 51 checkpoints a trial."""
     place = folder / "disk"
     swept(place, "seeds", trials, "--execute", "solver", "--passes", 10)
-    names = {"segments": "segments/*", "plan": "plan.jsonl", "table": "*.parquet"}
+    names = {"records": "records.jsonl", "plan": "plan.jsonl", "table": "*.parquet"}
     for name, pattern in names.items():
         costs[name] = sum(path.stat().st_size for path in place.glob(pattern)) / trials
         yield f"{name} on disk, 51 checkpoints a trial", f"{costs[name]:.0f} bytes"
@@ -146,7 +146,7 @@ def disk(folder: Path, costs: dict[str, float], trials: int) -> Iterator[Cells]:
     collect(place)
     costs["collect"] = (time.process_time() - begin) / trials
     told = f"{costs['collect'] * BLOCK:.1f} s of CPU"
-    yield "the table from segments and plan, per 100,000 trials", told
+    yield "the table from records and plan, per 100,000 trials", told
 
 
 def at(trials: int, costs: dict[str, float]) -> dict[str, str]:
@@ -154,7 +154,7 @@ def at(trials: int, costs: dict[str, float]) -> dict[str, str]:
     cpu = costs["parent"] + costs["dask"]
     memory = costs["base"] + costs["memory"] * trials / 1e3
     hours = max(trials / HOSTS, trials * cpu) / 3600
-    sizes = {name: costs[name] * trials / 1e9 for name in ("segments", "plan", "table")}
+    sizes = {name: costs[name] * trials / 1e9 for name in ("records", "plan", "table")}
     return {
         "work, if nothing but workers counted": f"{trials / HOSTS / 3600:.2g} h",
         "one core of the parent, with Dask's scheduler": f"{trials * cpu / 3600:.2g} h",

@@ -154,7 +154,7 @@ def test_clusters_that_are_played_accuse_the_culprits_alone(tmp_path):
 
 
 def test_what_is_extrapolated_is_bounded_by_the_slowest_part():
-    names = "parent dask memory base segments plan table collect rerun".split()
+    names = "parent dask memory base records plan table collect rerun".split()
     costs = dict.fromkeys(names, 1e-9)
     assert scale.at(10**6, costs)["so the run takes"] == "0.28 h"
     slow = scale.at(10**6, costs | {"dask": 0.002})

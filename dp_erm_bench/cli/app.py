@@ -55,8 +55,8 @@ from dp_erm_bench.report.make import (
     draw_and_judge,
     drawn_last,
 )
-from dp_erm_bench.results.files import as_it_was, typed
-from dp_erm_bench.results.runs import note_ended, read_manifest, read_noted
+from dp_erm_bench.results.files import as_it_was, read_text, typed
+from dp_erm_bench.results.runs import note_ended, read_manifest
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
@@ -203,7 +203,7 @@ def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
 
 def report(folder: Path) -> None:
     """Print the claims of a folder and where the figures drawn last are."""
-    claims, drawn = read_noted(folder, CLAIMS), drawn_last(folder)
+    claims, drawn = read_text(folder, CLAIMS), drawn_last(folder)
     if claims is not None and CLAIMS in drawn:
         try:
             rows = _claims(claims)

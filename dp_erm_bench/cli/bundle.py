@@ -197,16 +197,16 @@ def _rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
     data : dict
         The names of the data of trials that were bundled without numbers, by key.
     """
-    index, names, data, missing = Store(folder).index, {}, {}, set()
+    store, names, data, missing = Store(folder), {}, {}, set()
     for line in planned_lines(folder):
         key, spec = line["key"], line["spec"]
-        entry = index.get(key)
+        status = store.status(key)
         if PRIVATE in line:
             of = _part(spec, "dataset")
             data[key] = escaped(PurePath(str(of.get("path", of.get("name")))).name)
-        elif entry is None:
+        elif status is None:
             missing.add(key)
-        elif entry.status in RAN and line["phase"] != TUNE and "task" not in spec:
+        elif status in RAN and line["phase"] != TUNE and "task" not in spec:
             names[key] = _name(line)
     return names, len(missing), data
 

@@ -16,8 +16,7 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute, is_file
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.layout import now
-from dp_erm_bench.results.files import csv_of
-from dp_erm_bench.results.runs import write_noted
+from dp_erm_bench.results.files import csv_of, write_text
 from dp_erm_bench.results.table import facts_in
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class Study(Figure):
 
         table = pd.DataFrame(self.rows(facts_in(folder)))
         if now().captions is None:
-            write_noted(folder, self.file, csv_of(table).encode())
+            write_text(folder, self.file, csv_of(table))
         return table
 
 

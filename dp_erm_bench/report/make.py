@@ -16,8 +16,8 @@ from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.layout import making
 from dp_erm_bench.report.style import forget
-from dp_erm_bench.results.files import csv_of, telling
-from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
+from dp_erm_bench.results.files import csv_of, telling, write_text
+from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.tuned import Row, read_choices
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _choices(folder: Path) -> Sequence[Row] | None:
 def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
     from dp_erm_bench.report.claims.judge import evaluate
 
-    write_noted(folder, CLAIMS, csv_of(evaluate(table, config)).encode())
+    write_text(folder, CLAIMS, csv_of(evaluate(table, config)))
 
 
 def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ from dp_erm_bench.results.settings import given_by
 from dp_erm_bench.results.store import (
     NAMED,
     Plan,
-    Segment,
+    RecordWriter,
     Store,
     planned_lines,
     read_plan,
@@ -58,7 +58,7 @@ README, LOCK, PAGE = "README.md", "requirements.lock", "report.html"
 MEMBERS = re.compile(
     r"(?:plan\.jsonl|manifest\.json|results\.parquet|report\.html|README\.md"
     r"|requirements\.lock|[A-Za-z0-9_-]+\.csv|runs/[A-Za-z0-9_-]+\.json"
-    r"|records\.jsonl|segments/[A-Za-z0-9_-]+\.jsonl"
+    r"|records\.jsonl"
     r"|sources/[0-9a-f]{16}/"
     r"(?:(?:[^\W\d]\w*/){0,20}[^\W\d]\w*\.py|[\w .-]+\.yaml))"
 )
@@ -303,12 +303,16 @@ def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
     lines = [line for line in planned if line is not None]
     if not lines:
         raise UsageError(f"{typed(folder)}: no results folder, it has no {PLAN}")
-    back = "are left out of the zip; the same command runs them"
-    if lost := len(planned) - len(lines):
-        told = f"{plural(lost, 'damaged line')} of {PLAN}: its trials {back}"
-        print(f"{typed(folder)}: {told}", file=sys.stderr)
     store, last = Store(folder), read_manifest(folder)
-    store.check(last, back)
+    missing = len(planned) - sum(line["key"] in store for line in lines)
+    if missing:
+        lost = (
+            f"{plural(missing, 'planned trial')} without a record left out of the zip"
+        )
+        why = f" ({damage})" if (damage := store.damage()) else ""
+        print(
+            f"{typed(folder)}: {lost}{why}; the same command runs them", file=sys.stderr
+        )
     private = Withheld(lines)
     withheld = Withheld([]) if whole else private
     lines = [line for line in lines if not withheld.is_left_out(line)]
@@ -335,24 +339,22 @@ def _copy_records(
     Those of private data are not told apart by batch and by run, for both would tell
     what a search chose: each stands alone, as one of `run`.
     """
-    segments: dict[str, Segment] = {}
     planned, done = set(keys), set[str]()
     for key, record in zip(keys, store.records(keys), strict=True):
         if record is None or key in done:
             continue
         batch, origin, mates, records = record.get("batch"), run, [], [record]
         if key not in withheld.keys:
-            origin = store.index[key].run
+            origin = str(record.get("run", ""))
             mates = store.mates(key, batch) if isinstance(batch, str) else []
             every = store.records([one for one in mates if one in planned] or [key])
             records = [one for one in every if one and one.get("batch") == batch]
         done.update(one["key"] for one in records)
-        segment = segments.setdefault(origin, Segment(into, origin))
-        if mates:
-            segment.begin(mates)
-        segment.append(map(withheld.record, records))
-    for segment in segments.values():
-        segment.close()
+        writer = RecordWriter(into, origin)
+        # A mark names keys, which are digests of the data.
+        if mates and withheld.keys.isdisjoint(mates):
+            writer.begin(mates)
+        writer.append(map(withheld.record, records))
 
 
 def _manifests(folder: Path) -> list[dict[str, Any]]:

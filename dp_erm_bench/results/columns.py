@@ -220,7 +220,7 @@ COLUMNS = {
     "run": Column(
         TEXT,
         "the run that computed it: `runs/<run>.json`",
-        "where its segment's name and first line are damaged",
+        "of a record that names none",
     ),
     "population_risk": Column(
         NUMBER,

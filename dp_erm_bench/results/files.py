@@ -1,6 +1,7 @@
 """The files of a results folder: their lock, their lines, what goes wrong with them.
 
-A line of a segment or of a plan ends with ``crc``, the checksum of all before it.
+A line of the plan, of the records and of what searches asked for ends with ``crc``, the
+checksum of all before it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,15 +25,12 @@ from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
 
 PLAN = "plan.jsonl"
+RECORDS = "records.jsonl"
 LOCK = ".lock"
 BLOCK = 1 << 20
 START = b'{"key":"'
-BEGIN = b'{"begin":'
-NO_RECORD = (BEGIN, b'{"segment":')
 CRC = b',"crc":"%08x"}\n'
 TAIL = len(CRC % 0)
-TAG = CRC[: CRC.index(b"%")]
-RECORD = re.compile(rb'\{"key":"[0-9a-f]{64}"')
 # `json.dumps` makes an encoder at each call, `json.loads` looks for the encoding: both
 # cost as much as a short line.
 ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -46,8 +43,8 @@ COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock: plan, table and manifest change under it only.
 
-    Segments need none, each has one writer. The kernel lets go of the lock when its
-    holder dies.
+    Files that grow have locks of their own (`append_lines`). The kernel lets go of a
+    lock when its holder dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOCK, "ab", opener=careful) as file:
@@ -91,6 +88,29 @@ def removed(folder: Path) -> UsageError:
         f"{typed(folder)}: was removed or replaced while the run went on, and what was "
         "recorded with it; run the same command again"
     )
+
+
+def append_lines(path: Path, lines: bytes) -> None:
+    """Append whole lines to a file of a results folder, under the file's lock.
+
+    A process that was killed may have left its last line without an end. It gets one
+    here, so that it costs itself and not the next line.
+
+    Raises
+    ------
+    UsageError
+        If the folder is gone, or the file cannot be written.
+    """
+    with telling(path.parent):
+        try:
+            file = open(path, "a+b", opener=careful)
+        except FileNotFoundError:
+            raise removed(path.parent) from None
+        with file:
+            with contextlib.suppress(OSError):  # some network file systems have none
+                paths.hold(file)
+            file.seek(max(file.seek(0, 2) - 1, 0))
+            file.write(b"\n" * (file.read(1) not in (b"", b"\n")) + lines)
 
 
 def check_writable(folder: Path) -> None:
@@ -203,27 +223,49 @@ def csv_of(table: Any) -> str:
     return str(safe.to_csv(index=False, quoting=quoting))
 
 
+def write_text(folder: Path, name: str, text: str) -> None:
+    """Write a file of a results folder, with a sentence where that fails."""
+    with telling(folder):
+        paths.write_atomic(folder / name, lambda file: file.write(text.encode()))
+
+
+def read_text(folder: Path, name: str) -> str | None:
+    """Return the text of a file of a results folder, None if there is none.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read, or is no text.
+    """
+    if not (folder / name).is_file():
+        return None
+    try:
+        return paths.content_of(folder / name, folder).decode()
+    except UnicodeDecodeError:
+        again = f"dp-erm-bench collect {typed(folder)} makes it again"
+        raise UsageError(f"{folder / name}: is damaged; {again}") from None
+    except OSError as error:
+        raise UsageError(
+            f"{folder / name}: cannot be read ({error.strerror})"
+        ) from None
+
+
 def size_of(path: Path) -> int:
     """Return the length of a file, -1 if it is none."""
     return path.stat().st_size if path.is_file() else -1
 
 
+def checksum_of(file: BinaryIO) -> int:
+    """Return the checksum of all of a file."""
+    total = file.seek(0)
+    while block := file.read(BLOCK):
+        total = zlib.crc32(block, total)
+    return total
+
+
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a file; of one that is too long, its parts."""
     yield from iter(partial(file.readline, paths.LARGEST_TEXT), b"")
-
-
-def pieces(line: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield place and text of the whole records in a damaged line.
-
-    Where a line has lost its end, the next one stands in it, too.
-    """
-    starts = [*(match.start() for match in RECORD.finditer(line)), len(line)]
-    for start, stop in pairwise(starts):
-        tag = line.find(TAG, start, stop)
-        piece = line[start : tag + TAIL - 1]
-        if tag >= 0 and is_sealed(piece + b"\n"):
-            yield start, piece
 
 
 def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -248,32 +290,19 @@ def checked_lines(path: Path) -> Iterator[bytes | None]:
     if not path.is_file():
         return
     seen: set[int] = set()
-    with paths.opened(path, path.parent) as file:
-        for raw in _checked(file):
-            yield None if hash(raw) in seen else raw
-            if raw is not None:
-                seen.add(hash(raw))
-
-
-def _checked(file: BinaryIO) -> Iterator[bytes | None]:
     lines = total = before = bad = 0
     claimed = None
-    for raw in lines_of(file):
-        lines, before = lines + 1, total
-        total = zlib.crc32(raw[-TAIL:], total)
-        good = raw.startswith(START) and is_sealed(raw)
-        if not good:
-            bad += 1
-            yield None
-        for piece in (raw,) if good else (p + b"\n" for _, p in pieces(raw)):
-            body = piece[:-TAIL]
-            counted = COUNTED.search(body) if body.endswith(b'"') else None
-            if counted:
+    with paths.opened(path, path.parent) as file:
+        for raw in lines_of(file):
+            lines, before = lines + 1, total
+            total = zlib.crc32(raw[-TAIL:], total)
+            whole, body = raw.startswith(START) and is_sealed(raw), raw[:-TAIL]
+            if whole and body.endswith(b'"') and (counted := COUNTED.search(body)):
                 body, claimed = body[: counted.start()], counted.groups()
-            yield body + b"}\n"
-    whole = claimed == (b"%d" % lines, b"%08x" % before) and not bad
-    if whole or not lines:
-        return
-    missing = int(claimed[0]) - lines if claimed else 0
-    # Those that are there twice are counted where they are met again.
-    yield from [None] * (missing if missing > 0 else not bad and missing == 0)
+            whole = whole and hash(body) not in seen
+            bad += not whole
+            seen.add(hash(body))
+            yield body + b"}\n" if whole else None
+    if lines and claimed != (b"%d" % lines, b"%08x" % before):
+        missing = int(claimed[0]) - lines if claimed else 0
+        yield from [None] * (missing if missing > 0 else not bad)

@@ -16,18 +16,17 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import paths
-from dp_erm_bench.errors import UsageError, printable
+from dp_erm_bench.errors import printable
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.files import locked, removed, telling, typed
 
 LATEST = "manifest.json"
-FILES = "files"
-"""Key of the digests of what was made of the run's records, by file name."""
+TABLE = "table"
+"""Key of what the latest manifest notes of the table."""
 
 TYPED = "typed_paths"
 """File of the state folder: the paths that this user's runs read records from."""
@@ -54,8 +53,8 @@ def now() -> str:
 def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a run, named by its `run`, and copy it as the latest.
 
-    What JSON cannot hold is written as text. The files that the latest manifest notes
-    stay noted.
+    What JSON cannot hold is written as text. What the latest manifest notes of the
+    table stays noted.
 
     Raises
     ------
@@ -63,8 +62,8 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
         If the folder cannot be written to.
     """
     with telling(folder), locked(folder):
-        noted = _noted(_content(folder, folder / LATEST))
-        _write(folder, {**content, **({FILES: noted} if noted else {})}, latest=True)
+        noted = _content(folder, folder / LATEST).get(TABLE)
+        _write(folder, {**content, **({TABLE: noted} if noted else {})}, latest=True)
 
 
 def leads_out(path: str) -> bool:
@@ -120,60 +119,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return next(filter(None, manifests), {})
 
 
-def write_noted(folder: Path, name: str, text: bytes) -> None:
-    """Write a file, and its digest into the latest manifest."""
-    with telling(folder), locked(folder):
-        write_atomic(folder / name, lambda file: file.write(text))
-        manifest = read_manifest(folder)
-        if manifest.get("run"):
-            noted = {**_noted(manifest), name: sha256(text).hexdigest()}
-            _write(folder, manifest | {FILES: noted}, latest=True)
-
-
-def read_noted(folder: Path, name: str) -> str | None:
-    """Return the text of a noted file, which `collect` makes; None if there is none.
-
-    Raises
-    ------
-    UsageError
-        If its digest is not that in the latest manifest.
-    """
-    again = f"dp-erm-bench collect {typed(folder)} makes it again"
-    text = noted_bytes(folder, name, again)
-    try:
-        return None if text is None else text.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"{folder / name}: is damaged; {again}") from None
-
-
-def noted_bytes(folder: Path, name: str, again: str = "") -> bytes | None:
-    """Return what `read_noted` does, with its errors, as bytes."""
-    noted = _noted(read_manifest(folder)).get(name)
-    if noted is None and not (folder / name).is_file():
-        return None
-    try:
-        text = paths.content_of(folder / name, folder)
-        if noted in (None, sha256(text).hexdigest()):
-            return text
-        why = "is damaged or was edited"
-    except OSError as error:
-        why = f"cannot be read ({error.strerror})"
-    raise UsageError(f"{folder / name}: {why}; {again}")
-
-
-def noted_files(folder: Path) -> list[str]:
-    """Return the names of the files whose digests the latest manifest has."""
-    return [name for name in _noted(read_manifest(folder)) if isinstance(name, str)]
-
-
-def is_noted(folder: Path, name: str) -> bool:
-    """Return whether the latest manifest has the digest of a file."""
-    return name in _noted(read_manifest(folder))
-
-
-def _noted(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    noted = manifest.get(FILES)
-    return noted if isinstance(noted, dict) else {}
+def note_table(folder: Path, noted: Mapping[str, Any]) -> None:
+    """Note in the latest manifest what the table holds; under the folder's lock."""
+    _write(folder, {**read_manifest(folder), TABLE: dict(noted)}, latest=True)
 
 
 def note_ended(folder: Path) -> None:
@@ -260,7 +208,8 @@ def _tell(sentence: str, content: bytes) -> None:
 
 def _write(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
     text = paths.sealed_json(content)
-    for path in (_path(folder, content["run"]), *[folder / LATEST] * latest):
+    own = [_path(folder, content["run"])] if "run" in content else []
+    for path in (*own, *[folder / LATEST] * latest):
         write_atomic(path, lambda file: file.write(text))
 
 

@@ -1,250 +1,103 @@
-"""The one place of what is recorded: segments, their index, the plan, the asked points.
+"""The one place of what is recorded: the records, the plan, what searches asked for.
 
-**segments/*.jsonl**: what each process appends to a file of its own. The first line
-says who writes: ``{"segment":2,"run":..., "version":...}``. ``{"begin":[keys],
-"time":...}`` stands before the records of a batch that was begun; a begun key without a
-record tells what a process was at when it died. A record starts with ``key`` and
-``status``; so the index finds records by key without parsing them. Its ``batch`` names
-the trials that ran with it: a digest of their keys, which the mark lists. It and the
-first line end with ``crc``, the checksum of all bytes before it. A segment is never
-edited and never continued by another process, so a torn last line costs that one record
-and nothing else.
+**records.jsonl**: what all processes of all runs append, each under the file's lock.
+``{"begin":[keys],"batch":...,"run":...,"time":...}`` is the mark of a batch that was
+begun: it tells what a process was at when it died, and which trials ran together. A
+record starts with ``key`` and ``status``, so that records are found by key without
+parsing them. Its ``batch`` is that of the mark, a digest of the keys; its ``run`` is
+the run that computed it.
 
 **plan.jsonl**: which trial belongs to which line of which panel. Several runs may use
 one folder at once. Each keeps its lines in a file without a name, which dies with it,
 and publishes them under the folder's lock: the plan of an experiment becomes that of
-the run that wrote last, a sweep adds to what is there. A line ends with ``crc``, as a
-record does. Before it the last one has ``lines``, how many there are, and ``sum``, the
-checksum of those before it: a line that is gone, or there twice, is noticed, too.
+the run that wrote last, a sweep adds to what is there. Before its ``crc`` the last line
+has ``lines``, how many there are, and ``sum``, the checksum of those before it: a line
+that is gone, or there twice, is noticed, too.
 
 **asked.jsonl**: the points that searches asked for, so that a resumed run asks again.
 They rest on random numbers of a library: another version of it could ask for others in
 the middle of a run. A line names a case, one of its rounds, and the points.
+
+Each line ends with ``crc``, the checksum of all bytes before it. A line that is torn or
+damaged is dropped with a sentence, and its trial runs again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-import itertools
 import math
-import os
 import re
-import sys
 import tempfile
 import time
-import zlib
-from array import array
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
 from hashlib import blake2b, sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench import paths
-from dp_erm_bench.datasets.spec import identifying
-from dp_erm_bench.errors import UsageError, number, shown
+from dp_erm_bench.errors import number
 from dp_erm_bench.paths import opened, write_atomic
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
+from dp_erm_bench.results.files import RECORDS
 
 FINISHED = ("ok", "skipped", "diverged")
 FAILED = ("error", "timeout", "killed")
 STATUSES = (*FINISHED, *FAILED)
+BEGIN = b'{"begin":'
+BATCH = b'"batch":"'
+MIDDLE = b'","status":"'
+KEY = slice(len(files.START), len(files.START) + 64)
+STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
+CODES = {status.encode(): code for code, status in enumerate(STATUSES)}
+BITS = 3
+"""Of an entry of the index, for the code of the status."""
 
+LARGEST = 1 << 40
+"""Bytes of a file of records."""
 
-class Entry(NamedTuple):
-    """The place of a record, with its most used fields.
-
-    Attributes
-    ----------
-    status : str
-        Status of its trial.
-    segment : Path
-        File that holds it.
-    offset, length : int
-        Its place there, in bytes.
-    cost : float
-        Seconds that its trial took; nan if that is not recorded.
-    run : str
-        The run that computed it; empty if that is not recorded.
-    """
-
-    status: str
-    segment: Path
-    offset: int
-    length: int
-    cost: float = math.nan
-    run: str = ""
-
-
-class Index(Mapping[str, Entry]):
-    """The entries of records by the keys of their trials.
-
-    There may be 10^6 of them: each takes about 200 bytes, less than half of what a
-    dictionary of entries takes. An entry is put together when it is asked for.
-    """
-
-    def __init__(self) -> None:
-        self._rows: dict[bytes, int] = {}
-        self._statuses = array("b")
-        self._offsets, self._lengths = array("q"), array("q")
-        self._costs = array("d")
-        self._origins = array("l")
-        self._segments: list[tuple[Path, str]] = []
-
-    def put(self, key: str, entry: Entry) -> None:
-        """Take an entry in place of an earlier one of its key, if there is one.
-
-        An unfinished trial's does not replace a finished one's.
-        """
-        status = STATUSES.index(entry.status)
-        row = self._rows.setdefault(_packed(key), len(self._costs))
-        if row == len(self._costs):
-            self._statuses.append(status)
-            self._offsets.append(entry.offset)
-            self._lengths.append(entry.length)
-            self._costs.append(entry.cost)
-            self._origins.append(self._origin(entry))
-        elif self._statuses[row] >= len(FINISHED) or status < len(FINISHED):
-            self._statuses[row] = status
-            self._offsets[row], self._lengths[row] = entry.offset, entry.length
-            self._costs[row], self._origins[row] = entry.cost, self._origin(entry)
-
-    def status(self, key: str) -> str | None:
-        """Return the status of a trial, None if it has no record."""
-        row = self._rows.get(_packed(key))
-        return None if row is None else STATUSES[self._statuses[row]]
-
-    def __getitem__(self, key: str) -> Entry:
-        """Return the entry of a key."""
-        row = self._rows[_packed(key)]
-        segment, run = self._segments[self._origins[row]]
-        place = segment, self._offsets[row], self._lengths[row]
-        return Entry(STATUSES[self._statuses[row]], *place, self._costs[row], run)
-
-    def __contains__(self, key: object) -> bool:
-        """Return whether a key has a record."""
-        return isinstance(key, str) and _packed(key) in self._rows
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the keys, those that were recorded first before the others."""
-        return map(_unpacked, self._rows)
-
-    def __len__(self) -> int:
-        """Return the number of keys."""
-        return len(self._rows)
-
-    def _origin(self, entry: Entry) -> int:
-        """Return the number of an entry's segment; entries come segment by segment."""
-        origin = entry.segment, entry.run
-        if not self._segments or self._segments[-1] != origin:
-            self._segments.append(origin)
-        return len(self._segments) - 1
-
-
-def _packed(key: str) -> bytes:
-    """Return the 32 bytes of a key; what is no key of ours is spelled out."""
-    try:
-        packed = bytes.fromhex(key)
-    except ValueError:
-        packed = b""
-    same = len(packed) == 32 and packed.hex() == key
-    return packed if same else key.encode(errors="surrogatepass")
-
-
-def _unpacked(packed: bytes) -> str:
-    return packed.hex() if len(packed) == 32 else packed.decode(errors="surrogatepass")
-
-
-FORMAT = 3
-"""Of segments; one of another format is refused."""
 NAMED = 16
 """Digits of a digest that names something within a folder."""
 
+SHOWN = 5
+"""Damaged lines that a sentence names."""
 
-class Segment:
-    """The segment that this process appends to; opened when there is something to say.
+
+class RecordWriter:
+    """Appends the marks and the records of a run to a results folder.
 
     Parameters
     ----------
     folder : Path
-        The results folder.
+        The results folder, which exists.
     run : str
-        The run that this process works for.
+        The id of the run.
     """
 
     def __init__(self, folder: Path, run: str) -> None:
-        self.folder = folder
-        self.run = run
-        self._handle: int | None = None
-        self._file: tuple[int, int] | None = None
+        self.path, self.run = folder / RECORDS, run
 
     def begin(self, keys: Sequence[str]) -> None:
-        """Mark the trials of a batch as begun."""
-        self._write(files.line({"begin": list(keys), "time": round(time.time(), 3)}))
-
-    def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
-        """Write the records of a batch at once; `cost` is in seconds a trial."""
-        self._write(b"".join(encoded(record, cost) for record in records))
-
-    def copy(self, lines: bytes) -> None:
-        """Append whole marks and records that another process wrote."""
-        self._write(lines)
-
-    def close(self) -> None:
-        """Close the file; what comes later goes to a new one."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
-
-    def _write(self, data: bytes) -> None:
-        """Write whole lines; after a failure nothing may follow a torn one."""
-        with files.telling(self.folder):
-            try:
-                if not self._is_open():
-                    data = self._open() + data
-                assert self._handle is not None
-                while data:
-                    data = data[os.write(self._handle, data) :]
-            except OSError:
-                self.close()
-                raise
-
-    def _is_open(self) -> bool:
-        """Return whether the handle is still the segment's: a solver may close it.
+        """Mark the trials of a batch as begun.
 
         Raises
         ------
         UsageError
-            If the segment was removed, and its records with it.
+            If the folder is gone, or the file cannot be written; as `append`.
         """
-        if self._handle is None:
-            return False
-        try:
-            status = os.fstat(self._handle)
-        except OSError:
-            return False
-        if (status.st_dev, status.st_ino) != self._file:
-            return False
-        if status.st_nlink == 0:
-            raise files.removed(self.folder)
-        return True
+        mark = {"begin": list(keys), "batch": batch_name(keys), "run": self.run}
+        line = files.line({**mark, "time": round(time.time(), 3)})
+        files.append_lines(self.path, files.sealed(line))
 
-    def _open(self) -> bytes:
-        """Open a new file and return its first line."""
-        name = f"{self.run}-{os.getpid()}-{time.time_ns()}.jsonl"
-        path = self.folder / "segments" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL
-        self._handle = os.open(path, flags, 0o666)
-        status = os.fstat(self._handle)
-        self._file = status.st_dev, status.st_ino
-        # By name: the top package names the upper layers in its annotations.
-        version = importlib.import_module("dp_erm_bench").__version__
-        first = {"segment": FORMAT, "run": self.run, "version": version}
-        return files.sealed(files.line(first))
+    def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
+        """Write the records of a batch at once; `cost` is in seconds a trial."""
+        lines = [encode_record(record, cost, self.run) for record in records]
+        files.append_lines(self.path, b"".join(lines))
+
+    def copy(self, lines: bytes) -> None:
+        """Append whole lines that a process of the run wrote on another machine."""
+        files.append_lines(self.path, lines)
 
 
 def failed(key: str, status: str, message: str) -> dict[str, Any]:
@@ -258,10 +111,10 @@ def batch_name(keys: Iterable[str]) -> str:
     return sha256(" ".join(keys).encode()).hexdigest()[:NAMED]
 
 
-def encoded(record: Mapping[str, Any], cost: float = 0.0) -> bytes:
-    """Return the line of a record: key, status and cost first, the checksum last."""
+def encode_record(record: Mapping[str, Any], cost: float = 0.0, run: str = "") -> bytes:
+    """Return the line of a record: key, status, cost and run first."""
     first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
-    return files.sealed(files.line({**first, **record}))
+    return files.sealed(files.line({**first, "run": run, **record}))
 
 
 class Traces(NamedTuple):
@@ -279,82 +132,113 @@ class Traces(NamedTuple):
     records: dict[str, dict[str, Any]]
 
 
-def traces_of(folder: Path, run: str, pid: int) -> Traces:
-    """Return the traces of a process of a run, empty if it wrote nothing."""
+def traces_of(lines: bytes, run: str, keys: set[str]) -> Traces:
+    """Return what lines of records tell of some trials of a run."""
     traces = Traces({}, {})
-    for segment in _segments_by(folder, run, pid):
-        for text, content in _contents(segment):
-            if "begin" in content:
-                traces.begun.update(dict.fromkeys(content["begin"], content["time"]))
-            elif "key" in content and files.is_sealed(text):
-                traces.records[content["key"]] = content
+    for text in lines.splitlines(keepends=True):
+        content = files.parsed(text) if files.is_sealed(text) else None
+        if content is None or content.get("run") != run:
+            continue
+        if content.get("key") in keys:
+            traces.records[content["key"]] = content
+        for key in keys.intersection(content.get("begin", ())):
+            traces.begun[key] = content["time"]
     return traces
 
 
-def taken_lines(folder: Path, run: str, pid: int) -> bytes:
-    """Return the marks and records that a process has written, and remove them there.
-
-    It is idle, or dead, and appends to a file that is empty then.
-    """
-    taken: list[bytes] = []
-    for segment in _segments_by(folder, run, pid):
-        data = segment.read_bytes()
-        os.truncate(segment, 0)
-        # Who dies may leave half a line.
-        lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
-        taken += (one for one in lines if one.startswith((files.BEGIN, files.START)))
-    return b"".join(taken)
-
-
-def _segments_by(folder: Path, run: str, pid: int) -> list[Path]:
-    return sorted((folder / "segments").glob(f"{run}-{pid}-*.jsonl"))
-
-
-def _contents(segment: Path, word: str = "") -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the lines of a segment that hold a word, with the objects in them."""
-    if segment.is_file():
-        with segment.open("rb") as file:
-            for text in file:
-                if word.encode() in text:
-                    yield text, files.parsed(text) or {}
-
-
-MIDDLE = b'","status":"'
-COST = re.compile(rb',"cost":(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?),')
-KEY = slice(len(files.START), len(files.START) + 64)
-STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
-RUN = re.compile(r"(\d{20}-\w+-\d+)-")
-OPEN_FILES = 100
+def lines_from(folder: Path, offset: int) -> bytes:
+    """Return the whole lines of a folder's records from a place in the file on."""
+    path = folder / RECORDS
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    return data[: data.rfind(b"\n") + 1]
 
 
 class Store:
-    """The records of a results folder, by key.
+    """The records of a results folder, by the keys of their trials.
+
+    There may be 10^6: of each only its key, its status and its place are kept.
 
     Parameters
     ----------
     folder : Path
         The results folder; it need not exist yet.
 
-    Raises
-    ------
-    UsageError
-        If a version of the package wrote into it that has another format.
+    Attributes
+    ----------
+    size : int
+        Bytes of the file when it was read; -1 if it is none.
+    damaged : list of int
+        Numbers of the lines, from 1 on, that are neither a record nor a mark.
+    refused : str
+        Why the file cannot be read; empty if it can.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.index = Index()
-        self._segments: dict[Path, _Segment] = {}
+        self.folder, self.path = folder, folder / RECORDS
+        self.size, self.refused = -1, ""
+        self.damaged: list[int] = []
+        self._places: dict[str, int] = {}
+        self._marks: dict[bytes, int] = {}
+        self._offset = self._line = 0
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what has been appended since the last time.
+        """Read what was appended since the last time.
 
-        Of several records of one key a finished one is kept, else the latest.
+        Of several records of one key a finished one is kept, else the latest. A last
+        line without its end is read again by the next call: it is torn, or still being
+        written.
         """
-        for path in segments_of(self.folder):
-            for key, entry in self._segments.setdefault(path, _Segment(path)).new():
-                self.index.put(key, entry)
+        try:
+            self.size, self.refused = files.size_of(self.path), ""
+            if self.size != self._offset and self.path.exists():
+                with opened(self.path, self.folder, LARGEST) as file:
+                    file.seek(self._offset)
+                    for line in files.lines_of(file):
+                        self._take(line)
+        except OSError as error:
+            self.refused = error.strerror or str(error)
+
+    def _take(self, line: bytes) -> None:
+        """Keep the place of a line that is a whole record."""
+        if line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT:
+            return
+        self._line += 1
+        end = line.find(b'"', STATUS.stop)
+        code = CODES.get(line[STATUS.stop : end])
+        if not files.is_sealed(line):
+            self.damaged.append(self._line)
+        elif (
+            line.startswith(files.START) and line[STATUS] == MIDDLE and code is not None
+        ):
+            key = line[KEY].decode(errors="replace")
+            old = self._places.get(key, ~0) & ((1 << BITS) - 1)
+            if old >= len(FINISHED) or code < len(FINISHED):
+                self._places[key] = self._offset << BITS | code
+        elif not line.startswith(BEGIN):
+            self.damaged.append(self._line)
+        self._offset += len(line)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a trial has a record."""
+        return key in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys, those that were recorded first before the others."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Return the number of trials that have a record."""
+        return len(self._places)
+
+    def status(self, key: str) -> str | None:
+        """Return the status of a trial, None if it has no record."""
+        place = self._places.get(key)
+        return None if place is None else STATUSES[place & ((1 << BITS) - 1)]
 
     def record(self, key: str) -> dict[str, Any] | None:
         """Return a record, or None if there is none or it cannot be read."""
@@ -362,11 +246,22 @@ class Store:
 
     def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any] | None]:
         """Yield the records of keys in the order given, None where `record` would."""
-        handles: dict[Path, BinaryIO] = {}
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
+            file = None
             for key in keys:
-                entry = self.index.get(key)
-                yield None if entry is None else _read(key, entry, handles, stack)
+                if file is None and key in self:
+                    with contextlib.suppress(OSError):
+                        file = opened(self.path, self.folder, LARGEST)
+                        stack.enter_context(file)
+                yield self._read(key, file)
+
+    def _read(self, key: str, file: BinaryIO | None) -> dict[str, Any] | None:
+        if file is None or key not in self:
+            return None
+        file.seek(self._places[key] >> BITS)
+        record = files.parsed(file.readline(paths.LARGEST_TEXT))
+        same = record and (record["key"], record["status"]) == (key, self.status(key))
+        return record if same else None
 
     def mates(self, key: str, batch: str) -> list[str]:
         """Return the keys of the trials of a recorded batch, in the order of the batch.
@@ -382,122 +277,41 @@ class Store:
         -------
         list of str
             The key alone if nothing ran with it; empty if the mark of the batch is gone
-            or damaged, in all segments of the run that wrote the record.
+            or damaged.
         """
         if batch == batch_name([key]):
             return [key]
-        entry = self.index[key]
-        # A segment that was closed under its process goes on in another one.
-        others = sorted(set(entry.segment.parent.glob(f"{entry.run}-*.jsonl")))
-        for path in (entry.segment, *others):
-            for _, content in _contents(path, key):
-                keys = content.get("begin")
-                if isinstance(keys, list) and batch == batch_name(map(str, keys)):
-                    return [str(one) for one in keys]
+        with contextlib.suppress(OSError), opened(self.path, self.folder, LARGEST) as f:
+            if not self._marks:
+                self._marks = dict(_marks_in(f))
+            f.seek(self._marks.get(batch.encode(), f.seek(0, 2)))
+            mark = files.parsed(f.readline(paths.LARGEST_TEXT)) or {}
+            keys = [str(one) for one in mark.get("begin", ())]
+            if batch == batch_name(keys):
+                return keys
         return []
 
-    def sizes(self) -> dict[str, int]:
-        """Return the length of each segment when it was read."""
-        return {path.name: read.size for path, read in self._segments.items()}
-
-    def damage(self) -> dict[str, int | str]:
-        """Return the damaged lines of segments, or why one cannot be read, by name."""
-        damage = {p.name: r.refused or r.damaged for p, r in self._segments.items()}
-        return {name: what for name, what in damage.items() if what}
-
-    def unnamed(self, manifest: Mapping[str, Any]) -> dict[str, int | str]:
-        """Return the damage, none if it is what a manifest names: its run told it."""
-        named = manifest.get("damaged")
-        listed = dict(named) if isinstance(named, dict) else {}
-        listed.pop(files.PLAN, None)
-        damage = self.damage()
-        return {} if damage == listed else damage
-
-    def check(self, manifest: Mapping[str, Any], follows: str) -> dict[str, int | str]:
-        """Return `damage`; print what a manifest has not of it.
-
-        `follows` says how trials without a record go on.
-        """
-        where, damage, lines = files.typed(self.folder), self.unnamed(manifest), []
-        counts = [number for number in damage.values() if isinstance(number, int)]
-        if counts:
-            damaged = files.plural(sum(counts), "damaged line")
-            segments = files.plural(len(counts), "segment")
-            lines.append(f"{damaged} in {segments}: trials without a record {follows}")
-        refused = {k: v for k, v in damage.items() if isinstance(v, str)}
-        lines += [f"segments/{k} cannot be read: {v}" for k, v in refused.items()]
-        for line in lines:
-            print(f"{where}: {line}", file=sys.stderr)
-        return self.damage()
+    def damage(self) -> str:
+        """Return in words which lines are damaged, or why none can be read."""
+        if self.refused:
+            return f"{RECORDS} cannot be read: {self.refused}"
+        if not self.damaged:
+            return ""
+        named = ", ".join(map(str, self.damaged[:SHOWN]))
+        more = len(self.damaged) - SHOWN
+        lines = "line" if len(self.damaged) == 1 else "lines"
+        rest = f" and {more} more" if more > 0 else ""
+        return f"{RECORDS}: {lines} {named}{rest} damaged"
 
 
-def segments_of(folder: Path) -> list[Path]:
-    """Return the segments of a results folder, oldest first."""
-    return paths.listed(folder / "segments", ".jsonl")
-
-
-def copy_segments(
-    folder: Path,
-    into: Path,
-    keys: Set[str],
-    changed: Callable[[dict[str, Any]], dict[str, Any]],
-    renamed: Callable[[str], str],
-    hidden: Set[str] = frozenset(),
-) -> None:
-    """Copy the marks and the whole records of some trials into another folder.
-
-    Parameters
-    ----------
-    folder, into : Path
-        Results folders; the second has no segments yet.
-    keys : set of str
-        The trials.
-    changed : callable
-        Returns what to write in place of a record.
-    renamed : callable
-        Returns the new id of a run; no two runs may get the same.
-    hidden : set of str
-        Those of the trials whose keys may stand in no mark. Their records come last, in
-        the order of their new keys: that of batches would tell what a search chose.
-    """
-    apart: dict[str, bytes] = {}
-    last = ""
-
-    def write(count: int, lines: Sequence[bytes]) -> None:
-        first = {"segment": FORMAT, "run": last}
-        target = into / "segments" / f"{last}-0-{count:020d}.jsonl"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text = b"".join([files.sealed(files.line(first)), *lines])
-        write_atomic(target, lambda file: file.write(text))
-
-    count = 0
-    for path in segments_of(folder):
-        with paths.opened(path, folder) as file:
-            run = _origin(path, file.readline(paths.LARGEST_TEXT))
-        lines = []
-        for text, content in _contents(path):
-            begun = content.get("begin")
-            if isinstance(begun, list):
-                of = {*map(str, begun)}
-                if keys & of and not hidden & of:
-                    lines.append(files.line(content))
-            elif not {"key", "status"} <= content.keys():
-                continue  # sealed, but of another file
-            elif content["key"] in keys and files.is_sealed(text):
-                content.pop("crc", None)
-                cost = content.get("cost")
-                seconds = float(cost) if isinstance(cost, int | float) else 0.0
-                record = changed(content)
-                if content["key"] in hidden:
-                    apart[record["key"]] = encoded(record, seconds)
-                else:
-                    lines.append(encoded(record, seconds))
-        last = renamed(run)
-        if lines:
-            write(count, lines)
-            count += 1
-    if apart:
-        write(count, [apart[key] for key in sorted(apart)])
+def _marks_in(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Yield the names of batches, and where their marks stand in the records."""
+    place = 0
+    for line in files.lines_of(file):
+        if line.startswith(BEGIN) and files.is_sealed(line):
+            name = line.rfind(BATCH) + len(BATCH)
+            yield line[name : name + NAMED], place
+        place += len(line)
 
 
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
@@ -534,102 +348,6 @@ def error_of(record: Mapping[str, Any] | None, quantity: str) -> float:
     return value if QUANTITIES[quantity] > 0 else 1.0 + value
 
 
-def _read(
-    key: str, entry: Entry, handles: dict[Path, BinaryIO], stack: ExitStack
-) -> dict[str, Any] | None:
-    try:
-        if entry.segment not in handles:
-            if len(handles) == OPEN_FILES:
-                stack.close()
-                handles.clear()
-            file = paths.opened(entry.segment, entry.segment.parents[1])
-            handles[entry.segment] = stack.enter_context(file)
-        file = handles[entry.segment]
-        file.seek(entry.offset)
-        record = files.parsed(file.read(entry.length))
-    except OSError:
-        return None
-    same = record and (record["key"], record["status"]) == (key, entry.status)
-    return record if same else None
-
-
-class _Segment:
-    """The places of the records of a segment, as far as it has been read.
-
-    `size` is its length then (-1 of what is no file), `damaged` the number of lines
-    that are neither a record nor a mark, `refused` why it cannot be read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = self.damaged = 0
-        self.refused = self._run = ""
-        self._offset = 0
-
-    def new(self) -> Iterator[tuple[str, Entry]]:
-        """Yield key and entry of the records since the last call.
-
-        A last line without its end is read again by the next call: it is torn, or
-        still being written. Of a damaged line those parts count that are whole
-        records: it has lost an end.
-        """
-        try:
-            self.size = files.size_of(self.path)
-            if self.size != self._offset:
-                with paths.opened(self.path, self.path.parents[1]) as file:
-                    yield from self._read(file)
-            self.refused = ""
-        except OSError as error:
-            self.refused = error.strerror or str(error)
-
-    def _read(self, file: BinaryIO) -> Iterator[tuple[str, Entry]]:
-        if self._offset == 0:
-            first = file.readline(paths.LARGEST_TEXT)
-            self._run = _origin(self.path, first)
-        file.seek(self._offset)
-        for line in files.lines_of(file):
-            if (
-                files.is_sealed(line)
-                and line.startswith(files.START)
-                and line[STATUS] == MIDDLE
-            ):
-                yield from self._entry(line, 0)
-            elif not line.startswith(files.NO_RECORD) or files.START in line:
-                torn = line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT
-                self.damaged += not torn
-                for start, piece in files.pieces(line):
-                    yield from self._entry(piece, start)
-            if line[-1:] == b"\n" or len(line) == paths.LARGEST_TEXT:
-                self._offset += len(line)
-
-    def _entry(self, line: bytes, start: int) -> Iterator[tuple[str, Entry]]:
-        """Yield the key and the entry of a record that stands in the current line."""
-        end = line.find(b'"', STATUS.stop)
-        status = line[STATUS.stop : end].decode(errors="replace")
-        if line[STATUS] != MIDDLE or status not in STATUSES:
-            self.damaged += 1
-            return
-        seconds = COST.match(line, end + 1)
-        cost = float(seconds[1]) if seconds else math.nan
-        place = (self.path, self._offset + start, len(line))
-        key = line[KEY].decode(errors="replace")
-        yield key, Entry(status, *place, cost, self._run)
-
-
-def _origin(path: Path, first: bytes) -> str:
-    """Return the run that wrote a segment; of a damaged header its name tells it."""
-    header = files.parsed(first) if files.is_sealed(first) else None
-    if header is None or "segment" not in header:
-        named = RUN.match(path.name)
-        return named[1] if named else ""
-    if header["segment"] != FORMAT:
-        raise UsageError(
-            f"{path}: is of format {shown(header['segment'])}, written by version "
-            f"{header.get('version', '?')}; this version reads format {FORMAT}"
-        )
-    return str(header.get("run", ""))
-
-
 LABELS = {
     **dict.fromkeys(("key", "experiment", "panel", "line", "phase"), str),
     **{"tuned": bool, "spec": dict},
@@ -637,11 +355,6 @@ LABELS = {
 FLAGS = b',"tuned":'
 SPEC = b',"spec":'
 FILE = re.compile(rb',"file":"(?:[^"\\]|\\.)*","content":"[0-9a-f]*"')
-SILENT = {
-    **dict.fromkeys(("algorithm", "loss"), ("file",)),
-    "dataset": ("_target_", "usual", "usual_standardised", "usual_regression", "path"),
-}
-"""Keys of a spec's parts that a trial's key does not depend on, their content given."""
 
 
 class Plan:
@@ -707,19 +420,14 @@ class Plan:
 def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
     """Yield the lines of a folder's plan, None for each one that is damaged or gone.
 
-    A line that is there twice is damage, and so are all lines of a key that stands for
-    two specs: nothing says which of them is right.
-
     Raises
     ------
     UsageError
         If the plan is no file of the folder that can be read.
     """
-    path = folder / files.PLAN
     with files.telling(folder):
-        twofold = _twofold(path)
-        for raw in files.checked_lines(path):
-            row = None if raw is None or raw[KEY] in twofold else files.parsed(raw)
+        for raw in files.checked_lines(folder / files.PLAN):
+            row = None if raw is None else files.parsed(raw)
             good = row and all(isinstance(row.get(k), t) for k, t in LABELS.items())
             yield row if good else None
 
@@ -738,10 +446,7 @@ def checksum(folder: Path) -> int:
     if not (folder / files.PLAN).is_file():
         return -1
     with opened(folder / files.PLAN, folder) as file:
-        total = 0
-        while block := file.read(files.BLOCK):
-            total = zlib.crc32(block, total)
-    return total
+        return files.checksum_of(file)
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
@@ -753,64 +458,23 @@ def _merge(path: Path, own: BinaryIO) -> None:
 
     A line of the same labels and spec but of another key is replaced: the code or the
     data behind it changed. So is one of the same labels and key that spells its spec in
-    another way. A damaged line goes, and one that contradicts this run's.
+    another way. A damaged line goes.
     """
-    if not path.is_file():
-        _write(path, own)
-        return
-    new: dict[bytes, bytes] = {}
-    ours: dict[bytes, int] = {}
-    heads: set[bytes] = set()
-    place = 0
-    for line in own:
-        new[_name(line)] = line[KEY]
-        heads.add(_head(line))
-        ours[line[KEY]], place = place, place + len(line)
+    new = {_name(line): line[KEY] for line in own}
+    own.seek(0)
+    heads = {_head(line) for line in own}
     there: set[bytes] = set()
-    gone: set[bytes] = set()
-    stale = False
-    for raw in files.checked_lines(path):
-        name = raw and _name(raw)
-        if raw is None or name is None:
-            stale = True
-        elif name in new and new[name] == raw[KEY]:
+    gone: set[int] = set()
+    for place, raw in enumerate(files.checked_lines(path)):
+        if raw is not None and new.get(name := _name(raw)) == raw[KEY]:
             there.add(name)
-        elif name in new or _head(raw) in heads:
-            gone.add(raw)
-        elif not _agree(raw, _line_at(own, ours.get(raw[KEY]), raw)):
-            gone.add(raw)
-    if stale or gone or len(there) < len(new):
+        elif raw is None or name in new or _head(raw) in heads:
+            gone.add(place)
+    if gone or len(there) < len(new) or not path.is_file():
         own.seek(0)
-        kept = (raw for raw in files.checked_lines(path) if raw and raw not in gone)
-        added = (raw for raw in own if _name(raw) not in there)
-        _write(path, itertools.chain(kept, added))
-
-
-def _line_at(own: BinaryIO, place: int | None, default: bytes) -> bytes:
-    """Return the line at a place of a run's own lines."""
-    if place is None:
-        return default
-    own.seek(place)
-    return own.readline()
-
-
-def _twofold(path: Path) -> set[bytes]:
-    """Return the keys that stand for two specs."""
-    seen: set[int] = set()
-    twice: set[bytes] = set()
-    if path.is_file():
-        with opened(path, path.parent) as file:
-            for raw in files.lines_of(file):
-                # In little memory; what only seems to be there twice agrees below.
-                name = hash(raw[KEY])
-                if name in seen:
-                    twice.add(raw[KEY])
-                seen.add(name)
-    alike: dict[bytes, list[bytes]] = defaultdict(list)
-    for good in filter(None, files.checked_lines(path) if twice else ()):
-        if good[KEY] in twice:
-            alike[good[KEY]].append(good)
-    return {k for k, raws in alike.items() if not all(_agree(raws[0], r) for r in raws)}
+        old = enumerate(files.checked_lines(path))
+        kept = (raw for place, raw in old if raw and place not in gone)
+        _write(path, chain(kept, (raw for raw in own if _name(raw) not in there)))
 
 
 def _head(raw: bytes) -> bytes:
@@ -826,34 +490,6 @@ def _name(raw: bytes) -> bytes:
     labels = raw.partition(FLAGS)[0][KEY.stop :]
     spec = FILE.sub(b"", raw.partition(SPEC)[2])
     return blake2b(labels + spec, digest_size=16).digest()
-
-
-def _agree(one: bytes, other: bytes) -> bool:
-    """Return whether lines of one key agree in all that the key depends on.
-
-    A parameter at its default may be spelled or not.
-    """
-    if one.partition(SPEC)[2] == other.partition(SPEC)[2]:
-        return True
-    (rest, params), (other_rest, others) = map(_fixed, (one, other))
-    same = all(params[name] == others[name] for name in params.keys() & others.keys())
-    return bool(same and rest == other_rest)
-
-
-def _fixed(raw: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parts of a line that its key depends on, and its parameters."""
-    spec = _mapping((files.parsed(raw) or {}).get("spec"))
-    parts = {part: _mapping(spec.get(part)) for part in SILENT}
-    params = _mapping(parts["algorithm"].pop("params", None))
-    parts["dataset"] = identifying(parts["dataset"])
-    for part, silent in SILENT.items():
-        for key in silent:
-            parts[part].pop(key, None)
-    return spec | parts, params
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, dict) else {}
 
 
 ASKED = "asked.jsonl"
@@ -912,13 +548,9 @@ class Asked:
         return self._known[case, number]
 
     def _write(self, row: dict[str, Any]) -> None:
-        line = files.sealed(files.line(row))
         with files.telling(self.folder), files.locked(self.folder):
             # Another run of the folder may have asked for them meanwhile.
             self._read()
-            if (row["case"], row["round"]) in self._known:
-                return
-            with open(self.folder / ASKED, "a+b", opener=files.careful) as file:
-                # A line of a run that was killed may lack its end.
-                file.seek(max(file.tell() - 1, 0))
-                file.write(b"\n" * (file.read(1) not in (b"", b"\n")) + line)
+            if (row["case"], row["round"]) not in self._known:
+                line = files.sealed(files.line(row))
+                files.append_lines(self.folder / ASKED, line)

@@ -1,7 +1,7 @@
-"""The tidy table: one row per checkpoint, made of plan and records, sealed in a file.
+"""The tidy table: one row per checkpoint, made of the plan and the records.
 
-The seal is what the table was made of, and a digest of all its bytes but the digest
-itself. Both stand in the table's metadata, so that one file says all.
+The manifest notes what the table was made of, its size and its checksum, and which
+planned trials it lacks.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ import contextlib
 import functools
 import itertools
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, escaped
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
 from dp_erm_bench.results import columns
 from dp_erm_bench.results.columns import COUNT, FLAG, NUMBER, TEXT
 from dp_erm_bench.results.files import (
-    BLOCK,
     PLAN,
+    RECORDS,
+    checksum_of,
     locked,
     plural,
     size_of,
     telling,
     typed,
 )
-from dp_erm_bench.results.runs import read_manifest
+from dp_erm_bench.results.runs import TABLE, note_table, read_manifest
 from dp_erm_bench.results.settings import labelled
 from dp_erm_bench.results.store import (
     Plan,
@@ -44,7 +44,6 @@ from dp_erm_bench.results.store import (
     checksum,
     planned_lines,
     read_plan,
-    segments_of,
 )
 
 if TYPE_CHECKING:
@@ -85,30 +84,21 @@ SORTED = json.JSONEncoder(sort_keys=True).encode
 UNKNOWN = "unknown"
 """Digest of sources that were not recorded; they have passed nothing."""
 
-SEAL = re.compile(rb"blake2b ([0-9a-f]{64}) of ([0-9a-f]{64})")
-LENGTH = 64
-METADATA = 1 << 16
-"""Bytes at the end of a file that hold its metadata."""
 MOST_ROWS = 100_000_000
-GAPS = ("damaged", "missing")
-"""Keys of a file's metadata: damaged lines whose trials it lacks, and such trials."""
 
 Row = dict[str, Any]
-Trial = tuple[Row, Row, str]
-"""A trial in the table: its line of the plan, its record, the run behind it."""
+Trial = tuple[Row, Row]
+"""A trial in the table: its line of the plan and its record."""
 
 
-def schema_of(sources: str = "0" * LENGTH, more: Sequence[str] = ()) -> Any:
-    """Return the columns as Arrow spells them, with a seal that has no digest yet.
-
-    `sources` is a digest of the table's sources in hexadecimal; `more`: `POPULATION`.
-    """
+def schema_of(more: Sequence[str] = ()) -> Any:
+    """Return the columns as Arrow spells them, with `more` columns of numbers."""
     import pyarrow as pa
 
     types = {TEXT: pa.string(), FLAG: pa.bool_(), COUNT: pa.int64()}
     every = COLUMNS | dict.fromkeys(more, NUMBER)
     fields = [(n, types.get(t, pa.float64())) for n, t in every.items()]
-    return pa.schema(fields, {"sources": f"blake2b {'0' * LENGTH} of {sources}"})
+    return pa.schema(fields)
 
 
 def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
@@ -122,7 +112,7 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     for row in fixed:
         row["doubt"] = doubts(row["solver"], is_recounted(row["calibration"]))
         row["checked"] = not row["doubt"]
-    paths = [record.get("trajectory") or {} for _, record, _ in chunk]
+    paths = [record.get("trajectory") or {} for _, record in chunk]
     counts = [max(len(path.get("iteration", ())), 1) for path in paths]
     repeat = pa.array(np.repeat(np.arange(len(counts)), counts))
     measured = set[str]().union(*paths)
@@ -150,7 +140,7 @@ def is_recounted(calibration: Any) -> bool:
     return not str(calibration).endswith(NOT_RECOUNTED)
 
 
-def _fixed(line: Row, record: Row, run: str) -> Row:
+def _fixed(line: Row, record: Row) -> Row:
     """Return the columns that are equal in all rows of a trial."""
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
@@ -197,7 +187,7 @@ def _fixed(line: Row, record: Row, run: str) -> Row:
         "seed": spec["seed"],
         "status": record["status"],
         "message": record.get("message") or facts.get("optimum_reason") or "",
-        "run": run,
+        "run": record.get("run", ""),
     }
 
 
@@ -237,78 +227,6 @@ def _options_of_parts(parts: str) -> str:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
-
-
-def seal(file: BinaryIO) -> None:
-    """Write the digest into a table whose metadata have the place for it."""
-    place, _, _ = _seal(file)
-    digest = _digest(file, place)
-    file.seek(place)
-    file.write(digest)
-
-
-def sources_of(file: BinaryIO) -> str:
-    """Return the sources of a table.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged.
-    """
-    place, digest, sources = _seal(file)
-    if _digest(file, place) != digest:
-        raise ValueError("it is not as it was written")
-    return sources.decode()
-
-
-def read(file: BinaryIO) -> pd.DataFrame:
-    """Return a table as a frame, of its columns alone.
-
-    No threads: one that is left over could take a Ctrl-C that the main one holds back,
-    or be at work when the process ends.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged, or has other columns.
-    """
-    import pyarrow.parquet as pq
-
-    sources_of(file)
-    table = pq.ParquetFile(file, page_checksum_verification=True)
-    # Texts of up to 2 GB and of more are alike.
-    expected, actual = (
-        {field.name: str(field.type).removeprefix("large_") for field in schema}
-        for schema in (schema_of(more=POPULATION), table.schema_arrow)
-    )
-    known = actual.items() <= expected.items()
-    if not (known and {*COLUMNS} <= actual.keys()):
-        raise ValueError("it has columns of other names or types")
-    if table.metadata.num_rows > MOST_ROWS:
-        raise ValueError(f"it has more than {MOST_ROWS} rows")
-    # What else the file says of its columns is nothing to act upon.
-    content = table.read(use_threads=False).replace_schema_metadata()
-    frame: pd.DataFrame = content.to_pandas(use_threads=False)
-    return frame
-
-
-def _seal(file: BinaryIO) -> tuple[int, bytes, bytes]:
-    """Return place and text of the digest, and the sources; the place is 0 if none."""
-    start = max(0, file.seek(0, 2) - METADATA)
-    file.seek(start)
-    place, digest, sources = 0, b"", b""
-    for match in SEAL.finditer(file.read(METADATA)):
-        place, digest, sources = start + match.start(1), match[1], match[2]
-    return place, digest, sources
-
-
-def _digest(file: BinaryIO, place: int) -> bytes:
-    digest = blake2b(digest_size=LENGTH // 2)
-    for start, stop in ((0, place), (place + LENGTH, file.seek(0, 2))):
-        file.seek(start)
-        while block := file.read(min(BLOCK, stop - file.tell())):
-            digest.update(block)
-    return digest.hexdigest().encode()
 
 
 __all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
@@ -361,18 +279,14 @@ def recorded(folder: Path) -> pd.DataFrame:
     """Return what `load_results` returns, with the labels that the plan has."""
     if not any((folder / name).is_file() for name in (NAME, PLAN)):
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
-    if stale := is_stale(folder):
-        collect(folder)
-    found = None
-    with contextlib.suppress(OSError, *UNREADABLE):
-        found = _read(folder)
-    if found is not None:
-        if not stale:  # else it was told when it was made
-            _tell_gaps(folder)
-        _check_planned(folder, found)
-        return found
-    if not segments_of(folder):
-        raise UsageError(f"{folder / NAME}: is damaged, and there are no segments")
+    stale = is_stale(folder)
+    if not stale:
+        with contextlib.suppress(OSError, *UNREADABLE):
+            found = _read(folder)
+            tell_gaps(folder)
+            return found
+        if not (folder / RECORDS).is_file():
+            raise UsageError(f"{folder / NAME}: is damaged, and there is no {RECORDS}")
     collect(folder)
     with telling(folder):
         return _read(folder)
@@ -405,22 +319,6 @@ def _planned(folder: Path, plan: int) -> frozenset[str]:
     return frozenset(line["key"] for line in planned_lines(folder))
 
 
-def _check_planned(folder: Path, table: pd.DataFrame) -> None:
-    """Refuse a table without segments that holds trials of no plan of the folder.
-
-    With segments it would be made again.
-    """
-    if segments_of(folder) or not (folder / PLAN).is_file() or "trial" not in table:
-        return
-    lines = [*read_plan(folder)]
-    beyond = set(table["trial"]) - {line["key"] for line in lines if line is not None}
-    if beyond and None not in lines:  # of a damaged plan its readers tell
-        raise UsageError(
-            f"{folder / NAME}: is of another folder or damaged: {len(beyond)} of its "
-            f"trials are not in {PLAN}, and there are no segments to make it again"
-        )
-
-
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
     """Tell of each row whether its solver has passed `check` by now."""
     solvers, labels = table["solver"].unique(), table["calibration"].unique()
@@ -435,31 +333,60 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read(folder: Path) -> pd.DataFrame:
-    with opened(folder / NAME, folder) as file:
-        return _checked(read(file))
+    """Return the table of a folder as a frame, of its columns alone.
 
+    No threads: one that is left over could take a Ctrl-C that the main one holds back,
+    or be at work when the process ends.
 
-def _tell_gaps(folder: Path) -> None:
-    """Print what a table was made without: who made it was told, perhaps nobody else.
-
-    Of a table that cannot be read, and of notes that are no numbers, nothing is told.
+    Raises
+    ------
+    ValueError
+        If it is not the one that the manifest notes, or has other columns.
     """
     import pyarrow.parquet as pq
 
-    damaged = missing = 0
-    with contextlib.suppress(OSError, ValueError), opened(folder / NAME, folder) as f:
-        noted = pq.read_metadata(f).metadata or {}
-        damaged, missing = (int(noted.get(key.encode(), 0)) for key in GAPS)
-    told = [f"{plural(damaged, 'damaged line')} of {PLAN} or of segments"] * (
-        damaged > 0
-    )
-    told += [f"{plural(missing, 'trial')} of {PLAN} without a record"] * (missing > 0)
-    if told:
-        back = "the same command puts them back"
-        print(
-            f"{typed(folder)}: {NAME} was made without {' and '.join(told)}; {back}",
-            file=sys.stderr,
+    with opened(folder / NAME, folder) as file:
+        if not _is_noted(file, _noted(folder)):
+            raise ValueError("it is not as it was written")
+        table = pq.ParquetFile(file, page_checksum_verification=True)
+        # Texts of up to 2 GB and of more are alike.
+        expected, actual = (
+            {field.name: str(field.type).removeprefix("large_") for field in schema}
+            for schema in (schema_of(POPULATION), table.schema_arrow)
         )
+        known = actual.items() <= expected.items()
+        if not (known and {*COLUMNS} <= actual.keys()):
+            raise ValueError("it has columns of other names or types")
+        if table.metadata.num_rows > MOST_ROWS:
+            raise ValueError(f"it has more than {MOST_ROWS} rows")
+        # What else the file says of its columns is nothing to act upon.
+        content = table.read(use_threads=False).replace_schema_metadata()
+        return _checked(content.to_pandas(use_threads=False))
+
+
+def _noted(folder: Path) -> Row:
+    """Return what the manifest notes of the table, empty if nothing."""
+    noted = read_manifest(folder).get(TABLE)
+    return noted if isinstance(noted, dict) else {}
+
+
+def _is_noted(file: BinaryIO, noted: Row) -> bool:
+    """Return whether a table has the size and the checksum that are noted, if any."""
+    if not noted:
+        return True
+    same = noted.get("size") == file.seek(0, 2)
+    return same and noted.get("crc") == checksum_of(file)
+
+
+def tell_gaps(folder: Path) -> None:
+    """Print which planned trials the table of a folder lacks, and why."""
+    noted = _noted(folder)
+    missing, damage = noted.get("missing"), noted.get("damage")
+    if isinstance(missing, int) and missing > 0:
+        lost = f"{NAME} lacks {plural(missing, 'planned trial')}"
+        why = f" ({escaped(damage)})" if isinstance(damage, str) and damage else ""
+        back = "the same command runs them"
+        print(f"{typed(folder)}: {lost}{why}; {back}", file=sys.stderr)
 
 
 def as_it_stands(folder: Path) -> pd.DataFrame:
@@ -484,34 +411,31 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
 
 def joined(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
     """Yield the trials of lines of the plan that have a record that can be read."""
-    known = [line for line in lines if line["key"] in store.index]
+    known = [line for line in lines if line["key"] in store]
     records = store.records([line["key"] for line in known])
     for line, record in zip(known, records, strict=True):
         if record is not None:
-            yield line, record, store.index[line["key"]].run
+            yield line, record
 
 
 def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
     """Yield the spec and the facts of every planned trial that went well."""
-    for line, record, _ in joined(Store(folder), planned_lines(folder)):
+    for line, record in joined(Store(folder), planned_lines(folder)):
         if record["status"] == "ok":
             yield line["spec"], record["facts"]
 
 
 def is_stale(folder: Path) -> bool:
-    """Return whether a folder's table is missing or not made of its segments.
+    """Return whether a folder's table is missing, or not made of its records.
 
-    A table without segments is the only copy: it is never stale.
+    A table without records is the only copy: it is never stale.
     """
-    table, segments = folder / NAME, segments_of(folder)
-    if not table.is_file():
+    if not (folder / NAME).is_file():
         return True
-    if not segments or not (folder / PLAN).is_file():
+    if not (folder / RECORDS).is_file() or not (folder / PLAN).is_file():
         return False
-    sizes = {path.name: size_of(path) for path in segments}
-    with contextlib.suppress(OSError, ValueError), opened(table, folder) as file:
-        return sources_of(file) != _sources(folder, sizes)
-    return True
+    sources = _sources(folder, size_of(folder / RECORDS))
+    return _noted(folder).get("sources") != sources
 
 
 def is_outdated(folder: Path) -> bool:
@@ -543,14 +467,14 @@ def collect(folder: Path) -> Path:
     Raises
     ------
     UsageError
-        If the folder cannot be written to, or a newer version wrote into it.
+        If the folder cannot be written to.
     """
     store = Store(folder)
     with telling(folder), locked(folder):
         remove_parts(folder)
         store.refresh()
         _write(store)
-    store.check(read_manifest(folder), "are left out; the same command runs them")
+    tell_gaps(folder)
     return folder / NAME
 
 
@@ -564,40 +488,33 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
         plan.restore()
         store.refresh()
         if is_outdated(store.folder):
-            _write(store, tell_missing=False)  # other runs may be at them
+            _write(store)
 
 
-def _write(store: Store, tell_missing: bool = True) -> None:
-    """Write the table, and print what it does not have."""
+def _write(store: Store) -> None:
+    """Write the table, and note in the manifest what it holds; under the lock."""
     import pyarrow.parquet as pq
 
     folder = store.folder
-    more = POPULATION if _names_fresh(folder) else ()
-    schema = schema_of(_sources(folder, store.sizes()), more)
-    left_out: Counter[str] = Counter()
+    schema = schema_of(POPULATION if _names_fresh(folder) else ())
+    lost: Counter[str] = Counter()
+    # What others append meanwhile makes the table stale.
+    noted: Row = {"sources": _sources(folder, store.size)}
 
     def write(file: Any) -> None:
         with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-            for chunk in _chunks(store, left_out):
-                for table in _tables(chunk, schema, left_out):
+            for chunk in _chunks(store, lost):
+                for table in _tables(chunk, schema, lost):
                     writer.write_table(table)
-            # Damage costs nothing if its trials ran again, as its run says.
-            lost = store.unnamed(read_manifest(folder)) if left_out["missing"] else {}
-            broken = sum(n if isinstance(n, int) else 1 for n in lost.values())
-            gaps = (left_out["damaged"] + broken, left_out["missing"])
-            noted = {k: str(n) for k, n in zip(GAPS, gaps, strict=True) if n}
-            if noted:
-                writer.add_key_value_metadata(noted)
-        seal(file)
+        noted.update(size=file.seek(0, 2), crc=checksum_of(file))
 
     write_atomic(folder / NAME, write)
-    if number := left_out["damaged"]:
-        lines = f"{plural(number, 'damaged line')} of {PLAN} or of segments"
-        back = "left out of the table; the same command puts them back"
-        print(f"{typed(folder)}: {lines} {back}", file=sys.stderr)
-    if tell_missing and (number := left_out["missing"]):
-        trials = plural(number, "trial")
-        print(f"{typed(folder)}: {trials} of {PLAN} without a record", file=sys.stderr)
+    damage = [store.damage()]
+    if lost["plan"]:
+        damage.append(f"{plural(lost['plan'], 'damaged line')} of {PLAN}")
+    missing = lost.total() if store.size > 0 else 0  # else the run has only begun
+    told = "; ".join(filter(None, damage)) if missing else ""
+    note_table(folder, {**noted, "missing": missing, "damage": told})
 
 
 def _names_fresh(folder: Path) -> bool:
@@ -606,30 +523,28 @@ def _names_fresh(folder: Path) -> bool:
         return any(f'"{FRESH}"'.encode() in line for line in file)
 
 
-def _sources(folder: Path, sizes: dict[str, int]) -> str:
-    return digest([sizes, checksum(folder), list(COLUMNS)])
+def _sources(folder: Path, size: int) -> str:
+    return digest([size, checksum(folder), list(COLUMNS)])
 
 
-def _chunks(store: Store, left_out: Counter[str]) -> Iterator[list[Trial]]:
+def _chunks(store: Store, lost: Counter[str]) -> Iterator[list[Trial]]:
     lines = read_plan(store.folder)
     while chunk := list(itertools.islice(lines, CHUNK)):
         whole = [line for line in chunk if line is not None]
-        missing = sum(line["key"] not in store.index for line in whole)
         trials = list(joined(store, whole))
-        left_out["damaged"] += len(chunk) - missing - len(trials)
-        if store.sizes():  # else the run has only begun
-            left_out["missing"] += missing
+        lost["plan"] += len(chunk) - len(whole)
+        lost["records"] += len(whole) - len(trials)
         if trials:
             yield trials
 
 
-def _tables(chunk: list[Trial], schema: Any, left_out: Counter[str]) -> Iterator[Any]:
+def _tables(chunk: list[Trial], schema: Any, lost: Counter[str]) -> Iterator[Any]:
     """Yield the rows of a chunk; where one trial cannot be read, of all others."""
     try:
         yield table_of(chunk, schema)
     except UNREADABLE:
         if len(chunk) == 1:
-            left_out["damaged"] += 1
+            lost["records"] += 1
             return
         for trial in chunk:
-            yield from _tables([trial], schema, left_out)
+            yield from _tables([trial], schema, lost)

@@ -14,8 +14,7 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.results.columns import is_better_higher
-from dp_erm_bench.results.files import PLAN, as_it_was
-from dp_erm_bench.results.runs import read_noted
+from dp_erm_bench.results.files import PLAN, as_it_was, read_text
 from dp_erm_bench.results.settings import (
     final_rows,
     labelled,
@@ -63,7 +62,7 @@ def read_choices(folder: Path) -> list[Row] | None:
     UsageError
         If it is damaged.
     """
-    text = read_noted(folder, CHOICES)
+    text = read_text(folder, CHOICES)
     if text is None:
         return None
     try:

@@ -49,12 +49,14 @@ from dp_erm_bench.results import table
 from dp_erm_bench.results.bundle import keep_sources
 from dp_erm_bench.results.files import (
     PLAN,
+    RECORDS,
     check_writable,
     locked,
     plural,
     telling,
     typed,
     unrun,
+    write_text,
 )
 from dp_erm_bench.results.runs import (
     check_run,
@@ -63,7 +65,6 @@ from dp_erm_bench.results.runs import (
     note_typed,
     now,
     read_manifest,
-    write_noted,
     write_run,
 )
 from dp_erm_bench.results.statistics import estimate_log_ratio
@@ -248,7 +249,7 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     rows = csv.writer(text, lineterminator="\n")
     for choice in choices:
         rows.writerow(map(unrun, _row(experiment, choice)))
-    write_noted(folder, CHOICES, text.getvalue().encode())
+    write_text(folder, CHOICES, text.getvalue())
 
 
 def _row(experiment: str, choice: Choice) -> list[Any]:
@@ -342,7 +343,7 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     name : str
         Column `experiment` of the table.
     folder : Path
-        Where segments, plan, table, choices and manifest are kept.
+        Where records, plan, table, choices and manifest are kept.
     options : RunOptions
         Workers, mode, retry and what the manifest should hold.
 
@@ -476,7 +477,11 @@ def _settled(session: Session) -> dict[str, Any]:
             remove_parts(folder / "runs")
     note_ended(folder)
     previous = read_manifest(folder)
-    session.damaged = session.store.check(previous, "run again")
+    if damage := session.store.damage():
+        session.damaged[RECORDS] = damage
+        if damage not in str(previous.get("damaged")):
+            told = f"{damage}: trials without a record run again"
+            print(f"{typed(folder)}: {told}", file=sys.stderr)
     if previous.get("plan_file") != checksum(folder):
         if torn := sum(one is None for one in read_plan(folder)):
             session.damaged[PLAN] = torn
@@ -494,8 +499,7 @@ def _derive(
     """
     folder = session.folder
     if choices or not session.options.append_plan:
-        with telling(folder):
-            write_choices(folder, session.name, choices)
+        write_choices(folder, session.name, choices)
     left = {"plan": session.digest.hexdigest(), "plan_file": checksum(folder)}
     same = all(previous.get(name) == value for name, value in left.items())
     if session.ran == 0 and same and not table.is_outdated(folder):

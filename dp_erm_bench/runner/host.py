@@ -25,8 +25,9 @@ from pathlib import Path
 from dp_erm_bench import paths
 from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.store import taken_lines, traces_of
-from dp_erm_bench.runner.ledger import Answer, Death, packed, understood
+from dp_erm_bench.results.files import RECORDS, size_of
+from dp_erm_bench.results.store import lines_from, traces_of
+from dp_erm_bench.runner.ledger import Answer, Death, understood
 from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
@@ -328,48 +329,57 @@ def hosted(
     job : Job
         What the child must know.
     ship : bool
-        Whether the lines travel with the answer: the child writes into a folder of
-        this machine. Else it writes into the results folder.
+        Whether the lines travel with the answer: the child writes into a folder of its
+        own on this machine. Else it writes into the results folder.
     wanted : callable
         Returns whether somebody waits for the answer; if not, the child is ended.
     """
-    if ship:
-        job = job._replace(folder=paths.scratch(), secret=_secret())
     child = children.of_thread(task[0][0].owner, job.run)
+    if ship:
+        own = Path(paths.scratch(), str(child.pid))
+        own.mkdir(exist_ok=True)
+        job = job._replace(folder=str(own), secret=_secret())
+    folder = Path(job.folder)
+    start = max(size_of(folder / RECORDS), 0)
     child.give(task, job)
     child.wait(wanted)
     if child.report is None:
-        answer = _mourned(number, child, task, job)
+        answer = _mourned(number, child, task, (lines_from(folder, start), job.run))
     else:
         outcomes, _, seconds, problem, _ = child.report
         answer = Answer(number, outcomes, seconds, problem)
-    lines = taken_lines(Path(job.folder), job.run, child.pid) if ship else b""
+    if ship:
+        answer = answer._replace(lines=lines_from(folder, 0))
+        (folder / RECORDS).unlink(missing_ok=True)
     if child.report and child.report.full:
         children.let_go(child)
-    return answer._replace(lines=lines, host=f"{os.uname().nodename}:{os.getpid()}")
+    return answer._replace(host=f"{os.uname().nodename}:{os.getpid()}")
 
 
 def shipped(
     number: int, task: Sequence[Batch], job: Job, wanted: Callable[[], bool]
-) -> tuple[int, bytes]:
+) -> tuple[int, Answer]:
     """Return the answer of a host that need not share a folder with the parent.
 
     Where its machine has no room for a process or a file, that is the answer's problem.
     """
     try:
-        return number, packed(hosted(number, task, job, True, wanted))
+        return number, hosted(number, task, job, True, wanted)
     except (UsageError, OSError) as error:
-        return number, packed(Answer(number, [], problem=str(error) or repr(error)))
+        return number, Answer(number, [], problem=str(error) or repr(error))
 
 
-def _mourned(number: int, child: Worker, task: Sequence[Batch], job: Job) -> Answer:
-    """Return what a dead child recorded of a task, and what it had begun."""
+def _mourned(
+    number: int, child: Worker, task: Sequence[Batch], wrote: tuple[bytes, str]
+) -> Answer:
+    """Return what a dead child recorded of a task, and what it had begun.
+
+    `wrote`: the lines that were written since it was asked, and the run.
+    """
     code = children.let_go(child)
-    traces = traces_of(Path(job.folder), job.run, child.pid)
-    keys = {trial.key for batch in task for trial in batch}
-    outcomes = [Outcome.of(traces.records[key]) for key in keys & set(traces.records)]
-    begun = {key: traces.begun[key] for key in keys & set(traces.begun)}
-    return Answer(number, outcomes, death=Death(code, child.overdue, begun))
+    traces = traces_of(*wrote, {trial.key for batch in task for trial in batch})
+    outcomes = [Outcome.of(record) for record in traces.records.values()]
+    return Answer(number, outcomes, death=Death(code, child.overdue, traces.begun))
 
 
 @functools.cache

@@ -15,14 +15,11 @@ from typing import Any, NamedTuple
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import STATUSES, Segment, failed
+from dp_erm_bench.results.store import STATUSES, RecordWriter, failed
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 200
 """Characters of what an answer says of its host, or of what is wrong with it."""
-
-WRONG = (TypeError, LookupError, AttributeError, OverflowError)
-"""Raised by lines of JSON whose values are of other types than ours."""
 
 
 class Death(NamedTuple):
@@ -80,82 +77,39 @@ class Answer(NamedTuple):
     host: str = ""
 
 
-def packed(answer: Answer) -> bytes:
-    """Return an answer as lines of JSON: what it says, then marks and records.
-
-    The outcomes do not travel: they are those of the records.
-    """
-    head = answer._asdict() | {"outcomes": None, "lines": None}
-    return files.sealed(files.line(head)) + answer.lines
-
-
-def unpacked(data: Any, task: Sequence[Batch]) -> Answer:
-    """Return the answer on a task that travelled as lines.
+def check_answer(value: object, task: Sequence[Batch]) -> Answer:
+    """Return an answer that another process sent, with the outcomes of its records.
 
     Raises
     ------
     ValueError
-        If it is no whole answer on this task: a line is damaged, of a trial that the
-        task has not, or the second record of one.
+        If it is no answer on this task: a line is damaged, of a trial that the task has
+        not, or the second record of one; or if it says nothing.
     """
-    if not isinstance(data, bytes):
-        raise ValueError("an answer must be bytes")
-    first, *lines = data.splitlines(keepends=True) or [b""]
+    if not isinstance(value, Answer):
+        raise ValueError("it is no answer")
     keys = {trial.key for batch in task for trial in batch}
-    head = files.parsed(first) if files.is_sealed(first) else None
-    outcomes: list[Outcome] = []
-    try:
-        answer = _head(dict(head or {}))
-        checked = b"".join(_checked(lines, keys, outcomes))
-    except WRONG as error:
-        reason = printable(str(error), LONGEST)
-        raise ValueError(f"a value of an answer: {reason}") from None
-    if not (outcomes or answer.death or answer.problem):
+    outcomes: dict[str, Outcome] = {}
+    for line in value.lines.splitlines(keepends=True):
+        content = (files.parsed(line) if files.is_sealed(line) else None) or {}
+        begun, key = content.get("begin"), content.get("key")
+        if isinstance(begun, list) and keys.issuperset(map(str, begun)):
+            continue
+        if not _is_record(line, content) or key not in keys - outcomes.keys():
+            raise ValueError("a line of an answer is damaged, or of another task")
+        outcomes[key] = Outcome.of(content)
+    if not (outcomes or value.death or value.problem):
         raise ValueError("an answer says nothing")
-    return answer._replace(outcomes=outcomes, lines=checked)
-
-
-def _head(head: dict[str, Any]) -> Answer:
-    """Return an answer without its lines; every value is of its type."""
-    death = head.pop("death")
-    if death is not None:
-        code, overdue, begun = death
-        times = {str(key): float(time) for key, time in begun.items()}
-        death = Death(int(code), bool(overdue), times)
-    number, seconds = int(head["number"]), float(head["seconds"])
-    problem = printable(str(head["problem"]), 5 * LONGEST)
-    host = printable(str(head["host"]), LONGEST)
-    return Answer(number, [], seconds, problem, death, b"", host)
-
-
-def _checked(
-    lines: Iterable[bytes], keys: set[str], outcomes: list[Outcome]
-) -> Iterator[bytes]:
-    """Yield marks and records of these keys; collect the outcomes of the records."""
-    left = set(keys)
-    for line in lines:
-        content = files.parsed(line)
-        if content is None:
-            raise ValueError("a line of an answer holds no object")
-        if line.startswith(files.BEGIN):
-            begun = [str(key) for key in content["begin"]]
-            if not keys.issuperset(begun):
-                raise ValueError("a mark of an answer is of another task")
-            yield files.line({"begin": begun, "time": float(content["time"])})
-        elif _is_record(line, content) and content["key"] in left:
-            left.remove(content["key"])
-            outcomes.append(Outcome.of(content))
-            yield line
-        else:
-            raise ValueError("a record of an answer is damaged, or of another task")
+    problem = printable(value.problem, 5 * LONGEST)
+    host = printable(value.host, LONGEST)
+    return value._replace(outcomes=[*outcomes.values()], problem=problem, host=host)
 
 
 def _is_record(line: bytes, content: dict[str, Any]) -> bool:
-    """Return whether a line is whole, and would be found in the results folder."""
-    found = files.RECORD.match(line) and files.is_sealed(line)
+    """Return whether a whole line is a record that the table can be made of."""
     columns = content.get("trajectory")
     lists = isinstance(columns, dict) and all(type(c) is list for c in columns.values())
-    return bool(found) and lists and content.get("status") in STATUSES
+    return lists and line.startswith(files.START) and content["status"] in STATUSES
 
 
 def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
@@ -390,7 +344,7 @@ class Ledger:
         self._at_work: dict[int, Task] = {}
         self.losses, self.clock = LostTasks(), time.monotonic
         self._number, self._size, self._stillborn = 0, 1, 0
-        self._segment = Segment(Path(job.folder), job.run)
+        self._writer = RecordWriter(Path(job.folder), job.run)
         self._lock = threading.RLock()
 
     def add(self, batches: Iterable[Batch]) -> None:
@@ -472,7 +426,7 @@ class Ledger:
                 return self._bereft(task, self.losses.last_words(number), seconds)
             self.losses.answered(task.batches, task.probe, seconds)
             if answer.lines:
-                self._segment.copy(answer.lines)
+                self._writer.copy(answer.lines)
             done = {outcome.key for outcome in answer.outcomes}
             outcomes = answer.outcomes
             if answer.death:
@@ -527,7 +481,7 @@ class Ledger:
     ) -> Outcome:
         """Record what is held against the only trial of a batch."""
         record = failed(batch[0].key, status, printable(reason))
-        self._segment.append([record], seconds)
+        self._writer.append([record], seconds)
         return Outcome.of(record)
 
     def put_back(self, number: int) -> None:
@@ -553,10 +507,6 @@ class Ledger:
             reason = f"lost with its host {times} times, the last {last.host}\n"
             return [self._accused(batch, "killed", f"{reason}{last.log}".rstrip())]
         return []
-
-    def close(self) -> None:
-        """Close the segment of the records that were written here."""
-        self._segment.close()
 
 
 def _owner(batch: Batch) -> str:

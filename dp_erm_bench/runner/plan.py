@@ -1,126 +1,91 @@
-"""mode=plan: count what an experiment would do, and tell how long it may take.
+"""mode=plan: count what an experiment would do, and say what such trials took before.
 
-Nothing is run and nothing recorded, whoever wrote the solver. The seconds of a trial
-are those of the model of the work (`experiment.lines.Work`) times a rate, which is the
-median of recorded over modelled seconds of the nearest trials that the folder has:
-
-1. of the same settings, whose batches could have held it (`Trial.kind`): the model
-   only allows for another number of trials in a batch;
-2. of the same algorithm, else of any: the model stands for the difference;
-3. none: a second is what the model says is one (`SECOND`).
-
-What is loaded and computed once must not count for every trial: of the first batch of
-a worker, or of a kind, the iterations alone count. What a worker loads is told apart,
-once for each; data, calibrations and optima that nobody needed before are not told.
+Nothing is run and nothing recorded, whoever wrote the solver. A trial is expected to
+take the median of the folder's recorded trials of its kind (`Trial.kind`), which share
+the seconds of their batches. Of trials of which there are none no time is said.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from statistics import fmean, median, median_low
+from statistics import median
 from typing import Any, NamedTuple
 
-from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.lines import SECOND, Kind, Setting, Trial, line_of
+from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.schema import FAILED
 from dp_erm_bench.experiment.tune import Tuner
-from dp_erm_bench.plugins.names import named_in
-from dp_erm_bench.results.store import FINISHED, Store, planned_lines
+from dp_erm_bench.results.files import plural
+from dp_erm_bench.results.store import Store, planned_lines
 from dp_erm_bench.runner.engines.choice import workers_of
-from dp_erm_bench.runner.options import RunOptions
-from dp_erm_bench.runner.session import Label, Reasons, Session, batch_size
-
-SAME = "recorded trials of the same settings"
-SCALED = "other recorded trials, scaled by a model of the work"
-GUESSED = (
-    "a model of the work without data, calibrations and optima, "
-    "for nothing like it is recorded"
-)
-BASES = (SAME, SCALED, GUESSED)
-
-START = 1.0
-"""Seconds until a worker has loaded what a batch needs, where no record tells."""
+from dp_erm_bench.runner.session import Label, Reasons, Session
 
 SAMPLE = 30
-"""Batches that are read of trials that are alike; their median counts."""
+"""Records of a kind that are read; their median counts."""
 
 
 class Tally(NamedTuple):
-    """One line of the plan: its trials by state, and the seconds of each to do.
+    """The trials of a line: all, done, failed, and one for each that is to do.
 
-    And of those to do which are known to be refused: their keys, and why.
+    For those that a search has not proposed yet there are examples, each under a key of
+    its own.
     """
 
     trials: int
     done: int
     failed: int
-    costs: dict[Any, float]
-    refused: dict[Any, str]
-
-
-class Expected(NamedTuple):
-    """A trial like some that have no name yet, and how many may share its batch."""
-
-    one: Trial
-    number: int
-
-
-Later = tuple[list[Expected], int]
-"""Examples of trials that have no name yet, and the number of these trials."""
-
-
-class Costs(NamedTuple):
-    """What trials are expected to take.
-
-    Attributes
-    ----------
-    seconds : dict of Kind to float
-        Of a trial of each kind; 0 for what is known to be refused.
-    start : float
-        Seconds that a worker takes beside, once.
-    bases : tuple of str
-        Those of `BASES` on which they rest.
-    """
-
-    seconds: dict[Kind, float]
-    start: float
-    bases: tuple[str, ...]
+    todo: dict[Any, Trial]
 
 
 def print_plan(session: Session) -> None:
-    """Print per line the trials in all, done, failed, to do, and the time to expect.
+    """Print per line the trials in all, done, failed and to do, and their time.
 
-    And how many of those to do are known to be refused, and why.
-    Rounds of tuning that depend on trials to do are counted as if no axis were
-    extended. A trial of two lines is counted in both.
+    And how many of those to do are known to be refused, and why. Rounds of tuning that
+    depend on trials to do are counted as if no axis were extended. A trial of two lines
+    is counted in both, and once in all.
     """
-    lines, costs = estimated(session)
+    lines, named = count_lines(session)
     if not lines:
         print("nothing to run: none of the datasets can be had")
         return
-    total, jobs = _total(lines.values()), workers_of(session.options)
+    todo = {key: one for line in lines.values() for key, one in line.todo.items()}
+    done = sum(line.done for line in lines.values())
+    failed = sum(line.failed for line in lines.values())
+    total = Tally(done + failed + len(todo), done, failed, todo)
+    refused = {key: why for key, one in todo.items() if (why := refusal(one))}
+    kinds = {one.kind for key, one in todo.items() if key not in refused}
+    costs = median_costs(session.store, [*named, *todo.values()], kinds)
+    jobs = workers_of(session.options)
     print(_row("panel", "line", "trials", "done", "failed", "to do", "time"))
     for (panel, name), line in {**lines, ("", "total"): total}.items():
-        todo = line.trials - line.done - line.failed
-        start = costs.start if line is total else 0.0
-        seconds = start + wall(line.costs.values(), jobs)
-        time = duration(seconds) if line.costs else "-"
-        print(_row(panel, name, line.trials, line.done, line.failed, todo, time))
-    if total.costs:
-        workers = "1 worker" if jobs == 1 else f"{jobs} workers"
-        computing = math.fsum(total.costs.values())
-        computing += costs.start * min(jobs, len(total.costs))
-        about = "" if costs.bases == (SAME,) else "about "
-        print(f"{about}{computing:.3g} s of computing in all")
-        print(f"{about}{time} on {workers}, from {'; '.join(costs.bases)}")
+        runs = [one for key, one in line.todo.items() if key not in refused]
+        known = [costs[one.kind] for one in runs if one.kind in costs]
+        time = duration(wall(known, jobs)) if known or not runs else "?"
+        more = "+" if 0 < len(known) < len(runs) else ""
+        time = f"{time}{more}" if line.todo else "-"
+        counts = (line.trials, line.done, line.failed, len(line.todo))
+        print(_row(panel, name, *counts, time))
+    if runs:
+        unknown = len(runs) - len(known)
+        nothing = (
+            f"nothing is recorded of settings as those of {plural(unknown, 'trial')}"
+        )
+        if known:
+            seconds, workers = math.fsum(known), plural(jobs, "worker")
+            print(f"{seconds:.3g} s of computing, {time} on {workers}: recorded trials")
+        print(*[nothing] * (unknown > 0), sep="\n", end="\n" * (unknown > 0))
     reasons = Reasons()
-    for why in total.refused.values():
+    for why in refused.values():
         reasons.add("skipped", why)
     for told in reasons.lines(session.store):
         print(told if told.startswith(" ") else f"will be {told}")
+
+
+def refusal(one: Trial) -> str:
+    """Return why a trial is known to be refused; empty if nothing is known."""
+    return "" if one.work.own > 0 else one.setting.batch_key.refusal()
 
 
 def _row(panel: str, line: str, *columns: object) -> str:
@@ -142,259 +107,72 @@ def wall(costs: Collection[float], n_jobs: int) -> float:
     return max(math.fsum(costs) / n_jobs, max(costs, default=0.0))
 
 
-def estimated(session: Session) -> tuple[dict[Label, Tally], Costs]:
-    """Return the lines of a plan with the seconds of each trial, and what they are of.
+def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
+    """Return the lines of a plan, and all trials that are named.
 
     The stages are followed as far as the records go.
     """
     expected = session.expected()
     named: dict[Label, list[Trial]] = {label: [] for label in expected}
-    todo: list[Trial] = []
     for stage in session.stages():
-        new, missing = session.announce(stage)
-        todo += missing
-        for one in new:
+        for one in session.announce(stage)[0]:
             named[one.setting.line.called].append(one)
-    later: dict[Label, list[Later]] = {}
-    for label, number in expected.items():
-        tuners = [tuner for tuner in session.tuners if tuner.line.called == label]
-        later[label] = list(_later(number - len(named[label]), tuners))
-    examples = [one for groups in later.values() for ones, _ in groups for one in ones]
-    planned = [one for ones in named.values() for one in ones]
-    costs = costs_of(session.store, planned, todo, examples, session.options)
     lines = {}
     for label, number in expected.items():
+        tuners = [tuner for tuner in session.tuners if tuner.line.called == label]
         states = Counter(session.statuses[one.key] for one in named[label])
         failed = sum(states[status] for status in FAILED)
         done = len(named[label]) - states["planned"] - failed
-        left = [o for o in named[label] if session.statuses[o.key] == "planned"]
-        seconds: dict[Any, float] = {one.key: costs.seconds[one.kind] for one in left}
-        refused: dict[Any, str] = {one.key: _refusal(one, costs) for one in left}
-        # Those not named yet cost what examples cost.
-        for ones, members in later[label]:
-            each = fmean(costs.seconds[example.one.kind] for example in ones)
-            whys = [_refusal(example.one, costs) for example in ones]
-            keys = [object() for _ in range(members)]
-            seconds |= dict.fromkeys(keys, each)
-            refused |= dict.fromkeys(keys, whys[0] if all(whys) else "")
+        left = (o for o in named[label] if session.statuses[o.key] == "planned")
+        todo: dict[Any, Trial] = {one.key: one for one in left}
+        for one, count in _examples(number - len(named[label]), tuners):
+            todo |= {object(): one for _ in range(count)}
         # Two settings of a sweep may be one trial.
-        number = number if any(t.line.called == label for t in session.tuners) else 0
-        trials = max(number, len(named[label]))
-        known = {key: why for key, why in refused.items() if why}
-        lines[label] = Tally(trials, done, failed, seconds, known)
-    return lines, costs
+        trials = max(number if tuners else 0, len(named[label]))
+        lines[label] = Tally(trials, done, failed, todo)
+    return lines, [one for ones in named.values() for one in ones]
 
 
-def _refusal(one: Trial, costs: Costs) -> str:
-    """Return why a trial is known to be refused, which takes no time by the model."""
-    return "" if costs.seconds[one.kind] > 0 else one.setting.batch_key.refusal()
-
-
-def _later(left: int, tuners: Sequence[Tuner]) -> Iterator[Later]:
+def _examples(left: int, tuners: Sequence[Tuner]) -> Iterator[tuple[Trial, int]]:
     """Yield examples of the trials of a line that have no name yet, and their number.
 
     Its reports come last.
     """
     reports = sum(len(tuner.tune.report) for tuner in tuners)
     for phase, number in (("tune", left - reports), ("report", min(left, reports))):
-        ones = [
-            Expected(one, len(tuner.tune.report) if phase == "report" else number)
-            for tuner in (tuners if number > 0 else ())
-            for one in tuner.examples(phase)
-        ]
-        if ones:
-            yield ones, number
+        one = next((one for t in tuners for one in t.examples(phase)), None)
+        if one is not None and number > 0:
+            yield one, number
 
 
-def _total(lines: Collection[Tally]) -> Tally:
-    """Return the sums; a trial that two lines want is to do, and takes time, once."""
-    costs = {key: cost for line in lines for key, cost in line.costs.items()}
-    done = sum(line.done for line in lines)
-    failed = sum(line.failed for line in lines)
-    return Tally(
-        done + failed + len(costs),
-        done,
-        failed,
-        costs,
-        {key: why for line in lines for key, why in line.refused.items()},
-    )
-
-
-def costs_of(
-    store: Store,
-    planned: Iterable[Trial],
-    asked: Sequence[Trial],
-    later: Iterable[Expected],
-    options: RunOptions,
-) -> Costs:
-    """Return what trials are expected to take.
+def median_costs(
+    store: Store, named: Iterable[Trial], kinds: Collection[Kind]
+) -> Mapping[Kind, float]:
+    """Return the median seconds of the recorded trials of some kinds.
 
     Parameters
     ----------
     store : Store
-        The records.
-    planned : iterable of Trial
-        Trials of the sweep, recorded or not.
-    asked : sequence of Trial
-        Those whose time is asked for.
-    later : iterable of Expected
-        Examples of those that are to come, whose time is asked for, too.
-    options : RunOptions
-        How they will be run: the number of trials in a batch.
+        The records, of which at most `SAMPLE` are read of a kind.
+    named : iterable of Trial
+        Trials of these kinds, recorded or not; other seeds of theirs count, too.
+    kinds : collection of Kind
+        Those of which the seconds are asked for.
     """
-    members = Counter(one.kind for one in asked)
-    examples: dict[Kind, Trial] = {}
-    for one in asked:
-        examples.setdefault(one.kind, one)
-    for one, number in later:
-        examples.setdefault(one.kind, one)
-        members.setdefault(one.kind, number)
-    rates, start = Sample(store, examples.values()).rates(planned)
-    seconds, bases = {}, set()
-    for kind, one in examples.items():
-        most = options.most_of(one.phase)
-        size = batch_size(one, members[kind], most, options.batch_work)
-        nearest = _nearest(one.setting, one.n_checkpoints)
-        near = next((some for some in nearest if some in rates), None)
-        rate = 1.0 if near is None else rates[near]
-        seconds[kind] = rate * one.work.batch(size) / size / SECOND
-        if seconds[kind] > 0:
-            scaled = GUESSED if near is None else SCALED
-            bases.add(SAME if near == kind else scaled)
-    # What is refused takes no time by the model, too.
-    bases = bases or {GUESSED}
-    return Costs(seconds, start, tuple(basis for basis in BASES if basis in bases))
+    wanted = {_settings(one.spec): one.kind for one in named if one.kind in kinds}
+    taken: defaultdict[Kind, list[str]] = defaultdict(list)
+    for line in planned_lines(store.folder) if wanted and len(store) else ():
+        kind = wanted.get(_settings(line["spec"]))
+        done = store.status(line["key"]) in ("ok", "diverged")
+        if done and kind is not None and len(taken[kind]) < SAMPLE:
+            taken[kind].append(line["key"])
+    costs: dict[Kind, float] = {}
+    for kind, keys in taken.items():
+        seconds = [float(one["cost"]) for one in store.records(keys) if one]
+        costs |= {kind: median(seconds)} if seconds else {}
+    return costs
 
 
-Near = tuple[Any, ...]
-"""What trials have in common: see `_nearest`."""
-
-
-def _nearest(setting: Setting, rows: int) -> tuple[Near, Near, Near]:
-    """Return what trials of so many checkpoints share with others, the nearest first.
-
-    Their kind, their algorithm, and nothing.
-    """
-    return (setting.batch_key.group, rows), _algorithm(setting.base), ()
-
-
-def _algorithm(spec: Mapping[str, Any]) -> Near:
-    """Return the task, None of a fit, and the algorithm of a trial."""
-    return spec.get("task", {}).get("name"), named_in(spec["algorithm"])
-
-
-class Sample:
-    """Records that tell how long the trials that are asked for may take.
-
-    One of each batch, for its trials share its seconds.
-
-    Parameters
-    ----------
-    store : Store
-        The records.
-    asked : collection of Trial
-        One of each kind.
-    """
-
-    def __init__(self, store: Store, asked: Collection[Trial]) -> None:
-        self._store = store
-        alike = [_nearest(one.setting, one.n_checkpoints) for one in asked]
-        self._room = {near: SAMPLE for nearest in alike for near in nearest}
-        self._kinds = {kind for kind, _, _ in alike}
-        self._data = {str(one.setting.base.get("dataset")) for one in asked}
-        self._batches: set[tuple[Path, float]] = set()
-        self._taken: dict[str, tuple[Setting, int]] = {}
-
-    def rates(self, planned: Iterable[Trial]) -> tuple[dict[Near, float], float]:
-        """Return recorded over modelled seconds, and the seconds of a worker's start.
-
-        The first batch of a worker waits for what it loads, that of a kind for its
-        calibration. Of these the seconds of the iterations count, over those that the
-        model has without checkpoints; the rest of the former is the start.
-        """
-        self._choose(planned)
-        records = self._store.records(list(self._taken))
-        first = _openings(self._store) if self._taken else {}
-        found: defaultdict[Near, list[float]] = defaultdict(list)
-        starts: list[float] = []
-        for key, record in zip(self._taken, records, strict=True):
-            entry, (setting, rows) = self._store.index[key], self._taken[key]
-            record, work = record or {}, setting.batch_key.work
-            size = (record.get("facts") or {}).get("batch_size", 1)
-            modelled, bare = (work(n).batch(size) / size / SECOND for n in (rows, 0))
-            if not bare > 0:
-                continue
-            rate, nearest = entry.cost / modelled, _nearest(setting, rows)
-            iterations = (record.get("trajectory") or {}).get("seconds")
-            begins = first[entry.segment] == entry.cost
-            if iterations and (begins or nearest[0] not in found):
-                rate = min(rate, iterations[-1] / bare)
-            if iterations and begins:
-                starts.append(size * (entry.cost - rate * modelled))
-            # What was refused tells nothing of others.
-            for near in nearest[:1] if entry.status == "skipped" else nearest:
-                found[near].append(rate)
-        rates = {near: median_low(some) for near, some in found.items()}
-        return rates, median(starts) if starts else START
-
-    def _choose(self, planned: Iterable[Trial]) -> None:
-        """Take of the trials of the sweep what tells, then of others of the folder.
-
-        Those are read only if there is a kind of which the sweep does not tell.
-        """
-        if not len(self._store.index):
-            return
-        for one in planned:
-            if self._is_new(one.key):
-                self._take(one.key, one.setting, one.n_checkpoints)
-        if all(self._room[kind] < SAMPLE for kind in self._kinds):
-            return
-        for row in planned_lines(self._store.folder):
-            if self._is_new(row["key"]):
-                setting = self._setting(row["spec"])
-                if setting is not None:
-                    self._take(row["key"], setting, row["spec"]["n_checkpoints"])
-            if not any(self._room.values()):
-                return
-
-    def _is_new(self, key: str) -> bool:
-        """Return whether a trial is done, and none of its batch was seen before."""
-        entry = self._store.index.get(key)
-        if entry is None or entry.status not in FINISHED or not entry.cost > 0:
-            return False
-        return (entry.segment, entry.cost) not in self._batches
-
-    def _take(self, key: str, setting: Setting, rows: int) -> None:
-        """Take a trial if there is room for what it tells of."""
-        entry = self._store.index[key]
-        self._batches.add((entry.segment, entry.cost))
-        for near in _nearest(setting, rows):
-            if self._room.get(near):
-                self._room[near] -= 1
-                self._taken[key] = setting, rows
-
-    def _setting(self, spec: dict[str, Any]) -> Setting | None:
-        """Return the setting of a fit of another sweep, None if it is of no use.
-
-        Data that nobody asks for are not loaded for an algorithm that nobody asks for.
-        A file that the user did not name here is refused, not imported.
-        """
-        try:
-            known = str(spec["dataset"]) in self._data
-            asked = known or _algorithm(spec) in self._room
-            if "task" in spec or not asked:
-                return None
-            setting = line_of(spec).setting()
-            setting.batch_key.work(spec["n_checkpoints"])
-            return setting
-        except (UsageError, DataUnavailable, KeyError, TypeError, AttributeError):
-            return None
-
-
-def _openings(store: Store) -> dict[Path, float]:
-    """Return the cost of the first record of each segment, which one worker wrote."""
-    first: dict[Path, tuple[int, float]] = {}
-    for entry in store.index.values():
-        place = entry.offset, entry.cost
-        first[entry.segment] = min(first.get(entry.segment, place), place)
-    return {segment: cost for segment, (_, cost) in first.items()}
+def _settings(spec: Mapping[str, Any]) -> str:
+    """Return the spec of a trial without its seed, as JSON."""
+    return json.dumps({**spec, "seed": None}, sort_keys=True, default=str)

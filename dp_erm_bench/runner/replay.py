@@ -144,11 +144,11 @@ def _key(row: Any) -> str:
 
 def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
     """Return the record of a trial, and the keys of its batch in order."""
-    entry, record = store.index.get(key), store.record(key)
-    if entry is None or record is None:
+    status, record = store.status(key), store.record(key)
+    if status is None or record is None:
         raise NotReplayed("has no record, or its record is damaged")
-    if entry.status not in ("ok", "diverged"):
-        raise NotReplayed(f"ended as {entry.status}, without a trajectory")
+    if status not in ("ok", "diverged"):
+        raise NotReplayed(f"ended as {status}, without a trajectory")
     batch = record.get("batch")
     if not isinstance(batch, str):
         raise NotReplayed(
@@ -359,7 +359,7 @@ def replay_rows(
             continue
         code = tuple(trial.key for trial in trials) != mates_
         for key, record in records.items():
-            where = _elsewhere(folder, store.index[key].run, record, code)
+            where = _elsewhere(folder, str(record.get("run")), record, code)
             yield _judged(key, record, solved, mates_.index(key), where)
 
 

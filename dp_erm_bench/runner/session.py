@@ -118,7 +118,6 @@ class Pool:
     def __exit__(self, *error: Any) -> None:
         """End the workers, at once after an exception."""
         self._engines.__exit__(*error)
-        self._ledger.close()
         if self._on_sigterm is not None:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
@@ -472,7 +471,7 @@ class Session:
             new += added.values()
         first = {one.key: one for one in new if one.key not in self.statuses}
         for key in first:
-            status = self.store.index.status(key) or "planned"
+            status = self.store.status(key) or "planned"
             status = "planned" if status in self.options.retry else status
             self.statuses[key] = status
             self.reasons.recorded(key, status)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import io
 import json
 import math
@@ -24,7 +23,7 @@ from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import Unlike, UsageError, printable, traced
 from dp_erm_bench.experiment.lines import EXECUTE, Trial
 from dp_erm_bench.registry import locate
-from dp_erm_bench.results.store import Segment, failed, finals_of
+from dp_erm_bench.results.store import RecordWriter, failed, finals_of
 
 PAUSE = 0.1
 """Seconds between beats: there may be thousands of batches in a second."""
@@ -80,7 +79,6 @@ WARM_UP = "dp_erm_bench.runner.execute.warm_up"
 CHANGED = "the package's code was changed after the run had begun; start it again"
 Batch = tuple[Trial, ...]
 Beat = Callable[[], bool]
-_segment = functools.cache(Segment)
 
 
 class Job(NamedTuple):
@@ -222,15 +220,15 @@ def own_memory() -> int:
 
 
 def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
-    """Run a batch, append its records to this worker's segment, return outcomes.
+    """Run a batch, append its mark and its records, return outcomes.
 
     Raises
     ------
     UsageError
-        If the segment cannot be written, or data and files are not those of the run.
+        If they cannot be written, or data and files are not those of the run.
     """
-    segment = _segment(Path(job.folder), job.run)
-    segment.begin([trial.key for trial in batch])
+    writer = RecordWriter(Path(job.folder), job.run)
+    writer.begin([trial.key for trial in batch])
     start = time.perf_counter()
     records = run_guarded(batch, job, beat)
     if job.cpu:
@@ -238,7 +236,7 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
 
         for record in records if own_cpu() != job.cpu else ():
             record["facts"] = {**(record.get("facts") or {}), "cpu": own_cpu()}
-    segment.append(records, (time.perf_counter() - start) / len(batch))
+    writer.append(records, (time.perf_counter() - start) / len(batch))
     return list(map(Outcome.of, records))
 
 

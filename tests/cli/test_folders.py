@@ -68,7 +68,8 @@ def test_collect_leaves_running_runs_alone(folder):
     write_run(folder, {"run": f"1-{_host()}-{os.getpid()}", "outcome": "running"})
     before = read_manifest(folder)
     assert command("collect", [str(folder)]) == 0
-    assert read_manifest(folder) == before
+    after = read_manifest(folder)
+    assert after.pop("table")["missing"] == 0 and after == before
 
 
 def test_a_table_that_cannot_be_written_is_a_sentence(folder, capsys):

@@ -168,7 +168,7 @@ def refused(batches, pins, folder):
     job = Job(str(folder), "1", "dp_erm_bench.runner.execute.run_batch", pins=pins)
     report = run_task(elsewhere, job)
     assert report.outcomes == [] and report.batches == 0
-    assert not Store(folder).index
+    assert not len(Store(folder))
     with pytest.raises(Unlike, match=report.problem.partition("(")[0]):
         check_batch(elsewhere[0][0].spec, pins)
     return report.problem
@@ -339,7 +339,7 @@ def test_where_all_are_refused_the_first_reasons_are_told(tmp_path):
     said = str(error.value)
     assert said.startswith("runner=dask: no worker is left: worker ")
     assert said.count("its numpy is 1.0") == remote.REASONS
-    assert said.endswith("; and 2 more") and not Store(tmp_path).index
+    assert said.endswith("; and 2 more") and not len(Store(tmp_path))
 
 
 def test_a_worker_with_a_full_disk_gets_no_other_trial(tmp_path, capsys):
@@ -387,7 +387,7 @@ def run(tmp_path, far):
 
 
 def records(store):
-    return list(store.records(list(store.index)))
+    return list(store.records(list(store)))
 
 
 def refusal(run, *blocks, **options):

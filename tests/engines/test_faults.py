@@ -204,7 +204,7 @@ def test_the_same_bits(engine, trials, tmp_path, request):
 def without_clock(folder):
     """Return the records of a folder, but for what tells the time."""
     store, found = Store(folder), {}
-    for key in sorted(store.index):
+    for key in sorted(store):
         record = store.record(key)
         record["trajectory"].pop("seconds")
         record.pop("cost"), record.pop("crc")

@@ -63,7 +63,7 @@ def is_whole(process, runs, seeds=150):
 
 def records(runs):
     store = Store(runs.folder)
-    found = {key: dict(store.record(key)) for key in store.index}
+    found = {key: dict(store.record(key)) for key in store}
     for record in found.values():
         for name in ("seconds", "cost", "crc"):
             record.pop(name, None)

@@ -90,13 +90,13 @@ class Runs:
         return {seed: store.record(key)["cost"] for seed, key in keys}
 
     def lines(self, first):
-        """Return how many lines of segments have a first key."""
-        start = f'{{"{first}":'
-        texts = (path.read_text() for path in (self.folder / "segments").glob("*"))
-        return sum(line.startswith(start) for t in texts for line in t.splitlines())
+        """Return how many lines of the records have a first key."""
+        path = self.folder / "records.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return sum(line.startswith(f'{{"{first}":') for line in lines)
 
     def recorded(self):
-        return len(Store(self.folder).index)
+        return len(Store(self.folder))
 
     def outcome(self):
         return read_manifest(self.folder)["outcome"]

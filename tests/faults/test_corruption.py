@@ -2,16 +2,15 @@
 
 import json
 import os
-from unittest.mock import patch
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dp_erm_bench.results import files
 from dp_erm_bench.results.bundle import copy_folder
-from dp_erm_bench.results.store import Segment, Store, encoded, segments_of
+from dp_erm_bench.results.store import RecordWriter, Store, encode_record
 from dp_erm_bench.results.table import collect, load_results
 
 RUN = "00000000000000000001-here-1"
@@ -31,22 +30,20 @@ def record(number):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Return a real segment: its bytes, and each record by key."""
+    """Return the bytes of real records, and each record by key."""
     folder = tmp_path_factory.mktemp("whole")
-    segment = Segment(folder, RUN)
+    writer = RecordWriter(folder, RUN)
     for number in range(TRIALS):
-        segment.begin([f"{number:064x}"])
-        segment.append([record(number)], 0.5)
-    segment.close()
+        writer.begin([f"{number:064x}"])
+        writer.append([record(number)], 0.5)
     store = Store(folder)
-    found = {key: store.record(key) for key in store.index}
+    found = {key: store.record(key) for key in store}
     assert len(found) == TRIALS
-    return segments_of(folder)[0].read_bytes(), found
+    return (folder / "records.jsonl").read_bytes(), found
 
 
 def store_of(folder, data):
-    (folder / "segments").mkdir(exist_ok=True)
-    (folder / "segments" / f"{RUN}-1-1.jsonl").write_bytes(data)
+    (folder / "records.jsonl").write_bytes(data)
     return Store(folder)
 
 
@@ -76,11 +73,11 @@ def test_flipped_bytes_lose_their_own_records_only(tmp_path, whole, flips):
         data[place] ^= flip
         places.add(place)
     store = store_of(tmp_path, bytes(data))
-    for key in store.index:
+    for key in store:
         assert store.record(key) == records[key]
     # A line's end joins it to the next one.
     ends = {p + 1 for p in places if before[p : p + 1] == b"\n"}
-    assert set(records) - set(store.index) <= touched(before, places | ends)
+    assert set(records) - set(store) <= touched(before, places | ends)
 
 
 @ONE_FOLDER
@@ -89,9 +86,9 @@ def test_a_cut_loses_its_own_records_only(tmp_path, whole, first, second):
     before, records = whole
     start, stop = sorted(int(share * len(before)) for share in (first, second))
     store = store_of(tmp_path, before[:start] + before[stop:])
-    for key in store.index:
+    for key in store:
         assert store.record(key) == records[key]
-    lost = set(records) - set(store.index)
+    lost = set(records) - set(store)
     assert lost <= touched(before, range(start, min(stop + 1, len(before))))
 
 
@@ -101,59 +98,48 @@ def test_garbage_between_is_not_a_record(tmp_path, whole, garbage, share):
     before, records = whole
     place = int(share * len(before))
     store = store_of(tmp_path, before[:place] + garbage + before[place:])
-    for key in store.index:
+    for key in store:
         assert store.record(key) == records[key]
-    assert len(store.index) >= TRIALS - 1
+    assert len(store) >= TRIALS - 1
 
 
-def test_a_record_of_another_segment_serves_where_one_is_damaged(tmp_path, whole):
+def test_a_later_record_serves_where_one_is_damaged(tmp_path, whole):
     before, records = whole
     store_of(tmp_path, before.replace(b"trial 3", b"trial 4"))
-    again = Segment(tmp_path, RUN)
+    again = RecordWriter(tmp_path, RUN)
     again.append([record(3)])
     store = Store(tmp_path)
     assert store.record(f"{3:064x}")["message"] == "trial 3"
-    assert len(store.index) == TRIALS
+    assert len(store) == TRIALS
 
 
-def test_a_damaged_header_costs_nothing(tmp_path, whole):
-    before, records = whole
-    store = store_of(tmp_path, before.replace(b'"segment":2', b'"segment":9', 1))
-    assert len(store.index) == TRIALS
-    assert {entry.run for entry in store.index.values()} == {RUN}
-
-
-def damage(segment, kind):
-    data = segment.read_bytes()
+def damage(path, kind):
+    data = path.read_bytes()
     middle = data.index(b'{"key"') + 200
     if kind == "flipped":
-        segment.write_bytes(data[:middle] + b"\xff" + data[middle + 1 :])
+        path.write_bytes(data[:middle] + b"\xff" + data[middle + 1 :])
     elif kind == "truncated":
-        segment.write_bytes(data[:middle] + data[middle + 150 :])
+        path.write_bytes(data[:middle] + data[middle + 150 :])
     elif kind == "garbage":
-        segment.write_bytes(os.urandom(50) + b"\n" + data[middle:])
-    elif kind == "empty":
-        segment.write_bytes(b"")
+        path.write_bytes(os.urandom(50) + b"\n" + data[middle:])
     else:
-        segment.unlink()
-        segment.mkdir()
+        path.write_bytes(b"")
 
 
 @pytest.mark.parametrize(
     "kind, told",
     [
-        ("flipped", "1 damaged line in 1 segment: trials without a record run again"),
-        ("truncated", "1 damaged line in 1 segment: trials without a record run again"),
-        ("garbage", "damaged line"),
+        ("flipped", "line 2 damaged: trials without a record run again"),
+        ("truncated", "line 2 damaged: trials without a record run again"),
+        ("garbage", "records.jsonl: line"),
         ("empty", ""),
-        ("folder", "cannot be read: Is a directory"),
     ],
 )
 def test_damage_is_told_once_and_made_good(inline, block, capsys, kind, told):
     assert inline(block(seed=[0, 1, 2])) == 0
     before = load_results(inline.folder)
-    damage(segments_of(inline.folder)[0], kind)
-    lost = 3 - len(Store(inline.folder).index)
+    damage(inline.folder / "records.jsonl", kind)
+    lost = 3 - len(Store(inline.folder))
     assert lost
     capsys.readouterr()
     assert inline(block(seed=[0, 1, 2])) == 0
@@ -169,11 +155,11 @@ def test_damage_is_told_once_and_made_good(inline, block, capsys, kind, told):
 
 def test_collect_tells_of_damage_until_a_run_makes_it_good(inline, block, capsys):
     inline(block(seed=[0, 1, 2]))
-    damage(segments_of(inline.folder)[0], "flipped")
+    damage(inline.folder / "records.jsonl", "flipped")
     for _ in range(2):
         capsys.readouterr()
         collect(inline.folder)
-        said = "1 damaged line in 1 segment: trials without a record are left out; "
+        said = "results.parquet lacks 1 planned trial (records.jsonl: line 2 damaged); "
         assert said in capsys.readouterr().err
     assert load_results(inline.folder)["seed"].nunique() == 2
     inline(block(seed=[0, 1, 2]))
@@ -253,7 +239,7 @@ def test_a_number_that_no_column_holds_costs_its_trial_only(inline, block, capsy
     assert set(load_results(inline.folder)["seed"]) == {7, 9}
 
 
-@pytest.mark.parametrize("place", ["plan", "segment", "record of another folder"])
+@pytest.mark.parametrize("place", ["plan", "record", "record of another folder"])
 def test_every_reader_is_told_until_a_run_makes_it_good(
     place, inline, block, tmp_path, capsys
 ):
@@ -261,29 +247,24 @@ def test_every_reader_is_told_until_a_run_makes_it_good(
     blocks = block(seed=[0, 1, 2])
     inline(blocks)
     folder = inline.folder
-    plan, (segment,) = folder / "plan.jsonl", segments_of(folder)
+    plan, path = folder / "plan.jsonl", folder / "records.jsonl"
     if place == "plan":
         plan.write_bytes(plan.read_bytes().replace(b'"seed":', b'"sEed":', 1))
-    elif place == "segment":
-        damage(segment, "flipped")
+    elif place == "record":
+        damage(path, "flipped")
         (folder / "results.parquet").unlink()  # as long as it is there, it is right
     else:
-        lines = segment.read_bytes().splitlines(keepends=True)
+        lines = path.read_bytes().splitlines(keepends=True)
         at = next(i for i, line in enumerate(lines) if line.startswith(b'{"key"'))
-        lines[at] = encoded(record(0))
-        segment.write_bytes(b"".join(lines))
+        lines[at] = encode_record(record(0))
+        path.write_bytes(b"".join(lines))
     capsys.readouterr()
     for read in (load_results, load_results):
         assert read(folder)["seed"].nunique() == 2
         said = capsys.readouterr().err
-        lost = "trial of plan.jsonl without a record" if "of" in place else "damaged"
-        assert lost in said
+        assert "results.parquet lacks 1 planned trial" in said
+        assert ("damaged" in said) == ("of" not in place)
     copy_folder(folder, tmp_path / "copy")
-    said = capsys.readouterr().err
-    assert ("left out of the zip" in said) == ("of" not in place)
-    with patch("pyarrow.parquet.read_metadata") as noted:
-        noted.return_value.metadata = {b"missing": b"many"}
-        assert load_results(folder)["seed"].nunique() == 2
     inline(blocks)
     capsys.readouterr()
     assert load_results(folder)["seed"].nunique() == 3
@@ -293,23 +274,21 @@ def test_every_reader_is_told_until_a_run_makes_it_good(
 
 @ONE_FOLDER
 @given(flips=FLIPS)
-def test_no_damage_to_old_segments_or_the_plan_raises(tmp_path, whole, flips):
-    """Segments without checksums: what is wrong may be read, but never raises."""
-    segments, plan = tmp_path / "segments", tmp_path / "plan.jsonl"
-    segments.mkdir(exist_ok=True)
+def test_lines_whose_checksums_fit_never_raise(tmp_path, whole, flips):
+    """Whatever stands in them: their trials are left out, or shown as they are."""
     rows = [planned(record(number)["key"]) for number in range(TRIALS)]
-    old = b"".join(
-        json.dumps(record(n), separators=(",", ":")).encode() + b"\n"
-        for n in range(TRIALS)
-    )
-    text = b"".join(
-        json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows
-    )
-    for path, data in ((segments / "1.jsonl", old), (plan, text)):
-        changed = np.frombuffer(data, np.uint8).copy()
-        for share, flip in flips:
-            changed[int(share * len(data))] ^= flip
-        path.write_bytes(changed.tobytes())
+    texts = {
+        "records.jsonl": [record(n) for n in range(TRIALS)],
+        "plan.jsonl": rows,
+    }
+    for name, values in texts.items():
+        lines = []
+        for value in values:
+            changed = bytearray(files.line(value))
+            for share, flip in flips:
+                changed[int(share * (len(changed) - 1))] ^= flip
+            lines.append(files.sealed(bytes(changed[:-2]).replace(b"\n", b"") + b"}\n"))
+        (tmp_path / name).write_bytes(b"".join(lines))
     collect(tmp_path)
     load_results(tmp_path)
 

@@ -78,11 +78,10 @@ def test_a_folder_that_takes_nothing_is_told_before_anything_runs(runs):
 
 
 def test_a_folder_that_turns_read_only_ends_the_run(runs):
-    """Only a new worker meets it: a file that is open stays writable."""
     process = runs.start("slow", SEEDS, setup=without_privilege, batch_trials=1)
     wait_for(lambda: runs.recorded() > 2)
-    os.chmod(runs.folder / "segments", 0o555)
+    os.chmod(runs.folder / "records.jsonl", 0o444)
     os.kill(children(process.pid)[0], signal.SIGKILL)
     assert one_sentence(ended(process), "Permission denied")
-    os.chmod(runs.folder / "segments", 0o755)
+    os.chmod(runs.folder / "records.jsonl", 0o644)
     assert the_rest_runs(runs)

@@ -158,8 +158,8 @@ def begun(tmp_path):
         started.append(start(tmp_path, [slow], *words))
 
         def marks():
-            segments = (tmp_path / "results").rglob("*.jsonl")
-            return sum(path.read_bytes().count(b'"begin"') for path in segments)
+            records = (tmp_path / "results").rglob("*.jsonl")
+            return sum(path.read_bytes().count(b'"begin"') for path in records)
 
         wait_for(lambda: marks() >= least, 60)
         return started[-1]

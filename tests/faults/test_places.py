@@ -5,13 +5,13 @@ import json
 import pytest
 from launch import ended, without_privilege
 
+from dp_erm_bench import paths
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import runs as manifests
 from dp_erm_bench.results import table
 from dp_erm_bench.results.files import check_writable
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import collect, load_results
-from dp_erm_bench.runner import experiment as outputs
 from dp_erm_bench.runner import session
 
 STAYS = "what is recorded stays"
@@ -41,10 +41,10 @@ def test_the_check_itself_leaves_no_trace(tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("name", ["segments", "runs", ".lock"])
+@pytest.mark.parametrize("name", ["records.jsonl", "runs", ".lock"])
 def test_what_should_be_a_folder_or_a_file_and_is_not(inline, block, name):
     inline.folder.mkdir()
-    if name == ".lock":
+    if name != "runs":
         (inline.folder / name).mkdir()
     else:
         (inline.folder / name).write_text("")
@@ -59,7 +59,7 @@ def test_a_folder_in_the_place_of_a_file(inline, block, name):
         inline(block())
     content = json.loads((inline.folder / "manifest.json").read_text())
     assert content["outcome"] == "failed" and content["ended"]
-    recorded = len(Store(inline.folder).index)
+    recorded = len(Store(inline.folder))
     assert recorded == (0 if name == "plan.jsonl" else 3)
     (inline.folder / name).rmdir()
     assert inline(block()) == 0
@@ -74,7 +74,7 @@ def full(*given):
     "module, writes, ran",
     [
         (manifests, "write_atomic", 0),
-        (outputs, "write_noted", 3),
+        (paths, "write_atomic", 3),
         (table, "write_atomic", 3),
     ],
     ids=["manifest", "choices", "table"],
@@ -86,14 +86,14 @@ def test_a_disk_that_fills_up_is_told_in_one_sentence(
     with pytest.raises(UsageError, match=f"run: No space left on device; {STAYS}"):
         inline(block())
     monkeypatch.undo()
-    assert len(Store(inline.folder).index) == ran
+    assert len(Store(inline.folder)) == ran
     assert inline(block()) == 0
     assert len(load_results(inline.folder)) == 6
 
 
 def test_a_folder_that_only_can_be_read(runs, monkeypatch):
     assert runs("healthy").code == 0
-    folders = [runs.folder, runs.folder / "segments", runs.folder / "runs"]
+    folders = [runs.folder, runs.folder / "runs"]
     for folder in folders:
         folder.chmod(0o555)
     before = runs.table()

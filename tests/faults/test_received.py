@@ -17,10 +17,10 @@ from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import figure
 from dp_erm_bench.report.panels import commit
 from dp_erm_bench.report.studies import Audit
-from dp_erm_bench.results.files import LOCK, sealed
-from dp_erm_bench.results.runs import read_manifest, read_run, write_run
-from dp_erm_bench.results.store import segments_of
-from dp_erm_bench.results.table import load_results, schema_of, seal
+from dp_erm_bench.results.files import LOCK, checksum_of, sealed
+from dp_erm_bench.results.runs import note_table, read_manifest, read_run, write_run
+from dp_erm_bench.results.store import Store
+from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner.replay import replay
 
 SECRET = "root:x:0:0:not-for-you"
@@ -77,7 +77,7 @@ def put(path, kind, secret):
 COMMANDS = ("collect", "report", "compare")
 PLACES = (
     *("plan.jsonl", "manifest.json", "results.parquet", "claims.csv", "choices.csv"),
-    *("segments", "segments/x.jsonl", "runs", "runs/x.json", "figures", LOCK),
+    *("records.jsonl", "asked.jsonl", "runs", "runs/x.json", "figures", LOCK),
 )
 
 
@@ -109,24 +109,20 @@ def test_whatever_stands_for_a_file_is_told_or_left_out(
 
 def test_a_folder_of_too_many_files_is_a_sentence(folder, monkeypatch, capsys):
     monkeypatch.setattr(paths, "MOST_FILES", 50)
-    for name in ("segments", "runs"):
-        for number in range(60):
-            (folder / name / f"{number}.jsonl").touch()
-        assert main(["collect", str(folder)]) == 2
-        assert f"{name}: must hold at most 50 files" in capsys.readouterr().err
-        for number in range(60):
-            (folder / name / f"{number}.jsonl").unlink()
-    assert main(["collect", str(folder)]) == 0
+    for number in range(60):
+        (folder / "runs" / f"{number}.json").touch()
+    assert main(["collect", str(folder)]) == 2
+    assert "runs: must hold at most 50 files" in capsys.readouterr().err
 
 
 def test_an_enormous_line_costs_only_itself(folder, monkeypatch, capsys):
     before = load_results(folder)
-    (path,) = segments_of(folder)
+    path = folder / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], b"x" * 100_000 + b"\n", *lines[2:]]))
     monkeypatch.setattr("dp_erm_bench.paths.LARGEST_TEXT", 10_000)
     assert load_results(folder).equals(before)
-    assert "damaged lines in 1 segment" in capsys.readouterr().err
+    assert Store(folder).damage().startswith("records.jsonl: lines 3, 4, ")
 
 
 @pytest.fixture
@@ -234,13 +230,14 @@ def test_a_figure_is_not_written_through_a_link(folder, secret, capsys):
 
 
 def forge_table(folder, table):
-    """Write a table with a good seal."""
+    """Write a table that the manifest vouches for."""
     import pyarrow.parquet as pq
 
     path = folder / "results.parquet"
-    pq.write_table(table.replace_schema_metadata(schema_of().metadata), path)
-    with path.open("r+b") as file:
-        seal(file)
+    pq.write_table(table.replace_schema_metadata(), path)
+    with path.open("rb") as file:
+        noted = {"size": file.seek(0, 2), "crc": checksum_of(file)}
+    note_table(folder, {**read_manifest(folder)["table"], **noted})
 
 
 @pytest.mark.filterwarnings("ignore:.*PyExtensionType")
@@ -248,7 +245,7 @@ def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
     import pyarrow as pa
 
     before = load_results(folder)
-    for path in segments_of(folder):
+    for path in [folder / "records.jsonl"]:
         path.unlink()
     made = pa.Table.from_pandas(before)
     field = made.schema.field("run").with_metadata(
@@ -257,7 +254,7 @@ def test_a_table_with_objects_of_its_own_is_read_as_a_table(folder):
     schema = made.schema.set(made.schema.get_field_index("run"), field)
     forge_table(folder, made.cast(schema))
     if hasattr(pa, "PyExtensionType"):  # before pyarrow 21 such columns are not read
-        with pytest.raises(UsageError, match="is damaged, and there are no segments"):
+        with pytest.raises(UsageError, match="is damaged, and there is no record"):
             load_results(folder)
     else:
         assert load_results(folder).equals(before)
@@ -279,25 +276,6 @@ def test_the_manifest_of_another_run_or_folder_is_left_aside(
     assert read_manifest(folder)["run"] == path.stem
     said = capsys.readouterr().err
     assert "is of another folder: there is no runs/0-other-1.json" in said
-
-
-def test_a_table_of_another_folder_is_refused_without_segments(folder, capsys):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for path in segments_of(folder):
-        path.unlink()
-    assert len(load_results(folder))
-    table = pq.read_table(folder / "results.parquet")
-    place = table.schema.get_field_index("trial")
-    kind = table.schema.field(place)
-    trials = pa.array(["0" * 64, *table["trial"].to_pylist()[1:]])
-    trials = trials.dictionary_encode() if "dict" in str(kind.type) else trials
-    table = table.set_column(place, kind, trials.cast(kind.type))
-    forge_table(folder, table)
-    assert main(["plot", str(folder)]) == 2
-    said = capsys.readouterr().err
-    assert "1 of its trials are not in plan.jsonl" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -402,7 +380,7 @@ LATEX = (
 
 def test_no_string_of_a_folder_is_latex_or_html(folder, tmp_path, capsys):
     """Whatever column holds it, and whatever draws or writes it."""
-    (path,) = segments_of(folder)
+    path = folder / "records.jsonl"
     before = path.read_bytes().splitlines(keepends=True)
     for text in LATEX:
         lines = []

@@ -76,7 +76,7 @@ def test_two_sweeps_leave_the_trials_of_both(tmp_path, start, second):
     everything = {*SWEEP, *second}
     assert [out.split()[1] for out in outputs] == ["6", "6"]
     assert seeds_of(tmp_path) == everything
-    assert len(Store(tmp_path).index) == len(everything)
+    assert len(Store(tmp_path)) == len(everything)
     assert len(list(read_plan(tmp_path))) == len(everything)
     assert not is_stale(tmp_path)
     every_row_leads_to_a_manifest(tmp_path)
@@ -137,7 +137,7 @@ def test_the_death_of_one_run_is_none_of_the_other_and_is_noted(tmp_path, start)
     )
     assert read_run(tmp_path, name)["outcome"] == "running"
     assert read_run(tmp_path, name)["ended"] is None
-    recorded = len(Store(tmp_path).index)
+    recorded = len(Store(tmp_path))
     (again,) = ended(start(range(10)))
     assert f"10 trials ({10 - recorded} run now): 10 ok" in again
     noted = read_run(tmp_path, name)

@@ -27,7 +27,7 @@ from dp_erm_bench.report.html.page import (
 from dp_erm_bench.report.html.parts import Room
 from dp_erm_bench.report.layout import Sheet, making, mark, save
 from dp_erm_bench.report.make import digest_of, draw_and_judge
-from dp_erm_bench.results.runs import read_manifest, write_noted, write_run
+from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.table import load_results
 from tests.report import browser
 
@@ -254,27 +254,6 @@ def test_open_choices_are_marked_and_first(folder):
     assert '<span class="mark open">clip limit</span>' in text
     table = text[text.index('aria-label="Choices of') :]
     assert table.index("clip limit") < table.index("</tr>", table.index("<tbody>"))
-
-
-@pytest.mark.parametrize("name", ["audits.csv", "claims.csv", "choices.csv"])
-def test_tables_that_nobody_noted_say_so_and_edited_ones_are_not_shown(folder, name):
-    text = b"algorithm,figure,statement,verdict,panel,line,epsilon,chosen,open\r\n"
-    text += b"gd,log1,s,holds,log1,l,1,1,told\r\n"
-
-    def seen():
-        made = chapter(folder, 1, Room(1 << 30))
-        table = {"audits.csv": made.audits, "claims.csv": made.claims}
-        return table.get(name, made.choices), " ".join(made.notes)
-
-    (folder / name).write_bytes(text)
-    table, notes = seen()
-    assert table and name in notes and "not noted when written" in notes
-    write_noted(folder, name, text)
-    table, notes = seen()
-    assert table and name not in notes
-    (folder / name).write_bytes(text.replace(b"told", b"gold"))
-    table, notes = seen()
-    assert not table and f"{name}: is damaged or was edited" in notes
 
 
 def test_a_sweep_shows_its_plots_results_and_uncharged_uses(sweep):

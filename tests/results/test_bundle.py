@@ -16,7 +16,7 @@ from dp_erm_bench.plugins import names
 from dp_erm_bench.results import bundle
 from dp_erm_bench.results.bundle import Withheld, keep_sources, kept_file
 from dp_erm_bench.results.runs import write_run
-from dp_erm_bench.results.store import Plan, Segment, Store
+from dp_erm_bench.results.store import Plan, RecordWriter, Store
 
 OWN = "from beside import two\nimport json\n\nONE = two.HALF * 2\n"
 GOOD = {"plan.jsonl": b"{}\n", "runs/1.json": b"{}"}
@@ -143,17 +143,17 @@ def test_of_private_data_no_parameter_of_a_rule_is_kept_and_no_order_of_runs(tmp
     assert "content" not in told
     facts = {"n": 9, "params": params}
     keys = [line["key"] for line in lines]
+    (tmp_path / "own").mkdir()
     for place, key in enumerate(reversed(keys)):
-        segment = Segment(tmp_path / "own", f"0000000000000000000{place}-here-1")
-        segment.append([{"key": key, "status": "ok", "facts": facts, "batch": "ab"}])
-        segment.close()
+        writer = RecordWriter(tmp_path / "own", f"0000000000000000000{place}-here-1")
+        writer.append([{"key": key, "status": "ok", "facts": facts, "batch": "ab"}])
     with Plan(tmp_path / "own", append=False) as plan:
         plan.add(lines)
     write_run(tmp_path / "own", {"run": "00000000000000000009-here-1"})
     assert bundle.copy_folder(tmp_path / "own", tmp_path / "copy") == 2
     store = Store(tmp_path / "copy")
-    assert [*store.index] == [f"{1:064x}", f"{2:064x}"]
-    records = [store.record(key) for key in store.index]
+    assert [*store] == [f"{1:064x}", f"{2:064x}"]
+    records = [store.record(key) for key in store]
     assert all(one["facts"]["params"] == {"clip": 2.0} for one in records)
     assert not any("batch" in one for one in records)
     written = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
@@ -201,7 +201,7 @@ NAMES = (
     *("sources/" + "a" * 16 + "/own.py.txt", "sources/" + "a" * 16 + "/a b/own.py"),
     *("NUL.csv", "runs/com1.json", "sources/" + "a" * 16 + "/b/aux.py"),
     "sources/" + "a" * 16 + "/" + "a/" * 30 + "own.py",
-    *("segments/x.pkl", "manifest.json ", "data.npz", "x/"),
+    *("sources/x.pkl", "manifest.json ", "data.npz", "x/"),
 )
 
 

@@ -1,5 +1,4 @@
 import json
-import shutil
 
 import pandas as pd
 import pytest
@@ -13,7 +12,7 @@ from dp_erm_bench.results.compare import (
     name_files_alike,
     named_finals,
 )
-from dp_erm_bench.results.store import Plan, Segment
+from dp_erm_bench.results.store import Plan, RecordWriter
 
 RUN = "00000000000000000001-here-1"
 SPEC = {
@@ -52,7 +51,8 @@ def written(tmp_path):
 
     def write(name, lines, status="ok", facts=None):
         folder = tmp_path / name
-        Segment(folder, RUN).append(
+        folder.mkdir()
+        RecordWriter(folder, RUN).append(
             {
                 **{"key": row["key"], "status": status, "facts": facts or {}},
                 **{"message": "", "trajectory": PATH if status == "ok" else {}},
@@ -153,7 +153,7 @@ def test_trials_that_the_plan_lost_are_told_where_the_table_is_all_there_is(
 ):
     folder = written("a", [line(1), line(2, with_seed(1))])
     named_finals(folder)
-    shutil.rmtree(folder / "segments")
+    (folder / "records.jsonl").unlink()
     lines = (folder / "plan.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "plan.jsonl").write_bytes(lines[1])
     assert named_finals(folder)["trial"].tolist() == [key(2)]

@@ -147,13 +147,6 @@ def unsealed(rows):
     return b"".join(json.dumps(r, separators=(",", ":")).encode() + b"\n" for r in rows)
 
 
-def test_a_key_with_two_specs_is_damage_until_its_run_says_which(tmp_path):
-    wrong = {**row(1), "spec": {**row(1)["spec"], "seed": 9}}
-    twice = [row(0), row(1), wrong]
-    assert publish(tmp_path, twice, append=False) == [row(0), None, None]
-    assert publish(tmp_path, [row(1)], append=True) == [row(0), row(1)]
-
-
 def test_a_key_whose_spec_is_spelled_in_two_ways_is_none(tmp_path):
     rows = [row(1), {**row(1), "line": "other"}]
     rows[0]["spec"] = {"dataset": {"path": "a"}, "algorithm": {"params": {"step": 1}}}

@@ -56,7 +56,7 @@ def table(*specs, contents=(), phase="sweep", repeats=2):
             path = {"iteration": [0, 4], "objective": [9.0, float(k)]}
             facts = {"n": 12, "p": 4, "epsilon_certified": 1.0}
             record = {"status": "ok", "facts": facts, "trajectory": path}
-            trials.append((line, record, "run"))
+            trials.append((line, record))
     return table_of(trials, schema_of()).to_pandas()
 
 

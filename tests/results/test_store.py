@@ -1,18 +1,19 @@
 import json
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.results.files import RECORDS
 from dp_erm_bench.results.store import (
     FAILED,
     FINISHED,
-    Segment,
+    RecordWriter,
     Store,
-    encoded,
+    encode_record,
     finals_of,
-    segments_of,
 )
 
 RUN = "00000000000000000001-here-1"
@@ -23,15 +24,13 @@ def record(number, status="ok", **more):
 
 
 def append(folder, *records):
-    segment = Segment(folder, RUN)
-    segment.append(records)
-    segment.close()
-    return segments_of(folder)[-1]
+    RecordWriter(folder, RUN).append(records)
+    return folder / RECORDS
 
 
 def test_an_empty_folder_is_an_empty_store(tmp_path):
     store = Store(tmp_path / "none")
-    assert store.index == {}
+    assert list(store) == [] and store.size == -1
     assert not (tmp_path / "none").exists()
 
 
@@ -45,19 +44,10 @@ def test_every_record_is_found_again(tmp_path_factory, rows, message):
     append(folder, *records[::2])
     append(folder, *records[1::2])
     store = Store(folder)
-    assert set(store.index) == {one["key"] for one in records}
-    for key in store.index:
+    assert set(store) == {one["key"] for one in records}
+    for key in store:
         assert store.record(key)["extra"] == message
-        assert store.record(key)["status"] == store.index[key].status
-
-
-def test_each_writer_has_its_own_segment(tmp_path):
-    first, second = Segment(tmp_path, RUN), Segment(tmp_path, RUN)
-    first.append([record(1)])
-    second.append([record(2)])
-    first.append([record(3)])
-    counts = [len(path.read_bytes().splitlines()) for path in segments_of(tmp_path)]
-    assert counts == [3, 2]
+        assert store.record(key)["status"] == store.status(key)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 5, 60, 80, 90])
@@ -68,37 +58,51 @@ def test_a_torn_last_line_costs_only_itself(tmp_path, cut):
     append(tmp_path, record(4))
     store = Store(tmp_path)
     kept = (1, 2, 3, 4) if cut == 1 else (1, 2, 4)
-    assert set(store.index) == {f"{n:064x}" for n in kept}
-    assert all(store.record(key)["status"] == "ok" for key in store.index)
+    assert set(store) == {f"{n:064x}" for n in kept}
+    assert all(store.record(key)["status"] == "ok" for key in store)
 
 
-@pytest.mark.parametrize("end", [b"", b"x", b"}"])
-def test_records_that_lost_the_end_of_a_line_are_found(tmp_path, end):
-    path = append(tmp_path, *map(record, range(4)))
-    lines = path.read_bytes().split(b"\n")
-    path.write_bytes(lines[0] + b"\n" + end.join(lines[1:4]) + b"\n" + lines[4])
+def test_a_line_that_may_still_be_written_is_no_damage(tmp_path):
+    path = append(tmp_path, record(0), record(1))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
     store = Store(tmp_path)
-    for number in range(4):
-        found = store.record(f"{number:064x}")
-        assert found == {**found, **record(number)}
-    assert list(store.damage().values()) == [1]
-
-
-def test_a_record_on_the_line_of_a_mark_is_found_and_told(tmp_path):
-    segment = Segment(tmp_path, RUN)
-    for number in range(2):
-        segment.begin([f"{number:064x}"])
-        segment.append([record(number)])
-    segment.close()
-    (path,) = segments_of(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b"}\n", b"}"))
-    store = Store(tmp_path)
-    assert len(store.index) == 2
-    assert not store.damage()  # one torn line: it may still be written
-    path.write_bytes(path.read_bytes() + b"\n")
+    assert len(store) == 1 and store.damage() == ""
+    path.write_bytes(whole)
     store.refresh()
-    assert len(store.index) == 2
-    assert list(store.damage().values()) == [1]
+    assert len(store) == 2 and store.damage() == ""
+
+
+def test_damaged_lines_are_named(tmp_path):
+    path = append(tmp_path, *map(record, range(20)))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3] + [lines[3][:50] + lines[4]] + lines[5:]))
+    assert Store(tmp_path).damage() == "records.jsonl: line 4 damaged"
+    path.write_bytes(path.read_bytes().replace(b'"message":""', b'"message":"?"'))
+    said = "records.jsonl: lines 1, 2, 3, 4, 5 and 14 more damaged"
+    assert Store(tmp_path).damage() == said
+    path.unlink()
+    path.mkdir()
+    said = "records.jsonl cannot be read: Is a directory"
+    assert Store(tmp_path).damage() == said
+
+
+def test_a_file_in_another_place_is_not_followed(tmp_path):
+    append(tmp_path, record(1)).rename(tmp_path / "elsewhere")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / RECORDS).symlink_to(tmp_path / "elsewhere")
+    store = Store(tmp_path / "run")
+    assert not len(store)
+    assert "leads out of its folder" in store.damage()
+
+
+def test_an_entry_takes_little_memory(tmp_path):
+    append(tmp_path, *map(record, range(20_000)))
+    tracemalloc.start()
+    store = Store(tmp_path)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held / len(store) < 300
 
 
 def test_lines_of_others_are_skipped(tmp_path):
@@ -106,7 +110,7 @@ def test_lines_of_others_are_skipped(tmp_path):
     with path.open("ab") as file:
         file.write(b"\x00\xff garbage }\n\n{}\n")
     append(tmp_path, record(2))
-    assert len(Store(tmp_path).index) == 2
+    assert len(Store(tmp_path)) == 2
 
 
 def test_a_line_that_is_no_json_is_no_record(tmp_path):
@@ -118,17 +122,17 @@ def test_a_line_that_is_no_json_is_no_record(tmp_path):
 def test_a_retry_replaces_a_failure(tmp_path):
     append(tmp_path, record(1, "killed"))
     append(tmp_path, record(1, "ok"))
-    assert Store(tmp_path).index[f"{1:064x}"].status == "ok"
+    assert Store(tmp_path).status(f"{1:064x}") == "ok"
 
 
 def test_a_later_failure_never_hides_a_result(tmp_path):
     append(tmp_path, record(1, "diverged"))
     append(tmp_path, record(1, "error"))
-    assert Store(tmp_path).index[f"{1:064x}"].status == "diverged"
+    assert Store(tmp_path).status(f"{1:064x}") == "diverged"
 
 
 def test_key_and_status_come_first_and_numbers_are_json():
-    line = encoded({"z": math.inf, "y": [math.nan, 1.5], **record(7)})
+    line = encode_record({"z": math.inf, "y": [math.nan, 1.5], **record(7)})
     assert line.startswith(b'{"key":"' + b"0" * 63 + b'7","status":"ok",')
     assert line.endswith(b"}\n")
     parsed = json.loads(line)

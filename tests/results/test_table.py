@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import table
-from dp_erm_bench.results.store import Plan, Segment, Store
+from dp_erm_bench.results.store import Plan, RecordWriter, Store
 from dp_erm_bench.results.table import (
     COLUMNS,
     MEASURED,
@@ -93,7 +93,7 @@ def replace_plan(folder, lines):
 @pytest.fixture
 def load(tmp_path):
     def made(plan, records):
-        Segment(tmp_path, RUN).append(records)
+        RecordWriter(tmp_path, RUN).append(records)
         replace_plan(tmp_path, plan)
         return load_results(tmp_path)
 
@@ -182,45 +182,46 @@ def test_an_empty_plan_is_an_empty_table(load):
     assert list(frame.columns) == list(COLUMNS)
 
 
-def test_the_table_is_made_again_when_a_segment_is_longer(tmp_path):
-    segment = Segment(tmp_path, RUN)
-    segment.append([record(1)])
+def test_the_table_is_made_again_when_there_are_more_records(tmp_path):
+    writer = RecordWriter(tmp_path, RUN)
+    writer.append([record(1)])
     replace_plan(tmp_path, [line(1), line(2)])
     assert is_stale(tmp_path)
     assert len(load_results(tmp_path)) == 3
     assert not is_stale(tmp_path)
-    segment.append([record(2)])
+    writer.append([record(2)])
     assert is_stale(tmp_path)
     assert len(load_results(str(tmp_path))) == 6
 
 
 def test_the_table_is_made_again_when_another_plan_has_the_same_length(tmp_path):
-    Segment(tmp_path, RUN).append([record(1), record(2)])
+    RecordWriter(tmp_path, RUN).append([record(1), record(2)])
     for number in (1, 2):
         replace_plan(tmp_path, [line(number)])
         assert load_results(tmp_path)["trial"].unique() == [key(number)]
 
 
 def test_a_copy_of_a_folder_is_not_stale(tmp_path):
-    Segment(tmp_path / "a", RUN).append([record(1)])
+    (tmp_path / "a").mkdir()
+    RecordWriter(tmp_path / "a", RUN).append([record(1)])
     replace_plan(tmp_path / "a", [line(1)])
     collect(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
     assert not is_stale(tmp_path / "b")
 
 
-def test_a_table_whose_segments_are_gone_is_kept(tmp_path):
-    Segment(tmp_path, RUN).append([record(1)])
+def test_a_table_whose_records_are_gone_is_kept(tmp_path):
+    RecordWriter(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
     before = load_results(tmp_path)
-    shutil.rmtree(tmp_path / "segments")
+    (tmp_path / "records.jsonl").unlink()
     replace_plan(tmp_path, [line(1), line(2)])
     pd.testing.assert_frame_equal(load_results(tmp_path), before)
 
 
 @pytest.mark.parametrize("where", [0, 0.3, 0.6, -1])
 def test_a_damaged_table_is_made_again(tmp_path, where):
-    Segment(tmp_path, RUN).append([record(n) for n in range(50)])
+    RecordWriter(tmp_path, RUN).append([record(n) for n in range(50)])
     replace_plan(tmp_path, [line(n) for n in range(50)])
     path = collect(tmp_path)
     before, data = load_results(tmp_path), bytearray(path.read_bytes())
@@ -229,7 +230,7 @@ def test_a_damaged_table_is_made_again(tmp_path, where):
     pd.testing.assert_frame_equal(load_results(tmp_path), before)
 
 
-def test_a_damaged_table_without_segments_is_a_sentence(tmp_path):
+def test_a_damaged_table_without_records_is_a_sentence(tmp_path):
     replace_plan(tmp_path, [line(1)])
     (tmp_path / table.NAME).write_bytes(b"no table")
     with pytest.raises(UsageError, match="is damaged"):
@@ -237,7 +238,7 @@ def test_a_damaged_table_without_segments_is_a_sentence(tmp_path):
 
 
 def test_a_table_with_other_columns_is_made_again(tmp_path):
-    Segment(tmp_path, RUN).append([record(1)])
+    RecordWriter(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
     path = collect(tmp_path)
     pd.read_parquet(path).drop(columns=["run", "auc"]).to_parquet(path)
@@ -253,12 +254,12 @@ def test_references_are_a_column_of_json(load):
 
 def test_every_row_names_the_run_that_computed_it(tmp_path):
     other = RUN.replace("here", "there")
-    Segment(tmp_path, RUN).append([record(1)])
-    Segment(tmp_path, other).append([record(2), record(1)])
+    RecordWriter(tmp_path, RUN).append([record(1)])
+    RecordWriter(tmp_path, other).append([record(2), record(1)])
     replace_plan(tmp_path, [line(1), line(2)])
     runs = load_results(tmp_path).groupby("trial")["run"].unique()
     assert runs[key(1)] == [other] and runs[key(2)] == [other]
-    Segment(tmp_path, other).append([record(1, "error", facts={}, path={})])
+    RecordWriter(tmp_path, other).append([record(1, "error", facts={}, path={})])
     assert load_results(tmp_path)["status"].eq("ok").all()
 
 
@@ -296,11 +297,11 @@ def test_a_plan_line_of_no_use_costs_only_itself(load, wrong, capsys):
     plan = [line(1), line(2, **wrong), line(3)]
     frame = load(plan, [record(n) for n in (1, 2, 3)])
     assert frame["trial"].unique().tolist() == [key(1), key(3)]
-    assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
+    assert "results.parquet lacks 1 planned trial" in capsys.readouterr().err
 
 
 def test_a_run_that_ends_puts_its_plan_back(tmp_path):
-    Segment(tmp_path, RUN).append([record(1), record(2)])
+    RecordWriter(tmp_path, RUN).append([record(1), record(2)])
     with Plan(tmp_path, append=False) as mine, Plan(tmp_path, append=False) as other:
         mine.add([line(1)])
         other.add([line(2)])
@@ -311,7 +312,7 @@ def test_a_run_that_ends_puts_its_plan_back(tmp_path):
 
 
 def test_a_table_that_is_right_is_not_written_again(tmp_path):
-    Segment(tmp_path, RUN).append([record(1)])
+    RecordWriter(tmp_path, RUN).append([record(1)])
     with Plan(tmp_path, append=True) as plan:
         plan.add([line(1)])
         bring_up_to_date(Store(tmp_path), plan)
@@ -322,7 +323,7 @@ def test_a_table_that_is_right_is_not_written_again(tmp_path):
 
 
 def test_a_failed_collect_leaves_the_old_table(tmp_path, monkeypatch):
-    Segment(tmp_path, RUN).append([record(1)])
+    RecordWriter(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
     before = collect(tmp_path).read_bytes()
     monkeypatch.setattr(table, "table_of", lambda *given: 1 / 0)

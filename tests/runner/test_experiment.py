@@ -17,7 +17,7 @@ def test_a_run_leaves_a_table_a_plan_and_a_manifest(inline, block):
     assert inline(block(), command=command, config=config, profile="smoke") == 0
     names = {path.name for path in inline.folder.iterdir()}
     assert names == {
-        "segments",
+        "records.jsonl",
         "plan.jsonl",
         "results.parquet",
         "choices.csv",
@@ -54,10 +54,10 @@ def test_the_second_run_computes_nothing(inline, block, monkeypatch, capsys):
 
 def test_to_rename_a_line_runs_nothing(inline, block, capsys):
     inline(block(line="before"))
-    records = Store(inline.folder).sizes()
+    records = Store(inline.folder).size
     inline(block(line="after", panel="elsewhere"))
     assert "3 trials (0 run now): 3 ok" in capsys.readouterr().out
-    assert Store(inline.folder).sizes() == records
+    assert Store(inline.folder).size == records
     table = load_results(inline.folder)
     assert set(table["line"]) == {"after"} and set(table["panel"]) == {"elsewhere"}
 
@@ -78,7 +78,7 @@ def test_an_experiment_replaces_the_plan_and_a_sweep_appends(inline, block):
     table = load_results(inline.folder)
     assert set(table["seed"]) == {0, 2, 7}
     assert not table.duplicated(["trial", "iteration"]).any()
-    assert len(Store(inline.folder).index) == 4
+    assert len(Store(inline.folder)) == 4
 
 
 def test_going_back_to_an_earlier_plan_makes_its_table_again(inline, block):
@@ -196,7 +196,7 @@ def test_an_interrupted_run_says_so_and_keeps_its_records(inline, block, monkeyp
         inline(block(), batch_trials=1)
     manifest = read_manifest(inline.folder)
     assert manifest["outcome"] == "interrupted"
-    assert len(Store(inline.folder).index) == 1
+    assert len(Store(inline.folder)) == 1
     assert len(load_results(inline.folder).drop_duplicates("trial")) == 1
     monkeypatch.undo()
 

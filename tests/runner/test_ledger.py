@@ -3,6 +3,7 @@
 import heapq
 import itertools
 import json
+import pickle
 import signal
 import statistics
 from types import SimpleNamespace
@@ -14,15 +15,14 @@ from hypothesis import strategies as st
 from benchmarks.cluster import Cluster, accused, made
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import Segment, Store, failed
+from dp_erm_bench.results.store import RecordWriter, Store, failed
 from dp_erm_bench.runner.ledger import (
     LOSSES,
     Answer,
     Death,
     LastWords,
     Ledger,
-    packed,
-    unpacked,
+    check_answer,
 )
 from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import TASK_SECONDS, Job, Outcome
@@ -295,43 +295,41 @@ def test_what_was_put_back_is_next(tmp_path):
 
 def lines(folder, *batches):
     """Return marks and records as a worker writes them."""
-    segment = Segment(folder, "1")
+    writer = RecordWriter(folder, "1")
     for batch in batches:
         keys = [trial.key for trial in batch]
-        segment.begin(keys)
-        segment.append([failed(key, "error", "why\nwhere") for key in keys])
-    segment.close()
-    (path,) = (folder / "segments").glob("*")
-    return b"".join(path.read_bytes().splitlines(keepends=True)[1:])
+        writer.begin(keys)
+        writer.append([failed(key, "error", "why\nwhere") for key in keys])
+    return (folder / files.RECORDS).read_bytes()
 
 
-def test_an_answer_travels_as_lines(tmp_path):
+def test_the_outcomes_of_an_answer_are_those_of_its_records(tmp_path):
     task = batches_of(2, 1)
     death = Death(-9, True, {task[0][0].key: 2.5})
     sent = Answer(7, [], 0.5, "", death, lines(tmp_path, *task), "node:1")
-    got = unpacked(packed(sent), task)
+    got = check_answer(pickle.loads(pickle.dumps(sent)), task)
     assert got._replace(outcomes=[]) == sent
     assert [(o.key, o.status, o.message) for o in got.outcomes] == [
         (trial.key, "error", "why") for batch in task for trial in batch
     ]
 
 
-@pytest.mark.parametrize("harm", ["byte", "torn", "foreign", "head", "mark", "text"])
+@pytest.mark.parametrize("harm", ["byte", "torn", "foreign", "mark", "text", "twice"])
 def test_an_answer_that_is_damaged_or_of_another_task_is_none(tmp_path, harm):
     task, other = batches_of(2, 1)
-    data = packed(Answer(7, [], lines=lines(tmp_path, task)))
+    whole = lines(tmp_path, task)
     harmed = {
-        "byte": data.replace(b"error", b"errot", 1),
-        "torn": data[:-3],
-        "head": data.replace(b'"number":7', b'"number":8', 1),
-        "mark": data.replace(b'{"begin":["0', b'{"begin":["f', 1),
+        "byte": whole.replace(b"error", b"errot", 1),
+        "torn": whole[:-3],
+        "mark": whole.replace(b'{"begin":["0', b'{"begin":["f', 1),
+        "twice": whole + whole,
     }
+    answer = Answer(7, [], lines=harmed.get(harm, whole))
     wanted = [other] if harm == "foreign" else [task]
-    with pytest.raises(ValueError):
-        unpacked(harmed.get(harm, data if harm == "foreign" else "text"), wanted)
+    with pytest.raises(ValueError, match="answer"):
+        check_answer("text" if harm == "text" else answer, wanted)
 
 
-HEAD = {"number": 7, "seconds": 1.0, "problem": "full", "death": None, "host": "h:1"}
 RECORD = {"status": "ok", "message": "", "facts": {}, "trajectory": {}}
 
 
@@ -340,49 +338,35 @@ def sealed(value):
 
 
 @each(
-    ("head", "rest"),
+    "line",
     [
-        ({"death": [1, False, [1]]}, {}),
-        ({"death": "abc"}, {}),
-        ({"number": None}, {}),
-        ({}, {"begin": None}),
-        ({}, {"begin": ["KEY"]}),
-        ({}, {"begin": ["KEY"], "time": []}),
-        ({}, {"key": "KEY"}),
-        ({}, {"key": ["KEY"], **RECORD}),
-        ({}, {"key": "KEY", **RECORD, "status": "fine"}),
-        ({}, {"key": "KEY", **RECORD, "status": ["ok"]}),
-        ({}, {**RECORD, "key": "KEY"}),
-        ({}, {"key": "KEY", **RECORD, "trajectory": {"objective": {"a": 1}}}),
-        ({}, {"key": "KEY", **RECORD, "trajectory": [1]}),
+        {"begin": None},
+        {"begin": [["KEY"]]},
+        {"key": ["KEY"], **RECORD},
+        {"key": "KEY", **RECORD, "status": "fine"},
+        {"key": "KEY", **RECORD, "status": ["ok"]},
+        {**RECORD, "key": "KEY"},
+        {"key": "KEY", **RECORD, "trajectory": {"objective": {"a": 1}}},
+        {"key": "KEY", **RECORD, "trajectory": [1]},
     ],
 )
-def test_an_answer_with_values_of_other_types_is_none(head, rest):
-    """A host that is confused costs its task, not the run."""
+def test_an_answer_with_values_of_other_types_is_none(line):
+    """A solver may write into its worker's file: that costs its task, not the run."""
     (task,) = batches_of(1)
-    first = sealed({**HEAD, "problem": "" if rest else "full", **head})
-    text = json.dumps(rest).replace("KEY", task[0].key)
+    text = json.dumps(line).replace("KEY", task[0].key)
     with pytest.raises(ValueError, match="answer"):
-        unpacked(first + (sealed(json.loads(text)) if rest else b""), [task])
-
-
-def test_an_answer_with_two_records_of_a_trial_is_none(tmp_path):
-    (task,) = batches_of(1)
-    record = sealed({"key": task[0].key, **RECORD})
-    assert len(unpacked(sealed(HEAD) + record, [task]).outcomes) == 1
-    with pytest.raises(ValueError, match="another task"):
-        unpacked(sealed(HEAD) + record + record, [task])
+        check_answer(Answer(7, [], lines=sealed(json.loads(text))), [task])
 
 
 def test_an_empty_answer_is_none():
     with pytest.raises(ValueError, match="answer"):
-        unpacked(b"", batches_of(1))
+        check_answer(Answer(7, []), batches_of(1))
 
 
 def test_what_an_answer_says_of_its_host_has_an_end():
-    long = unpacked(sealed({**HEAD, "problem": "x" * 10**6, "host": "h" * 10**6}), [])
-    assert len(long.problem) < 2000
-    assert len(long.host) < 1000
+    long = Answer(7, [], problem="x" * 10**6, host="h" * 10**6)
+    assert len(check_answer(long, []).problem) < 2000
+    assert len(check_answer(long, []).host) < 1000
 
 
 def test_the_log_of_a_lost_host_has_an_end(tmp_path):
@@ -393,7 +377,6 @@ def test_the_log_of_a_lost_host_has_an_end(tmp_path):
         number = ledger.take()
         ledger.losses.told[number] = LastWords("node", "x" * 10**6)
         accusation = ledger.settle(number, None)
-    ledger.close()
     (record,) = Store(tmp_path).records([accusation[0].key])
     assert record["message"].startswith("lost with its host 3 times, the last node\nx")
     assert len(record["message"]) < 20_000

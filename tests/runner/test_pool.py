@@ -21,7 +21,7 @@ from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import execute, host, worker
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
-from dp_erm_bench.runner.ledger import understood, unpacked
+from dp_erm_bench.runner.ledger import check_answer, understood
 from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import Job
 
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.real_workers
 def without_clock(folder):
     found = {}
     store = Store(folder)
-    for key in sorted(store.index):
+    for key in sorted(store):
         record = store.record(key)
         record["trajectory"].pop("seconds")
-        record.pop("cost"), record.pop("crc")
+        record.pop("cost"), record.pop("crc"), record.pop("run")
         found[key] = record
     return found
 
@@ -211,8 +211,8 @@ def test_a_host_without_room_says_so_and_accuses_nobody(error, monkeypatch):
 
     monkeypatch.setattr(host.children, "of_thread", refused)
     task = [(SimpleNamespace(key="0" * 64, owner=""),)]
-    number, data = host.shipped(3, task, Job("", "1", "nothing"), lambda: True)
-    answer = unpacked(data, task)
+    number, answer = host.shipped(3, task, Job("", "1", "nothing"), lambda: True)
+    answer = check_answer(answer, task)
     assert (number, answer.number, answer.death) == (3, 3, None)
     assert answer.problem == str(error)
 

@@ -13,7 +13,6 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import lines
 from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import encoded
 from dp_erm_bench.runner import replay as replaying
 from dp_erm_bench.runner.experiment import run_experiment
 from dp_erm_bench.runner.options import RunOptions
@@ -195,15 +194,14 @@ def edit_plan(folder, change):
     )
 
 
-def edit_segments(folder, change):
-    """Edit segments line by line; records get a checksum that fits."""
-    for path in (folder / "segments").iterdir():
+def edit_records(folder, change):
+    """Edit the records line by line; each gets a checksum that fits."""
+    for path in [folder / "records.jsonl"]:
         lines = [change(json.loads(text)) for text in path.read_text().splitlines()]
         made = []
         for line in filter(None, lines):
-            line.pop("crc", None) if "key" in line else None
-            text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-            made.append(encoded(line, line["cost"]) if "key" in line else text)
+            line.pop("crc", None)
+            made.append(files.sealed(files.line(line)))
         path.write_bytes(b"".join(made))
 
 
@@ -226,14 +224,14 @@ def test_an_edited_record_is_told(place):
     paths = [("trajectory", "objective", 7), ("facts", "epsilon_certified")]
     for path in paths:
         shutil.copytree(folder, place / path[1])
-        edit_segments(place / path[1], nudge(path))
+        edit_records(place / path[1], nudge(path))
         refused(f"its {path[1]} is another one", row.trial, place / path[1])
 
 
 def test_a_damaged_record_is_refused(place):
     folder = place / "results"
     row = row_of(folder)
-    for path in (folder / "segments").iterdir():
+    for path in [folder / "records.jsonl"]:
         text = path.read_bytes()
         start = b'{"key":"%s"' % row.trial.encode()
         path.write_bytes(
@@ -245,14 +243,14 @@ def test_a_damaged_record_is_refused(place):
 def test_a_record_that_names_no_batch_is_refused(place):
     folder = place / "results"
     key = row_of(folder).trial
-    edit_segments(folder, lambda line: {k: v for k, v in line.items() if k != "batch"})
+    edit_records(folder, lambda line: {k: v for k, v in line.items() if k != "batch"})
     refused("does not name the trials that ran with it", key, folder)
 
 
 def test_a_batch_without_its_mark_is_refused(place):
     folder = place / "results"
     key = row_of(folder).trial
-    edit_segments(folder, lambda line: None if "begin" in line else line)
+    edit_records(folder, lambda line: None if "begin" in line else line)
     refused("the mark of its batch is missing or damaged", key, folder)
 
 
@@ -263,7 +261,7 @@ def test_a_mark_of_another_order_is_damaged(place):
     def turned(line):
         return {**line, "begin": line["begin"][::-1]} if "begin" in line else line
 
-    edit_segments(folder, turned)
+    edit_records(folder, turned)
     refused("the mark of its batch is missing or damaged", key, folder)
 
 

@@ -178,7 +178,7 @@ def test_a_line_takes_parameters_from_the_choice_of_another(inline, tuned):
 def test_what_is_inherited_must_exist(inline, tuned, changes, told):
     with pytest.raises(UsageError, match=told):
         inline(tuned(), inheriting(tuned, **changes))
-    assert not (inline.folder / "segments").exists()
+    assert not (inline.folder / "records.jsonl").exists()
 
 
 def test_one_of_several_budgets_to_inherit_from_must_be_one(inline, tuned):
@@ -197,10 +197,10 @@ def test_a_tuned_run_is_resumed_where_it_stopped(inline, tuned, capsys):
     made = tuned({"axes": {"step": [0.3], "clip": [1.0, 2.0]}, "extend": ["clip"]})
     assert inline(made) == 0
     before = choices(inline.folder)
-    for segment in (inline.folder / "segments").iterdir():
-        header, *rest = segment.read_bytes().splitlines(keepends=True)
-        kept = [line for line in rest if line.startswith(b'{"key":')][:5]
-        segment.write_bytes(b"".join([header, *kept]))
+    path = inline.folder / "records.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if line.startswith(b'{"key":')][:5]
+    path.write_bytes(b"".join(kept))
     capsys.readouterr()
     assert inline(made) == 0
     # Of a torn batch all run again: its company may change the last digits.

@@ -44,8 +44,8 @@ from dp_erm_bench.report.panels import source
 from dp_erm_bench.report.plot import PLOTS, all_of, sheet
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import View, first_of
-from dp_erm_bench.results.files import telling
-from dp_erm_bench.results.runs import is_noted, now, read_manifest, read_noted
+from dp_erm_bench.results.files import read_text, telling
+from dp_erm_bench.results.runs import now, read_manifest
 from dp_erm_bench.results.settings import (
     RAN,
     final_rows,
@@ -63,7 +63,7 @@ from dp_erm_bench.results.statistics import (
     with_beyond,
 )
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
-from dp_erm_bench.results.tuned import CHOICES, read_choices
+from dp_erm_bench.results.tuned import read_choices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -414,7 +414,6 @@ def chapter(folder: Path, number: int, room: Room) -> Chapter:
         made.results = _guarded(made, "its results", lambda: results(loaded, room))
         made.failures = _guarded(made, "its trials", lambda: failures(loaded, room))
     made.audits = _audits(folder, made, room)
-    _unnoted(folder, made)
     return made
 
 
@@ -468,7 +467,7 @@ def _versions(manifest: Mapping[str, Any], made: Chapter) -> None:
 def _claims(folder: Path, made: Chapter) -> list[Mapping[str, str]]:
     """Return the rows of claims.csv, none after a note if it is damaged."""
     try:
-        columns, rows = of_csv(read_noted(folder, CLAIMS) or "")
+        columns, rows = of_csv(read_text(folder, CLAIMS) or "")
     except UsageError as error:
         made.notes.append(reason(error))
         return []
@@ -528,25 +527,11 @@ def _choices(folder: Path, made: Chapter, room: Room) -> None:
 def _audits(folder: Path, made: Chapter, room: Room) -> Table | None:
     """Return the statistical audits of a folder, None after a note if damaged."""
     try:
-        text = read_noted(folder, AUDITS)
+        text = read_text(folder, AUDITS)
     except UsageError as error:
         made.notes.append(reason(error))
         return None
     return audits(text, room) if text else None
-
-
-def _unnoted(folder: Path, made: Chapter) -> None:
-    """Note which tables nobody can tell from edited ones."""
-    names = [
-        name
-        for name in (CLAIMS, CHOICES, AUDITS)
-        if (folder / name).is_file() and not is_noted(folder, name)
-    ]
-    if names:
-        made.notes.append(
-            f"{', '.join(names)}: not noted when written, so that nobody can tell "
-            "whether what is shown of it was edited"
-        )
 
 
 def audits(text: str, room: Room) -> Table:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, Self
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger, unpacked
+from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger, check_answer
 
 HANG = {
     "dask": ("DaskDistributedBackend", "runner=dask, which uses Dask's own client"),
@@ -64,10 +64,10 @@ class Engine(AbstractContextManager["Engine"], Protocol):
         """
 
 
-def believed(data: object, number: int, ledger: Ledger) -> Answer | None:
-    """Return the answer that lines hold; None, of which the ledger hears, if none."""
+def believed(value: object, number: int, ledger: Ledger) -> Answer | None:
+    """Return an answer that can be taken; None, of which the ledger hears, if none."""
     try:
-        return unpacked(data, ledger.batches(number))
+        return check_answer(value, ledger.batches(number))
     except ValueError as error:
         reason = f"its answer could not be read: {error}"
         ledger.losses.told[number] = LastWords("a host", reason)

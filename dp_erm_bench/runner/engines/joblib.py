@@ -116,7 +116,7 @@ class JoblibEngine:
             yield run(number, ledger.batches(number), ledger.job)
 
     def _unpacked(
-        self, results: Iterable[tuple[int, bytes]], ledger: Ledger
+        self, results: Iterable[tuple[int, Answer]], ledger: Ledger
     ) -> Iterator[tuple[int, Answer | None]]:
         """Yield the answers of hosts that may die with what they are at."""
         try:
@@ -140,7 +140,7 @@ class JoblibEngine:
             self._parallel.__enter__()
 
 
-def carried(number: int, task: Sequence[Batch], job: Job) -> tuple[int, bytes]:
+def carried(number: int, task: Sequence[Batch], job: Job) -> tuple[int, Answer]:
     """Return the answer of a process of joblib's, which ends when its parent has."""
     parent = _parent(os.getpid())
     answer = shipped(number, task, job, lambda: os.getppid() == parent)
