@@ -17,6 +17,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.base import dask_needed
 from dp_erm_bench.runner.host import interrupts_held
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 LOGS = "DP_ERM_BENCH_WORKER_LOGS"
 """Names the folder in which a worker keeps its log."""
 
@@ -79,7 +80,7 @@ class LocalWorkers:
                 threads_per_worker=1,
                 host=LOOPBACK,
                 dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},
+                scheduler_kwargs={"dashboard_address": ANY_PORT},
                 silence_logs=logging.CRITICAL,
                 # Its children, which hold what there is, have a limit of their own.
                 memory_limit=0,
@@ -153,18 +154,21 @@ def dask_setup(worker: Any) -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Let what is told of lost connections be one sentence, and ours.
+    """Let what is said of lost connections be one sentence, and ours.
 
-    After an exception it stays so: the process is about to end.
+    It stays so where the process is about to end.
     """
-    made = logging.root.manager.loggerDict
-    names = {*NOISY, *(name for name in made if name.split(".")[0] in NOISY)}
+    every = logging.root.manager.loggerDict
+    names = [name for name in every if name.split(".")[0] in NOISY]
     levels = {name: logging.getLogger(name).level for name in names}
     for name in names:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        if isinstance(sys.exc_info()[1], Exception | None):
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
 
 
 def run_to_end(function: Callable[..., object], *given: object) -> None:
@@ -178,7 +182,8 @@ def run_to_end(function: Callable[..., object], *given: object) -> None:
 
 SLURM = "slurm"
 WALLTIME = re.compile(
-    r"(?:(?P<days>\d{1,4})-)?(?P<hours>\d{1,4}):(?P<minutes>\d\d):(?P<seconds>\d\d)"
+    r"(?:(?P<days>\d{1,4})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):"
+    r"(?P<seconds>[0-5]\d)"
 )
 HOURS, MEMORY = "02:00:00", "2G"
 """Of a job, where neither a key nor the user's yaml says. LSF's has no seconds."""
@@ -337,7 +342,7 @@ def job_options(
         # The batch system limits the memory. Nobody listens to the workers' pages.
         "worker_extra_args": [
             *("--memory-limit", "0", "--no-dashboard"),
-            *("--dashboard-address", "127.0.0.1:0"),
+            *("--dashboard-address", ANY_PORT),
             *listed(options, "worker-extra-args"),
         ],
     }
@@ -438,7 +443,6 @@ def queued(ids: Sequence[str]) -> set[str]:
 UNWRITABLE = "JobLaunchFailure"
 """What SLURM says of a job whose node cannot write its log: it shares no folder."""
 
-ANY_PORT = "127.0.0.1:0"
 KEEP = 7 * 86400.0
 """Seconds for which logs stay of runs that could not remove them."""
 

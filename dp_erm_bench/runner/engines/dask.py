@@ -328,9 +328,8 @@ class DaskEngine:
             if not self.slots:
                 self._await_workers()
             for number, value in self._ends():
-                future, address = self._flights.pop(number, (None, ""))
-                if future is not None:
-                    future.release()
+                _, address = self._flights.pop(number, (None, ""))
+                if address:
                     yield from self._settle(number, address, value, ledger)
 
     def _settle(
