@@ -60,8 +60,7 @@ def own() -> dict[str, str]:
     That is not empty if a file of the package was touched since, or a version or a
     setting is another.
     """
-    told, stamps = _seen()
-    return {**told, STALE: "yes" * ((told, stamps) != _now())}
+    return {**at_first(), STALE: "yes" * (_seen() != _now())}
 
 
 def at_first() -> dict[str, str]:
@@ -130,8 +129,11 @@ def _files() -> Iterator[Path]:
 
 def _stamps() -> list[Any]:
     """Return what tells the package's files from what is put in their place."""
-    told = sorted((file, file.stat()) for file in _files())
-    return [(f, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for f, s in told]
+    return [
+        (file, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns)
+        for file in sorted(_files())
+        for one in (file.stat(),)
+    ]
 
 
 @functools.cache
@@ -212,8 +214,8 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
         except Unlike:
             raise
         except Exception as error:  # of a file that is another one
-            what = f"dataset {spec['dataset']['name']}"
-            raise Unlike(f"{what} cannot be loaded: {error}") from None
+            name = spec["dataset"]["name"]
+            raise Unlike(f"dataset {name} cannot be loaded: {error}") from None
     if name in pins:
         found = solver_digest(name) if name in entry_points() else ""
         if found != pins[name]:

@@ -30,7 +30,7 @@ from typing import Any, Self
 import dask.config
 from dask.utils import parse_bytes
 
-from dp_erm_bench.errors import UsageError, refused
+from dp_erm_bench.errors import UsageError, refused, shown
 from dp_erm_bench.experiment.schema import EngineConfig, RunnerConfig, bytes_of
 from dp_erm_bench.paths import cache_dir, make_private, scratch
 from dp_erm_bench.registry import check_choice
@@ -384,23 +384,22 @@ def check_script(options: EngineConfig, script: str) -> None:
     UsageError
         If there is no such system on this machine, or SLURM does not take the script.
     """
-    where = f"runner.cluster={options.cluster}"
     submit = cluster_class(options.cluster).job_cls.submit_command
     if shutil.which(submit) is None:
+        where = f"runner.cluster={options.cluster}"
         raise UsageError(f"{where}: there is no command {submit} on this machine")
-    if options.cluster != SLURM:
-        return
-    tried = ask(submit, "--test-only", script=script)
-    if tried.returncode:
-        raise UsageError(f"{described(options)}: {submit} says: {said(tried.stderr)}")
+    if options.cluster == SLURM:
+        tried = ask(submit, "--test-only", script=script)
+        if tried.returncode:
+            why = f"{submit} says: {said(tried.stderr)}"
+            raise UsageError(f"{described(options)}: {why}")
 
 
 def described(options: EngineConfig) -> str:
     """Return the keys of which a batch system may refuse one."""
     keys = ("cluster", "queue", "memory", "walltime", "interface")
-    pairs = [(key, getattr(options, key)) for key in keys]
-    pairs += [("job_extra_directives", one) for one in options.job_extra_directives]
-    return " ".join(f"runner.{key}={value}" for key, value in pairs if value)
+    pairs = [(key, getattr(options, key)) for key in (*keys, "job_extra_directives")]
+    return " ".join(f"runner.{key}={shown(value)}" for key, value in pairs if value)
 
 
 def said(text: str) -> str:
@@ -564,8 +563,8 @@ class Jobs:
         """Return what SLURM says of a job, as `FAILED, NonZeroExitCode`."""
         if self.options.cluster != SLURM:
             return ""
-        shown = ask("scontrol", "-o", "show", "job", job).stdout
-        words = dict(re.findall(r"(\w+)=(\S*)", shown))
+        answer = ask("scontrol", "-o", "show", "job", job).stdout
+        words = dict(re.findall(r"(\w+)=(\S*)", answer))
         return ", ".join(words[key] for key in ("JobState", "Reason") if key in words)
 
     def log_of(self, address: str) -> str:
