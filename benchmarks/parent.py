@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from benchmarks.cluster import made
 from benchmarks.sweep import block
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import Trial
@@ -24,10 +23,22 @@ from dp_erm_bench.runner.worker import Batch, Job, Outcome
 HOSTS = 1000
 
 
+class Played(NamedTuple):
+    """What the ledger looks at of a trial."""
+
+    key: str
+    owner: str = ""
+
+
+def make_batches(number: int) -> list[Batch]:
+    """Return batches of one trial each that nobody can run."""
+    return [cast(Batch, (Played(f"{key:064x}"),)) for key in range(number)]
+
+
 def ledger(folder: Path, waiting: int) -> float:
     """Return the CPU seconds to hand out and settle a task of one batch."""
     book = Ledger(Job(str(folder), "1", "nothing"), HOSTS)
-    book.add(made(waiting))
+    book.add(make_batches(waiting))
     work: deque[int] = deque()
     start = time.process_time()
     for _ in range(10_000):
@@ -76,7 +87,7 @@ def believing(folder: Path, trial: Trial, line: bytes) -> float:
 class Echo:
     """Stands for a scheduler whose workers answer one at a time, all others busy."""
 
-    def __init__(self, hosts: int, value: Callable[[int], bytes]) -> None:
+    def __init__(self, hosts: int, value: Callable[[int], object]) -> None:
         self.hosts, self.value = hosts, value
         self._calls: deque[tuple[Callable[[Any], None], int]] = deque()
 
@@ -93,7 +104,9 @@ class Echo:
             self._end()
         return {f"tcp://10.0.{n // 250}.{n % 250}:9": 1 for n in range(self.hosts)}
 
-    def submit(self, address: str, key: str, call: object, tell: Any) -> Any:
+    def submit(
+        self, address: str, key: str, function: object, argument: bytes, tell: Any
+    ) -> Any:
         """Take a call; answer the oldest if no worker is free."""
         self._calls.append((tell, int(key.rpartition("-")[2])))
         if len(self._calls) >= self.hosts:
@@ -101,22 +114,19 @@ class Echo:
         return SimpleNamespace(release=lambda: None)
 
     def _end(self) -> None:
-        from dp_erm_bench.runner.engines.dask import Ending
-
         tell, number = self._calls.popleft()
-        tell(Ending(self.value(number)))
+        tell(self.value(number))
 
 
 def parent(folder: Path, trial: Trial, line: bytes, hosts: int, tasks: int) -> float:
     """Return the CPU seconds of the parent for a task, whatever Dask takes."""
-    from dp_erm_bench.runner.engines.remote import RemoteEngine
+    from dp_erm_bench.runner.engines.dask import DaskEngine
     from dp_erm_bench.runner.environment import own
 
-    def value(number: int) -> bytes:
-        answer = packed(Answer(number, [], 1.0, lines=line))
-        return json.dumps(own()).encode() + b"\n" + answer
+    def value(number: int) -> object:
+        return own(), Answer(number, [], 1.0, lines=line)
 
-    engine = RemoteEngine(cast(Any, Echo(hosts, value)), 60.0, False)
+    engine = DaskEngine(cast(Any, Echo(hosts, value)), 60.0, False)
     start = time.process_time()
     with Pool(engine, Job(str(folder), "3", "nothing")) as pool:
         ends = sum(map(len, pool.run([(trial,)] * tasks)))
@@ -132,7 +142,7 @@ def dask(workers: int, calls: int) -> tuple[float, float, float]:
     from dp_erm_bench.runner.engines.dask import Connection
 
     ended: queue.SimpleQueue[str] = queue.SimpleQueue()
-    call, data = cast(Any, bytes), b"x" * 2000
+    data = b"x" * 2000
     start = time.perf_counter()
     with Connection(EngineConfig(engine="dask"), workers) as connection:
         while len(connection.threads()) < workers:
@@ -151,6 +161,6 @@ def dask(workers: int, calls: int) -> tuple[float, float, float]:
                 ended.put(address)
 
             key = f"echo-{number}"
-            kept[address] = connection.submit(address, key, (call, data), tell)
+            kept[address] = connection.submit(address, key, bytes, data, tell)
         took = time.perf_counter() - begin
         return started, calls / took, (time.process_time() - cpu) / calls

@@ -7,14 +7,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from benchmarks.cluster import Cluster, accused, made
 from benchmarks.measure import sweep, timed
 from benchmarks.parent import HOSTS, believing, dask, example, ledger, parent
 from dp_erm_bench.results.table import collect
 
-CULPRITS = {f"{number:064x}" for number in (7, 500, 9_999)}
 BLOCK = 100_000
 Cells = Sequence[object]
 
@@ -24,8 +22,6 @@ def run(given: argparse.Namespace) -> None:
     few = 10 if given.quick else 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        head = "hosts", "tasks", "lost", "culprits", "accused", "wrongly", "took"
-        table(head, clusters(folder, 100_000 // few))
         costs: dict[str, float] = {}
         table(("part", "measured"), parts(folder, costs, few))
         million, ten = (at(n, costs) for n in (10**6, 10**7))
@@ -38,29 +34,6 @@ def table(head: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> None:
     for cells in itertools.chain((head, ["---"] * len(head)), rows):
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
     print()
-
-
-def clusters(folder: Path, trials: int) -> Iterator[Cells]:
-    """Yield what the ledger made of clusters that are played."""
-    every = [(t + 0.5, 0.5) for t in range(3, 10_000, 7)]
-    kinds: dict[str, dict[str, Any]] = {
-        "live 20 tasks": {"chance": 1 / 20},
-        "live 2 tasks": {"chance": 1 / 2},
-        "never lost by chance": {},
-        "half of them lost every 7 s": {"waves": every},
-        "live 10 h, 200 tasks take 10 h, the others 1 s": {
-            "life": 36_000.0,
-            "seconds": lambda key: 36_000.0 if int(key, 16) < 200 else 1.0,
-        },
-    }
-    for told, kind in kinds.items():
-        for culprits in (set[str](), CULPRITS):
-            cluster = Cluster(HOSTS, culprits=culprits, **kind)
-            start = time.perf_counter()
-            guilty = set(accused(folder, cluster, made(trials)))
-            took = f"{time.perf_counter() - start:.1f} s"
-            told_of = len(culprits), len(guilty), len(guilty - culprits), took
-            yield f"{HOSTS}, {told}", cluster.tasks, cluster.lost, *told_of
 
 
 def parts(folder: Path, costs: dict[str, float], few: int) -> Iterator[Cells]:

@@ -244,9 +244,9 @@ def modules_reached(
         for name in todo - known.keys():
             if name.partition(".")[0] in tops and (path := file_of(name)):
                 known[name] = _parse_file(path, name)
-        found |= {name: known[name] for name in todo if name in known}
-        named = (known[name].names for name in todo if name in known)
-        todo = set[str]().union(*named) - found.keys()
+        new = {name: known[name] for name in todo if name in known}
+        found |= new
+        todo = set[str]().union(*[one.names for one in new.values()]) - found.keys()
     if absent := roots - found.keys():
         raise LookupError(f"no file holds {', '.join(sorted(absent))}")
     return found
@@ -263,7 +263,7 @@ def digest_of_text(files: Mapping[str, Path]) -> str:
 
 
 def _combine(digests: Mapping[str, str]) -> str:
-    lines = (f"{name} {digests[name]}" for name in sorted(digests))
+    lines = [f"{name} {digests[name]}" for name in sorted(digests)]
     return sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -216,7 +216,11 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
     """
     if not content:
         raise ValueError("an empty object has no place for a checksum")
-    text = json.dumps(spelled(dict(content)), indent=2, default=str)
+    how: Any = {"indent": 2, "default": str, "allow_nan": False}
+    try:
+        text = json.dumps(content, **how)
+    except ValueError:
+        text = json.dumps(spelled(dict(content)), **how)
     body = text.removesuffix("\n}").encode()
     return body + SEAL % zlib.crc32(body)
 
@@ -319,14 +323,20 @@ def machine_memory() -> float:
     return min(sizes)
 
 
+CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False
+).encode
+
+
 def digest(value: Any) -> str:
     """Return the SHA-256 of the canonical JSON of a value.
 
     Infinity, which JSON cannot spell, is written as the string ``inf``.
     """
-    text = json.dumps(
-        spelled(value), sort_keys=True, separators=(",", ":"), allow_nan=False
-    )
+    try:
+        text = CANONICAL(value)
+    except ValueError:
+        text = CANONICAL(spelled(value))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

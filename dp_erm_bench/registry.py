@@ -68,8 +68,13 @@ def names(group: str) -> list[str]:
 
 def built_in(group: str) -> list[str]:
     """Return the choices of a config group that have a yaml of ours."""
-    files = os.listdir(conf_dir() / group)
-    return [file[: -len(SUFFIX)] for file in files if file.endswith(SUFFIX)]
+    return [*_built_in(conf_dir() / group)]
+
+
+@functools.cache
+def _built_in(folder: Path) -> tuple[str, ...]:
+    files = os.listdir(folder)
+    return tuple([file[: -len(SUFFIX)] for file in files if file.endswith(SUFFIX)])
 
 
 def foreign(algorithm: Mapping[str, Any]) -> str:

@@ -41,20 +41,6 @@ from dp_erm_bench.errors import UsageError, check_key, printable, shown
 from dp_erm_bench.experiment.schema import OF_LINES, axis_values, block_keys
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.registry import ALGORITHM, QUANTITIES, built_in
-from dp_erm_bench.report.claims.judge import EXPECTED
-from dp_erm_bench.report.claims.lookup import (
-    GIVEN,
-    NOT_JUDGED,
-    UNJUDGED,
-    by_chance,
-    once,
-)
-from dp_erm_bench.report.make import (
-    CLAIMS,
-    check_report,
-    draw_and_judge,
-    drawn_last,
-)
 from dp_erm_bench.results.files import as_it_was, read_text, typed
 from dp_erm_bench.results.runs import note_ended, read_manifest
 from dp_erm_bench.results.statistics import (
@@ -188,6 +174,8 @@ def collect_command(arguments: Sequence[str]) -> int:
 
 def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     """Draw a folder's figures and judge its claims, if the package has their kinds."""
+    from dp_erm_bench.report.make import draw_and_judge
+
     figures = config["figures"]
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
@@ -203,6 +191,14 @@ def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
 
 def report(folder: Path) -> None:
     """Print the claims of a folder and where the figures drawn last are."""
+    from dp_erm_bench.report.claims.lookup import (
+        GIVEN,
+        NOT_JUDGED,
+        UNJUDGED,
+        by_chance,
+    )
+    from dp_erm_bench.report.make import CLAIMS, drawn_last
+
     claims, drawn = read_text(folder, CLAIMS), drawn_last(folder)
     if claims is not None and CLAIMS in drawn:
         try:
@@ -271,6 +267,9 @@ def _claims(text: str) -> list[dict[str, str]]:
 
 def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
     """Return the claims as a table for the terminal, with the counts as its title."""
+    from dp_erm_bench.report.claims.judge import EXPECTED
+    from dp_erm_bench.report.claims.lookup import once
+
     parts = [row["verdict"].partition(" (") for row in rows]
     verdicts = [verdict for verdict, _, _ in parts]
     counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
@@ -703,6 +702,8 @@ def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     if request.experiment is None:
         blocks, config = sweep_blocks(composer)
         return blocks, {**config, "changes": []}
+    from dp_erm_bench.report.make import check_report  # a sweep needs no matplotlib
+
     config, _ = composer.compose()
     blocks = experiment_blocks(config, request)
     check_report(config)
@@ -710,6 +711,8 @@ def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
 
 
 def _finish(folder: Path, config: dict[str, Any]) -> None:
+    from dp_erm_bench.report.make import draw_and_judge
+
     draw_and_judge(folder, config)
     report(folder)
 

@@ -287,7 +287,7 @@ def as_list(given: Any) -> list[Any] | None:
 
 def are_words(given: Iterable[Any]) -> bool:
     """Return whether labels or categories that are given declare text: one is text."""
-    return any(isinstance(one, str | bytes | date) for one in given)
+    return any([isinstance(one, str | bytes | date) for one in given])
 
 
 def words_of(given: Sequence[Any], key: str) -> list[Any]:

@@ -40,23 +40,18 @@ Numba takes the exponential function of Intel's, where there is one.
 
 SETTINGS = (
     *("NUMBA_OPT", "NUMBA_DISABLE_JIT", "NUMBA_ENABLE_AVX", "NUMBA_LOOP_VECTORIZE"),
-    *("NUMBA_SLP_VECTORIZE", "NUMBA_DISABLE_INTEL_SVML"),
-)
-"""Variables that change what is computed."""
-
-NUMBAS = ".numba_config.yaml"  # in the working folder: such settings, too
-CPU_SETTINGS = (
+    *("NUMBA_SLP_VECTORIZE", "NUMBA_DISABLE_INTEL_SVML", "NUMBA_CPU_FEATURES"),
     *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
     "GLIBC_TUNABLES",
 )
-"""Variables that have a library take the CPU for another one."""
+"""Variables that change what is computed, or what a library takes the CPU for."""
+
+NUMBAS = ".numba_config.yaml"  # in the working folder: such settings, too
 
 MACHINE, CPU, PACKAGE, STALE = "machine", "CPU", "dp_erm_bench", "stale"
+INSTALL = "install the same there and start it again"
 SHORT = 12
 """Digits of a digest in a sentence."""
-
-Environment = Mapping[str, str]
-Stamps = list[tuple[Any, ...]]
 
 
 def own() -> dict[str, str]:
@@ -65,18 +60,12 @@ def own() -> dict[str, str]:
     That is not empty if a file of the package was touched since, or a version or a
     setting is another.
     """
-    told, stamps = _seen()
-    return {**told, STALE: "yes" * ((told, stamps) != _now())}
+    return {**at_first(), STALE: "yes" * (_seen() != _now())}
 
 
 def at_first() -> dict[str, str]:
     """Return what this process computes with, as it was at the first call."""
     return {**_seen()[0], STALE: ""}
-
-
-@functools.cache
-def _seen() -> tuple[dict[str, str], Stamps]:
-    return _now()
 
 
 def kind() -> dict[str, str]:
@@ -87,54 +76,47 @@ def kind() -> dict[str, str]:
     return {CPU: own_cpu(), **_versions(), **settings}
 
 
-def _now() -> tuple[dict[str, str], Stamps]:
+def _now() -> tuple[dict[str, str], list[Any]]:
     stamps = _stamps()
-    return {MACHINE: platform.node(), PACKAGE: _package(), **kind()}, stamps
+    return {PACKAGE: _package(), MACHINE: platform.node(), **kind()}, stamps
 
 
-def difference(theirs: Environment, ours: Environment, mixed: bool = False) -> str:
+_seen = functools.cache(_now)
+
+
+def difference(
+    theirs: Mapping[str, str], ours: Mapping[str, str], mixed: bool = False
+) -> str:
     """Return the first difference of a worker, and what to do; empty if none.
 
     Parameters
     ----------
-    theirs, ours : mapping
+    theirs, ours : mapping of str to str
         What `own` returns, there and here.
     mixed : bool
         Whether there may be several kinds of CPU.
     """
-    if not theirs:
-        return "its dp_erm_bench is another version: install the same there"
-    if theirs.get(STALE, "yes"):
+    if theirs.get(STALE):
         return "its dp_erm_bench has changed since it was started: start it again"
-    for key in ours:
-        there, here = theirs.get(key, "not told"), ours[key]
-        free = key in theirs and (key in (MACHINE, STALE) or (key == CPU and mixed))
-        if there == here or free:
+    free = {MACHINE, STALE, *([CPU] if mixed else [])}
+    for key in {**ours, **theirs}:
+        there, here = theirs.get(key, "not told"), ours.get(key, "unset")
+        if there == here or (key in theirs and key in free):
             continue
         if key == PACKAGE:
-            return (
-                f"its dp_erm_bench is another one ({_apart(there, here)}): install "
-                "the same there and start it again"
-            )
+            why = _apart(there, here)
+            return f"its {PACKAGE} is another one ({why}): {INSTALL}"
         why = "; runner.mixed_cpus=true allows several kinds" if key == CPU else ""
-        return f"its {key} is {printable(there, 100)}, here {here}{why}"
-    more = next(iter(sorted(theirs.keys() - ours.keys())), "")
-    return f"it has {printable(more, 100)}, which is not here" if more else ""
+        return f"its {printable(key, 100)} is {printable(there, 100)}, here {here}{why}"
+    return ""
 
 
 @functools.cache
 def own_cpu() -> str:
-    """Return the CPU that numba compiles for, with a digest of its features."""
+    """Return the name of the CPU that numba compiles for."""
     import llvmlite.binding as llvm  # 0.1 s, and runs on this machine do not ask
 
-    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
-    features = os.environ.get("NUMBA_CPU_FEATURES")
-    if features is None:
-        # Of another CPU than the own, numba takes none of the own's features.
-        features = llvm.get_host_cpu_features().flatten() if name != "generic" else ""
-    taken = [f"{key}={os.environ[key]}" for key in CPU_SETTINGS if key in os.environ]
-    text = ",".join([*filter(None, [features]), *taken])
-    return f"{name} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
 
 
 def _files() -> Iterator[Path]:
@@ -145,44 +127,44 @@ def _files() -> Iterator[Path]:
             yield from group.glob("*.yaml")
 
 
-def _stamps() -> Stamps:
+def _stamps() -> list[Any]:
     """Return what tells the package's files from what is put in their place."""
-    told = sorted((file, file.stat()) for file in _files())
-    return [(f, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for f, s in told]
+    return [
+        (file, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns)
+        for file in sorted(_files())
+        for one in (file.stat(),)
+    ]
 
 
 @functools.cache
 def _package() -> str:
     """Return the digest of the package's sources and of the yaml of its parts."""
-    parts = [f for f in _files() if f.suffix == ".yaml"]
-    yaml = {f"{f.parent.name}/{f.name}": f.read_text() for f in sorted(parts)}
-    text = json.dumps([package_state(), yaml], sort_keys=True)
+    yaml = [
+        (f"{file.parent.name}/{file.name}", file.read_text())
+        for file in sorted(_files())
+        if file.suffix == ".yaml"
+    ]
+    text = json.dumps([package_state(), sorted(yaml)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions that are installed now."""
-    found = dict.fromkeys(VERSIONS, "none")
-    for name in VERSIONS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return {**found, **_below()}
-
-
-@functools.cache
-def _below() -> dict[str, str]:
-    """Return the versions of what lies below packages, which a process keeps."""
+    """Return the versions of what numbers depend on, as they are installed now."""
     import numpy as np
 
-    # One version of numpy was built with several.
+    # One version of numpy was built with several. Kernels call the C library's
+    # exponential function and logarithm.
     built = np.show_config(mode="dicts") or {}
     blas = built.get("Build Dependencies", {}).get("blas", {})
-    return {
+    found = dict.fromkeys(VERSIONS, "none") | {
         "python": platform.python_version(),
-        # Kernels call its exponential function and logarithm.
         "libc": " ".join(platform.libc_ver()),
         "blas": f"{blas.get('name', '')} {blas.get('version', '')}".strip(),
     }
+    for name in VERSIONS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
@@ -216,8 +198,8 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
         pin = named_in(spec[group]) if spec.get(group) else ""
         if is_file(pin):
             if place_of(pin, group) is None:
-                path = pin.partition("#")[0]
-                raise Unlike(f"{group}={path} is not there, or another one")
+                where = pin.partition("#")[0]
+                raise Unlike(f"{group}={where} is not there, or another one")
             try:
                 load(pin, group)
             except UsageError as error:
@@ -232,14 +214,14 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
         except Unlike:
             raise
         except Exception as error:  # of a file that is another one
-            what = f"dataset {spec['dataset']['name']}"
-            raise Unlike(f"{what} cannot be loaded: {error}") from None
-    if name in pins and name in entry_points():
-        if (found := solver_digest(name)) != pins[name]:
-            why = f"is of another package ({_apart(found, pins[name])})"
-            raise Unlike(f"algorithm={name} {why}")
-    elif name in pins:
-        raise Unlike(f"algorithm={name} is of a package that is not installed")
+            name = spec["dataset"]["name"]
+            raise Unlike(f"dataset {name} cannot be loaded: {error}") from None
+    if name in pins:
+        found = solver_digest(name) if name in entry_points() else ""
+        if found != pins[name]:
+            other = f"another package ({_apart(found, pins[name])})"
+            missing = "a package that is not installed"
+            raise Unlike(f"algorithm={name} is of {other if found else missing}")
 
 
 def _text(spec: Mapping[str, Any]) -> str:

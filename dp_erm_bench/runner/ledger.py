@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,149 +139,28 @@ def _status(status: Any) -> str:
 
 
 LOSSES = 3
-"""A batch is to blame for the ends of its hosts after so many at least."""
-
-CHANCE = 1e-3
-"""Aimed at: the probability that hosts which end by themselves have a trial accused."""
-
-COMMONEST = 0.5
-"""Largest part of tasks that is believed to be lost by chance."""
+"""A batch, or a trial alone, is to blame once its host was lost so often."""
 
 IN_A_ROW = 40
-"""So many hosts, and `LOSSES` per slot, lost without any answer end the run.
-
-More than `LostTasks.enough` ever asks for: up to 34 in a run of 10^7 batches.
-"""
+"""So many hosts, and `LOSSES` per slot, lost without any answer end the run."""
 
 
-class LastWords(NamedTuple):
-    """The machine of a host that was lost, and the end of its log.
+class HostExit(NamedTuple):
+    """What is known of a host that was lost with its task.
 
-    `joint`: with it all other tasks at work were lost, whoever is to blame.
+    Attributes
+    ----------
+    host : str
+        Its machine.
+    log : str
+        The end of its log.
+    joint : bool
+        Whether all tasks at work were lost with it, whoever is to blame.
     """
 
     host: str
     log: str = ""
     joint: bool = False
-
-
-class LostTasks:
-    """Count tasks that were lost with their hosts.
-
-    Jobs are preempted and machines fail by nobody's fault, so that a batch is to blame
-    only after losses in a row, as a task of its own, that are no chance.
-
-    Attributes
-    ----------
-    told : dict of int to LastWords
-        What is known of the hosts of lost tasks, by the task's number.
-    stakes : int
-        Batches of the run that could be accused; the ledger counts them.
-    joint : bool
-        Whether the end of one host has ever ended all tasks at work.
-    machines : int
-        On which there are hosts now. One that loses all its hosts accuses nobody: a
-        batch is to blame only for losses on several, up to `LOSSES`, if there are any.
-    """
-
-    def __init__(self) -> None:
-        self.told: dict[int, LastWords] = {}
-        self.stakes, self.joint, self.machines = 0, False, 1
-        self._hosts: defaultdict[str, list[str]] = defaultdict(list)
-        self._longest: dict[str, float] = {}
-        self._tasks = self._lost = self._in_a_row = 0
-        self._seconds = 0.0
-
-    def last_words(self, number: int) -> LastWords:
-        """Return what is known of the host of a lost task."""
-        return self.told.pop(number, LastWords("an unknown host"))
-
-    def hosts(self, batch: Batch) -> Sequence[str]:
-        """Return the machines that a batch was lost with."""
-        return self._hosts.get(batch[0].key, ())
-
-    def answered(self, batches: Sequence[Batch], probe: bool, seconds: float) -> None:
-        """Count a task that came back; `probe`: its only batch was lost before."""
-        self._in_a_row = 0
-        if probe:
-            self._forget(batches[0])
-        else:
-            self._tasks += 1
-            self._seconds += seconds
-
-    def bereft(self, probe: bool, slots: int, last: LastWords, seconds: float) -> None:
-        """Count a task that was lost with its host after some time.
-
-        Raises
-        ------
-        UsageError
-            If one host after the other was lost, and none answered.
-        """
-        self._in_a_row += 1
-        self.joint |= last.joint
-        if self._in_a_row > IN_A_ROW + LOSSES * slots:
-            raise UsageError(
-                f"{self._in_a_row} hosts in a row were lost and none answered, the "
-                f"last {last.host}; what is recorded stays"
-            )
-        if not probe:
-            self._tasks += 1
-            self._lost += 1
-            self._seconds += seconds
-
-    def blamed(self, batch: Batch, host: str, seconds: float) -> int:
-        """Take down that a batch was lost with a host as a task of its own.
-
-        Parameters
-        ----------
-        batch : tuple of Trial
-            The batch.
-        host : str
-            The machine.
-        seconds : float
-            How long the batch had been there.
-
-        Returns
-        -------
-        int
-            How often it was, if that is no chance, and the count begins anew; else 0.
-        """
-        key = batch[0].key
-        self._hosts[key].append(host)
-        longest = max(self._longest.get(key, 0.0), seconds)
-        self._longest[key] = longest
-        times, places = len(self._hosts[key]), len(set(self._hosts[key]))
-        if times < self.enough(longest) or places < min(LOSSES, self.machines):
-            return 0
-        self._forget(batch)
-        # These losses are explained, and say nothing against the hosts.
-        self._in_a_row = max(self._in_a_row - times, 0)
-        return times
-
-    def enough(self, seconds: float = 0.0) -> int:
-        """Return the number of losses of a batch, in a row, that is no chance.
-
-        Hosts that end by themselves lose a batch with probability q, and one of N
-        batches k times in a row with at most N q^k: that is to be at most `CHANCE`. N
-        are all batches of the run, so that it holds for all of it, not for each
-        moment. q is the part of the tasks that were lost, or, if it is more, the
-        probability that a host ends within the longest time that the batch was at
-        work: long batches are lost more often than short ones. One of the losses that
-        q is estimated from may be the suspect's own; to the others two standard
-        deviations are added, for there may be few.
-        """
-        others = float(max(self._lost - 1, 0))
-        if others == 0.0:
-            return LOSSES
-        others += 2 * math.sqrt(others)
-        by_time = -math.expm1(-others * seconds / max(self._seconds, 1e-9))
-        rate = min(max(others / self._tasks, by_time), COMMONEST)
-        stakes = max(self.stakes, self._tasks)
-        return max(LOSSES, math.ceil(math.log(CHANCE / stakes) / math.log(rate)))
-
-    def _forget(self, batch: Batch) -> None:
-        self._hosts.pop(batch[0].key, None)
-        self._longest.pop(batch[0].key, None)
 
 
 GROWTH = 4
@@ -293,14 +172,11 @@ class Task(NamedTuple):
     """Batches of one owner that a host runs in one go.
 
     `alone`: no other task was at work when this one was handed out, and none is until
-    it comes back. `probe`: its only batch was lost with a host before. `since`: when
-    it was handed out, by the ledger's clock.
+    it comes back.
     """
 
     batches: list[Batch]
-    since: float
     alone: bool = False
-    probe: bool = False
 
 
 class Ledger:
@@ -317,9 +193,10 @@ class Ledger:
     worker dies again while no other is at work.
 
     A host may be lost by nobody's fault: jobs are preempted, machines fail. What it
-    was at runs again, each batch as a task of its own, on another machine where there
-    is one. A batch that is to blame for that (`losses`) is run trial by trial, and a
-    trial that is to blame is `killed`. It may be asked by several threads.
+    was at runs again, each batch as a task of its own. A batch whose host is lost
+    `LOSSES` times runs trial by trial, and a trial whose host is lost so often is
+    `killed`. Where all tasks at work are lost together, each batch runs again alone,
+    and only such losses count. It may be asked by several threads.
 
     Parameters
     ----------
@@ -330,10 +207,8 @@ class Ledger:
 
     Attributes
     ----------
-    losses : LostTasks
-        An engine takes down there with which host it lost a task, before it says so.
-    clock : callable
-        Returns the time in seconds.
+    exits : dict of int to HostExit
+        An engine notes there with which host it lost a task, before it says so.
     """
 
     def __init__(self, job: Job, slots: int = 1) -> None:
@@ -342,8 +217,9 @@ class Ledger:
         self._doubtful: deque[Batch] = deque()
         self._lost: deque[Batch] = deque()
         self._at_work: dict[int, Task] = {}
-        self.losses, self.clock = LostTasks(), time.monotonic
-        self._number, self._size, self._stillborn = 0, 1, 0
+        self.exits: dict[int, HostExit] = {}
+        self._losses: Counter[str] = Counter()
+        self._number, self._size, self._stillborn, self._lost_in_a_row = 0, 1, 0, 0
         self._writer = RecordWriter(Path(job.folder), job.run)
         self._lock = threading.RLock()
 
@@ -353,9 +229,7 @@ class Ledger:
         A worker that has run a solver of the user's runs no other.
         """
         with self._lock:
-            new = sorted(batches, key=_owner)
-            self._waiting.extend(new)
-            self.losses.stakes += len(new)
+            self._waiting.extend(sorted(batches, key=_owner))
 
     def __len__(self) -> int:
         """Return the number of batches without an end; those at work count one."""
@@ -368,13 +242,12 @@ class Ledger:
     def take(self) -> int | None:
         """Return the number of a task to hand out, None if there is none now."""
         with self._lock:
-            now = self.clock()
             if self._waiting:
-                task = Task(self._grown(), now)
-            elif self._lost and not (self.losses.joint and self._at_work):
-                task = Task([self._lost.popleft()], now, probe=True)
+                task = Task(self._grown())
+            elif self._lost:
+                task = Task([self._lost.popleft()])
             elif self._doubtful and not self._at_work:
-                task = Task([self._doubtful.popleft()], now, alone=True)
+                task = Task([self._doubtful.popleft()], alone=True)
             else:
                 return None
             self._number += 1
@@ -388,11 +261,6 @@ class Ledger:
     def batches(self, number: int) -> list[Batch]:
         """Return the batches of a task that is at work."""
         return self._at_work[number].batches
-
-    def shunned(self, number: int) -> set[str]:
-        """Return the machines that a task had better not run on again."""
-        first, *others = self.batches(number)
-        return set() if others else {*self.losses.hosts(first)}
 
     def _grown(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
@@ -421,10 +289,10 @@ class Ledger:
         """
         with self._lock:
             task = self._at_work.pop(number)
-            seconds = self.clock() - task.since
             if answer is None:
-                return self._bereft(task, self.losses.last_words(number), seconds)
-            self.losses.answered(task.batches, task.probe, seconds)
+                unknown = HostExit("an unknown host")
+                return self._on_host_lost(task, self.exits.pop(number, unknown))
+            self._lost_in_a_row = 0
             if answer.lines:
                 self._writer.copy(answer.lines)
             done = {outcome.key for outcome in answer.outcomes}
@@ -489,24 +357,32 @@ class Ledger:
         with self._lock:
             self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
 
-    def _bereft(self, task: Task, last: LastWords, seconds: float) -> list[Outcome]:
+    def _on_host_lost(self, task: Task, end: HostExit) -> list[Outcome]:
         """See to a task that was lost with its host; return whom that accuses."""
-        self.losses.bereft(task.probe, self.slots, last, seconds)
-        if len(task.batches) > 1 or (last.joint and not task.probe):
-            self._lost.extend(task.batches)
+        self._lost_in_a_row += 1
+        if self._lost_in_a_row > IN_A_ROW + LOSSES * self.slots:
+            raise UsageError(
+                f"{self._lost_in_a_row} hosts in a row were lost and none answered, "
+                f"the last {end.host}; what is recorded stays"
+            )
+        again = self._doubtful if end.joint else self._lost
+        if len(task.batches) > 1 or (end.joint and not task.alone):
+            again.extend(task.batches)
             return []
         (batch,) = task.batches
-        times = self.losses.blamed(batch, last.host, seconds)
-        if not times:
+        key = batch[0].key
+        self._losses[key] += 1
+        if self._losses[key] < LOSSES:
             # At once again: of many suspects a few are cleared at a time.
-            self._lost.appendleft(batch)
-        elif len(batch) > 1:
-            self.losses.stakes += len(batch)
-            self._lost.extendleft((trial,) for trial in reversed(batch))
-        else:
-            reason = f"lost with its host {times} times, the last {last.host}\n"
-            return [self._accused(batch, "killed", f"{reason}{last.log}".rstrip())]
-        return []
+            again.appendleft(batch)
+            return []
+        # These losses are explained, and say nothing against the hosts.
+        self._lost_in_a_row -= min(self._losses.pop(key), self._lost_in_a_row)
+        if len(batch) > 1:
+            again.extendleft((trial,) for trial in reversed(batch))
+            return []
+        reason = f"lost with its host {LOSSES} times, the last {end.host}\n{end.log}"
+        return [self._accused(batch, "killed", reason.rstrip())]
 
 
 def _owner(batch: Batch) -> str:

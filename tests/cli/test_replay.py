@@ -587,7 +587,7 @@ def test_bundles_of_neighbours_are_the_same_but_for_times(tmp_path):
         assert {*rows["status"]} >= {"ok", "diverged", "skipped"}
         assert {*rows["phase"]} == {"sweep", "report"} and rows["seed"].isna().all()
         manifest = unsealed_json(archive.read("manifest.json"))
-        times = ("run", "started", "files", "crc", "drawn")
+        times = ("run", "started", "crc", "drawn", "table")
         records = [
             re.sub(r'"run":"[^"]*"|"crc":"[^"]*"', "", line)
             for line in archive.read("records.jsonl").decode().splitlines()

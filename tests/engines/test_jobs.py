@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import dask
 import pytest
+from distributed import Security
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import RunnerConfig, check_setting
@@ -16,7 +17,7 @@ from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import (
     certificates,
     cluster_class,
-    log_of,
+    log_end,
     private,
 )
 from dp_erm_bench.runner.options import RunOptions, run_options
@@ -65,7 +66,7 @@ def made(cluster, **changes):
 
 def script_of(options, logs):
     """Return the script of a job of a worker."""
-    asked = cluster.worker(options, logs, certificates(SECURITY))
+    asked = cluster.job_options(options, logs, certificates(SECURITY))
     kind = cluster_class(options.cluster).job_cls
     return kind("tls://1.2.3.4:5", name="w", protocol="tls://", **asked).job_script()
 
@@ -136,9 +137,6 @@ def test_what_the_keys_do_not_say_the_yaml_of_dask_jobqueue_does(tmp_path, yaml)
     [
         ("walltime: 12:00:00", "slurm.walltime=43200: must be a time as 02:00:00 or "),
         ("memory: [1]", "slurm.memory=[1]: must be a size of at least 1M"),
-        ("job-script-prologue: module load python", ": must be a list"),
-        ("job-extra-directives: --their", "-directives=--their: must be a list"),
-        ("scheduler-options: 5", "scheduler-options=5: must be keys with their values"),
     ],
 )
 def test_a_yaml_that_no_job_can_have_is_refused_by_its_key(
@@ -152,13 +150,34 @@ def test_a_yaml_that_no_job_can_have_is_refused_by_its_key(
     assert str(refusal.value).startswith("jobqueue.slurm.")
 
 
-def test_what_dask_jobqueue_refuses_is_one_sentence(tmp_path, monkeypatch):
+def test_a_text_of_the_yaml_is_one_line(tmp_path, yaml):
+    yaml("jobqueue: {slurm: {job-script-prologue: module load python}}")
+    lines = script_of(RunOptions(engine="dask", cluster="slurm"), tmp_path).splitlines()
+    assert "module load python" in lines
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "sentence"),
+    [
+        ({"cluster": "htcondor"}, "", "You must specify how much disk"),
+        ({"cluster": "htcondor", "queue": "long"}, "", "unexpected keyword .*'queue'"),
+        ({"cluster": "htcondor", "walltime": "02:00:00"}, "", "keyword .*'walltime'"),
+        ({"interface": "ib77"}, "", "'ib77' is not a valid network interface"),
+        ({}, "scheduler-options: 5", "'int' object is not a mapping"),
+    ],
+)
+def test_what_dask_jobqueue_refuses_is_one_sentence(
+    options, own, sentence, tmp_path, yaml, monkeypatch
+):
+    yaml(f"jobqueue: {{slurm: {{{own}}}}}")
     monkeypatch.setattr(cluster, "_log_folder", lambda: tmp_path)
-    ours = cluster.Jobs(RunOptions(engine="dask", cluster="htcondor"), 1, SECURITY)
-    with pytest.raises(UsageError) as refusal:
-        ours.__enter__()
-    said = "runner.cluster=htcondor: dask-jobqueue says: You must specify how much disk"
+    monkeypatch.setattr(cluster, "check_script", lambda options, script: None)
+    options = RunOptions(**{"engine": "dask", "cluster": "slurm", **options})
+    with pytest.raises(UsageError, match=sentence) as refusal:
+        cluster.Jobs(options, 1, Security.temporary()).__enter__()
+    said = f"runner.cluster={options.cluster}"
     assert str(refusal.value).startswith(said) and "\n" not in str(refusal.value)
+    assert "dask-jobqueue says: " in str(refusal.value)
 
 
 def test_without_dask_jobqueue_a_cluster_is_refused(monkeypatch):
@@ -205,15 +224,10 @@ def test_known_jobs_are_cancelled_though_the_cluster_can_say_nothing(monkeypatch
             "runner.time_limit=3600: must be at most runner.walltime=01:00:00 less 60",
         ),
         ({"time_limit": None}, "runner.time_limit=null: must be at most"),
-        ({"interface": "ib77"}, "runner.interface=ib77: must be a network interface"),
         ({"cluster": "slrm"}, "runner.cluster=slrm (did you mean slurm?): must be"),
         ({"cluster": "jobqueue"}, "runner.cluster=jobqueue: must be one of local, "),
         ({"n_jobs": None}, "runner.n_jobs=auto: runner.cluster=slurm needs a number"),
         ({"cluster": "lsf"}, "runner.walltime=26:00:30: must be a time as 02:00 "),
-        (
-            {"cluster": "htcondor", "walltime": None},
-            "runner.queue=long: HTCondorCluster of dask-jobqueue has no queue",
-        ),
     ],
 )
 def test_what_no_job_can_have_is_refused(changes, sentence):
@@ -241,7 +255,7 @@ def test_a_system_that_is_not_here_is_named(name, command, monkeypatch, tmp_path
 
 def test_keys_are_written_where_nobody_else_reads(tmp_path):
     kind = private(cluster_class("slurm")).job_cls
-    asked = cluster.worker(made("slurm"), tmp_path, certificates(SECURITY))
+    asked = cluster.job_options(made("slurm"), tmp_path, certificates(SECURITY))
     job = kind("tls://10.0.0.1:5", name="w", **asked)
     with job.job_file() as name:
         path = type(tmp_path)(name)
@@ -253,9 +267,9 @@ def test_keys_are_written_where_nobody_else_reads(tmp_path):
 def test_the_log_of_a_job_is_its_last_lines(tmp_path):
     (tmp_path / "dp-erm-bench-17.err").write_text("\n".join(map(str, range(50))))
     (tmp_path / "dp-erm-bench-171.err").write_text("another's")
-    assert log_of(tmp_path, "17").split() == [str(n) for n in range(30, 50)]
-    assert log_of(tmp_path, "17.server") == log_of(tmp_path, "17")
-    assert log_of(tmp_path / "nowhere", "17") == ""
+    assert log_end(tmp_path, "17").split() == [str(n) for n in range(30, 50)]
+    assert log_end(tmp_path, "17.server") == log_end(tmp_path, "17")
+    assert log_end(tmp_path / "nowhere", "17") == ""
 
 
 def test_a_worker_may_hold_half_of_its_job():

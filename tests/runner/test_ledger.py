@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.cluster import Cluster, accused, made
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.store import RecordWriter, Store, failed
@@ -20,7 +19,7 @@ from dp_erm_bench.runner.ledger import (
     LOSSES,
     Answer,
     Death,
-    LastWords,
+    HostExit,
     Ledger,
     check_answer,
 )
@@ -74,9 +73,7 @@ class World:
             idle.append(host)
             if answer is None:
                 self.lost += 1
-                ledger.losses.told[number] = LastWords(
-                    f"node{host}", "the end of its log"
-                )
+                ledger.exits[number] = HostExit(f"node{host}", "the end of its log")
             yield number, answer
             tasks = ledger.tasks()
 
@@ -189,69 +186,56 @@ def test_a_batch_whose_host_was_lost_by_chance_is_not_split(tmp_path):
     assert world.lost == 1 and set(ledger_sees) == {4}
 
 
-def key(number):
-    return f"{number:064x}"
-
-
-CULPRITS = {key(number) for number in (7, 500, 1999)}
-LONG = 36_000.0
-
-
-def ten_hours_for_the_first(name):
-    return LONG if int(name, 16) < 200 else 1.0
-
-
-@pytest.mark.parametrize("culprits", [set(), CULPRITS], ids=["none", "three"])
-@pytest.mark.parametrize(
-    "hosts",
-    [
-        {"hosts": 1000, "chance": 1 / 20},
-        {"hosts": 50, "chance": 1 / 5},
-        {"hosts": 200, "chance": 1 / 2},
-        {"hosts": 20, "chance": 1 / 4, "seconds": lambda name: 0.005},
-        {"hosts": 100, "seconds": ten_hours_for_the_first, "life": LONG},
-        {"hosts": 1000, "waves": [(t + 0.5, 0.5) for t in range(3, 4000, 7)]},
-        {"hosts": 1000, "waves": [(0.5, 0.7)]},
-        {"hosts": 8, "chance": 1 / 20, "joint": True},
-    ],
-    ids="twenty five two short long waves early joint".split(),
-)
-def test_hosts_that_are_lost_by_chance_have_nobody_accused(tmp_path, hosts, culprits):
-    """Hosts live 20 tasks, or 5; batches are short, or as long as a host lives."""
-    cluster = Cluster(**hosts, culprits=culprits)
-    trials = 2000 if cluster.joint else 10_000
-    assert accused(tmp_path, cluster, made(trials)).keys() == culprits
-
-
-@pytest.mark.parametrize("size", [1, 4])
-def test_hosts_that_live_twenty_tasks_have_none_of_a_batch_accused(tmp_path, size):
-    cluster = Cluster(1000, chance=1 / 20, culprits=CULPRITS)
-    assert accused(tmp_path, cluster, made(20_000 // size, size)).keys() == CULPRITS
-    assert cluster.lost > 200
-
-
 def test_more_culprits_than_hosts_are_all_accused(tmp_path):
     """They are lost one after the other; no host is to blame for that."""
-    culprits = {key(number) for number in range(0, 1600, 40)}
-    cluster = Cluster(2, culprits=culprits)
-    assert accused(tmp_path, cluster, made(50, 32)).keys() == culprits
+    batches = batches_of(*[32] * 50)
+    culprits = {f"{number:064x}" for number in range(0, 1600, 40)}
+    world = World(2, lambda batch: 0.1, dict.fromkeys(culprits))
+    found = played(tmp_path, batches, world)
+    assert {key for key, status in found.items() if status != "ok"} == culprits
 
 
 @pytest.mark.parametrize("hosts", [2, 1000])
 def test_the_culprit_of_a_calm_cluster_is_lost_three_times(tmp_path, hosts):
-    cluster = Cluster(hosts, culprits={key(11)})
-    messages = accused(tmp_path, cluster, made(5000))
-    assert cluster.lost == LOSSES
-    assert messages[key(11)].startswith("lost with its host 3 times, the last node")
+    batches = batches_of(*[1] * 5000)
+    culprit = batches[11][0].key
+    world = World(hosts, lambda batch: 1.0, {culprit: None})
+    found = played(tmp_path, batches, world)
+    assert world.lost == LOSSES
+    assert [key for key, status in found.items() if status != "ok"] == [culprit]
+    message = Store(tmp_path).record(culprit)["message"]
+    assert message.startswith("lost with its host 3 times, the last node")
 
 
-def test_a_small_run_on_hosts_that_are_often_lost_accuses_hardly_anybody(tmp_path):
-    """Of ten tasks nobody can tell well how often hosts are lost."""
-    wrong = 0
-    for seed in range(100):
-        cluster = Cluster(10, chance=0.3, seed=seed)
-        wrong += bool(accused(tmp_path, cluster, made(10)))
-    assert wrong <= 3
+def lost(ledger, batch=None, **end):
+    """Lose the next task that the ledger hands out with its host."""
+    number = ledger.take()
+    assert batch is None or ledger.batches(number) == [batch]
+    ledger.exits[number] = HostExit("node", **end)
+    return ledger.settle(number, None)
+
+
+def test_tasks_that_are_lost_together_run_again_alone(tmp_path):
+    """Which of them is to blame is seen only then."""
+    ledger = Ledger(Job(str(tmp_path), "1", "fakes.bowl"))
+    first, second = batches_of(1, 1)
+    for _ in range(LOSSES):
+        ledger.add([first, second])
+        both = [ledger.take(), ledger.take()]
+        for number in both:
+            ledger.exits[number] = HostExit("node", joint=True)
+            assert ledger.settle(number, None) == []
+        alone = ledger.take()
+        assert ledger.batches(alone) == [first] and ledger.take() is None
+        ledger.settle(alone, Answer(alone, [Outcome(first[0].key, "ok", {})]))
+        alone = ledger.take()
+        assert ledger.batches(alone) == [second]
+        ledger.settle(alone, Answer(alone, [Outcome(second[0].key, "ok", {})]))
+    ledger.add([first])
+    assert lost(ledger, joint=True) == []
+    assert lost(ledger, first, joint=True) == lost(ledger, first, joint=True) == []
+    (accused,) = lost(ledger, first, joint=True)
+    assert (accused.key, accused.status) == (first[0].key, "killed")
 
 
 def test_hosts_that_are_all_lost_end_the_run_with_a_sentence(tmp_path):
@@ -375,7 +359,7 @@ def test_the_log_of_a_lost_host_has_an_end(tmp_path):
     accusation = []
     while not accusation:
         number = ledger.take()
-        ledger.losses.told[number] = LastWords("node", "x" * 10**6)
+        ledger.exits[number] = HostExit("node", "x" * 10**6)
         accusation = ledger.settle(number, None)
     (record,) = Store(tmp_path).records([accusation[0].key])
     assert record["message"].startswith("lost with its host 3 times, the last node\nx")

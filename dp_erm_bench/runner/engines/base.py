@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger, check_answer
+from dp_erm_bench.runner.ledger import Answer, HostExit, Ledger, check_answer
 
 HANG = {
     "dask": ("DaskDistributedBackend", "runner=dask, which uses Dask's own client"),
@@ -21,25 +21,7 @@ Their classes, and what to use.
 ACTIVE = "active"
 
 
-class SchedulerLost(Exception):
-    """The scheduler does not answer."""
-
-
-class Ending(NamedTuple):
-    """How a call on a worker ended: its value, or a problem.
-
-    `cancelled`: it ended with the connection to the scheduler.
-    """
-
-    value: Any = None
-    problem: str = ""
-    cancelled: bool = False
-
-
-GONE = Ending(problem="its worker is gone")
-
-
-class Engine(AbstractContextManager["Engine"], Protocol):
+class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
     """Carries the tasks of a ledger to hosts, and their answers back.
 
     It is entered once for all rounds of a run. Leaving it ends all that it started.
@@ -59,18 +41,21 @@ class Engine(AbstractContextManager["Engine"], Protocol):
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task, until none can be handed out.
 
-        None: it was lost with its host, of which the ledger was told (`Ledger.losses`).
+        None: it was lost with its host, which is noted in `Ledger.exits`.
         What is handed back meanwhile may wait for the next call.
         """
 
 
 def believed(value: object, number: int, ledger: Ledger) -> Answer | None:
-    """Return an answer that can be taken; None, of which the ledger hears, if none."""
+    """Return the answer on a task that a host has sent; None if it is none.
+
+    Then the task counts as lost with its host, and the ledger notes why.
+    """
     try:
         return check_answer(value, ledger.batches(number))
     except ValueError as error:
         reason = f"its answer could not be read: {error}"
-        ledger.losses.told[number] = LastWords("a host", reason)
+        ledger.exits[number] = HostExit("a host", reason)
         return None
 
 
@@ -80,3 +65,23 @@ def hanging(setting: str, backend: str) -> UsageError:
         f"{setting}: joblib waits for ever there once a worker was killed; "
         f"use {HANG[backend][1]}"
     )
+
+
+@contextlib.contextmanager
+def dask_needed(where: str) -> Iterator[None]:
+    """Have what fails when Dask is imported be one sentence.
+
+    Parameters
+    ----------
+    where : str
+        The keys that ask for Dask.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{where}: {error.name}: not installed; pip install 'dp_erm_bench[dask]'"
+        ) from None
+    except Exception as error:  # another version, or a yaml of Dask's that is none
+        why = " ".join(str(error).split())
+        raise UsageError(f"{where}: Dask cannot be imported: {why}") from None

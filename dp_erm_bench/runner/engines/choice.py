@@ -9,10 +9,16 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.schema import ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.runner.engines.base import ACTIVE, HANG, Engine, hanging
+from dp_erm_bench.runner.engines.base import (
+    ACTIVE,
+    HANG,
+    Engine,
+    dask_needed,
+    hanging,
+)
 
 if TYPE_CHECKING:
     from dp_erm_bench.runner.engines.dask import Connection
@@ -20,19 +26,17 @@ if TYPE_CHECKING:
 
 BACKENDS = ("threading", "loky", ACTIVE)
 
-KEYS = {
-    "local": (),
-    "joblib": ("backend",),
-    "dask": ("address", "cluster", "patience", "mixed_cpus"),
+JOBS = "dask with a runner.cluster, as slurm,"
+OWNERS = {
+    "backend": "joblib",
+    **dict.fromkeys(("address", "cluster", "patience", "mixed_cpus"), "dask"),
+    **dict.fromkeys(("queue", "walltime", "memory", "interface"), JOBS),
+    **dict.fromkeys(("job_extra_directives", "adapt"), JOBS),
 }
+"""Who has a key of an engine."""
+
 BRIEF = 5.0
 """Seconds in which a scheduler must answer who only wants to know."""
-
-BATCH = (
-    *("queue", "walltime", "memory", "interface", "job_extra_directives"),
-    "adapt",
-)
-"""Keys of a cluster's jobs."""
 
 ADDRESS = re.compile(r"(tcp|tls)://([\w.-]+|\[[\da-fA-F:]+\]):([1-9]\d{0,4})")
 """A scheduler's address."""
@@ -47,40 +51,28 @@ def check_engine(options: RunnerConfig) -> None:
         With key, value, and what is allowed.
     """
     check_choice("runner", options.engine, [*ENGINES])
-    allowed = set(KEYS[options.engine])
     jobs = options.engine == "dask" and options.cluster != "local"
-    if jobs:
-        allowed |= set(BATCH)
-    for field in dataclasses.fields(EngineConfig):
-        value = getattr(options, field.name)
-        usual = getattr(EngineConfig(), field.name)
-        if field.name in allowed or field.name == "engine" or value == usual:
-            continue
-        whose = next((e for e, keys in KEYS.items() if field.name in keys), "dask")
-        where = f"runner={whose}"
-        if field.name in BATCH:
-            where += " with a runner.cluster, as slurm,"
-        raise UsageError(f"runner.{field.name}={value}: only {where} has it")
+    usual, asked = EngineConfig(), {options.engine, JOBS if jobs else ""}
+    for key, owner in OWNERS.items():
+        value = getattr(options, key)
+        if owner not in asked and value != getattr(usual, key):
+            raise UsageError(f"runner.{key}={value}: only runner={owner} has it")
     if options.backend in HANG:
         raise hanging(f"runner.backend={options.backend}", options.backend)
     check_choice("runner.backend", options.backend, [*BACKENDS])
     if not options.patience > 0:
-        raise UsageError(
-            f"runner.patience={options.patience}: must be positive seconds"
-        )
+        raise refused("runner.patience", options.patience, "positive seconds")
     if options.address is not None and not ADDRESS.fullmatch(options.address):
-        raise UsageError(
-            f"runner.address={options.address}: must be as tcp://host:8786 or "
-            "tls://host:8786"
-        )
+        rule = "as tcp://host:8786 or tls://host:8786"
+        raise refused("runner.address", options.address, rule)
     if jobs and options.address is not None:
         raise UsageError(
             f"runner.address={options.address}: the scheduler of "
             f"runner.cluster={options.cluster} runs in this process"
         )
     if jobs:
-        from dp_erm_bench.runner.engines.cluster import check_jobs  # imports Dask
-
+        with dask_needed(f"runner.cluster={options.cluster}"):
+            from dp_erm_bench.runner.engines.cluster import check_jobs
         check_jobs(options)
 
 
@@ -114,7 +106,7 @@ def engine_of(
     """
     if options.engine == "dask":
         connection = _connection(options, n_jobs)
-        from dp_erm_bench.runner.engines.remote import RemoteEngine
+        from dp_erm_bench.runner.engines.dask import DaskEngine
 
         if options.address and is_exposed(options.address):
             print(
@@ -122,7 +114,7 @@ def engine_of(
                 "reaches this port can run code on its workers and read what is sent",
                 file=sys.stderr,
             )
-        return RemoteEngine(connection, options.patience, options.mixed_cpus)
+        return DaskEngine(connection, options.patience, options.mixed_cpus)
     from dp_erm_bench.runner.engines.joblib import JoblibEngine
 
     backend = options.backend if options.engine == "joblib" else "threading"
@@ -130,16 +122,8 @@ def engine_of(
 
 
 def _connection(options: EngineConfig, n_jobs: int | None) -> Connection:
-    try:
+    with dask_needed("runner=dask"):
         from dp_erm_bench.runner.engines.dask import Connection
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"runner=dask: the package {error.name} is not installed; "
-            "pip install 'dp_erm_bench[dask]'"
-        ) from None
-    except (ImportError, ValueError) as error:  # ValueError: of a yaml of Dask's
-        why = " ".join(str(error).split())
-        raise UsageError(f"runner=dask: Dask cannot be imported: {why}") from None
     return Connection(options, n_jobs)
 
 

@@ -1,8 +1,8 @@
 """Dask clusters: of this machine, or of the jobs of a batch system.
 
-The jobs are those of any cluster class of dask-jobqueue, with what its own yaml says.
-SLURM alone is asked more than dask-jobqueue asks: whether it would take a job, what a
-job waits for, and how it ended.
+The jobs are those of any cluster class of dask-jobqueue, with what its own yaml says,
+and what is wrong with them is mostly said by dask-jobqueue. SLURM alone is asked more:
+whether it would take a job, what a job waits for, and how it ended.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Self
 
-from dp_erm_bench.errors import UsageError, refused
+import dask.config
+from dask.utils import parse_bytes
+
+from dp_erm_bench.errors import UsageError, refused, shown
 from dp_erm_bench.experiment.schema import EngineConfig, RunnerConfig, bytes_of
 from dp_erm_bench.paths import cache_dir, make_private, scratch
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.runner.engines.base import dask_needed
 from dp_erm_bench.runner.host import interrupts_held
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 LOGS = "DP_ERM_BENCH_WORKER_LOGS"
 """Names the folder in which a worker keeps its log."""
 
@@ -75,7 +80,7 @@ class LocalWorkers:
                 threads_per_worker=1,
                 host=LOOPBACK,
                 dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": f"{LOOPBACK}:0"},
+                scheduler_kwargs={"dashboard_address": ANY_PORT},
                 silence_logs=logging.CRITICAL,
                 # Its children, which hold what there is, have a limit of their own.
                 memory_limit=0,
@@ -102,28 +107,33 @@ class LocalWorkers:
         if ended:
             self.cluster.loop.add_callback(self.cluster._correct_state)
 
-    def check(self) -> None:
-        """Refuse nothing: there is no batch system."""
-
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none."""
-        return "\n".join(last_lines(_log(scratch(), address)))
+        return log_end(Path(scratch()), _port(address))
 
-    def absence(self) -> str:
-        """Return nothing: no batch system knows why there is no worker."""
+    def turn(self) -> str:
+        """Return nothing: no worker waits in a queue."""
         return ""
 
-
-def last_lines(path: Path) -> list[str]:
-    """Return the last lines of a log; none if it cannot be read."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-        return file.read().decode(errors="replace").splitlines()[-LAST_LINES:]
-    return []
+    absence = turn
 
 
-def _log(folder: str, address: str) -> Path:
-    return Path(folder, f"{address.rpartition(':')[2]}.log")
+def log_end(folder: Path, number: str) -> str:
+    """Return the last lines of the logs that have a number in their names."""
+    named = re.compile(rf"(?<!\d){re.escape(number.split('.')[0])}(?!\d)")
+    lines: list[str] = []
+    # To list a folder makes a network file system look.
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            if named.search(path.name):
+                with path.open("rb") as file:
+                    file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+                    lines += file.read().decode(errors="replace").splitlines()
+    return "\n".join(lines[-LAST_LINES:])
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
 
 
 def dask_setup(worker: Any) -> None:
@@ -131,7 +141,7 @@ def dask_setup(worker: Any) -> None:
 
     Dask calls it in every worker of a local cluster, by this name.
     """
-    path = _log(os.environ[LOGS], worker.address)
+    path = Path(os.environ[LOGS], f"{_port(worker.address)}.log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -142,52 +152,41 @@ def dask_setup(worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def silence() -> Callable[..., None]:
-    """Let what is told of lost connections be one sentence, and ours.
-
-    Returns
-    -------
-    function
-        Has it told again, unless the process is about to end.
-    """
-    made = logging.root.manager.loggerDict
-    names = {*NOISY, *(name for name in made if name.split(".")[0] in NOISY)}
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
-
-    def restore(kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or issubclass(kind, Exception):
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-
-    return restore
-
-
 @contextlib.contextmanager
-def signals_deferred() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait: what Dask has half made it cannot end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {one: signal.signal(one, lambda n, _: came.append(n)) for one in numbers}
+def silenced() -> Iterator[None]:
+    """Let what is said of lost connections be one sentence, and ours.
+
+    It stays so where the process is about to end.
+    """
+    every = logging.root.manager.loggerDict
+    names = [name for name in every if name.split(".")[0] in NOISY]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for one in came[:1]:
-            signal.raise_signal(one)
+        if isinstance(sys.exc_info()[1], Exception | None):
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
 
 
-NAME = "dp-erm-bench"
+def run_to_end(function: Callable[..., object], *given: object) -> None:
+    """Call a function in a thread of its own, which Ctrl-C and SIGTERM do not reach.
+
+    They raise here when it has returned: what Dask has half made it cannot end.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(function, *given).result()
+
+
 SLURM = "slurm"
-WALLTIME = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d))?")
+WALLTIME = re.compile(
+    r"(?:(?P<days>\d{1,4})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):"
+    r"(?P<seconds>[0-5]\d)"
+)
 HOURS, MEMORY = "02:00:00", "2G"
-"""Of a job, where neither a key nor the user's yaml says."""
+"""Of a job, where neither a key nor the user's yaml says. LSF's has no seconds."""
 
 LEAST_MEMORY = 1 << 20
 MARGIN = 60
@@ -213,12 +212,8 @@ def cluster_class(name: str) -> Any:
     """
     before = signal.getsignal(signal.SIGINT)
     try:
-        import dask_jobqueue
-    except ModuleNotFoundError as error:
-        raise missing(error) from None
-    except Exception as error:  # another version, a yaml of Dask's that is none
-        where = f"runner.cluster={name}: dask-jobqueue cannot be imported"
-        raise UsageError(f"{where}: {said(str(error))}") from None
+        with dask_needed(f"runner.cluster={name}"):
+            import dask_jobqueue
     finally:
         # It has Ctrl-C end the process with exit code 0; in the main thread alone.
         with contextlib.suppress(ValueError):
@@ -232,119 +227,78 @@ def cluster_class(name: str) -> Any:
     return offered[name]
 
 
-def missing(error: ImportError) -> UsageError:
-    """Return the sentence about a package that clusters need."""
-    return UsageError(
-        f"runner=dask with runner.cluster: {error.name or error}: not installed; "
-        "pip install 'dp_erm_bench[dask]'"
-    )
-
-
 def check_jobs(options: RunnerConfig) -> None:
-    """Refuse what no job can be given, whatever the batch system has.
+    """Refuse jobs in which a trial may not end, or whose number or memory is not known.
+
+    A trial that takes longer than its job may take one job after the other for ever.
 
     Raises
     ------
     UsageError
         With key, value, and what is allowed.
     """
-    kind = cluster_class(options.cluster)
     if options.n_jobs is None:
         where = f"runner.cluster={options.cluster}"
         raise UsageError(f"runner.n_jobs=auto: {where} needs a number of jobs")
-    for key in ("queue", "walltime"):
-        value = getattr(options, key)
-        if value is not None and not _takes(kind, key):
-            rule = f"{kind.__name__} of dask-jobqueue has no {key}"
-            raise UsageError(f"runner.{key}={value}: {rule}")
-    if not LEAST_MEMORY <= job_memory(options) < math.inf:
-        memory = options.memory or told(options, "memory")
-        rule = "a size of at least 1M, as 500M or 2G"
-        raise refused(_sayer(options, "memory"), memory, rule)
-    if _takes(kind, "walltime"):
-        _check_walltime(options)
-    there = [name for _, name in socket.if_nameindex()]
-    if options.interface is not None and options.interface not in there:
-        rule = f"a network interface of this machine: {', '.join(there)}"
-        raise refused("runner.interface", options.interface, rule)
+    job_memory(options)
+    limit, (key, walltime, seconds) = options.time_limit, job_walltime(options)
+    if seconds < (math.inf if limit is None else limit + MARGIN):
+        rule = f"at most {key}={walltime} less {MARGIN} s: jobs outlive trials"
+        raise refused("runner.time_limit", limit and f"{limit:g}", rule)
 
 
-def _takes(kind: Any, key: str) -> bool:
-    return key in inspect.signature(kind.job_cls).parameters
+def setting(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
+    """Return who says what jobs shall have, and what.
 
-
-def _check_walltime(options: RunnerConfig) -> None:
-    """Refuse a walltime that is none, or in which a trial may not end.
-
-    Such a trial may take all of a job, again and again, and never end.
+    It is a key of ours, the user's own yaml of Dask, or else what is usual here. What
+    dask-jobqueue has for a default does not count.
     """
-    walltime, limit = job_walltime(options), options.time_limit
-    key, seconds = _sayer(options, "walltime"), seconds_of(walltime)
-    if not seconds > 0 or walltime.count(":") != _usual(options).count(":"):
-        # A yaml takes 12:00:00 for a number.
-        quoted = "" if key.startswith("runner") else ", in quotes"
-        rule = f"a time as {_usual(options)} or 1-12:00:00{quoted}"
-        raise refused(key, walltime, rule)
-    if limit is None or seconds < limit + MARGIN:
-        value = "null" if limit is None else f"{limit:g}"
-        raise UsageError(
-            f"runner.time_limit={value}: must be at most {key}={walltime} less "
-            f"{MARGIN} s, so that a job outlives its trials"
-        )
-
-
-def _usual(options: EngineConfig) -> str:
-    """Return the usual walltime; LSF's have no seconds."""
-    return HOURS[:-3] if options.cluster == "lsf" else HOURS
-
-
-def told(options: EngineConfig, key: str) -> Any:
-    """Return what the user's yaml of Dask says of a cluster's jobs, None if nothing.
-
-    Dask's variables of the environment count; what dask-jobqueue itself has for a
-    default does not.
-    """
-    import dask.config
-
-    own = dask.config.collect()
-    return dask.config.get(f"jobqueue.{options.cluster}.{key}", None, config=own)
-
-
-def _sayer(options: EngineConfig, key: str) -> str:
-    """Return the name of what says a key: ours, or that of Dask's yaml."""
-    if getattr(options, key) is None and told(options, key) is not None:
-        return f"jobqueue.{options.cluster}.{key}"
-    return f"runner.{key}"
+    theirs, ours = f"jobqueue.{options.cluster}.{key}", getattr(options, key)
+    said = dask.config.get(theirs, None, config=dask.config.collect())
+    return (f"runner.{key}", ours or usual) if ours or said is None else (theirs, said)
 
 
 def job_memory(options: EngineConfig) -> float:
-    """Return the bytes of a job, NaN if they are none: the key's, the yaml's, 2 GB."""
-    own = told(options, "memory")
-    if options.memory is not None or own is None:
-        return bytes_of(options.memory or MEMORY)
-    from dask.utils import parse_bytes
+    """Return the bytes of a job: the key's, the yaml's, 2 GB.
 
+    Raises
+    ------
+    UsageError
+        If they are none, or so few that SLURM would give all of a node.
+    """
+    key, value = setting(options, "memory", MEMORY)
     with contextlib.suppress(ValueError, TypeError, AttributeError):
-        return float(parse_bytes(own))
-    return math.nan
+        read = bytes_of if key.startswith("runner") else parse_bytes
+        size = float(read(value))
+        if LEAST_MEMORY <= size < math.inf:
+            return size
+    raise refused(key, value, "a size of at least 1M, as 500M or 2G")
 
 
-def job_walltime(options: EngineConfig) -> str:
-    """Return how long a job may take: as the key says, the yaml, or two hours."""
-    return options.walltime or str(told(options, "walltime") or _usual(options))
+def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
+    """Return who says how long a job may take, how long, and that in seconds.
+
+    Raises
+    ------
+    UsageError
+        If it is no time; a yaml takes 12:00:00 for a number.
+    """
+    kind = cluster_class(options.cluster)
+    if "walltime" not in inspect.signature(kind.job_cls).parameters:
+        return "", options.walltime, math.inf
+    end = ":00" if options.cluster == "lsf" else ""
+    usual = HOURS.removesuffix(end)
+    key, value = setting(options, "walltime", usual)
+    match = WALLTIME.fullmatch(f"{value}{end}")
+    parts = {k: int(v) for k, v in match.groupdict("0").items()} if match else {}
+    if not any(parts.values()):
+        rule = f"a time as {usual} or 1-{usual}, in a yaml in quotes"
+        raise refused(key, value, rule)
+    return key, value, timedelta(**parts).total_seconds()
 
 
-def seconds_of(walltime: str) -> float:
-    """Return the seconds of a time as 02:00:00, 02:00 or 1-12:00:00, NaN if none."""
-    match = WALLTIME.fullmatch(walltime)
-    if not match:
-        return math.nan
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return float(((24 * days + hours) * 60 + minutes) * 60 + seconds)
-
-
-def worker(
-    options: EngineConfig, logs: Path, secrets: Mapping[str, str] | None = None
+def job_options(
+    options: EngineConfig, logs: Path, secrets: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return what dask-jobqueue needs to make the jobs of workers, one core each.
 
@@ -356,54 +310,48 @@ def worker(
         Checked ones.
     logs : Path
         Folder for the logs of the jobs.
-    secrets : mapping of str to str, optional
+    secrets : mapping of str to str
         Certificates and keys in PEM form, by the name of Dask's key of configuration.
         They travel in the script, so that no file need be shared for them: only the
         user and the batch system can read it, but HTCondor's and LSF's queues show it.
-
-    Raises
-    ------
-    UsageError
-        If the yaml has a text where a list is needed: of its letters one would be made.
     """
-    import dask.config
-
-    def listed(name: str) -> Any:
-        key = f"jobqueue.{options.cluster}.{name}"
-        value = dask.config.get(key, None) or []
-        if isinstance(value, str):
-            raise refused(key, value, "a list")
-        return value
-
     settings = {
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
         # What is told of a lost job is the end of its log.
         "DASK_LOGGING__DISTRIBUTED": "warning",
-        **(secrets or {}),
+        **secrets,
     }
-    keys = {"queue": options.queue, "interface": options.interface}
-    if _takes(cluster_class(options.cluster), "walltime"):
-        keys["walltime"] = job_walltime(options)
-    directives = options.job_extra_directives or listed("job-extra-directives")
+    keys = {
+        "queue": options.queue,
+        "interface": options.interface,
+        "walltime": job_walltime(options)[1],
+    }
+    directives = options.job_extra_directives or listed(options, "job-extra-directives")
     if options.cluster == SLURM:
         # A job that is put back into the queue goes on with its log.
         directives = ["--open-mode=append", *directives]
+    prologue = listed(options, "job-script-prologue")
     return {
         **{key: value for key, value in keys.items() if value is not None},
         "cores": 1,
         "processes": 1,
         "memory": str(int(job_memory(options))),
-        "job_name": told(options, "name") or NAME,
         "job_extra_directives": directives,
         "log_directory": str(logs),
-        "job_script_prologue": [*listed("job-script-prologue"), *exports(settings)],
+        "job_script_prologue": [*prologue, *exports(settings)],
         # The batch system limits the memory. Nobody listens to the workers' pages.
         "worker_extra_args": [
             *("--memory-limit", "0", "--no-dashboard"),
-            *("--dashboard-address", "127.0.0.1:0"),
-            *listed("worker-extra-args"),
+            *("--dashboard-address", ANY_PORT),
+            *listed(options, "worker-extra-args"),
         ],
     }
+
+
+def listed(options: EngineConfig, key: str) -> Any:
+    """Return the lines that the yaml of Dask has for a key; a text is one line."""
+    value = dask.config.get(f"jobqueue.{options.cluster}.{key}", None) or []
+    return [value] if isinstance(value, str) else value
 
 
 def exports(settings: Mapping[str, str]) -> list[str]:
@@ -412,14 +360,10 @@ def exports(settings: Mapping[str, str]) -> list[str]:
     A value of several lines is written in one: HTCondor has its script in one.
     """
     own = {k: v for k, v in os.environ.items() if k.startswith("DP_ERM_BENCH_")}
-    return [f"export {k}={_quoted(v)}" for k, v in {**settings, **own}.items()]
-
-
-def _quoted(value: str) -> str:
-    lines = value.splitlines()
-    if len(lines) < 2:
-        return shlex.quote(value)
-    return f"\"$(printf '%s\\n' {shlex.join(lines)})\""
+    return [
+        f"export {name}=\"$(printf '%s\\n' {shlex.join(value.splitlines())})\""
+        for name, value in {**settings, **own}.items()
+    ]
 
 
 def ask(*command: str, script: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -440,23 +384,22 @@ def check_script(options: EngineConfig, script: str) -> None:
     UsageError
         If there is no such system on this machine, or SLURM does not take the script.
     """
-    where = f"runner.cluster={options.cluster}"
     submit = cluster_class(options.cluster).job_cls.submit_command
     if shutil.which(submit) is None:
+        where = f"runner.cluster={options.cluster}"
         raise UsageError(f"{where}: there is no command {submit} on this machine")
-    if options.cluster != SLURM:
-        return
-    tried = ask(submit, "--test-only", script=script)
-    if tried.returncode:
-        raise UsageError(f"{described(options)}: {submit} says: {said(tried.stderr)}")
+    if options.cluster == SLURM:
+        tried = ask(submit, "--test-only", script=script)
+        if tried.returncode:
+            why = f"{submit} says: {said(tried.stderr)}"
+            raise UsageError(f"{described(options)}: {why}")
 
 
 def described(options: EngineConfig) -> str:
     """Return the keys of which a batch system may refuse one."""
-    pairs = [("cluster", options.cluster), ("queue", options.queue)]
-    pairs += [("memory", options.memory), ("walltime", options.walltime)]
-    pairs += [("job_extra_directives", one) for one in options.job_extra_directives]
-    return " ".join(f"runner.{key}={value}" for key, value in pairs if value)
+    keys = ("cluster", "queue", "memory", "walltime", "interface")
+    pairs = [(key, getattr(options, key)) for key in (*keys, "job_extra_directives")]
+    return " ".join(f"runner.{key}={shown(value)}" for key, value in pairs if value)
 
 
 def said(text: str) -> str:
@@ -499,7 +442,6 @@ def queued(ids: Sequence[str]) -> set[str]:
 UNWRITABLE = "JobLaunchFailure"
 """What SLURM says of a job whose node cannot write its log: it shares no folder."""
 
-ANY_PORT = "127.0.0.1:0"
 KEEP = 7 * 86400.0
 """Seconds for which logs stay of runs that could not remove them."""
 
@@ -510,7 +452,7 @@ ASK = 10.0
 """Seconds between two questions to the batch system about jobs without a worker."""
 
 CHECK = 1.0
-"""Seconds between two questions why jobs wait, where there is no worker."""
+"""Seconds between two questions what jobs wait for."""
 
 STILLBORN = 3
 """So many jobs, for each there shall be, are submitted again that had no worker."""
@@ -542,7 +484,7 @@ class Jobs:
         self._ids: set[str] = set()
         self._of: dict[str, str] = {}
         self._asked = self._checked = time.monotonic()
-        self._stillborn = 0
+        self._stillborn, self._turn = 0, ""
 
     def __enter__(self) -> Self:
         """Start the scheduler in this process, and submit the jobs.
@@ -553,36 +495,26 @@ class Jobs:
             If the batch system refuses them.
         """
         self.logs = _log_folder()
-        tls = "tls://"
+        key = f"jobqueue.{self.options.cluster}.scheduler-options"
         try:
-            options = worker(self.options, self.logs, certificates(self.security))
-            scheduler = told(self.options, "scheduler-options") or {}
-            if not isinstance(scheduler, dict):
-                key = f"jobqueue.{self.options.cluster}.scheduler-options"
-                raise refused(key, scheduler, "keys with their values")
-            job = self._class.job_cls(tls, name="worker", protocol=tls, **options)
+            options = job_options(self.options, self.logs, certificates(self.security))
+            job = self._class.job_cls("tls://", name="w", protocol="tls://", **options)
             check_script(self.options, job.job_script())
+            self.cluster = self._class(
+                security=self.security,
+                silence_logs=logging.CRITICAL,
+                scheduler_options={
+                    **{"dashboard": False, "dashboard_address": ANY_PORT},
+                    **(dask.config.get(key, None) or {}),
+                },
+                **options,
+            )
         except Exception as error:
             shutil.rmtree(self.logs, ignore_errors=True)
             if isinstance(error, UsageError):
                 raise
             where, why = described(self.options), said(str(error))
             raise UsageError(f"{where}: dask-jobqueue says: {why}") from None
-        try:
-            self.cluster = self._class(
-                security=self.security,
-                silence_logs=logging.CRITICAL,
-                scheduler_options={
-                    **{"dashboard": False, "dashboard_address": ANY_PORT},
-                    **scheduler,
-                },
-                **options,
-            )
-        except RuntimeError as error:
-            shutil.rmtree(self.logs, ignore_errors=True)
-            where = f"runner.interface={self.options.interface or 'null'}"
-            why = f"no scheduler can be started: {said(str(error))}"
-            raise UsageError(f"{where}: {why}") from None
         self.cluster.scale(self.n_jobs)
         if self.options.adapt:
             self.cluster.adapt(minimum=self.n_jobs, maximum=self.n_jobs)
@@ -631,38 +563,35 @@ class Jobs:
         """Return what SLURM says of a job, as `FAILED, NonZeroExitCode`."""
         if self.options.cluster != SLURM:
             return ""
-        shown = ask("scontrol", "-o", "show", "job", job).stdout
-        words = dict(re.findall(r"(\w+)=(\S*)", shown))
+        answer = ask("scontrol", "-o", "show", "job", job).stdout
+        words = dict(re.findall(r"(\w+)=(\S*)", answer))
         return ", ".join(words[key] for key in ("JobState", "Reason") if key in words)
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of the job of a worker."""
         job = self._of.get(address)
-        return f"job {job}:\n{log_of(self.logs, job)}" if job else ""
+        return f"job {job}:\n{log_end(self.logs, job)}" if job else ""
 
-    def check(self) -> None:
-        """Refuse to wait for jobs that will never start.
+    def turn(self) -> str:
+        """Return what a job waits for in its queue; empty if none is known to wait.
 
         Raises
         ------
         UsageError
-            If the partition is why one waits.
+            If the partition is why one waits: it would for ever.
         """
         if time.monotonic() > self._checked + CHECK:
             self._checked = time.monotonic()
-            waits(self.options, self._ids)
-
-    def turn(self) -> str:
-        """Return what a job waits for in its queue; empty if none is known to wait."""
-        for job, reason in waits(self.options, self._ids).items():
-            return f"job {job} waits: {reason}"
-        return ""
+            found = waits(self.options, self._ids)
+            reasons = [f"job {job} waits: {reason}" for job, reason in found.items()]
+            self._turn = "".join(reasons[:1])
+        return self._turn
 
     def absence(self) -> str:
         """Return what the last job said or, if nothing, how it ended."""
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
-            if lines := log_of(self.logs, job).splitlines():
-                return f"job {job} said: {lines[-1]}"
+            if log := log_end(self.logs, job):
+                return f"job {job} said: {log.splitlines()[-1]}"
             if state := self._state(job):
                 return f"job {job}: {state}"
         return ""
@@ -672,7 +601,7 @@ def _log_folder() -> Path:
     """Return a new folder for logs, where nodes find it that share the user's home."""
     folder = cache_dir() / "jobs"
     make_private(folder)
-    for old in _files(folder):
+    for old in folder.iterdir():
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - KEEP:
                 shutil.rmtree(old)
@@ -707,20 +636,3 @@ def certificates(security: Any) -> dict[str, str]:
         f"{start}TLS__WORKER__CERT": tls["cert"],
         f"{start}TLS__WORKER__KEY": tls["key"],
     }
-
-
-def log_of(folder: Path, job: str) -> str:
-    """Return the last lines of a job's logs, which batch systems name by its number."""
-    number = re.compile(rf"(?<!\d){re.escape(job.partition('.')[0])}(?!\d)")
-    lines: list[str] = []
-    for path in _files(folder):
-        if number.search(path.name):
-            lines += last_lines(path)
-    return "\n".join(lines[-LAST_LINES:])
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    """Return the files of a folder; to list it makes a network file system look."""
-    with contextlib.suppress(OSError):
-        return sorted(folder.iterdir())
-    return ()

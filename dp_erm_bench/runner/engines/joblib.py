@@ -8,7 +8,7 @@ import itertools
 import os
 import platform
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import joblib
@@ -17,7 +17,7 @@ from joblib.parallel import ParallelBackendBase
 
 from dp_erm_bench.runner.engines.base import ACTIVE, HANG, believed, hanging
 from dp_erm_bench.runner.host import PATIENCE, Worker, children, hosted, shipped
-from dp_erm_bench.runner.ledger import Answer, LastWords, Ledger
+from dp_erm_bench.runner.ledger import Answer, HostExit, Ledger
 from dp_erm_bench.runner.worker import Batch, Job
 
 
@@ -46,6 +46,9 @@ class JoblibEngine:
     UsageError
         If the active backend waits for ever once a worker was killed.
     """
+
+    # All is on this machine, as far as joblib knows.
+    cpus: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -89,11 +92,6 @@ class JoblibEngine:
         """Return the number of hosts."""
         return int(self._parallel._effective_n_jobs())
 
-    @property
-    def cpus(self) -> dict[str, str]:
-        """Return nothing: all is on this machine, as far as joblib knows."""
-        return {}
-
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
         """Yield the number and the answer of each task; a broken backend loses all."""
         results = self._parallel(self._calls(ledger))
@@ -128,7 +126,7 @@ class JoblibEngine:
             return
         self._renew()
         for number in ledger.at_work():
-            ledger.losses.told[number] = LastWords(platform.node(), log, joint=True)
+            ledger.exits[number] = HostExit(platform.node(), log, joint=True)
             yield number, None
 
     def _renew(self) -> None:
