@@ -11,7 +11,7 @@ from made_blocks import make_block
 
 from dp_erm_bench.errors import Unlike, UsageError
 from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.results.store import Store, encoded, failed
+from dp_erm_bench.results.store import Store, encode_record, failed
 from dp_erm_bench.runner import environment
 from dp_erm_bench.runner.engines import choice, dask
 from dp_erm_bench.runner.engines.dask import DaskEngine, answer_task, split_answer
@@ -247,7 +247,7 @@ class Here:
         assert job.pins is not None and not job.secret
         keys = [trial.key for batch in batches for trial in batch]
         records = [failed(key, "error", f"of {address}") for key in keys]
-        answer = Answer(number, [], lines=b"".join(map(encoded, records)))
+        answer = Answer(number, [], lines=b"".join(map(encode_record, records)))
         how = self.changed[address]
         if not isinstance(how, dict):
             tell(how)

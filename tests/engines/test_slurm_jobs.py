@@ -65,7 +65,7 @@ def records(runs):
     store = Store(runs.folder)
     found = {key: dict(store.record(key)) for key in store}
     for record in found.values():
-        for name in ("seconds", "cost", "crc"):
+        for name in ("seconds", "cost", "crc", "run"):
             record.pop(name, None)
         record["trajectory"] = {**record["trajectory"], "seconds": None}
     return found
