@@ -44,7 +44,7 @@ def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block
     assert found["blocks"][0]["dataset"] == {"name": "log1", "n": 60, "p": 5}
     digest = hashlib.sha256(b"12").hexdigest()
     assert found["experiment_file"] == {"study.yaml": digest}
-    kept = inline.folder / "sources" / digest[:16] / "study.yaml.txt"
+    kept = inline.folder / "sources" / digest[:16] / "study.yaml"
     assert kept.read_bytes() == b"12"
     content = found["data"][0]["content"]
     assert found["data"] == [{"name": "log1", "content": content, "public": True}]
