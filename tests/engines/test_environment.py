@@ -166,7 +166,7 @@ def batches_of(*blocks):
 def refused(batches, pins, folder):
     """Return why a worker that was given batches takes none; nothing is recorded."""
     elsewhere = pickle.loads(pickle.dumps(batches))
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     job = Job(str(folder), "1", "dp_erm_bench.runner.execute.run_batch", pins=pins)
     report = run_task(elsewhere, job)
     assert report.outcomes == [] and report.batches == 0
