@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -125,7 +127,10 @@ def in_python(error: UsageError) -> UsageError:
 
 
 def traced(error: BaseException, entries: int | None = None) -> str:
-    """Return a first line with the error's type and message, then the traceback.
+    """Return a line with the error's type, message and place, then the traceback.
+
+    The place is the last one that is neither of the package nor of what is installed,
+    if there is one: it is the solver that a user has written.
 
     Parameters
     ----------
@@ -142,6 +147,11 @@ def traced(error: BaseException, entries: int | None = None) -> str:
         message = f"its message cannot be read: {type(other).__name__}"
     lines = traceback.format_exception(error, limit=entries)
     first = printable(f"{type(error).__name__}: {message}", LONGEST // 2)
+    places = traceback.extract_tb(error.__traceback__)
+    others = (os.path.dirname(__file__), sys.prefix, sys.base_prefix, "<")
+    own = [one for one in places if not one.filename.startswith(others)]
+    for place in (own or places)[-1:]:
+        first += f" ({os.path.basename(place.filename)}, line {place.lineno})"
     return printable(f"{first}\n{''.join(lines)}".rstrip())
 
 

@@ -241,6 +241,11 @@ class Mechanisms(dict[str, Mechanism]):
         self.ahead = True
         self.intercept: Intercept | None = None
 
+    def __missing__(self, name: str) -> Mechanism:
+        """Refuse a name that no release has, and say which there are."""
+        declared = ", ".join(self) or "none"
+        raise LookupError(f"no release is named {name!r}; declared are {declared}")
+
     def include(self, others: "Mechanisms") -> None:
         """Add mechanisms that are made later; an audit hears them too."""
         for name, mechanism in others.items():

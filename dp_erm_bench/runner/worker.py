@@ -76,6 +76,7 @@ MOST_PRINTED = 4000
 """Characters that a record keeps of what a solver prints."""
 
 WARM_UP = "dp_erm_bench.runner.execute.warm_up"
+CHECK = "dp_erm_bench.runner.environment.check_batch"
 CHANGED = "the package's code was changed after the run had begun; start it again"
 Batch = tuple[Trial, ...]
 Beat = Callable[[], bool]
@@ -255,12 +256,13 @@ def run_guarded(
     try:
         run = locate(job.execute)
         _warm(trials[0].spec, job)
+        check: Callable[..., None] = lambda *given: None
+        if job.pins is not None:
+            locate(WARM_UP)
+            check = locate(CHECK)
         streams = redirect_stdout(heard), redirect_stderr(heard)
         with _alarm(job.limit, beat), streams[0], streams[1]:
-            if job.pins is not None:
-                from dp_erm_bench.runner.environment import check_batch
-
-                check_batch(trials[0].spec, job.pins)
+            check(trials[0].spec, job.pins)
             records = {record["key"]: record for record in run(trials)}
         none = "the batch returned no record of this trial"
         results = [records.get(t.key) or failed(t.key, "error", none) for t in trials]

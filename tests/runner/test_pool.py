@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -24,6 +25,7 @@ from dp_erm_bench.runner.engines.joblib import JoblibEngine
 from dp_erm_bench.runner.ledger import check_answer, understood
 from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import Job
+from tests.contract.own import broken
 
 pytestmark = pytest.mark.real_workers
 
@@ -167,10 +169,26 @@ def test_what_one_trial_does_is_not_held_against_others(block, execute):
     assert [r["status"] for r in records] == ["ok", "ok", "error", "ok"]
 
 
+def test_a_name_that_no_release_has_is_told_with_its_place(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(broken(('mechanisms["gradient"]', 'mechanisms["grad"]')))
+    block = {
+        "dataset": {"name": "log1", "n": 40, "p": 3},
+        "algorithm": {"name": str(path), "clip": 1.0},
+    }
+    (line,), _ = expand([{**block, "budget": {"epsilon": 1.0}, "seed": 0}])
+    (record,) = execute.run_batch([*line.sweep(2)])
+    number = 1 + path.read_text()[: path.read_text().index('"grad"')].count("\n")
+    assert record["message"].partition("\n")[0] == (
+        "LookupError: no release is named 'grad'; declared are gradient "
+        f"(own.py, line {number})"
+    )
+
+
 def test_an_exception_is_told_with_its_traceback(block):
     (record,) = guarded(batch(block, [3]), "fakes.raising")
     first, *rest = record["message"].splitlines()
-    assert first == "ArithmeticError: a solver's own mistake"
+    assert re.fullmatch(r"Arith.*: a solver's own mistake \(\w+\.py, line \d+\)", first)
     assert any("in raising" in line for line in rest)
     assert worker.Outcome.of(record).message == first
 
