@@ -256,13 +256,12 @@ def run_guarded(
     try:
         run = locate(job.execute)
         _warm(trials[0].spec, job)
-        check: Callable[..., None] = lambda *given: None
-        if job.pins is not None:
-            locate(WARM_UP)
-            check = locate(CHECK)
+        for name in (WARM_UP, CHECK) if job.pins is not None else ():
+            locate(name)  # to import them is not the trial's time
         streams = redirect_stdout(heard), redirect_stderr(heard)
         with _alarm(job.limit, beat), streams[0], streams[1]:
-            check(trials[0].spec, job.pins)
+            if job.pins is not None:
+                locate(CHECK)(trials[0].spec, job.pins)
             records = {record["key"]: record for record in run(trials)}
         none = "the batch returned no record of this trial"
         results = [records.get(t.key) or failed(t.key, "error", none) for t in trials]

@@ -13,7 +13,7 @@ from dp_erm_bench.errors import Unlike, UsageError
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.results.store import Store, encode_record, failed
 from dp_erm_bench.runner import environment
-from dp_erm_bench.runner.engines import choice, dask
+from dp_erm_bench.runner.engines import choice, cluster, dask
 from dp_erm_bench.runner.engines.dask import DaskEngine, answer_task, split_answer
 from dp_erm_bench.runner.environment import (
     at_first,
@@ -236,6 +236,7 @@ class Here:
 
     def __init__(self, each=1, **changed):
         self.each, self.changed, self.calls = each, changed, []
+        self.workers = cluster.Elsewhere()
 
     def threads(self):
         return dict.fromkeys(self.changed, self.each)
@@ -260,11 +261,6 @@ class Here:
             told = {**own(), **{k: v for k, v in how.items() if k != "problem"}}
             tell((told, answer))
         return SimpleNamespace(release=lambda: None)
-
-    def absence(self):
-        return ""
-
-    turn = absence
 
 
 def carried(connection, folder, trials=30, mixed=False):

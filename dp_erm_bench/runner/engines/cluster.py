@@ -50,7 +50,26 @@ NOISY = ("distributed", "tornado", "asyncio")
 """Loggers that tell of every lost connection, with a traceback."""
 
 
-class LocalWorkers:
+class Elsewhere:
+    """Workers that others have started, of which nothing is known here."""
+
+    def note(self) -> None:
+        """See to workers that have ended: there is nothing to do."""
+
+    def log_of(self, address: str) -> str:
+        """Return the last lines of the log of a worker; empty if it has none here."""
+        return ""
+
+    def turn(self) -> str:
+        """Return what workers wait for in the queue of a batch system, if they do."""
+        return ""
+
+    def absence(self) -> str:
+        """Return why there may be no worker, as far as a batch system knows."""
+        return ""
+
+
+class LocalWorkers(Elsewhere):
     """Processes of this machine that are one worker each; those that end are replaced.
 
     Parameters
@@ -110,12 +129,6 @@ class LocalWorkers:
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none."""
         return log_end(Path(scratch()), _port(address))
-
-    def turn(self) -> str:
-        """Return nothing: no worker waits in a queue."""
-        return ""
-
-    absence = turn
 
 
 def log_end(folder: Path, number: str) -> str:
@@ -458,7 +471,7 @@ STILLBORN = 3
 """So many jobs, for each there shall be, are submitted again that had no worker."""
 
 
-class Jobs:
+class Jobs(Elsewhere):
     """Jobs that are one worker each; those that end are replaced.
 
     They know each other by certificates that are made for this run alone.

@@ -27,6 +27,7 @@ from dp_erm_bench.errors import UsageError, escaped, printable
 from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.runner.engines.base import believed, dask_needed
 from dp_erm_bench.runner.engines.cluster import (
+    Elsewhere,
     Jobs,
     LocalWorkers,
     run_to_end,
@@ -97,11 +98,16 @@ class Connection:
         Where the workers run.
     n_jobs : int or None
         Workers to start; None where a scheduler at an address has its own.
+
+    Attributes
+    ----------
+    workers : Elsewhere
+        What is known of the workers: LocalWorkers or Jobs, if they are started here.
     """
 
     def __init__(self, options: EngineConfig, n_jobs: int | None) -> None:
         self.options, self.n_jobs = options, n_jobs
-        self.workers: Jobs | LocalWorkers | None = None
+        self.workers = Elsewhere()
         self._brief = min(BRIEF, options.patience)
         # Typed by itself in part only.
         self._client: Any = None
@@ -127,14 +133,14 @@ class Connection:
     def _start(self, stack: contextlib.ExitStack) -> None:
         """Start the cluster and a client, which the stack ends."""
         if self.options.cluster == "local":
-            self.workers = LocalWorkers(self.n_jobs, LocalCluster)
+            made: Any = LocalWorkers(self.n_jobs, LocalCluster)
         else:
             with dask_needed(f"runner.cluster={self.options.cluster}"):
                 security = Security.temporary()
-            self.workers = Jobs(self.options, self.n_jobs or 1, security)
-        stack.enter_context(self.workers)
+            made = Jobs(self.options, self.n_jobs or 1, security)
+        self.workers = stack.enter_context(made)
         stack.callback(self._hang_up)
-        self._open(self.workers.cluster)
+        self._open(made.cluster)
 
     def _open(self, scheduler: Any) -> None:
         """Make a client, without Dask's table of versions: who differs is refused."""
@@ -184,8 +190,7 @@ class Connection:
             found = dict(self._client.sync(ask, workers=None, callback_timeout=wait))
         except Exception as error:
             raise SchedulerLost(str(error)) from error
-        if self.workers:
-            self.workers.note()
+        self.workers.note()
         return found
 
     def submit(
@@ -218,8 +223,10 @@ class Connection:
         SchedulerLost
             If nothing can be sent.
         """
-        name = f"{function.__module__}:{function.__qualname__}"
-        given = {"name": name, "argument": argument}
+        given = {
+            "name": f"{function.__module__}:{function.__qualname__}",
+            "argument": argument,
+        }
         how = {"key": key, "workers": [address], "pure": False, "retries": 0}
         try:
             future = self._client.submit(eval, CALL, given, **how)
@@ -227,18 +234,6 @@ class Connection:
         except Exception as error:
             raise SchedulerLost(str(error)) from error
         return future
-
-    def log_of(self, address: str) -> str:
-        """Return the last lines of the log of a worker; empty if it had none here."""
-        return self.workers.log_of(address) if self.workers else ""
-
-    def turn(self) -> str:
-        """Return what workers wait for in the queue of a batch system, if they do."""
-        return self.workers.turn() if self.workers else ""
-
-    def absence(self) -> str:
-        """Return why there may be no worker, as far as a batch system knows."""
-        return self.workers.absence() if self.workers else ""
 
 
 async def _ask_identity(address: str, seconds: float) -> None:
@@ -344,7 +339,7 @@ class DaskEngine:
             # The scheduler may have told who was there just before.
             self._threads.pop(address, None)
             machine = address.rpartition("://")[2].rpartition(":")[0]
-            log = self.connection.log_of(address) or str(value)
+            log = self.connection.workers.log_of(address) or str(value)
             ledger.exits[number] = HostExit(machine, log)
             yield number, None
         elif why := self._difference(value):
@@ -450,7 +445,7 @@ class DaskEngine:
                 self.connection.renew()
             if self._threads:
                 return
-            turn, now = self.connection.turn(), time.monotonic()
+            turn, now = self.connection.workers.turn(), time.monotonic()
             if turn:
                 # Who leaves the queue may need all of the patience to start.
                 until = now + self.patience
@@ -469,7 +464,7 @@ class DaskEngine:
             more = len(reasons) - REASONS
             rest = f"; and {more} more" if more > 0 else ""
             return f"no worker is left: {'; '.join(reasons[:REASONS])}{rest}"
-        why = self.connection.absence()
+        why = self.connection.workers.absence()
         return (
             f"no worker for runner.patience={self.patience:g} s{why and f' ({why})'}; "
             "what is recorded stays"
