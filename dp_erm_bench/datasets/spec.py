@@ -209,6 +209,19 @@ def usual_value(name: str, key: str) -> Any:
     return fields.get(key, DEFAULTS.get(key, of_loader))
 
 
+def usual_objective(name: str, options: Mapping[str, Any]) -> Usual | None:
+    """Return the usual objective of a dataset, of whose keys some are given.
+
+    Parameters
+    ----------
+    name : str
+        Of a yaml, with a member where it stands for many; of others it is None.
+    options : mapping of str to Any
+        The keys that are given; others have their usual values.
+    """
+    return _usual({key: options.get(key, usual_value(name, key)) for key in DEFAULTS})
+
+
 def _named(fields: dict[str, Any]) -> dict[str, Any]:
     base = fields["name"].partition(":")[0]
     member = fields.get(MEMBER)

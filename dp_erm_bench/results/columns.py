@@ -33,15 +33,6 @@ class Column(NamedTuple):
 
 
 FAILED = "of a trial without a trajectory"
-CONVEX = "where the loss is convex"
-NO_DUAL = "but of `dual_frank_wolfe` with a norm, after its first step"
-NO_PREDICTION = (
-    "but in the last row of `newton` with noise, noise=hessian, curvature=hessian, "
-    "step=1, and no clip below the declared bound"
-)
-NO_TRUTH = "where the dataset does not tell them"
-NO_GROUPS = "but of a penalty or a ball of groups"
-NO_RANGE = "but of a penalty or a ball of the norm `range`"
 UNLIKE = "where no optimum is certified"
 UNJUDGED = "without `dataset.n_fresh` (a table without any such trial lacks the column)"
 NO_TEST = "without held-out records, and but in the last row of a trial"
@@ -161,31 +152,39 @@ COLUMNS = {
         "with held-out records or an intercept, and but in the last row of a trial",
     ),
     "gradient_norm": Column(
-        NUMBER, "norm of the gradient, for a loss that is not convex", CONVEX
+        NUMBER,
+        "norm of the gradient, for a loss that is not convex",
+        "where the loss is convex",
     ),
     "dual_gap": Column(
-        NUMBER, "gap of primal and dual at the last point before noise", NO_DUAL
+        NUMBER,
+        "gap of primal and dual at the last point before noise",
+        "but of `dual_frank_wolfe` with a norm, after its first step",
     ),
     "predicted_excess": Column(
         NUMBER,
         "objective - optimum as the noise of the last step predicts it: tr((H + f)^-2 "
         "H) s^2 / 2, H as published, f its floor, s the deviation of the noise on the "
         "mean gradient; of published numbers alone: it may be published, too",
-        NO_PREDICTION,
+        "but in the last row of `newton` with noise, noise=hessian, curvature=hessian, "
+        "step=1, and no clip below the declared bound",
     ),
     "support_f1": Column(
         NUMBER,
         "F1 score of the support of w for that of the true weights",
-        NO_TRUTH,
+        "where the dataset does not tell them",
         higher=True,
     ),
     "active_groups": Column(
-        NUMBER, "groups with a coordinate of w that is not 0", NO_GROUPS, "groups"
+        NUMBER,
+        "groups with a coordinate of w that is not 0",
+        "but of a penalty or a ball of groups",
+        "groups",
     ),
     "change_points": Column(
         NUMBER,
         "neighbouring coordinates of w whose absolute values differ",
-        NO_RANGE,
+        "but of a penalty or a ball of the norm `range`",
         "coordinates",
     ),
     "references": Column(
@@ -275,11 +274,13 @@ plot` draws them.
 
 def words(name: str) -> str:
     """Return what an axis says of a quantity: its meaning up to a comma, its unit."""
-    known = {"relative_error": r"relative error $F(w)/F^* - 1$"}
-    known |= {"objective": "objective $F(w)$", "epsilon": r"$\varepsilon$"}
-    known |= {"support_f1": "F1 score of the support", "auc": "AUC"}
-    known |= {"rmse": "RMSE", "r2": "$R^2$"}
-    known |= {"passes": "passes over the data", "seconds": "time (s)"}
+    known = {
+        "relative_error": r"relative error $F(w)/F^* - 1$",
+        **{"objective": "objective $F(w)$", "epsilon": r"$\varepsilon$"},
+        **{"support_f1": "F1 score of the support", "auc": "AUC"},
+        **{"rmse": "RMSE", "r2": "$R^2$"},
+        **{"passes": "passes over the data", "seconds": "time (s)"},
+    }
     return known.get(name, name.replace("_", " "))
 
 

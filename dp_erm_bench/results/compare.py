@@ -7,20 +7,19 @@ to the spelling of the command line.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dp_erm_bench.datasets.spec import identifying, usual_value
+from dp_erm_bench.datasets.spec import identifying, usual_objective, usual_value
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import AUTO, POSED, check_choice
 from dp_erm_bench.results.columns import is_better_higher
@@ -39,10 +38,7 @@ from dp_erm_bench.results.statistics import (
     relative_change,
 )
 from dp_erm_bench.results.store import planned_lines
-from dp_erm_bench.results.table import MEASURED, UNREADABLE, recorded
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dp_erm_bench.results.table import MEASURED, recorded
 
 DERIVED = ("_target_", "usual", "usual_standardised", "usual_regression")
 """Keys of a dataset that do not tell one trial from another."""
@@ -53,7 +49,7 @@ LEFT_OUT = {
     *(f"dataset.{key}" for key in DERIVED),
 }
 LABELS = ["panel", "line", "phase"]
-STRENGTH = "penalty.strength"
+STRENGTH, USUAL = "penalty.strength", "usual"
 ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
 
 Name = tuple[str, ...]
@@ -89,18 +85,16 @@ def named_finals(folder: Path) -> pd.DataFrame:
     table = recorded(folder)
     rows = final_rows(table[table["phase"] != "tune"])
     settings = {
-        (line["key"], line["tuned"]): _text(line)
-        for line in planned_lines(folder)
+        (line["key"], line["tuned"]): json.dumps(flattened(line), sort_keys=True)
+        for line in planned_lines(folder, {*rows["trial"]})
         if line["phase"] != "tune"
     }
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[settings.get(name, "") for name in names])
-    whole = named["setting"] != ""
-    if not whole.all():
-        trials = plural(int((~whole).sum()), "trial")
-        missing = f"{trials} without a whole line of {PLAN} left out"
+    if lost := int(named["setting"].eq("").sum()):
+        missing = f"{plural(lost, 'trial')} without a whole line of {PLAN} left out"
         print(f"{typed(folder)}: {missing}", file=sys.stderr)
-    return named[whole]
+    return named[named["setting"] != ""]
 
 
 def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,32 +106,24 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
         With `spec`, `tuned` and `rule`.
     """
     spec = line["spec"]
-    setting: dict[str, Any] = {}
-    for part in [part for part in POSED if part in spec]:
-        # A key that came later names no trial where it does what was done before.
-        given = identifying(spec[part]) if part == "dataset" else spec[part]
-        setting[part] = spec[part]["name"]
-        setting |= {f"{part}.{key}": v for key, v in given.items() if key != "name"}
-    setting = {key: value for key, value in setting.items() if key not in LEFT_OUT}
+    # A key that came later names no trial where it does what was done before.
+    parts = {**spec, "dataset": identifying(spec["dataset"])}
+    posed = {
+        f"{part}.{key}".removesuffix(".name"): value
+        for part in POSED
+        for key, value in parts.get(part, {}).items()
+    }
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
     # What was asked for is `auto`, whatever number it is for a problem and a budget.
     ruled = dict.fromkeys(given_by(str(line.get("rule", ""))), AUTO)
     chosen = {} if line["tuned"] else {**params, **ruled}
     return {
-        **setting,
+        **{key: value for key, value in posed.items() if key not in LEFT_OUT},
         "algorithm": name,
         **{f"algorithm.{name}.{key}": value for key, value in chosen.items()},
         **{f"budget.{key}": value for key, value in spec["budget"].items()},
         "calibration": spec["calibration"],
     }
-
-
-def _text(line: Mapping[str, Any]) -> str:
-    """Return a setting as JSON, empty of a damaged line."""
-    try:
-        return json.dumps(flattened(line), sort_keys=True)
-    except UNREADABLE:
-        return ""
 
 
 def labelled(names: Iterable[Name]) -> dict[Name, Row]:
@@ -160,24 +146,20 @@ def labelled(names: Iterable[Name]) -> dict[Name, Row]:
         differing = _differing([setting for _, setting in members])
         fixed = dict(zip([*LABELS, *ALWAYS], labels, strict=True))
         for name, setting in members:
-            rest = [_assigned(key, setting) for key in differing if key in setting]
+            own = f"algorithm.{fixed['algorithm']}."
+            rest = [
+                f"{key.removeprefix(own)}={spelled(setting[key])}"
+                for key in differing
+                if key in setting
+            ]
             labels_of[name] = {**fixed, "setting": " ".join(rest)}
     return labels_of
 
 
 def _differing(settings: Sequence[Row]) -> list[str]:
     """Return the keys that some settings lack, or that have several values."""
-    values: dict[str, list[str]] = {}
-    for setting in settings:
-        for key, value in setting.items():
-            values.setdefault(key, []).append(json.dumps(value))
-    number = len(settings)
-    return sorted(k for k, v in values.items() if len(v) < number or len({*v}) > 1)
-
-
-def _assigned(key: str, setting: Row) -> str:
-    prefix = f"algorithm.{setting.get('algorithm')}."
-    return f"{key.removeprefix(prefix)}={spelled(setting[key])}"
+    pairs = Counter((key, json.dumps(v)) for one in settings for key, v in one.items())
+    return sorted({key for (key, _), n in pairs.items() if n < len(settings)})
 
 
 def spelled(value: Any) -> str:
@@ -194,14 +176,13 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
         If there is no such label or key.
     """
     sides = [side.assign(**{n: "" for n in ignore if n in LABELS}) for side in sides]
-    sides = name_files_alike(sides)
     keys = set(ignore) - set(LABELS)
     if not keys:
         return sides
     texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
     for name in sorted(keys):
         _check_key("--ignore", name, texts.values(), LABELS)
-    _name_inverses(sides, texts)
+    _name_strengths(sides, texts, "dataset" in keys)
     reduced = {
         text: json.dumps(
             {k: v for k, v in setting.items() if not keys & _names_of(k, setting)}
@@ -211,18 +192,34 @@ def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.Dat
     return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
 
 
-def _name_inverses(sides: Iterable[pd.DataFrame], texts: Mapping[str, Row]) -> None:
-    """Call the strengths `1/n` that are it in all rows: they follow from other keys."""
-    inverse: dict[Any, bool] = {}
-    known = [side[["setting", "n"]].to_numpy() for side in sides if "n" in side]
-    for text, n in itertools.chain(*known):
-        strength = texts[text].get(STRENGTH)
-        if strength and n == n:
-            same = math.isclose(strength * n, 1.0)
-            inverse[strength] = same and inverse.get(strength, True)
+def _name_strengths(
+    sides: Sequence[pd.DataFrame], texts: Mapping[str, Row], across: bool
+) -> None:
+    """Call a strength by what it follows from in all rows of it, so that it is alike.
+
+    That is `1/n`, or ``across`` datasets the `usual` one of each. Where both are true
+    of a strength, it has the name that more strengths can have.
+    """
+    ways: dict[Any, set[str]] = {}
+    known = [side[["setting", "n"]].dropna() for side in sides if "n" in side]
+    pairs = {tuple(pair) for one in known for pair in one.to_numpy()}
+    for text, n in pairs:
+        if strength := texts[text].get(STRENGTH):
+            own = {"1/n"} if math.isclose(strength * n, 1.0) else set()
+            if across and usual_strength(texts[text]) in (strength, *own):
+                own.add(USUAL)
+            ways[strength] = own & ways.get(strength, own)
+    counts = Counter(way for own in ways.values() for way in own)
     for setting in texts.values():
-        if inverse.get(setting.get(STRENGTH)):
-            setting[STRENGTH] = "1/n"
+        if names := ways.get(setting.get(STRENGTH)):
+            setting[STRENGTH] = min(names, key=lambda way: (-counts[way], way))
+
+
+def usual_strength(setting: Row) -> float | str | None:
+    """Return the strength of the usual objective of a setting's dataset, if any."""
+    options = {key.removeprefix("dataset."): value for key, value in setting.items()}
+    usual = usual_objective(str(setting["dataset"]), options)
+    return usual.strength if usual else None
 
 
 def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
@@ -292,22 +289,15 @@ def between(
         For no such key, one value only, or several settings of one value.
     """
     (finals,) = name_files_alike([finals])
-    texts = {text: json.loads(text) for text in set(finals["setting"])}
-    for name in (key, *(where or ())):
-        option = "--between" if name == key else "--where"
-        _check_key(option, name, texts.values())
-    wanted = {name: ("", *map(_plain, v)) for name, v in (where or {}).items()}
+    where = where or {}
     values_of = {
-        name: dict(zip(texts, _values(texts.values(), name), strict=True))
-        for name in (key, *wanted)
+        name: _values(finals, "--between" if name == key else "--where", name)
+        for name in (key, *where)
     }
-    kept = [
-        text
-        for text in texts
-        if all(values_of[name][text] in values for name, values in wanted.items())
-    ]
-    finals = finals[finals["setting"].isin(kept)]
-    owner = finals["setting"].map(values_of[key])
+    for name, values in where.items():
+        own = values_of[name][finals.index]
+        finals = finals[own.isin(["", *map(_plain, values)])]
+    owner = values_of[key][finals.index]
     skipped = _skipped(finals, owner)
     found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
@@ -319,7 +309,7 @@ def between(
         if twice.any():
             same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
             several = set(finals.loc[side.index[same], "setting"])
-            raise _several(key, value, [texts[text] for text in several])
+            raise _several(key, value, [json.loads(text) for text in several])
     return sides, skipped
 
 
@@ -342,29 +332,37 @@ def _single(key: str, found: Sequence[str], skipped: Mapping[str, str]) -> Usage
 
 def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:
     """Return the error of a side that has several settings."""
-    every = {name for one in settings for name in one}
-    spellings = {n: {spelled(one.get(n, "")) for one in settings} for n in every}
-    names = sorted(n for n in every - {key} if len(spellings[n]) > 1)
+    names = [name for name in _differing(settings) if name != key]
     return UsageError(
         f"--between={key}: {value} has several settings, which differ in "
         f"{', '.join(names)}; keep one of them with --where KEY=VALUE"
     )
 
 
-def _values(settings: Collection[Row], name: str) -> Iterator[str]:
-    """Yield the value of a key in each setting, empty where it has none."""
+def _values(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
+    """Return the value of a key in the setting of each row, empty where it has none.
+
+    Raises
+    ------
+    UsageError
+        If no setting has such a key.
+    """
+    texts = {text: json.loads(text) for text in set(finals["setting"])}
+    _check_key(option, name, texts.values())
     keys = {
         key
-        for one in settings
+        for one in texts.values()
         for key in one
         if name in spellings(key, [str(one.get("dataset"))])
     }
     of_data = [key.partition(".")[2] for key in keys if key.startswith("dataset.")]
-    for one in settings:
+    values = {}
+    for text, one in texts.items():
         own = [one[key] for key in sorted(keys) if key in one]
         if not own and of_data:
             own = [usual_value(str(one["dataset"]), of_data[0])]
-        yield _plain(spelled(own[0])) if own else ""
+        values[text] = _plain(spelled(own[0])) if own else ""
+    return finals["setting"].map(values)
 
 
 def _plain(word: str) -> str:
@@ -411,7 +409,6 @@ TRIAL = [*COMPARED, "seed", "dataset_seed"]
 MEASURES = ["objective", "relative_error", *MEASURED, "seconds", "epsilon_certified"]
 """Columns that can be compared."""
 
-HIGHER_IS_BETTER = [name for name in MEASURES if is_better_higher(name)]
 WAYS = ["trial", "setting"]
 RANK = {"ok": 0, "skipped": 1, "diverged": 2, "error": 3, "timeout": 3, "killed": 3}
 """A status of higher rank than before is a regression."""
@@ -495,11 +492,8 @@ def compare(
     for name, side in (("A", first), ("B", second)):
         if side.empty:
             raise UsageError(f"compare: {name} has no recorded trials yet")
-    return _table(_joined(without([first, second], ignore), on, rule), on, rule)
-
-
-def _table(both: pd.DataFrame, on: Sequence[str], rule: ComparisonRule) -> pd.DataFrame:
-    """Return the rows of all settings, with their labels."""
+    sides = without(name_files_alike([first, second]), ignore)
+    both = _joined(sides, on, rule)
     arrays = {str(name): both[name].to_numpy() for name in both}
     groups: Any = both.groupby(COMPARED, sort=False).indices
     labels = labelled(groups)
@@ -596,7 +590,6 @@ def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
     rule : ComparisonRule
         The rule of the judgement.
     """
-    a, b = np.asarray(a), np.asarray(b)
     decisive = min(len(a), len(b)) >= rule.least
     medians = {"median_a": quantile(a, 0.5), "median_b": quantile(b, 0.5)}
     if rule.by == "trial":
@@ -612,19 +605,19 @@ def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
         else:
             a, b = np.sort(a)[[[0], [-1]]], np.sort(b)[[0, -1]]
         changes = relative_change(measure, a, b)
-    low, high = changes.min(), changes.max()
+    ends = changes.min(), changes.max()
     if decisive:
-        low, high = central(changes, rule.interval)
-    verdict = _verdict(measure, low, high, rule.tolerance)
-    if not decisive:
-        low = high = math.nan
-        verdict = "same" if verdict == "same" else "undecided"
+        ends = central(changes, rule.interval)
+    verdict = _verdict(measure, *ends, rule.tolerance)
+    low, high = ends if decisive else (math.nan, math.nan)
+    if not decisive and verdict != "same":
+        verdict = "undecided"
     numbers = {**medians, "change": change, "low": low, "high": high}
     return {**{k: float(v) for k, v in numbers.items()}, "verdict": verdict}
 
 
 def _verdict(measure: str, low: float, high: float, tolerance: float) -> str:
-    if measure in HIGHER_IS_BETTER:
+    if is_better_higher(measure):
         low, high = -high, -low
     if low > tolerance:
         return "worse"

@@ -76,36 +76,27 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
+    plain = (ALGORITHM, DATASET, STANDARDISE, *REST)
+    parts = ("params", "dataset_options", CONTENT, "objective_options", "solver")
+    absent = [name for name in (*plain, "solver") if name not in rows]
+    rows = rows.reindex(columns=[*plain, *parts, "rule", "phase"])
     params = _unpacked(rows, ALGORITHM, "params")
-    for rule in text_of(rows["rule"]).unique() if "rule" in rows else ():
+    for rule in text_of(rows["rule"]).unique():
         algorithm = rule.partition(": ")[0].rpartition("-")[0]
-        own = [f"{algorithm}.{key}" for key in given_by(rule)]
-        of_rule = rows["rule"].eq(rule).to_numpy()
-        params.loc[of_rule, [name for name in own if name in params]] = AUTO
-    if "phase" in rows:
-        params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
-    names = (ALGORITHM, DATASET, STANDARDISE, *REST)
-    plain = {name: text_of(rows[name]) for name in names if name in rows}
-    if "calibration" in plain:
-        plain["calibration"] = plain["calibration"].str.replace(
-            HOW_IT_WENT, "", regex=True
-        )
-    parts = _unpacked(rows, "", "objective_options")
-    # By the digest of a loss of one's own only what nothing else tells apart.
-    parts = parts[sorted(parts, key=lambda one: str(one).endswith(".content"))]
-    if "solver" in rows:
-        parts = parts.assign(solver=text_of(rows["solver"]).str[:DIGITS])
-    return pd.concat([params, _options(rows), pd.DataFrame(plain), parts], axis=1)
-
-
-def _options(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the options of the datasets as `DATASET.KEY`, usual values filled in.
-
-    In the table an option is named only where it differs from the dataset's yaml.
-    """
+        own = params.columns.isin([f"{algorithm}.{key}" for key in given_by(rule)])
+        params.loc[rows["rule"].eq(rule).to_numpy(), own] = AUTO
+    params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
+    # In the table an option is named only where it differs from the dataset's yaml.
     options = _unpacked(name_files(rows), DATASET, "dataset_options", usual_value)
     silent = [one for one in options if str(one).rpartition(".")[2] in NO_NUMBER]
-    return options.drop(columns=silent)
+    texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
+    asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
+    posed = _unpacked(rows, "", "objective_options")
+    # By the digest of a loss of one's own only what nothing else tells apart.
+    posed = posed[sorted(posed, key=lambda one: str(one).endswith(".content"))]
+    posed = posed.assign(solver=text_of(rows["solver"]).str[:DIGITS])
+    told = [params, options.drop(columns=silent), texts.assign(calibration=asked)]
+    return pd.concat([*told, posed], axis=1).drop(columns=absent)
 
 
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
@@ -114,25 +105,20 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     Files of one content are one, called by the shortest end of the first path that no
     other file has. Where one path has had several contents, they are numbered.
     """
-    if not {DATASET, "dataset_options"} <= {*rows}:
-        return rows
-    wanted = [one for one in (DATASET, "dataset_options", CONTENT) if one in rows]
-    texts = rows[wanted].astype(object).fillna("")
-    files: dict[Any, tuple[Any, dict[str, Any]]] = {}
+    texts = rows.reindex(columns=[DATASET, "dataset_options", CONTENT])
+    texts = texts.astype(object).fillna("")
+    files: dict[Any, Any] = {}
     paths: dict[Any, PurePath] = {}
-    for dataset, text, *content in texts.drop_duplicates().itertuples(index=False):
-        options = _mapping_of(text)
-        path = options.get("path") or usual_value(dataset, "path")
+    for key in texts.drop_duplicates().itertuples(index=False, name=None):
+        path = mapping_of(key[1]).get("path") or usual_value(key[0], "path")
         if path:
-            file = next(filter(None, content), path)
-            files[dataset, text, *content] = file, options
-            paths.setdefault(file, PurePath(str(path)))
-    if not files:
-        return rows
-    named = {file: _shortest_end(file, paths) for file in paths}
+            files[key] = key[2] or path
+            paths.setdefault(files[key], PurePath(str(path)))
     spelled = {
-        key: json.dumps({**options, "path": named[file]}, sort_keys=True)
-        for key, (file, options) in files.items()
+        key: json.dumps(
+            mapping_of(key[1]) | {"path": _shortest_end(file, paths)}, sort_keys=True
+        )
+        for key, file in files.items()
     }
     keys = texts.itertuples(index=False, name=None)
     return rows.assign(dataset_options=[spelled.get(key, key[1]) for key in keys])
@@ -143,12 +129,10 @@ def _shortest_end(file: Any, paths: Mapping[Any, PurePath]) -> str:
     own = paths[file]
     alike = [other for other, path in paths.items() if path == own]
     number = f" ({alike.index(file) + 1})" if len(alike) > 1 else ""
-    others = [path.parts for path in paths.values() if path != own]
-    for size in range(1, len(own.parts)):
-        end = own.parts[-size:]
-        if all(parts[-size:] != end for parts in others):
-            return str(PurePath(*end)) + number
-    return str(own) + number
+    ends = (own.parts[-size:] for size in range(1, len(own.parts)))
+    taken = [path.parts for path in paths.values() if path != own]
+    free = (end for end in ends if all(one[-len(end) :] != end for one in taken))
+    return str(PurePath(*next(free, own.parts))) + number
 
 
 INTERNAL = (
@@ -198,8 +182,8 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     if not parts:
         varied = every.columns[every.replace("", None).nunique() > 1]
         own = sorted({str(one).rpartition(".")[2] for one in varied} - {*table})
-        told = [one for one in COLUMNS if one in table and one not in INTERNAL]
-        told = [one for one in told if table[one].nunique() > 1]
+        known = {*table} - {*INTERNAL}
+        told = [one for one in COLUMNS if one in known and table[one].nunique() > 1]
         check_choice(key, name, [*told, *own])
     words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
     numbers = pd.to_numeric(words, errors="coerce")
@@ -210,7 +194,7 @@ def _unpacked(
     rows: pd.DataFrame,
     owner: str,
     column: str,
-    usual: Callable[[str, str], Any] | None = None,
+    usual: Callable[[str, str], Any] = lambda _, __: "",
 ) -> pd.DataFrame:
     """Return the keys of a column of JSON as columns of text, `OWNER.KEY` if owned.
 
@@ -218,36 +202,33 @@ def _unpacked(
     """
     import pandas as pd
 
-    if column not in rows or (owner and owner not in rows):
-        return pd.DataFrame(index=rows.index)
     owners = text_of(rows[owner]) if owner else [""] * len(rows)
     pairs = pd.MultiIndex.from_arrays([owners, text_of(rows[column])])
-    codes, unique = pd.factorize(pairs)
-    found = [_parsed(str(name), str(text)) for name, text in unique]
-    keys = dict.fromkeys(key for one in found for key in one)
-    for (name, _), one in zip(unique if usual else (), found, strict=False):
-        for key in keys.keys() - one.keys():
-            if usual and key.startswith(f"{name}."):
-                one[key] = usual(name, key.removeprefix(f"{name}."))
-    columns = {key: _words([one.get(key, "") for one in found]) for key in keys}
+    codes, unique = pairs.factorize()
+    found = [(str(name), mapping_of(str(text))) for name, text in unique]
+    keys = dict.fromkeys((name, key) for name, one in found for key in one)
+    # The seed of the data is one to pool over: it has a column of its own.
+    columns = {
+        f"{name}.{key}".removeprefix("."): _words(
+            [
+                "" if own != name else one[key] if key in one else usual(name, key)
+                for own, one in found
+            ]
+        )
+        for name, key in keys
+        if key != "seed"
+    }
     table = pd.DataFrame(columns, index=range(len(found)), dtype=object)
     return table.iloc[codes].set_axis(rows.index)
 
 
-def _mapping_of(text: str) -> dict[str, Any]:
+def mapping_of(text: str) -> dict[str, Any]:
     """Return what a text of JSON holds, nothing if that is no mapping."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _parsed(owner: str, text: str) -> dict[str, Any]:
-    # The seed of the data is one to pool over: it has a column of its own.
-    named = {key: one for key, one in _mapping_of(text).items() if key != "seed"}
-    prefix = f"{owner}." if owner else ""
-    return {f"{prefix}{key}": value for key, value in named.items()}
 
 
 def _words(values: Sequence[Any]) -> list[str]:
@@ -287,28 +268,23 @@ def differing(
     names : sequence of str
         Columns to look at, in this order; all by default.
     """
-    import pandas as pd
-
     groups = np.zeros(len(rows), dtype=np.int64)
     for name in base:
-        groups = _joint(groups, pd.factorize(base[name], use_na_sentinel=False)[0])
+        groups = _joint(groups, base[name])
     kept = []
     for name in names or rows.columns:
-        column = rows[name].to_numpy()
-        there = column != ""
-        codes = pd.factorize(column)[0]
-        finer = _joint(groups[there], codes[there])
-        if len(np.unique(finer)) > len(np.unique(groups[there])):
+        finer, there = _joint(groups, rows[name]), rows[name].to_numpy() != ""
+        if len(np.unique(finer[there])) > len(np.unique(groups[there])):
             kept.append(str(name))
-            groups = _joint(groups, codes)
+            groups = finer
     return kept
 
 
-def _joint(first: Any, second: Any) -> Any:
-    """Return codes of the pairs of two codes."""
-    import pandas as pd
-
-    return pd.factorize(first * (int(second.max(initial=0)) + 1) + second)[0]
+def _joint(groups: Any, column: pd.Series[Any]) -> Any:
+    """Return codes of groups that are told apart by a column, too."""
+    codes = column.factorize(use_na_sentinel=False)[0]
+    joint = groups * (int(codes.max(initial=0)) + 1) + codes
+    return np.unique(joint, return_inverse=True)[1]
 
 
 def named(
@@ -363,9 +339,8 @@ def labelled(
     names = [str(name) for name in every]
     judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
     data = [name for name in names if is_of_data(name, rows)]
-    lines = [name for name in names if name not in (*data, *AXES)]
-    if not parameters:
-        lines = [name for name in lines if name in REST]
+    own = [name for name in names if parameters or name in REST]
+    lines = [name for name in own if name not in (*data, *AXES)]
     owners = {*rows[DATASET]}
     on_axis = [name for name in names if axis in spellings(name, owners)]
     base = every[on_axis].assign(dataset=rows[DATASET])
@@ -559,15 +534,9 @@ def under_bounds(rows: pd.DataFrame) -> str:
     rows : DataFrame
         Rows of the tidy table; a panel is what is ranked by itself.
     """
-    import pandas as pd
-
-    if not {PANEL, DATASET, "dataset_options", "trial"} <= {*rows}:
-        return ""
     trials = rows.drop_duplicates([PANEL, DATASET, "dataset_options"])
-    every = [_parsed("", str(text)) for text in trials["dataset_options"]]
-    held = pd.DataFrame(
-        {key: _words([one.get(key, "") for one in every]) for key in HELD}, trials.index
-    )
+    held = _unpacked(trials, "", "dataset_options")
+    held = held.reindex(columns=[*HELD], fill_value="")
     # A generator may have a `scale` of its own.
     held[SCALE] = held[SCALE].where(held[SCALE].eq(BY_BOUNDS), "")
     counts = held.groupby([trials[PANEL], trials[DATASET]], sort=False).nunique()
@@ -584,11 +553,8 @@ def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
 
     One whose release is not recounted has that behind its name.
     """
-    if "checked" not in rows:
-        return ()
-    lacking = rows[rows["checked"].eq(False)]
-    names = lacking["algorithm"].astype(str)
-    if "doubt" in lacking:
-        half = lacking["doubt"].eq(UNRECOUNTED)
-        names = names.mask(half, names + f" ({UNRECOUNTED})")
+    rows = rows.reindex(columns=["algorithm", "checked", "doubt"])
+    rows = rows[rows["checked"].eq(False)]
+    names = rows["algorithm"].astype(str)
+    names = names.mask(rows["doubt"].eq(UNRECOUNTED), names + f" ({UNRECOUNTED})")
     return tuple(sorted(names.unique()))

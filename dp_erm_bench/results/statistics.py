@@ -6,8 +6,6 @@ Runs that diverged count as infinitely bad, never as missing. What is drawn at r
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.datasets.spec import is_generated
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, number, refused
 from dp_erm_bench.results.settings import (
     LABELS,
     differing,
     final_rows,
+    mapping_of,
     settings,
     text_of,
     worst_if_lost,
@@ -62,11 +61,9 @@ def check_alike(
     UsageError
         If one group has several settings, or runs that tune beside others.
     """
-    every, base = settings(rows), rows[[*by]].astype(object)
-    if "phase" in rows:
-        every = every.assign(phase=text_of(rows["phase"]))
+    every = settings(rows).assign(phase=text_of(rows["phase"]))
     names = [str(name) for name in every if name not in by]
-    if apart := differing(every, base, names):
+    if apart := differing(every, rows[[*by]].astype(object), names):
         words = sorted({one for one in every[apart[0]].unique() if one != ""})
         some = ", ".join([*words[:4], *["..."] * (len(words) > 4)])
         raise UsageError(
@@ -109,10 +106,10 @@ def pooled(
 
 def _repeat(name: str, rows: pd.DataFrame) -> tuple[str, str]:
     """Return what a value of a column is one of, and many are."""
-    if name == "dataset_seed" and "dataset" in rows:
-        kinds = {is_generated(str(one)) for one in rows["dataset"].unique()}
-        if len(kinds) == 1:
-            return DRAWS if kinds.pop() else SPLITS
+    sets = rows["dataset"].unique() if name == "dataset_seed" else ()
+    kinds = {is_generated(str(one)) for one in sets}
+    if len(kinds) == 1:
+        return DRAWS if kinds.pop() else SPLITS
     return name, f"{name}s"
 
 
@@ -140,14 +137,16 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
 
 
 def tabled(
-    rows: Mapping[Any, Mapping[str, float]], names: Sequence[str], pooled: str
+    groups: Any, row_of: Callable[[Any], Any], names: Sequence[str], pooled: str
 ) -> pd.DataFrame:
-    """Return rows by their keys as a table that begins with the columns of the keys.
+    """Return a row of each group as a table that begins with the keys of the groups.
 
     Parameters
     ----------
-    rows : mapping of tuple to mapping
-        The other columns by key.
+    groups : iterable of (tuple, frame)
+        As pandas groups by a list of columns.
+    row_of : callable
+        Maps a group to the other columns.
     names : sequence of str
         The columns of the keys.
     pooled : str
@@ -155,6 +154,7 @@ def tabled(
     """
     import pandas as pd
 
+    rows = {key: row_of(group) for key, group in groups}
     index = pd.MultiIndex.from_tuples(rows, names=[*names])
     table = pd.DataFrame(list(rows.values()), index=index).reset_index()
     table.attrs["pooled"] = pooled
@@ -279,13 +279,11 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
     by, level, constant = (
         texts.map({text: one[k] for text, one in known.items()}) for k in range(3)
     )
-    excess = level.astype(float) * math.nan
-    for name in (OBJECTIVE, *RISKS):
-        if name in rows:
-            own = worst_if_lost(rows, name) - level.astype(float)
-            excess = excess.mask(by.eq(name), own)
-    has, named = by.eq(OBJECTIVE), constant.astype(object).fillna("")
-    return rows.assign(_excess=excess, _intercept=has, _constant=named)
+    level, constant = level.astype(float), constant.astype(object).fillna("")
+    excess = level * math.nan
+    for name in {OBJECTIVE, *RISKS} & {*rows}:
+        excess = excess.mask(by.eq(name), worst_if_lost(rows, name) - level)
+    return rows.assign(_excess=excess, _intercept=by.eq(OBJECTIVE), _constant=constant)
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
@@ -366,15 +364,13 @@ def places(
         What its runs lose more than the constant model.
     """
     found: dict[Key, Standing] = {}
-    draws: dict[Key, Array] = {}
+    draws: dict[Key, Array | None] = {}
     for sample, (line, own) in enumerate(errors.items()):
         if own is None:
             continue
         # The samples are not paired: each algorithm has noise of its own.
-        centre, drawn = _centre(own, sample)
-        if drawn is not None:
-            draws[line] = drawn
-        low, high = _ends(drawn)
+        centre, draws[line] = _centre(own, sample)
+        low, high = _ends(draws[line])
         beats = "" if math.isnan(zero) else _beats(low, high, zero)
         more = (others or {}).get(line, Beyond(np.full(1, math.nan), False, ""))
         known = not np.isnan(more.excess).all()
@@ -382,15 +378,17 @@ def places(
         level = also == NO or (also == TIE and more.intercept)
         unbeaten = ZERO if beats in (NO, TIE) else more.constant if level else ""
         found[line] = Standing(centre, low, high, beats, also, unbeaten, LOSES)
-    able = [
-        line
-        for line in draws
-        if not found[line].unbeaten and math.isfinite(found[line].median)
-    ]
+    able = {
+        line: drawn
+        for line, drawn in draws.items()
+        if drawn is not None
+        and not found[line].unbeaten
+        and math.isfinite(found[line].median)
+    }
     if able:
         best = min(able, key=lambda line: found[line].median)
-        for line in able:
-            near = _may_be_as_small(draws[line], draws[best])
+        for line, drawn in able.items():
+            near = _may_be_as_small(drawn, able[best])
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
@@ -480,11 +478,8 @@ def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
 
 def models_of(text: Any) -> dict[str, dict[str, Any]]:
     """Return the measures of the models that a table names, whatever it says."""
-    with contextlib.suppress(ValueError, RecursionError):
-        models = json.loads(str(text))
-        if isinstance(models, dict):
-            return {k: own for k, own in models.items() if isinstance(own, dict)}
-    return {}
+    models = mapping_of(str(text))
+    return {name: own for name, own in models.items() if isinstance(own, dict)}
 
 
 def bands(
@@ -523,8 +518,14 @@ def bands(
         raise UsageError(f"bands: the table has no value of {y}")
     runs = check_alike(rows, [*by, x], "bands")
     groups = rows.groupby([*by, x], dropna=False)[y]
-    band_of = {key: _band(group.to_numpy(float)) for key, group in groups}
-    return tabled(band_of, [*by, x], runs)
+    return tabled(groups, lambda own: _band(own.to_numpy(float)), [*by, x], runs)
+
+
+CHANGES = {
+    "ratio": (np.divide, FLOOR, 1.0),
+    "difference": (np.subtract, -math.inf, 0.0),
+}
+"""How a pair is compared, the least value of either, and what equal ones have."""
 
 
 def paired(
@@ -566,43 +567,37 @@ def paired(
     """
     import pandas as pd
 
-    if measure not in ("ratio", "difference"):
-        raise UsageError(f"measure={measure}: must be ratio or difference")
+    if measure not in CHANGES:
+        raise refused("measure", measure, " or ".join(CHANGES))
     keys = [*by, "dataset", "dataset_seed", "seed"]
     sides = [_finals_of(table, column, name, keys, y) for name in (first, second)]
     both = pd.concat(sides, axis=1, join="inner").dropna()
     if both.empty:
         raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
     groups = both.groupby([*by], dropna=False)
-    compared = {key: _comparison(pairs, measure) for key, pairs in groups}
     over = ("seed", "dataset_seed", "dataset")
-    return tabled(compared, by, pooled(both.index.to_frame(False), by, over))
+    runs = pooled(both.index.to_frame(False), by, over)
+    return tabled(groups, lambda pairs: _comparison(pairs, measure), by, runs)
 
 
 def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
     """Compare pairs of values; runs that are equally lost are equal."""
     first, second = pairs.to_numpy(float).T
-    wins = float((first < second).mean())
-    change: np.ufunc = np.subtract
-    if measure == "ratio":
-        first, second = np.maximum(first, FLOOR), np.maximum(second, FLOOR)
-        change = np.divide
-    out = np.full_like(first, float(measure == "ratio"))
-    band = _band(change(first, second, out=out, where=first != second))
+    change, floor, equal = CHANGES[measure]
+    a, b = np.maximum(first, floor), np.maximum(second, floor)
+    band = _band(change(a, b, out=np.full_like(a, equal), where=a != b))
     interval = {name: band[name] for name in ("median", "ci_low", "ci_high")}
-    return {**interval, "wins": wins, "pairs": len(pairs)}
+    return {**interval, "wins": float((first < second).mean()), "pairs": len(pairs)}
 
 
 def _finals_of(
     table: pd.DataFrame, column: str, name: str, keys: Sequence[str], y: str
 ) -> pd.Series[float]:
     """Return the final values of one line, one per pair's name."""
-    import pandas as pd
-
     rows = final_rows(table[table[column] == name])
     if rows.empty:
         raise UsageError(f"paired: no run has {column}={name}")
-    index = pd.MultiIndex.from_frame(rows[[*keys]])
+    index = rows.set_index([*keys]).index
     if index.has_duplicates:
         seed = index[index.duplicated()][0][-1]
         raise UsageError(
@@ -807,9 +802,8 @@ def estimate_of_quantiles(
     tail = (1.0 - share) / 2
 
     def told(values: Array, q: float | None) -> bool:
-        if q is None:
-            return len(values) > 1
-        return bool(max(q, 1.0 - q) ** len(values) <= tail)
+        size = len(values)
+        return size > 1 if q is None else bool(max(q, 1.0 - q) ** size <= tail)
 
     def of(values: Array, q: float | None) -> Array:
         return np.log(values.mean(axis=0) if q is None else quantile(values, q))
@@ -825,10 +819,12 @@ def estimate_of_quantiles(
         for sample, (values, q, weight) in enumerate(parts):
             rng = np.random.default_rng(sample)
             ordered = np.sort(np.asarray(values, float))
-            if q is None:
-                draws += weight * _likely_means(ordered, rng)
-            else:
-                draws += weight * _likely_quantiles(np.log(ordered), q, rng)
+            drawn = (
+                _likely_means(ordered, rng)
+                if q is None
+                else _likely_quantiles(np.log(ordered), q, rng)
+            )
+            draws += weight * drawn
     return Estimate(point, *central(draws, share))
 
 
@@ -837,12 +833,12 @@ def _likely_means(values: Array, rng: np.random.Generator) -> Array:
     n, mean = len(values), values.mean()
     if _telling(values[:, None]) < FEW:
         t = rng.standard_t(n - 1, size=RESAMPLES) / math.sqrt(n - 1)
-        return np.asarray(np.log(mean) - t * values.std() / mean)
-    drawn = values[rng.integers(n, size=(n, RESAMPLES))]
-    means = drawn.mean(axis=0)
-    t = np.log(means / mean) / (drawn.std(axis=0) / means)
-    # A resample of equal values has no scale.
-    t = np.where(np.isnan(t), 0.0, t)
+    else:
+        drawn = values[rng.integers(n, size=(n, RESAMPLES))]
+        means = drawn.mean(axis=0)
+        t = np.log(means / mean) / (drawn.std(axis=0) / means)
+        # A resample of equal values has no scale.
+        t = np.where(np.isnan(t), 0.0, t)
     return np.asarray(np.log(mean) - t * values.std() / mean)
 
 
@@ -885,8 +881,8 @@ def estimate_log_ratio(
     )
     common = [seed for seed in own if seed in their]
     if not common:
-        sides = [(np.array([*one.values()]), 0.5) for one in (own, their)]
-        parts = [(*one, w) for one, w in zip(sides, (1.0, -1.0), strict=True)]
+        sides = (own, 1.0), (their, -1.0)
+        parts = [(np.array([*one.values()]), 0.5, way) for one, way in sides]
         return estimate_of_quantiles(parts)
     pairs = [(own[seed], their[seed]) for seed in common]
     changes = [0.0 if a == b else float(np.log(a) - np.log(b)) for a, b in pairs]
@@ -998,13 +994,9 @@ def quantile(values: npt.ArrayLike, q: float) -> Array:
     ordered = np.sort(np.asarray(values, dtype=float), axis=0)
     ordered[np.isnan(ordered)] = math.inf
     place = q * (len(ordered) - 1)
-    below, above = ordered[math.floor(place)], ordered[math.ceil(place)]
-    return _between(np.asarray(below), np.asarray(above), place % 1.0)
-
-
-def _between(below: Array, above: Array, share: float) -> Array:
-    """Interpolate; of two infinities of opposite sign the worse one counts."""
+    below, above = (np.asarray(ordered[one(place)]) for one in (math.floor, math.ceil))
     finite = np.isfinite(below) & np.isfinite(above)
     gap = np.subtract(above, below, out=np.zeros_like(above), where=finite)
-    end = np.where(np.isposinf(above), above, below) if share else below
-    return np.asarray(np.where(finite, below + gap * share, end))
+    # Of two infinities of opposite sign the worse one counts.
+    end = np.where(np.isposinf(above), above, below) if place % 1.0 else below
+    return np.asarray(np.where(finite, below + gap * (place % 1.0), end))
