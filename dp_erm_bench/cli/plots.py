@@ -290,14 +290,14 @@ def export_command(arguments: Sequence[str]) -> int:
             write_text(options.out, written(table, options.format))
     else:
         print(written(table, options.format), end="")
-    print(_beside(drawn), end="", file=sys.stderr)
+    print(_beside(drawn, table), end="", file=sys.stderr)
     return 0
 
 
-def _beside(drawn: Shown) -> str:
+def _beside(drawn: Shown, table: pd.DataFrame) -> str:
     """Return what a caption says of the numbers of a table, which has no caption."""
     quantity = quantity_words(drawn.view.y)
-    said = told(replace(drawn, view=replace(drawn.view, statistic="interval")))
+    said = told(replace(drawn, view=replace(drawn.view, statistic="interval")), table)
     return plain(f"{quantity[0].upper()}{quantity[1:]}.\n{said}")
 
 
@@ -315,9 +315,10 @@ def standing(folder: Path) -> str:
         drawn = shown(as_it_stands(folder), view)
         if drawn.rows.groupby([PANEL, "_x", LINE], dropna=False).ngroups > BRIEF:
             return ""
-        said = _beside(drawn).splitlines()
+        table = summary(drawn)
+        said = _beside(drawn, table).splitlines()
         told_of = [line for line in said if not line.startswith("Computed by ")]
-        return "\n".join([written(summary(drawn), "markdown"), *told_of]) + "\n"
+        return "\n".join([written(table, "markdown"), *told_of]) + "\n"
     except (UsageError, *UNREADABLE):
         return ""
 

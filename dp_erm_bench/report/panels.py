@@ -571,8 +571,11 @@ def setting(run: LineErrors) -> str:
     )
 
 
-def told(drawn: Shown) -> str:
-    """Return what every caption says: statistics, budget, what was not charged."""
+def told(drawn: Shown, table: pd.DataFrame | None = None) -> str:
+    """Return what every caption says: statistics, budget, what was not charged.
+
+    `table` is the `summary` of the ends, if there is one already.
+    """
     rows = drawn.rows
     budget = [
         f"{name} = {literal(', '.join(sorted({*text_of(rows[name])})[:6]))}"
@@ -589,7 +592,7 @@ def told(drawn: Shown) -> str:
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         *map(literal, drawn.left_out),
         literal(drawn.unlike),
-        literal(nothing_beaten(drawn)),
+        literal(nothing_beaten(drawn, table)),
         origin(
             [Bands(np.empty(0), runs=runs_in(rows), unchecked=unchecked_in(rows))],
             *(drawn.view.folder, *drawn.view.others),

@@ -453,7 +453,10 @@ def _finals(drawn: Shown) -> pd.DataFrame:
 
     runs = _ends(drawn)
     groups = runs.groupby([LINE, PANEL, "epsilon"], sort=False)
-    medians = {key: centre_of(by_split(own["_y"], own))[0] for key, own in groups}
+    medians = {
+        key: centre_of(by_split(own["_y"], own["dataset_seed"]))[0]
+        for key, own in groups
+    }
     index = pd.MultiIndex.from_tuples(medians, names=[LINE, PANEL, "epsilon"])
     found = pd.Series(list(medians.values()), index)
     # Not sort=False: pandas before 3 puts values under the names of others then.
@@ -602,7 +605,10 @@ def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     row_of = {line: row for row, line in enumerate(values.index)}
     for column, problem in enumerate(values.columns):
         own = {line: groups.get((line, *problem)) for line in values.index}
-        errors = {k: e if e is None else by_split(e["_y"], e) for k, e in own.items()}
+        errors = {
+            k: e if e is None else by_split(e["_y"], e["dataset_seed"])
+            for k, e in own.items()
+        }
         models = {k: beyond(ends) for k, ends in own.items() if ends is not None}
         zero = values[problem].get(ZERO, math.nan)
         found = places(errors, zero, models) if problem not in unlike else {}

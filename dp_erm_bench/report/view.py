@@ -42,7 +42,7 @@ from dp_erm_bench.results.statistics import (
     WINS,
     ZERO,
     baselines,
-    beyond,
+    beyond_of_lines,
     by_split,
     centre_of,
     check_alike,
@@ -456,7 +456,7 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
     for place, own in needed.groupby("iteration" if along else "_x", sort=True):
         values = own["_y"].to_numpy(float)
         if levels is None:
-            line, low, high = centre_of(by_split(own["_y"], own))
+            line, low, high = centre_of(by_split(values, own["dataset_seed"]))
         else:
             low, line, high = (
                 float(values.mean() if q is None else quantile(values, q))
@@ -467,11 +467,15 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["x", "low", "line", "high", "n"])
 
 
-def nothing_beaten(drawn: Shown) -> str:
-    """Return where no line ends below w = 0, or below the constant model."""
+def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
+    """Return where no line ends below w = 0, or below the constant model.
+
+    `table` is the `summary` of the ends, if there is one already.
+    """
     ends = drawn.rows.drop_duplicates(RUN, keep="last")
     along = drawn.view.x in ALONG
-    table = summary(replace(drawn, rows=ends.assign(_x=0) if along else ends))
+    if table is None:
+        table = summary(replace(drawn, rows=ends.assign(_x=0) if along else ends))
     problems = table[table["runs"] > 0].groupby([PANEL, table.columns[1]], sort=False)
     where: dict[str, list[str]] = {}
     for (panel, at), own in problems:
@@ -524,17 +528,20 @@ def summary(drawn: Shown) -> pd.DataFrame:
         for at, rows in cell.groupby("_x", sort=True):
             same = {PANEL: panel, x: at, "quantity": y}
             beside = medians_of(rows[names])
-            groups = [(str(k), own) for k, own in rows.groupby(LINE, sort=False)]
-            errors = {k: sign * by_split(own["_y"], own) for k, own in groups}
-            others = {k: beyond(own) for k, own in groups}
-            runs = {k: len(own) for k, own in groups}
+            # There may be thousands of lines: a frame of each takes long.
+            indices = rows.groupby(LINE, sort=False).indices
+            lines = {str(line): indices[line] for line in rows[LINE].unique()}
+            ends_, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
+            errors = {k: sign * by_split(ends_[i], seeds[i]) for k, i in lines.items()}
+            models = beyond_of_lines(rows, lines.values())
+            others = dict(zip(lines, models, strict=True))
             judged = places(errors, sign * beside.get(ZERO, np.nan), others)
             alike = rows["_alike"].all()
             for line, one in judged.items():
                 one = one if alike else one._replace(place=LOSES)
                 ends = sorted((sign * one.low, sign * one.high))
                 values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
-                counted = {"runs": runs[line], "best": one.place == WINS}
+                counted = {"runs": len(lines[line]), "best": one.place == WINS}
                 how = {**one._asdict(), "constant": others[line].constant}
                 found.append({**how, **same, LINE: line, **values, **counted})
             known = {name: v for name, v in beside.items() if not np.isnan(v)}

@@ -299,33 +299,48 @@ def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, s
 
 def beyond(rows: pd.DataFrame) -> Beyond:
     """Return what the runs of a line lose more, of their rows with `BEYOND`."""
-    excess, intercept, constant = (rows[column] for column in BEYOND)
-    return Beyond(
-        by_split(excess, rows), bool(intercept.iloc[0]), str(constant.iloc[0])
-    )
+    (line,) = beyond_of_lines(rows, [np.arange(len(rows))])
+    return line
 
 
-def by_split(values: pd.Series[Any], rows: pd.DataFrame) -> Array:
+def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
+    """Return `beyond` of several lines, each the places of its runs in the rows."""
+    needed = (*BEYOND, "dataset_seed")
+    excess, intercept, constant, seeds = (rows[name].to_numpy() for name in needed)
+    return [
+        Beyond(
+            by_split(excess[at], seeds[at]),
+            bool(intercept[at[0]]),
+            str(constant[at[0]]),
+        )
+        for at in lines
+    ]
+
+
+def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
     """Return values of the runs of a line as `places` takes them.
 
     Parameters
     ----------
-    values : Series
-        Of each run.
-    rows : DataFrame
-        On its index. Where several values of `dataset_seed` have several runs, these
-        share records: they are one value, their median.
+    values, seeds : array of shape (runs,)
+        The value of each run and its `dataset_seed`. Where several of these have
+        several runs, these share records: they are one value, their median.
 
     Returns
     -------
     array
         Of shape (runs,), or (splits, 1).
     """
-    seeds = rows["dataset_seed"]
-    groups = [own for _, own in values.groupby(seeds, dropna=False, sort=False)]
-    if not len(values) > len(groups) > 1:
-        return values.to_numpy(np.float64)
-    known = [own.dropna() for own in groups]
+    import pandas as pd
+
+    values = np.asarray(values, np.float64)
+    if len(values) <= 1:  # of thousands of lines
+        return values
+    codes, splits = pd.factorize(np.asarray(seeds, np.float64), use_na_sentinel=False)
+    if not len(values) > len(splits) > 1:
+        return values
+    groups = [values[codes == code] for code in range(len(splits))]
+    known = [own[~np.isnan(own)] for own in groups]
     medians = [float(quantile(own, 0.5)) if len(own) else math.nan for own in known]
     return np.array(medians)[:, None]
 

@@ -128,7 +128,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         y = y if told["chosen_by"] == OBJECTIVE else told["chosen_by"]
         where = told["panel"], told["epsilon"], y
         sign = -1.0 if is_better_higher(y) else 1.0
-        values = sign * by_split(worst_if_lost(ends, y), ends)
+        values = sign * by_split(worst_if_lost(ends, y), ends["dataset_seed"])
         problems.setdefault(where, {})[len(found)] = values
         others[len(found)] = beyond(ends)
         runs = rows.loc[rows["trial"].isin(ends["trial"])]

@@ -149,7 +149,7 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
         errors = worst_if_lost(own, y).dropna()
         told: list[object] = ["", ""]
         if len(errors):
-            values = by_split(errors, own)
+            values = by_split(errors, own["dataset_seed"])
             zero = medians_of(own[[ZERO]])[ZERO]
             standing = places({"": values}, zero, {"": beyond(own)})[""]
             told = [standing.median, standing.unbeaten]
