@@ -266,6 +266,20 @@ dense, 0.76 and 1.3 on a9a; with n_iter=10 it is from 0.15 to 1.5 in these. Wher
 floor is above most of the curvature it says nothing: 1.7 and 13 on phishing (columns
 bounded by 1, norms by 6, strength 0.001).
 
+`load_results(folder, expand=True)` adds a column for each key of `params`,
+`dataset_options` and `objective_options`. It is named after both, as `params.clip`: no
+column above has a dot in its name. It holds numbers if all its values are numbers, else
+texts as on the command line, and is missing where a row has no such key.
+
+```python
+from dp_erm_bench import load_results
+
+rows = load_results("results/clips", expand=True)
+ends = rows.drop_duplicates("trial", keep="last")
+ends.pivot_table("relative_error", "params.clip", "epsilon", aggfunc="median")
+seaborn.lineplot(ends, x="params.clip", y="relative_error", hue="algorithm")
+```
+
 A sweep's `panel` and `line` are made when the table is read; records and keys of trials
 have none. `dp-erm-bench export` writes medians with their intervals, `dp-erm-bench
 plot` draws them.

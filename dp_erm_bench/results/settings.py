@@ -414,12 +414,21 @@ def final_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table.drop_duplicates([*LABELS, "phase", "trial"], keep="last")
 
 
-def parameters(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the algorithms' parameters as columns, on the index of the table."""
+def parameters(table: pd.DataFrame, column: str = "params") -> pd.DataFrame:
+    """Return the keys of a column of JSON as columns, on the index of the table.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table.
+    column : str
+        Such as `params`, the parameters of the algorithms.
+    """
     import pandas as pd
 
-    rows = [json.loads(text) for text in table["params"]]
-    return pd.DataFrame(rows, index=table.index)
+    codes, texts = pd.factorize(table[column])
+    keys = pd.DataFrame([mapping_of(text) for text in texts])
+    return keys.reindex(codes).set_axis(table.index)
 
 
 def best_settings(table: pd.DataFrame) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
-from dp_erm_bench.errors import UsageError, escaped
+from dp_erm_bench.errors import UsageError, escaped, shown
 from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
 from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
@@ -37,7 +37,7 @@ from dp_erm_bench.results.files import (
     typed,
 )
 from dp_erm_bench.results.runs import TABLE, note_table, read_manifest
-from dp_erm_bench.results.settings import labelled
+from dp_erm_bench.results.settings import labelled, parameters
 from dp_erm_bench.results.store import (
     Plan,
     Store,
@@ -240,39 +240,59 @@ UNREADABLE = (
 )
 
 
-def load_results(folder: str | Path | Sequence[str | Path]) -> pd.DataFrame:
+def load_results(
+    folder: str | Path | Sequence[str | Path], expand: bool = False
+) -> pd.DataFrame:
     """Return the table of a results folder, collecting it first if it is stale.
 
     Parameters
     ----------
     folder : str, Path or sequence of them
         The results folder, or several: their tables one below the other.
+    expand : bool
+        Whether each key of `params`, `dataset_options` and `objective_options` is a
+        column, too. It is named after both, as `params.clip`: no other column has a
+        dot in its name.
 
     Returns
     -------
     DataFrame
         One row per checkpoint with the columns of `COLUMNS`; a trial without a
         trajectory has one row. `checked` is as of now, not as of the file. A sweep's
-        `panel` is its dataset, its `line` the algorithm and what else varies.
+        `panel` is its dataset, its `line` the algorithm and what else varies. A column
+        of a key holds numbers if all its values are numbers, else texts as on the
+        command line; it is missing where a row has no such key.
 
     Raises
     ------
     UsageError
         If a folder is not one of results; nothing is written there.
     """
-    if isinstance(folder, str | Path):
-        return labelled(recorded(Path(folder)))
-    tables = [load_results(one) for one in folder]
-    if not tables:
-        raise UsageError("load_results: name at least one results folder")
     import pandas as pd
 
-    if len(tables) == 1:
-        return tables[0]
-    table = labelled(pd.concat(tables, ignore_index=True), again=True)
-    # A run that stands in two folders is one run.
-    once = ["panel", "line", "phase", "trial", "iteration"]
-    return table.drop_duplicates(once, ignore_index=True)
+    folders = [folder] if isinstance(folder, str | Path) else folder
+    tables = [labelled(recorded(Path(one))) for one in folders]
+    if not tables:
+        raise UsageError("load_results: name at least one results folder")
+    table = tables[0]
+    if len(tables) > 1:
+        table = labelled(pd.concat(tables, ignore_index=True), again=True)
+        # A run that stands in two folders is one run.
+        once = ["panel", "line", "phase", "trial", "iteration"]
+        table = table.drop_duplicates(once, ignore_index=True)
+    return _expanded(table) if expand else table
+
+
+def _expanded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the keys of its columns of JSON as columns, too."""
+    import pandas as pd
+
+    names = ("params", "dataset_options", "objective_options")
+    parts = [parameters(table, name).add_prefix(f"{name}.") for name in names]
+    keys = pd.concat(parts, axis=1)
+    texts = keys.select_dtypes(exclude="number").map(shown, na_action="ignore")
+    every = pd.concat([table, keys.drop(columns=[*texts]), texts], axis=1)
+    return every[[*table, *keys]]
 
 
 def recorded(folder: Path) -> pd.DataFrame:

@@ -320,6 +320,41 @@ def test_a_strength_of_1_by_n_follows_from_n(name):
         compare(a, of_strength(60, 0.1), ignore=[name])
 
 
+def of_dataset(name, n, strength, **options):
+    keys = {"dataset": name, "penalty.strength": strength, **options}
+    return finals(BETTER, keys=keys, n=n, message="")
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        # A usual strength is a number or 1/n; of others those that are 1/n are alike.
+        (("log1", 1000, 0.001), ("breast_cancer", 2000, 0.0005)),
+        (("log1", 800, 0.001), ("breast_cancer", 455, 1 / 455)),
+        (("log1", 50, 1 / 50), ("breast_cancer", 60, 1 / 60)),
+        (("log1", 50, 0.1), ("breast_cancer", 60, 0.1)),
+        (("log1", 800, 0.001), ("breast_cancer", 60, 0.001)),
+    ],
+)
+def test_between_datasets_the_usual_strength_of_each_is_no_difference(first, second):
+    both = [of_dataset(*one) for one in (first, second)]
+    sides, _ = between(pd.concat(both, ignore_index=True), "dataset")
+    assert only(compare(sides[0][1], sides[1][1]))["runs_a"] == 6
+    assert only(compare(*both, ignore=["dataset"]))["runs_a"] == 6
+
+
+def test_the_usual_strength_is_that_of_the_form_of_the_data():
+    standardised = {"dataset.standardise": True}
+    log1 = of_dataset("log1", 800, 0.001, **standardised)
+    usual = of_dataset("california", 100, 0.1, **standardised)
+    assert only(compare(log1, usual, ignore=["dataset"]))["runs_a"] == 6
+    with pytest.raises(UsageError, match=r"strength is usual in A and 1.0 in B"):
+        other = of_dataset("california", 100, 1.0, **standardised)
+        compare(log1, other, ignore=["dataset"])
+    with pytest.raises(UsageError, match=r"strength is 0.001 in A and 1.0 in B"):
+        compare(log1, other, ignore=["epsilon"])
+
+
 def test_what_is_ignored_must_not_tell_runs_apart():
     twice = pd.concat(
         [finals([1.0], keys={"algorithm.random_cd.clip": c}) for c in (1.0, 2.0)]

@@ -169,6 +169,43 @@ def test_many_chunks_are_one_table(load, monkeypatch):
     assert frame["trial"].nunique() == 10
 
 
+def test_parameters_and_options_are_columns_that_collide_with_none(load, tmp_path):
+    params = (
+        {"passes": 2, "step": 0.5, "order": "cyclic", "mean": True, "cap": 3},
+        {"passes": 4, "step": "auto", "order": None, "blocks": [1, 2]},
+    )
+    specs = [
+        {**SPEC, "dataset": dataset_spec("log1", n=50 * k), "loss": loss}
+        for k, loss in ((1, {"name": "logistic"}), (2, {"name": "huber", "kappa": 2.0}))
+    ]
+    plan = [line(k, spec=spec) for k, spec in enumerate(specs)]
+    facts = [{**FACTS, "params": one} for one in params]
+    plain = load(plan, [record(k, facts=own) for k, own in enumerate(facts)])
+    table = load_results(tmp_path, expand=True)
+    pd.testing.assert_frame_equal(table[[*plain]], plain)
+    assert not any("." in name for name in COLUMNS)
+    rows = table.drop_duplicates("trial").set_index("trial")
+    first, second = (
+        {name: x for name, x in row.items() if "." in name and not pd.isna(x)}
+        for row in rows.to_dict("records")
+    )
+    assert first == {
+        **{"params.passes": 2, "params.step": "0.5", "params.order": "cyclic"},
+        **{"params.mean": "true", "params.cap": 3.0, "dataset_options.n": 50},
+    }
+    assert second == {
+        **{"params.passes": 4, "params.step": "auto", "params.blocks": "[1,2]"},
+        **{"dataset_options.n": 100, "objective_options.loss.kappa": 2.0},
+    }
+    kinds = {name: one.kind for name, one in table.dtypes.items() if "." in name}
+    numbers = {name for name, kind in kinds.items() if kind in "iuf"}
+    assert numbers == {
+        *("params.passes", "params.cap", "dataset_options.n"),
+        "objective_options.loss.kappa",
+    }
+    assert len(load_results([tmp_path, tmp_path], expand=True)) == len(table)
+
+
 @pytest.mark.parametrize("name", ["", "absent", "absent/deeper"])
 def test_a_folder_without_results_is_refused_and_left_alone(name, tmp_path):
     with pytest.raises(UsageError, match="no results folder"):
