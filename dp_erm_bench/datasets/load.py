@@ -408,7 +408,6 @@ def _labels(
     And whether the classes were read off them: where 0 stands for -1, as it does with
     1, or where ``positive`` is given alone.
     """
-    base.check_masks(y=y)
     if np.ndim(y) != 1:
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:

@@ -34,7 +34,13 @@ from dp_erm_bench.datasets.base import (
     norms,
 )
 from dp_erm_bench.datasets.records import column_max
-from dp_erm_bench.errors import UsageError, check_heading, heading, number, shown
+from dp_erm_bench.errors import (
+    UsageError,
+    check_heading,
+    heading,
+    number,
+    shown,
+)
 from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
@@ -226,9 +232,7 @@ class Declared:
         return Bounds(columns, norm, self.label, most)
 
 
-def declared_by(
-    value: Mapping[str, Any] | None, scale: bool = False
-) -> Declared | None:
+def declared_by(value: Mapping[str, Any], scale: bool = False) -> Declared:
     """Return the bounds that a yaml declares.
 
     Without ``columns`` each entry is bounded by ``norm``. A bound of a column is a
@@ -240,8 +244,6 @@ def declared_by(
     UsageError
         For unknown keys, or values that are no bounds.
     """
-    if value is None:
-        return None
     keys = set(value) if isinstance(value, Mapping) else set()
     named = bool(keys) and isinstance(value.get("columns"), Mapping)
     if not ({"columns", "norm"} & keys and keys <= {*KEYS, *[DEFAULT] * named}):
@@ -358,9 +360,7 @@ def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Decl
         registry.check_choice("bounds", key, [*KEYS, DEFAULT])
     if not {"columns", "norm"} & value.keys():
         value["columns"] = None
-    declared = declared_by(value, scale)
-    assert declared is not None
-    return declared
+    return declared_by(value, scale)
 
 
 def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
@@ -983,9 +983,7 @@ def prepared(
     """
     arrays = {"X": as_features(raw.pop(0), copy=True)}
     own, *others = raw
-    if isinstance(own, np.ma.MaskedArray):
-        raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
-    y = np.asarray(own)
+    y = base.plain(f"dataset {name}: y", own)
     records.check_raw(name, arrays["X"], y)
     if recipe.densify and not isinstance(arrays["X"], np.ndarray):
         arrays["X"] = arrays["X"].toarray(order="F")

@@ -274,8 +274,7 @@ def _hint(given: Sequence[Any]) -> str:
 
 def names_in(given: Any) -> list[str]:
     """Return the columns that a key names: one, several or none."""
-    several = isinstance(given, list | tuple)
-    return list(map(str, given if several else [given])) if given else []
+    return list(map(str, as_list(given) or []))
 
 
 def as_list(given: Any) -> list[Any] | None:
