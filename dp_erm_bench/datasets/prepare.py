@@ -580,7 +580,7 @@ def nonzeros(X: Features) -> NDArray[np.int64]:
 def clipped(
     name: str, X: Features, declared: Declared | Bounds
 ) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
-    """Clip features to bounds, in place but for the largest ``nonzeros`` of records.
+    """Clip features to bounds, in place.
 
     Features are clipped one by one, those beyond the largest ``nonzeros`` of a record
     become 0, then the record is shrunk to the norm: each record by itself, which costs
@@ -795,7 +795,7 @@ def scaled(
 
 
 def _largest(X: Features, most: int) -> Features:
-    """Return the features with the largest entries of each record only.
+    """Leave the largest entries of each record only, in place, and return them.
 
     Of equal entries the first ones stay. Some records at a time: to sort all of them
     takes several times their memory.
@@ -806,14 +806,18 @@ def _largest(X: Features, most: int) -> Features:
             order = np.argsort(-np.abs(rows), axis=1, kind="stable")
             np.put_along_axis(rows, order[:, most:], 0.0, axis=1)
         return X
-    by_row = X.tocsr()
+    # The places of the entries by record: those that go become 0 where they are.
+    entry = np.arange(X.nnz, dtype=np.int32)
+    by_row: Any = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
     for start in range(0, X.shape[0], BLOCK):
         ends = by_row.indptr[start : start + BLOCK + 1]
-        data = by_row.data[ends[0] : ends[-1]]
+        entry = by_row.data[ends[0] : ends[-1]]
         row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        order = np.lexsort((-np.abs(data), row))  # stable
-        data[order[np.arange(data.size) - (ends[:-1] - ends[0])[row] >= most]] = 0.0
-    return as_features(by_row)
+        order = np.lexsort((-np.abs(X.data[entry]), row))  # stable
+        goes = order[np.arange(entry.size) - (ends[:-1] - ends[0])[row] >= most]
+        X.data[entry[goes]] = 0.0
+    X.eliminate_zeros()
+    return X
 
 
 KEY = "intercept"
