@@ -578,7 +578,7 @@ def nonzeros(X: Features) -> NDArray[np.int64]:
 
 
 def clipped(
-    name: str, X: Features, declared: Declared | Bounds
+    X: Features, bounds: Bounds
 ) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
     """Clip features to bounds, in place.
 
@@ -588,11 +588,9 @@ def clipped(
 
     Parameters
     ----------
-    name : str
-        Of the dataset, for messages.
     X : array or csc_array of shape (n, p)
         As `as_features` makes them, and nobody else's.
-    declared : Declared or Bounds
+    bounds : Bounds
 
     Returns
     -------
@@ -602,9 +600,6 @@ def clipped(
     beyond : array of int of shape (p,)
         How many entries of each column were beyond its own bound.
     """
-    bounds = declared
-    if not isinstance(bounds, Bounds):
-        bounds = bounds.of(name, X.shape[1])
     changed, beyond = _beyond(X, -bounds.columns, bounds.columns)
     _clip_entries(X, -bounds.columns, bounds.columns)
     if bounds.nonzeros is not None:
@@ -698,7 +693,7 @@ def bound_records(
     name: str,
     arrays: dict[str, Features],
     ranges: Ranges | None,
-    clip: Declared | Bounds | None,
+    clip: Bounds | None,
 ) -> Clipping | None:
     """Hold features to ranges and clip records to bounds, and return what that changed.
 
@@ -710,7 +705,7 @@ def bound_records(
         ``X``, ``y`` and perhaps ``X_test``, ``y_test``, which are replaced or changed
         in place: they must be nobody else's.
     ranges : Ranges or None
-    clip : Declared, Bounds or None
+    clip : Bounds or None
 
     Raises
     ------
@@ -726,7 +721,7 @@ def bound_records(
     if clip is None:
         return None
     for key in keys:
-        arrays[key], changed, beyond = clipped(name, arrays[key], clip)
+        arrays[key], changed, beyond = clipped(arrays[key], clip)
     if raw is not None:
         changed, beyond = changed | raw[0], raw[1]
     most, often = OFTEN * changed.size, False
@@ -754,7 +749,7 @@ def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
         if not within.clip:
             return X
         within = within.bounds
-    return clipped(name, X, within)[0]
+    return clipped(X, within)[0]
 
 
 def largest_of_records(X: Features) -> Array:
@@ -1007,7 +1002,8 @@ def prepared(
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
         _rescale(name, arrays, recipe.standardise)
-    clipping = bound_records(name, arrays, recipe.ranges, recipe.clip)
+    clip = recipe.clip and recipe.clip.of(name, arrays["X"].shape[1])
+    clipping = bound_records(name, arrays, recipe.ranges, clip)
     if recipe.intercept:
         for key in {"X", "X_test"} & arrays.keys():
             arrays[key] = with_column(arrays[key], recipe.intercept)

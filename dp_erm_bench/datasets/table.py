@@ -292,9 +292,12 @@ class Csv:
         if self.drop is not None and not all(dropped):
             raise UsageError(f"dataset.drop={self.drop}: must be a list of columns")
         line = QUOTED.sub("", content.lstrip(b"\r\n").partition(b"\n")[0].decode())
-        how: dict[str, Any] = {"sep": max(SEPARATORS, key=line.count)}
-        how |= {"skipinitialspace": True, "keep_default_na": False}
-        how |= {"low_memory": False}  # else rows at the start of a part are not counted
+        how: dict[str, Any] = {
+            "sep": max(SEPARATORS, key=line.count),
+            "skipinitialspace": True,
+            "keep_default_na": False,
+            "low_memory": False,  # else rows at the start of a part are not counted
+        }
         first = pd.read_csv(
             io.BytesIO(content), header=None, nrows=1, dtype=object, **how
         )
