@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -297,19 +295,14 @@ def numbers(key: str, values: Any) -> NDArray[Any]:
     """
     if hasattr(values, "iloc") and hasattr(values, "columns"):
         return _numbers_of_table(key, values)
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError):
-        raise UsageError(f"{key}: must be an array of numbers") from None
-    masked = is_masked(values)
-    if array.dtype.kind == "O" and not masked:
+    array = plain(key, values)
+    if array.dtype.kind == "O":
         check_missing(key, array)
         nullable = getattr(getattr(values, "dtype", None), "kind", "O") in NUMBERS
         if nullable or {*map(type, array.flat)} <= {bool, np.bool}:
             array = array.astype(np.float64)
-    if masked or array.dtype.kind not in NUMBERS:
-        kind = "masked ones" if masked else array.dtype
-        raise UsageError(f"{key}: must be an array of numbers, not {kind}")
+    if array.dtype.kind not in NUMBERS:
+        raise UsageError(f"{key}: must be an array of numbers, not {array.dtype}")
     return array
 
 
@@ -319,15 +312,13 @@ def plain(key: str, values: Any) -> NDArray[Any]:
     Raises
     ------
     UsageError
-        If there is no such array, or a value of numbers is missing.
+        If there is no such array, or it is masked.
     """
+    check_masks(**{key: values})
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except (TypeError, ValueError):
-        raise UsageError(f"{key}: must be an array") from None
-    if array.dtype.kind == "f":
-        check_missing(key, array)
-    return array
+        raise UsageError(f"{key}: must be an array of numbers or text") from None
 
 
 def is_masked(values: Any) -> bool:
@@ -594,11 +585,3 @@ def _is_locked(array: Any) -> bool:
 def refused(key: str, value: object, allowed: str) -> UsageError:
     """Return the error of a key with a value that is not allowed."""
     return UsageError(f"dataset.{key}={value}: must be {allowed}")
-
-
-def number(value: object) -> float:
-    """Return a number as a float, nan for other values and too large numbers."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):
-            return float(value)
-    return math.nan

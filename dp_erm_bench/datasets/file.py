@@ -1,29 +1,21 @@
 """A user's own file: svmlight, npz or csv."""
 
 import io
-import lzma
 import os
-import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Uncharged, check_width
-from dp_erm_bench.datasets.libsvm import (
-    DECOMPRESS,
-    decompressed,
-    most_unpacked,
-    parse_svmlight,
-    unpacks_too_much,
-)
-from dp_erm_bench.datasets.records import words_of
-from dp_erm_bench.datasets.table import ONEHOT, Csv, Look, plain_text
+from dp_erm_bench.datasets.libsvm import BROKEN as UNREADABLE
+from dp_erm_bench.datasets.libsvm import UNPACK, decompressed, parse_svmlight
+from dp_erm_bench.datasets.table import Csv, Look, plain_text
 from dp_erm_bench.errors import UsageError, place_of, shown
 from dp_erm_bench.paths import file_digest
 from dp_erm_bench.registry import check_choice
@@ -34,8 +26,7 @@ SUFFIXES = {f".{kind}": kind for kind in FORMATS} | dict.fromkeys(
     (".svm", ".libsvm"), "svmlight"
 )
 BROKEN = (
-    *(OSError, EOFError, ValueError, LookupError, OverflowError),
-    *(BadZipFile, lzma.LZMAError, zlib.error),
+    *(*UNREADABLE, BadZipFile, LookupError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError),
 )
 """Errors of readers for a file that is cut off or of another format."""
@@ -90,15 +81,13 @@ class File:
         if p is not None and (type(p) is not int or p < 1):
             raise UsageError(f"dataset.p={p}: must be null or an integer >= 1")
         with _reading(path, format) as (kind, content):
-            theirs = {"onehot": onehot, "index": index, "text": text, "drop": drop}
-            others = {"columns of a csv": theirs} if kind != "csv" else {}
-            if kind != "svmlight":
-                others["features of svmlight"] = {"first": first}
-            for whose, options in others.items():
-                for key in [key for key, value in options.items() if value is not None]:
+            given = {"onehot": onehot, "index": index, "text": text, "drop": drop}
+            for key, value in (given | {"first": first}).items():
+                whose = "columns of a csv" if key in given else "features of svmlight"
+                if value is not None and not whose.endswith(kind):
                     raise UsageError(
-                        f"dataset.{key}={shown(options[key])}: is for the {whose}, "
-                        f"{path} is {kind}; leave it out"
+                        f"dataset.{key}={shown(value)}: is for the {whose}, {path} is "
+                        f"{kind}; leave it out"
                     )
             if kind == "svmlight":
                 least = "auto" if first is None else first
@@ -106,8 +95,6 @@ class File:
                     return parse_svmlight(content, p=p, first=least)
                 except UsageError as error:
                     raise UsageError(f"dataset.path={path}: {error}") from None
-            if kind == "npz":
-                _check_unpacked(Path(str(path)), content)
             X, y = csv.read(content) if kind == "csv" else parse_npz(content, labelled)
         if p is not None and np.shape(X)[1:] != (p,):
             raise UsageError(
@@ -140,10 +127,7 @@ class File:
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
         """Return the categories of columns, None where none are declared."""
         given = Csv(None, onehot=onehot).categories
-        return {
-            k: None if c is None else tuple(words_of(c, f"{ONEHOT}.{k}"))
-            for k, c in given.items()
-        }
+        return {k: None if c is None else tuple(c) for k, c in given.items()}
 
     def uncharged(
         self,
@@ -180,7 +164,7 @@ class File:
             If there is no such file, it cannot be read, or its format is not known.
         """
         file = _existing(path)
-        packed = file.suffix if file.suffix in DECOMPRESS else ""
+        packed = file.suffix if file.suffix in UNPACK else ""
         kind = _format(file, format)
         try:
             return f"{kind}{packed} {file_digest(file)}"
@@ -195,7 +179,7 @@ def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # n
     file = _existing(path)
     kind = _format(file, format)
     try:
-        content = decompressed(file, file.read_bytes()).removeprefix(BOM_UTF8)
+        content = decompressed(file).removeprefix(BOM_UTF8)
         yield kind, plain_text(content) if kind == "csv" else content
     except UsageError:
         raise
@@ -219,7 +203,7 @@ def _existing(path: str | None) -> Path:
 
 
 def _format(file: Path, kind: str) -> str:
-    suffixes = [suffix for suffix in file.suffixes if suffix not in DECOMPRESS]
+    suffixes = [suffix for suffix in file.suffixes if suffix not in UNPACK]
     if kind == "auto":
         kind = SUFFIXES.get(suffixes[-1].lower(), "") if suffixes else ""
     if not kind:
@@ -229,14 +213,6 @@ def _format(file: Path, kind: str) -> str:
         )
     check_choice("dataset.format", kind, ["auto", *FORMATS])
     return kind
-
-
-def _check_unpacked(path: Path, content: bytes) -> None:
-    """Refuse an archive whose arrays are more than its bytes may stand for."""
-    with ZipFile(io.BytesIO(content)) as archive:
-        size = sum(one.file_size for one in archive.infolist())
-    if size > (most := most_unpacked(len(content))):
-        raise unpacks_too_much(path, len(content), most)
 
 
 def parse_npz(content: bytes, labelled: bool = True) -> Raw:

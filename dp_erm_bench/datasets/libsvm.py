@@ -45,25 +45,19 @@ from dp_erm_bench.datasets.base import (
 )
 from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays, stored_hash
 from dp_erm_bench.errors import DataUnavailable, UsageError, escaped, place_of
-from dp_erm_bench.paths import (
-    LARGEST,
-    LARGEST_TEXT,
-    content_of,
-    digest,
-    file_digest,
-    machine_memory,
-    opened,
-)
+from dp_erm_bench.paths import digest, file_digest, opened
 from dp_erm_bench.registry import names
 
 Raw = tuple[Features, Array]
 
 MANIFEST = "MANIFEST.csv"
 PATIENCE = 10.0
-DECOMPRESS: Mapping[str, Callable[..., Any]]
-DECOMPRESS = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
-RATIO, SMALL = 1000, 100 << 20
-"""What packed bytes may stand for: so many times as many, or so many bytes at least."""
+UNPACK: Mapping[str, Callable[[bytes], bytes]]
+UNPACK = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
+"""What unpacks a file, by its suffix."""
+
+BROKEN = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
+"""Errors of readers for a file that is cut off or packed in another way."""
 
 
 @dataclass(frozen=True)
@@ -111,50 +105,17 @@ class Mirror:
         """Return the verified, decompressed content of a file."""
         self.verify(name)
         path = self.folder / self.rows[name]["file"]
-        content = content_of(path, self.folder, LARGEST)
         try:
-            return decompressed(path, content)
-        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            return decompressed(path)
+        except BROKEN as error:
             raise DataUnavailable(
                 f"dataset file {path}: cannot be unpacked ({place_of(error)})"
             ) from error
 
 
-def decompressed(path: Path, content: bytes) -> bytes:
-    """Return the content of a file by its suffix; others than these are as they are.
-
-    Raises
-    ------
-    UsageError
-        If it unpacks to more than `most_unpacked` of its bytes.
-    """
-    unpack = DECOMPRESS.get(path.suffix)
-    if unpack is None:
-        return content
-    most = most_unpacked(len(content))
-    # In pieces: what a few hundred bytes stand for may be more than memory holds.
-    with unpack(io.BytesIO(content)) as file:
-        found: bytes = file.read(most + 1)
-    if len(found) > most:
-        raise unpacks_too_much(path, len(content), most)
-    return found
-
-
-def most_unpacked(packed: int) -> int:
-    """Return the bytes that packed ones may stand for.
-
-    That is `RATIO` times as many, or `SMALL` if that is more, and at most a quarter of
-    the machine's memory.
-    """
-    return int(min(max(SMALL, RATIO * packed), machine_memory() / 4))
-
-
-def unpacks_too_much(path: Path, packed: int, most: int) -> UsageError:
-    """Return the error of a file that unpacks to more than it may."""
-    return UsageError(
-        f"{path}: {packed} bytes unpack to more than {most}: at most {RATIO} times as "
-        f"many, or {SMALL}, and a quarter of memory; unpack it yourself"
-    )
+def decompressed(path: Path) -> bytes:
+    """Return the content of a file, unpacked if its suffix is one of `UNPACK`."""
+    return UNPACK.get(path.suffix, bytes)(path.read_bytes())
 
 
 def open_mirror() -> Mirror | None:
@@ -170,8 +131,7 @@ def open_mirror() -> Mirror | None:
         return None
     folder = Path(named).expanduser()
     with contextlib.suppress(OSError, KeyError, ValueError, csv.Error):
-        with opened(folder / MANIFEST, folder, LARGEST_TEXT):
-            rows = _rows(folder, file_digest(folder / MANIFEST))
+        rows = _rows(folder, file_digest(folder / MANIFEST))
         if all(row["file"] and row["sha256"] for row in rows.values()):
             return Mirror(folder, rows)
     raise DataUnavailable(
@@ -183,9 +143,8 @@ def open_mirror() -> Mirror | None:
 @functools.lru_cache(maxsize=4)
 def _rows(folder: Path, content: str) -> Mapping[str, Mapping[str, str]]:
     """Return the rows of a manifest of this content by name."""
-    text = content_of(folder / MANIFEST, folder).decode()
-    lines = csv.DictReader(io.StringIO(text, newline=""))
-    return {row["name"]: row for row in lines}
+    text = (folder / MANIFEST).read_bytes().decode()
+    return {row["name"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
 
 
 @dataclass(frozen=True)
@@ -214,7 +173,7 @@ class Published:
     files: Sequence[str]
     parse: Callable[..., Raw]
     fetch: Callable[[], Raw] | None = None
-    fetched: Callable[[], bool] = bool
+    fetched: Callable[[], object] = bool
     host: str = ""
     command: str = ""
 
@@ -458,8 +417,8 @@ def home() -> Path:
     return (Path(named) if named else Path.home() / "data") / "libsvm"
 
 
-def _files(name: str) -> tuple[Path, Path] | None:
-    """Return the files of exactly this name in libsvmdata's cache."""
+def fetched(name: str) -> tuple[Path, Path] | None:
+    """Return the files of exactly this name in libsvmdata's cache, None without."""
     y = home() / f"{name}_y.npy"
     for X in (home() / f"{name}_X.{suffix}" for suffix in ("npz", "npy")):
         if X.is_file() and y.is_file():
@@ -467,16 +426,11 @@ def _files(name: str) -> tuple[Path, Path] | None:
     return None
 
 
-def fetched(name: str) -> bool:
-    """Return whether libsvmdata's cache has a set."""
-    return _files(name) is not None
-
-
 def fetch(name: str) -> Raw:
     """Return a set from libsvmdata's cache, else download it through libsvmdata."""
     from scipy.sparse import load_npz
 
-    if files := _files(name):
+    if files := fetched(name):
         # Neither reads pickles.
         X = load_npz(files[0]) if files[0].suffix == ".npz" else np.load(files[0])
         y = np.load(files[1], allow_pickle=False)
@@ -489,8 +443,7 @@ def _download(name: str) -> tuple[Any, Any]:
     one = copy.copy(catalogue()[name])
     with tempfile.TemporaryDirectory() as folder:
         one.dataset_dir = Path(folder)
-        X, y = one.get_X_y()
-    return X, y
+        return one.get_X_y()  # type: ignore[no-any-return]
 
 
 class LibsvmSets:

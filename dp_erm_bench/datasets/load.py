@@ -153,8 +153,8 @@ def _load(text: str, source: str, cache: str) -> Dataset:
     read = asked(getattr(spec.loader, "uncharged", lambda: ()), spec.options)
     uncharged = (*read, *spec.recipe.uncharged)
     others |= {"ranges": ranges, "clipping": clipping, "columns": names}
-    made = Dataset(spec.name, X, y, bounds, content, spec.usual, uncharged, **others)
-    made = replace(made, intercept=constant)
+    others |= {"uncharged": uncharged, "intercept": constant}
+    made = Dataset(spec.name, X, y, bounds, content, spec.usual, **others)
     return made.loaded_by(fields, fields.get(PUBLIC) is True)
 
 
@@ -224,39 +224,19 @@ def save_arrays(
     What is to be told of them is kept with them, and is not in the hash. A full disk is
     no error: the next process prepares again.
     """
-    try:
-        return _write(paths.cache_dir() / kind / key, arrays, f"{kind} {key}", told)
-    except OSError:
-        return content_hash(arrays)
-
-
-def _write(
-    folder: Path,
-    arrays: Mapping[str, Features],
-    sealed_as: str,
-    told: Mapping[str, Any] = {},
-) -> str:
-    """Write named arrays into a folder and return their content hash.
-
-    The file with the hash is written last, so that a reader who finds it finds
-    the arrays too. It is sealed as something: they are believed as that alone.
-    """
-    content = content_hash(arrays)
+    folder, content = paths.cache_dir() / kind / key, content_hash(arrays)
     shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
-    seal: dict[str, Any] = {
-        "of": sealed_as,
-        "names": sorted(arrays),
-        "sparse": shapes,
-        "content": content,
-        **({"told": dict(told)} if told else {}),
-    }
-    paths.remove_parts(folder)
-    for name, array in arrays.items():
-        for suffix, part in parts(array).items():
-            save = functools.partial(np.save, arr=part, allow_pickle=False)
-            paths.write_atomic(folder / f"{name}{suffix}.npy", save, private=True)
-    text = paths.sealed_json(seal)
-    paths.write_atomic(folder / SEAL, lambda file: file.write(text), private=True)
+    # They are believed under this name alone.
+    seal = {"of": f"{kind} {key}", "names": sorted(arrays), "sparse": shapes}
+    text = paths.sealed_json(seal | {"content": content, "told": dict(told)})
+    with contextlib.suppress(OSError):
+        paths.remove_parts(folder)
+        for name, array in arrays.items():
+            for suffix, part in parts(array).items():
+                save = functools.partial(np.save, arr=part, allow_pickle=False)
+                paths.write_atomic(folder / f"{name}{suffix}.npy", save, private=True)
+        # Written last: a reader who finds the seal finds the arrays, too.
+        paths.write_atomic(folder / SEAL, lambda file: file.write(text), private=True)
     return content
 
 
@@ -380,8 +360,7 @@ def own_dataset(
     """
     headings = getattr(X, "columns", [None])
     columns = tuple(headings) if all(isinstance(c, str) for c in headings) else ()
-    listed = hasattr(classes, "__iter__") and not isinstance(classes, str)
-    known = list(classes) if listed else classes  # type: ignore[call-overload]
+    known = records.as_list(classes)
     arrays = {"X": base.as_features(X, copy=True, key="X")}
     arrays["y"], read = _labels(y, positive, known, classification)
     records.check_raw("arrays", arrays["X"], arrays["y"])
@@ -408,7 +387,6 @@ def _labels(
     And whether the classes were read off them: where 0 stands for -1, as it does with
     1, or where ``positive`` is given alone.
     """
-    base.check_masks(y=y)
     if np.ndim(y) != 1:
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:

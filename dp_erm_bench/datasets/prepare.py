@@ -34,7 +34,13 @@ from dp_erm_bench.datasets.base import (
     norms,
 )
 from dp_erm_bench.datasets.records import column_max
-from dp_erm_bench.errors import UsageError, check_heading, heading, number, shown
+from dp_erm_bench.errors import (
+    UsageError,
+    check_heading,
+    heading,
+    number,
+    shown,
+)
 from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
@@ -226,9 +232,7 @@ class Declared:
         return Bounds(columns, norm, self.label, most)
 
 
-def declared_by(
-    value: Mapping[str, Any] | None, scale: bool = False
-) -> Declared | None:
+def declared_by(value: Mapping[str, Any], scale: bool = False) -> Declared:
     """Return the bounds that a yaml declares.
 
     Without ``columns`` each entry is bounded by ``norm``. A bound of a column is a
@@ -240,8 +244,6 @@ def declared_by(
     UsageError
         For unknown keys, or values that are no bounds.
     """
-    if value is None:
-        return None
     keys = set(value) if isinstance(value, Mapping) else set()
     named = bool(keys) and isinstance(value.get("columns"), Mapping)
     if not ({"columns", "norm"} & keys and keys <= {*KEYS, *[DEFAULT] * named}):
@@ -358,9 +360,7 @@ def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Decl
         registry.check_choice("bounds", key, [*KEYS, DEFAULT])
     if not {"columns", "norm"} & value.keys():
         value["columns"] = None
-    declared = declared_by(value, scale)
-    assert declared is not None
-    return declared
+    return declared_by(value, scale)
 
 
 def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
@@ -578,9 +578,9 @@ def nonzeros(X: Features) -> NDArray[np.int64]:
 
 
 def clipped(
-    name: str, X: Features, declared: Declared | Bounds
+    X: Features, bounds: Bounds
 ) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
-    """Clip features to bounds, in place but for the largest ``nonzeros`` of records.
+    """Clip features to bounds, in place.
 
     Features are clipped one by one, those beyond the largest ``nonzeros`` of a record
     become 0, then the record is shrunk to the norm: each record by itself, which costs
@@ -588,11 +588,9 @@ def clipped(
 
     Parameters
     ----------
-    name : str
-        Of the dataset, for messages.
     X : array or csc_array of shape (n, p)
         As `as_features` makes them, and nobody else's.
-    declared : Declared or Bounds
+    bounds : Bounds
 
     Returns
     -------
@@ -602,9 +600,6 @@ def clipped(
     beyond : array of int of shape (p,)
         How many entries of each column were beyond its own bound.
     """
-    bounds = declared
-    if not isinstance(bounds, Bounds):
-        bounds = bounds.of(name, X.shape[1])
     changed, beyond = _beyond(X, -bounds.columns, bounds.columns)
     _clip_entries(X, -bounds.columns, bounds.columns)
     if bounds.nonzeros is not None:
@@ -698,7 +693,7 @@ def bound_records(
     name: str,
     arrays: dict[str, Features],
     ranges: Ranges | None,
-    clip: Declared | Bounds | None,
+    clip: Bounds | None,
 ) -> Clipping | None:
     """Hold features to ranges and clip records to bounds, and return what that changed.
 
@@ -710,7 +705,7 @@ def bound_records(
         ``X``, ``y`` and perhaps ``X_test``, ``y_test``, which are replaced or changed
         in place: they must be nobody else's.
     ranges : Ranges or None
-    clip : Declared, Bounds or None
+    clip : Bounds or None
 
     Raises
     ------
@@ -726,7 +721,7 @@ def bound_records(
     if clip is None:
         return None
     for key in keys:
-        arrays[key], changed, beyond = clipped(name, arrays[key], clip)
+        arrays[key], changed, beyond = clipped(arrays[key], clip)
     if raw is not None:
         changed, beyond = changed | raw[0], raw[1]
     most, often = OFTEN * changed.size, False
@@ -754,7 +749,7 @@ def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
         if not within.clip:
             return X
         within = within.bounds
-    return clipped(name, X, within)[0]
+    return clipped(X, within)[0]
 
 
 def largest_of_records(X: Features) -> Array:
@@ -795,7 +790,7 @@ def scaled(
 
 
 def _largest(X: Features, most: int) -> Features:
-    """Return the features with the largest entries of each record only.
+    """Leave the largest entries of each record only, in place, and return them.
 
     Of equal entries the first ones stay. Some records at a time: to sort all of them
     takes several times their memory.
@@ -806,14 +801,18 @@ def _largest(X: Features, most: int) -> Features:
             order = np.argsort(-np.abs(rows), axis=1, kind="stable")
             np.put_along_axis(rows, order[:, most:], 0.0, axis=1)
         return X
-    by_row = X.tocsr()
+    # The places of the entries by record: those that go become 0 where they are.
+    entry = np.arange(X.nnz, dtype=np.int32)
+    by_row: Any = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
     for start in range(0, X.shape[0], BLOCK):
         ends = by_row.indptr[start : start + BLOCK + 1]
-        data = by_row.data[ends[0] : ends[-1]]
+        entry = by_row.data[ends[0] : ends[-1]]
         row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        order = np.lexsort((-np.abs(data), row))  # stable
-        data[order[np.arange(data.size) - (ends[:-1] - ends[0])[row] >= most]] = 0.0
-    return as_features(by_row)
+        order = np.lexsort((-np.abs(X.data[entry]), row))  # stable
+        goes = order[np.arange(entry.size) - (ends[:-1] - ends[0])[row] >= most]
+        X.data[entry[goes]] = 0.0
+    X.eliminate_zeros()
+    return X
 
 
 KEY = "intercept"
@@ -983,9 +982,7 @@ def prepared(
     """
     arrays = {"X": as_features(raw.pop(0), copy=True)}
     own, *others = raw
-    if isinstance(own, np.ma.MaskedArray):
-        raise UsageError(f"dataset {name}: labels must be numbers, not masked ones")
-    y = np.asarray(own)
+    y = base.plain(f"dataset {name}: y", own)
     records.check_raw(name, arrays["X"], y)
     if recipe.densify and not isinstance(arrays["X"], np.ndarray):
         arrays["X"] = arrays["X"].toarray(order="F")
@@ -1005,7 +1002,8 @@ def prepared(
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
         _rescale(name, arrays, recipe.standardise)
-    clipping = bound_records(name, arrays, recipe.ranges, recipe.clip)
+    clip = recipe.clip and recipe.clip.of(name, arrays["X"].shape[1])
+    clipping = bound_records(name, arrays, recipe.ranges, clip)
     if recipe.intercept:
         for key in {"X", "X_test"} & arrays.keys():
             arrays[key] = with_column(arrays[key], recipe.intercept)

@@ -84,10 +84,9 @@ def first_odd(found: Any) -> str:
     if isinstance(found, np.ndarray):
         place = np.argwhere(~np.isfinite(found))[0]
     else:
-        rows = found.tocsr()
+        rows = found.tocsr().tocoo()
         entry = int(np.argmin(np.isfinite(rows.data)))
-        row = np.searchsorted(rows.indptr, entry, side="right") - 1
-        place = row, rows.indices[entry]
+        place = rows.row[entry], rows.col[entry]
     feature = f", feature {place[1]}" if len(place) > 1 else ""
     return f": record {place[0]}{feature}, counted from 0"
 
@@ -132,11 +131,9 @@ def labels(
             known = words_of(classes, "dataset.classes")
         else:
             known = _occurring(y, given)
+            _check_chosen(name, given, known)
+            _check_others(name, y, known, given)
         chosen = [max(known)] if positive is None else positive
-        if positive is not None:
-            _check_chosen(name, positive, known)
-        if classes is None:
-            _check_others(name, y, known, chosen)
         place = places(y, known)
         if (place < 0).any():
             raise UsageError(
@@ -274,15 +271,15 @@ def _hint(given: Sequence[Any]) -> str:
 
 def names_in(given: Any) -> list[str]:
     """Return the columns that a key names: one, several or none."""
-    several = isinstance(given, list | tuple)
-    return list(map(str, given if several else [given])) if given else []
+    return list(map(str, as_list(given) or []))
 
 
 def as_list(given: Any) -> list[Any] | None:
     """Return labels that are given as a list: one, several, or None for none."""
     if given is None:
         return None
-    return list(given) if isinstance(given, list | tuple | np.ndarray) else [given]
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    return list(given) if several else [given]
 
 
 def are_words(given: Iterable[Any]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from dp_erm_bench.datasets.base import Usual, number, refused
+from dp_erm_bench.datasets.base import Usual, refused
 from dp_erm_bench.datasets.prepare import (
     BY_BOUNDS,
     FILL_IN,
@@ -26,7 +26,7 @@ from dp_erm_bench.datasets.records import (
     spelling,
     words_of,
 )
-from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.errors import UsageError, number, shown
 from dp_erm_bench.paths import entering
 from dp_erm_bench.registry import check_choice, locate, read
 
@@ -291,10 +291,10 @@ def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) 
 
 def _declared(common: Mapping[str, Any]) -> Declared | None:
     """Return the declared bounds, of a label that is divided by its own: 1."""
+    if common["bounds"] is None:
+        return None
     declared = declared_by(common["bounds"], common[SCALE] is not None)
-    if declared is None or _label_unit(common) == 1.0:
-        return declared
-    return replace(declared, label=1.0)
+    return declared if _label_unit(common) == 1.0 else replace(declared, label=1.0)
 
 
 def _label_unit(common: Mapping[str, Any]) -> float:

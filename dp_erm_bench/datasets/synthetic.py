@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
-from dp_erm_bench.datasets.base import Array, number, refused
-from dp_erm_bench.errors import UsageError
+from dp_erm_bench.datasets.base import Array, refused
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.paths import machine_memory
 
 NUMBER = 8

@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -185,23 +186,31 @@ class Csv:
             )
         if self.index not in (None, *INDEX):
             raise UsageError(f"dataset.index={self.index}: must be null, drop or keep")
-        lists = self.categories.values()
-        if not all(one is None or isinstance(one, list | tuple) for one in lists):
+        _ = self.categories  # refused here, not after the file is read
+
+    @cached_property
+    def categories(self) -> dict[str, list[Any] | None]:
+        """Return the declared categories of each column, None where there are none.
+
+        Raises
+        ------
+        UsageError
+            If they are neither numbers nor text, or no list.
+        """
+        given = self.onehot or {}
+        if not isinstance(given, Mapping):
+            given = dict.fromkeys(names_in(given))
+        if not all(
+            one is None or isinstance(one, list | tuple) for one in given.values()
+        ):
             raise UsageError(
                 f"dataset.onehot={self.onehot}: must be null, a list of columns, or "
                 "columns with their categories, such as {color:[red,blue]}"
             )
-        for name, found in self.categories.items():
-            words_of(found or (), f"{ONEHOT}.{escaped(name)}")
-
-    @property
-    def categories(self) -> dict[str, Sequence[Any] | None]:
-        """Return the declared categories of each column, None where there are none."""
-        given = self.onehot or {}
-        if isinstance(given, Mapping):
-            return {str(column): found for column, found in given.items()}
-        several = isinstance(given, list | tuple)
-        return dict.fromkeys(map(str, given if several else [given]))
+        return {
+            str(name): None if c is None else words_of(c, f"{ONEHOT}.{escaped(name)}")
+            for name, c in given.items()
+        }
 
     @property
     def texts(self) -> set[str]:
@@ -283,9 +292,12 @@ class Csv:
         if self.drop is not None and not all(dropped):
             raise UsageError(f"dataset.drop={self.drop}: must be a list of columns")
         line = QUOTED.sub("", content.lstrip(b"\r\n").partition(b"\n")[0].decode())
-        how: dict[str, Any] = {"sep": max(SEPARATORS, key=line.count)}
-        how |= {"skipinitialspace": True, "keep_default_na": False}
-        how |= {"low_memory": False}  # else rows at the start of a part are not counted
+        how: dict[str, Any] = {
+            "sep": max(SEPARATORS, key=line.count),
+            "skipinitialspace": True,
+            "keep_default_na": False,
+            "low_memory": False,  # else rows at the start of a part are not counted
+        }
         first = pd.read_csv(
             io.BytesIO(content), header=None, nrows=1, dtype=object, **how
         )
@@ -418,15 +430,15 @@ class Csv:
                 )
                 return table
 
-        table = None
-        with contextlib.suppress(ValueError, pd.errors.ParserWarning):
+        try:
             table = parse(kinds)
-        if table is None:
+        except (ValueError, pd.errors.ParserWarning):
             table = parse(object, **self._scan(content, layout))
             for name in numbers:
                 table[name] = _numbers(table[name])
-        elif _may_be_odd(content, len(table), layout):
-            self._scan(content, layout)
+        else:
+            if _may_be_odd(content, len(table), layout):
+                self._scan(content, layout)
         if not len(table):
             raise UsageError(f"{self._where}: holds no records")
         for name in layout.texts:
@@ -544,8 +556,7 @@ class Csv:
         wrong = []
         for name in table.columns:
             column, is_text = table[name], name in layout.texts
-            given = self.categories.get(str(name)) or ()
-            chosen = words_of(given, f"{ONEHOT}.{name}")
+            chosen = self.categories.get(str(name)) or ()
             numbers = column.dtype.kind == "f" and not chosen
             if numbers and np.isfinite(column.to_numpy()).all():
                 continue
@@ -878,7 +889,7 @@ def indicators(
     column : Series of shape (n,)
         Texts or numbers.
     chosen : sequence
-        Its categories, texts or numbers.
+        Its categories, each once: all texts or all numbers.
 
     Raises
     ------
@@ -887,20 +898,19 @@ def indicators(
     """
     import pandas as pd
 
-    known = words_of(chosen, f"{ONEHOT}.{column.name}")
     cells = column.to_numpy()
-    place = places(cells, known)
+    place = places(cells, chosen)
     if (place < 0).any():
         row, whose = int(place.argmin()), f"{where}: column {heading(column.name)}"
         if is_missing(cells[row]):
             raise UsageError(f"{whose} has no value in row {row}")
         raise UsageError(
             f"{whose} holds a word in row {row} that is not one of its categories "
-            f"{', '.join(map(escaped, map(spelling, known)))}"
+            f"{', '.join(map(escaped, map(spelling, chosen)))}"
         )
     return [
         pd.Series(place == j, column.index, float, f"{column.name}={spelling(one)}")
-        for j, one in enumerate(known)
+        for j, one in enumerate(chosen)
     ]
 
 

@@ -6,7 +6,6 @@ import io
 import lzma
 import tracemalloc
 from datetime import date
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import scipy.sparse as sp
 
 from dp_erm_bench import load_problem, load_results
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
@@ -977,29 +975,3 @@ def csr_parts(indices, shape):
         "indptr": np.arange(len(indices) + 1),
         "shape": np.array(shape),
     }
-
-
-@pytest.mark.parametrize("suffix", ["bz2", "xz", "gz"])
-def test_what_unpacks_to_more_than_is_stated_is_refused(tmp_path, suffix, monkeypatch):
-    made = import_module({"bz2": "bz2", "xz": "lzma", "gz": "gzip"}[suffix])
-    monkeypatch.setattr(libsvm, "SMALL", 1 << 20)
-    monkeypatch.setattr(libsvm, "RATIO", 10)
-    path = tmp_path / f"data.svm.{suffix}"
-    path.write_bytes(made.compress(b"0" * (1 << 24)))
-    tracemalloc.start()
-    with pytest.raises(UsageError, match="bytes unpack to more than .* a quarter of"):
-        load_problem("file", path=str(path))
-    assert tracemalloc.get_traced_memory()[1] < 1 << 24
-    tracemalloc.stop()
-    text = b"".join(b"%d 1:0.5\n" % (-1) ** row for row in range(4))
-    path.write_bytes(made.compress(text))
-    assert load_problem("file", path=str(path)).n == 4
-
-
-def test_an_archive_that_unpacks_to_more_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(libsvm, "SMALL", 1 << 16)
-    monkeypatch.setattr(libsvm, "RATIO", 10)
-    y = np.ones(1 << 20)
-    np.savez_compressed(tmp_path / "a.npz", X=np.zeros((y.size, 2)), y=y)
-    with pytest.raises(UsageError, match="unpack to more than"):
-        load_problem("file", path=str(tmp_path / "a.npz"))

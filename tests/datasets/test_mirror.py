@@ -118,12 +118,3 @@ def test_a_damaged_manifest_is_a_sentence(outside, text):
     (outside / "MANIFEST.csv").write_bytes(text)
     with pytest.raises(DataUnavailable, match="must name a folder with a MANIFEST"):
         open_mirror()
-
-
-def test_a_manifest_that_is_a_link_or_a_pipe_is_refused(outside, tmp_path):
-    manifest = outside / "MANIFEST.csv"
-    for make in (lambda: manifest.symlink_to(tmp_path / "secret"), None):
-        manifest.unlink()
-        os.mkfifo(manifest) if make is None else make()
-        with pytest.raises(DataUnavailable, match="must name a folder"):
-            open_mirror()
