@@ -341,7 +341,7 @@ def labelled(
     data = [name for name in names if is_of_data(name, rows)]
     own = [name for name in names if parameters or name in REST]
     lines = [name for name in own if name not in (*data, *AXES)]
-    owners = {*rows[DATASET]}
+    owners = {*rows[DATASET].unique()}
     on_axis = [name for name in names if axis in spellings(name, owners)]
     base = every[on_axis].assign(dataset=rows[DATASET])
     if axis in rows:
@@ -388,7 +388,7 @@ def split_names(
 def is_of_data(name: str, rows: pd.DataFrame) -> bool:
     """Return whether a column of `settings` is of the data."""
     owner = name.rpartition(".")[0]
-    return name == STANDARDISE or (bool(owner) and owner in set(rows[DATASET]))
+    return name == STANDARDISE or (owner != "" and owner in rows[DATASET].unique())
 
 
 LABELS = ["experiment", "panel", "line", "algorithm"]
