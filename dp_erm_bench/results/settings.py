@@ -346,11 +346,9 @@ def labelled(
     base = every[on_axis].assign(dataset=rows[DATASET])
     if axis in rows:
         base[axis] = rows[axis]
-    apart = differing(every[judged], base[judged], data)
-    panels = named(rows[DATASET], every, apart)
+    panels = named(rows[DATASET], every, differing(every[judged], base[judged], data))
     base = base.assign(algorithm=rows[ALGORITHM], epsilon=rows["epsilon"], panel=panels)
-    apart = differing(every[judged], base[judged], lines)
-    found = named(rows[ALGORITHM], every, apart)
+    found = named(rows[ALGORITHM], every, differing(every[judged], base[judged], lines))
     trials = table.loc[bare, "trial"]
     return table.assign(
         panel=panel.mask(bare, trials.map(panels)),
