@@ -303,6 +303,11 @@ def is_better_higher(name: str) -> bool:
     return name in COLUMNS and COLUMNS[name].higher
 
 
+def sign_of(name: str) -> float:
+    """Return the factor of a column that makes smaller better."""
+    return -1.0 if is_better_higher(name) else 1.0
+
+
 def worst(name: str) -> float:
     """Return what a run that was lost has of a column; shares are at least 0."""
     if not is_better_higher(name):

@@ -25,6 +25,7 @@ from dp_erm_bench.registry import AUTO, POSED, check_choice
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.files import PLAN, plural, typed
 from dp_erm_bench.results.settings import (
+    NO_NUMBER,
     final_rows,
     given_by,
     name_files,
@@ -40,14 +41,13 @@ from dp_erm_bench.results.statistics import (
 from dp_erm_bench.results.store import planned_lines
 from dp_erm_bench.results.table import MEASURED, recorded
 
-DERIVED = ("_target_", "usual", "usual_standardised", "usual_regression")
-"""Keys of a dataset that do not tell one trial from another."""
-
 # A loss of one's own is that of its name, wherever its file is and after edits.
 LEFT_OUT = {
-    *("dataset.seed", "loss.file", "loss.content"),
-    *(f"dataset.{key}" for key in DERIVED),
+    *("dataset._target_", "dataset.seed", "loss.file", "loss.content"),
+    *(f"dataset.{key}" for key in NO_NUMBER),
 }
+"""Keys that do not tell one trial from another."""
+
 LABELS = ["panel", "line", "phase"]
 STRENGTH, USUAL = "penalty.strength", "usual"
 ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
@@ -523,12 +523,14 @@ def _joined(
         columns.append(side[[*TRIAL, "status"]].assign(**values))
     both = columns[0].merge(columns[1], how="outer", on=TRIAL, suffixes=("_a", "_b"))
     both = both.assign(**{f"in_{s}": both[f"status_{s}"].notna() for s in "ab"})
-    key = COMPARED if rule.by == "setting" else TRIAL
-    common = both.groupby(key, dropna=False)[["in_a", "in_b"]].any()
-    if not common.all(axis=1).any():
-        settings = both.groupby(COMPARED, dropna=False)[["in_a", "in_b"]].any()
+
+    def meet(names: list[str]) -> bool:
+        there = both.groupby(names, dropna=False)[["in_a", "in_b"]].any()
+        return bool(there.all(axis=1).any())
+
+    if not meet(COMPARED if rule.by == "setting" else TRIAL):
         remedy = "--by setting needs no common seeds"
-        if not settings.all(axis=1).any():
+        if not meet(COMPARED):
             why = apart(*sides) or "several keys differ together"
             remedy = f"{why}; --ignore KEY lets a key differ"
         raise UsageError(
@@ -547,11 +549,11 @@ def _rows(
     common = in_a & in_b if paired else np.full(len(in_a), in_a.any() and in_b.any())
     for side, lone in (("a", in_a & ~common), ("b", in_b & ~common)):
         if lone.any():
-            verdict = f"only in {side.upper()}"
-            yield {"measure": "trials", f"runs_{side}": lone.sum(), "verdict": verdict}
-    in_a, in_b = in_a & common, in_b & common
-    if not in_a.any():
+            runs = {f"runs_{side}": lone.sum(), "verdict": f"only in {side.upper()}"}
+            yield {"measure": "trials", **runs}
+    if not common.any():
         return
+    in_a, in_b = in_a & common, in_b & common
     yield from _statuses(group["status_a"][in_a], group["status_b"][in_b], paired)
     for measure in on:
         a, b = group[f"{measure}_a"], group[f"{measure}_b"]
@@ -566,15 +568,14 @@ def _rows(
 
 def _statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
     """Yield a row if a status changed its rank: of a trial, else the worst one."""
-    worst = [max(side, key=lambda status: RANK[status]) for side in (a, b)]
-    pairs = list(zip(a, b, strict=True) if paired else [tuple(worst)])
-    moves = {(x, y): RANK[y] - RANK[x] for x, y in pairs}
-    moved = Counter(pair for pair in pairs if moves[pair])
+    worst = [max(side, key=RANK.__getitem__) for side in (a, b)]
+    pairs = zip(a, b, strict=True) if paired else [worst]
+    moved = Counter((x, y) for x, y in pairs if RANK[x] != RANK[y])
     if moved:
         runs = {"measure": "status", "runs_a": len(a), "runs_b": len(b)}
-        verdict = "worse" if max(moves.values()) > 0 else "better"
+        worse = any(RANK[y] > RANK[x] for x, y in moved)
         note = ", ".join(f"{n} {x} -> {y}" for (x, y), n in moved.items())
-        yield {**runs, "verdict": verdict, "note": note}
+        yield {**runs, "verdict": "worse" if worse else "better", "note": note}
 
 
 def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:

@@ -346,11 +346,9 @@ def labelled(
     base = every[on_axis].assign(dataset=rows[DATASET])
     if axis in rows:
         base[axis] = rows[axis]
-    apart = differing(every[judged], base[judged], data)
-    panels = named(rows[DATASET], every, apart)
+    panels = named(rows[DATASET], every, differing(every[judged], base[judged], data))
     base = base.assign(algorithm=rows[ALGORITHM], epsilon=rows["epsilon"], panel=panels)
-    apart = differing(every[judged], base[judged], lines)
-    found = named(rows[ALGORITHM], every, apart)
+    found = named(rows[ALGORITHM], every, differing(every[judged], base[judged], lines))
     trials = table.loc[bare, "trial"]
     return table.assign(
         panel=panel.mask(bare, trials.map(panels)),
@@ -543,6 +541,8 @@ def under_bounds(rows: pd.DataFrame) -> str:
     rows : DataFrame
         Rows of the tidy table; a panel is what is ranked by itself.
     """
+    if not {PANEL, DATASET, "dataset_options"} <= {*rows}:
+        return ""  # of a table made by hand
     trials = rows.drop_duplicates([PANEL, DATASET, "dataset_options"])
     held = _unpacked(trials, "", "dataset_options")
     held = held.reindex(columns=[*HELD], fill_value="")

@@ -352,9 +352,9 @@ def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
     return size.lt(FEWEST) & ~(size.gt(seeds) & seeds.gt(1))
 
 
-def centre_of(values: Array) -> tuple[float, float, float]:
+def centre_of(values: Array, sample: int = 0) -> tuple[float, float, float]:
     """Return the centre of a line's runs, as of `by_split`, and its 95 % interval."""
-    centre, drawn = _centre(values)
+    centre, drawn = _centre(values, sample)
     return centre, *_ends(drawn)
 
 
@@ -389,7 +389,7 @@ def places(
         beats = "" if math.isnan(zero) else _beats(low, high, zero)
         more = (others or {}).get(line, Beyond(np.full(1, math.nan), False, ""))
         known = not np.isnan(more.excess).all()
-        also = _beats(*_ends(_centre(more.excess)[1]), 0.0) if known else ""
+        also = _beats(*centre_of(more.excess)[1:], 0.0) if known else ""
         level = also == NO or (also == TIE and more.intercept)
         unbeaten = ZERO if beats in (NO, TIE) else more.constant if level else ""
         found[line] = Standing(centre, low, high, beats, also, unbeaten, LOSES)
@@ -628,8 +628,8 @@ def _band(values: Array) -> dict[str, float]:
     """Return the columns of `bands` at one place; of a few values no interval."""
     levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
     band = {name: float(quantile(values, q)) for name, q in levels.items()}
-    low, high = median_interval(values)
-    return {**band, "ci_low": low, "ci_high": high, "n": len(values)}
+    band["ci_low"], band["ci_high"] = median_interval(values)
+    return {**band, "n": len(values)}
 
 
 def relative_change(measure: str, a: Array, b: Array) -> Array:
@@ -733,8 +733,8 @@ def estimate(
     with np.errstate(all="ignore"):
         point, influences = _summed(rounded, logs)
         if all((values == values[:1]).all() for values, _ in rounded):
-            alone = any(len(values) == 1 for values, _ in rounded)
-            return unknown(point) if alone else exactly(point)
+            several = all(len(values) > 1 for values, _ in rounded)
+            return exactly(point) if several else unknown(point)
         if not math.isfinite(point) or any(len(one) < 2 for one in influences):
             return unknown(point)
         errors = np.array([one.var(ddof=1) / len(one) for one in influences])
@@ -901,8 +901,8 @@ def estimate_log_ratio(
         return estimate_of_quantiles(parts)
     pairs = [(own[seed], their[seed]) for seed in common]
     changes = [0.0 if a == b else float(np.log(a) - np.log(b)) for a, b in pairs]
-    point, ends = float(quantile(changes, 0.5)), median_interval(np.array(changes))
-    return unknown(point) if math.isnan(ends[0]) else Estimate(point, *ends)
+    found = Estimate(*centre_of(np.array(changes)))
+    return unknown(found.point) if math.isnan(found.low) else found
 
 
 def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
@@ -948,9 +948,7 @@ def median_interval(values: Array, sample: int = 0) -> tuple[float, float]:
     sample : int
         As in `likely_medians`.
     """
-    if len(values) < FEWEST:
-        return math.nan, math.nan
-    return central(likely_medians(values, sample), LIKELY)
+    return centre_of(values, sample)[1:]
 
 
 def likely_medians(values: Array, sample: int = 0) -> Array:

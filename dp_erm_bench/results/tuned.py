@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench.errors import UsageError, number, refused
-from dp_erm_bench.results.columns import is_better_higher
+from dp_erm_bench.results.columns import sign_of
 from dp_erm_bench.results.files import PLAN, as_it_was, read_text
 from dp_erm_bench.results.settings import (
     final_rows,
@@ -67,16 +67,13 @@ def read_choices(folder: Path) -> list[Row] | None:
         return None
     try:
         reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        rows: list[Row] = [
-            {k: as_it_was(v) if isinstance(v, str) else v for k, v in row.items()}
-            for row in reader
-        ]
+        rows: list[Row] = [{k: as_it_was(v) for k, v in row.items()} for row in reader]
+        cells = [row.get(key) for row in rows for key in NEEDED]
+        whole = {*NEEDED} <= {*(reader.fieldnames or ())}
+        whole &= all(isinstance(cell, str) for cell in cells)
     except csv.Error:
-        raise UsageError(f"{CHOICES}: is damaged") from None
-    names = set(reader.fieldnames or ())
-    cells = [row.get(key) for row in rows for key in NEEDED]
-    known = set(NEEDED) <= names
-    if not known or not all(isinstance(cell, str) for cell in cells):
+        whole = False
+    if not whole:
         raise UsageError(f"{CHOICES}: is damaged")
     return rows
 
@@ -126,13 +123,16 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     for told, ends in _tuned_lines(folder, rows):
         y = ERROR if ends[ERROR].notna().any() else OBJECTIVE
         y = y if told["chosen_by"] == OBJECTIVE else told["chosen_by"]
+        values = sign_of(y) * by_split(worst_if_lost(ends, y), ends["dataset_seed"])
         where = told["panel"], told["epsilon"], y
-        sign = -1.0 if is_better_higher(y) else 1.0
-        values = sign * by_split(worst_if_lost(ends, y), ends["dataset_seed"])
         problems.setdefault(where, {})[len(found)] = values
         others[len(found)] = beyond(ends)
         runs = rows.loc[rows["trial"].isin(ends["trial"])]
-        beside = _beside(ends)
+        beside = {
+            name: float(quantile(worst_if_lost(ends, name), 0.5))
+            for name in BESIDE
+            if ends[name].notna().any()
+        }
         told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
         told |= {key: str(ends[key].iloc[0]) for key in ("uncharged", "trial")}
         models = medians_of(baselines(runs, y))
@@ -140,7 +140,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():
-        sign = -1.0 if is_better_higher(y) else 1.0
+        sign = sign_of(y)
         # Runs that were lost before their first checkpoint have none.
         zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
         zero = sign * float(np.median(zeros)) if zeros else math.nan
@@ -148,16 +148,13 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         for place, one in places(errors, zero, others).items():
             low, high = sorted((sign * one.low, sign * one.high))
             interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
-            how = {**one._asdict(), "constant": others[place].constant}
-            how["taken"] = blind[place].place == WINS
-            found[place] |= {**how, **interval}
-    table = pd.DataFrame(found).drop(columns="chosen_by")
-    ways = table["quantity"].map(is_better_higher)
-    order = table["median"].where(~ways, -table["median"])
-    place_of = table.groupby(PROBLEM, sort=False).ngroup()
-    ranked = table.assign(_place=place_of, _order=order)
-    ranked = ranked.sort_values(["_place", "_order"], kind="stable", ignore_index=True)
-    return ranked.drop(columns=["_place", "_order"])
+            taken = {"taken": blind[place].place == WINS, "_order": one.median}
+            constant = {"constant": others[place].constant}
+            found[place] |= {**one._asdict(), **constant, **taken, **interval}
+    table = pd.DataFrame(found)
+    table["_place"] = table.groupby(PROBLEM, sort=False).ngroup()
+    table = table.sort_values(["_place", "_order"], kind="stable", ignore_index=True)
+    return table.drop(columns=["chosen_by", "_place", "_order"])
 
 
 def _tuned_lines(
@@ -197,21 +194,21 @@ def _tuned_lines(
         if split is not None:
             same &= planned["dataset_seed"].eq(split)
         own = ends[same]
-        if not named:
-            # A row has its defaults, too.
-            held = map(json.loads, planned.loc[same, "params"])
-            own = own[np.array([one | told["chosen"] == one for one in held], bool)]
-        if named and len(own):
+        if named:
             # Choices are in the order of the problems.
             at = told["line"], told["epsilon"], split
             free = [one for one in own["panel"].unique() if (one, *at) not in taken]
             own = own[own["panel"].isin(free[:1])]
             taken.update((one, *at) for one in free[:1])
-        if not named and own["panel"].nunique() > 1:
-            raise UsageError(
-                f"{folder}: {CHOICES} cannot tell the problems of {told['dataset']} "
-                "apart; give their blocks a panel"
-            )
+        else:
+            # A row has its defaults, too.
+            held = map(json.loads, own["params"])
+            own = own[[one | told["chosen"] == one for one in held]]
+            if own["panel"].nunique() > 1:
+                raise UsageError(
+                    f"{folder}: {CHOICES} cannot tell the problems of "
+                    f"{told['dataset']} apart; give their blocks a panel"
+                )
         if len(own):
             told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
             which = "" if named else choice["params"] + choice["chosen"]
@@ -290,13 +287,6 @@ def _told(choice: Row) -> dict[str, Any]:
         "split": float(split) if split else None,
         "chosen_by": choice["quantity"],
     }
-
-
-def _beside(rows: pd.DataFrame) -> dict[str, float]:
-    """Return the medians of what held-out records say of a line's reports."""
-    there = [name for name in BESIDE if name in rows and rows[name].notna().any()]
-    values = {name: worst_if_lost(rows, name).to_numpy(float) for name in there}
-    return {name: float(quantile(own, 0.5)) for name, own in values.items()}
 
 
 def listed(rows: Sequence[Row] | None) -> list[str]:
