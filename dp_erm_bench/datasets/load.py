@@ -283,16 +283,10 @@ def _stored(
             for name in seal["names"]
             if name.isidentifier()
         }
-        whole = content_hash(arrays) == expected and all(map(_usable, arrays.values()))
+        whole = content_hash(arrays) == expected
     except BROKEN:
         return None
     return (arrays, expected, seal.get("told", {})) if whole else None
-
-
-def _usable(array: Features) -> bool:
-    """Return whether an array is of the type and the order that was stored."""
-    dense = isinstance(array, np.ndarray)
-    return array.dtype == np.float64 and (not dense or array.flags.f_contiguous)
 
 
 def _read(path: Path, shape: list[int] | None) -> Features:

@@ -30,7 +30,6 @@ from dp_erm_bench.datasets.base import (
     as_features,
     assembled,
     check_nonzeros,
-    largest_entries,
     norms,
 )
 from dp_erm_bench.datasets.records import column_max
@@ -610,7 +609,7 @@ def clipped(
     odd = outside & ~unscaled(lengths)
     if odd.any():
         # Their largest entries become about 1 first: no factor loses digits then.
-        powers = np.where(odd, powers_of(largest_of_records(X)), 0)
+        powers = np.where(odd, powers_of(column_max(X.T)), 0)
         X = scaled(X, rows=np.ldexp(1.0, -powers), out=X)
         lengths = np.where(odd, norms(X), lengths)
     if outside.any():
@@ -750,13 +749,6 @@ def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
             return X
         within = within.bounds
     return clipped(X, within)[0]
-
-
-def largest_of_records(X: Features) -> Array:
-    """Return the largest absolute value of each record, shape (n,)."""
-    if isinstance(X, np.ndarray):
-        return np.asarray(np.abs(X).max(axis=1))
-    return largest_entries(X.shape[0], X.indices, X.data)
 
 
 def scaled(
