@@ -475,7 +475,7 @@ def parts(X: Features) -> dict[str, NDArray[Any]]:
     return {f".{part}": getattr(X, part) for part in PARTS}
 
 
-def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> Features:
+def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> csc_array:
     """Return the sparse features of their parts without copying them."""
     from scipy.sparse import csc_array
 

@@ -300,7 +300,6 @@ def _read(path: Path, shape: list[int] | None) -> Features:
 
 def _mapped(path: Path) -> NDArray[Any]:
     file = path.with_name(f"{path.name}.npy")
-    paths.opened(file, file.parent).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a header that is not ours
         return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

@@ -795,7 +795,7 @@ def _largest(X: Features, most: int) -> Features:
         return X
     # The places of the entries by record: those that go become 0 where they are.
     entry = np.arange(X.nnz, dtype=np.int32)
-    by_row: Any = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
+    by_row = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
     for start in range(0, X.shape[0], BLOCK):
         ends = by_row.indptr[start : start + BLOCK + 1]
         entry = by_row.data[ends[0] : ends[-1]]
@@ -994,7 +994,8 @@ def prepared(
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
         _rescale(name, arrays, recipe.standardise)
-    clip = recipe.clip and recipe.clip.of(name, arrays["X"].shape[1])
+    p, declared = arrays["X"].shape[1], recipe.clip
+    clip = None if declared is None else declared.of(name, p)
     clipping = bound_records(name, arrays, recipe.ranges, clip)
     if recipe.intercept:
         for key in {"X", "X_test"} & arrays.keys():
