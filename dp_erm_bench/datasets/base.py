@@ -321,22 +321,18 @@ def plain(key: str, values: Any) -> NDArray[Any]:
         raise UsageError(f"{key}: must be an array of numbers or text") from None
 
 
-def is_masked(values: Any) -> bool:
-    """Return whether values are masked, or rows of them: numpy drops masks unasked."""
-    rows = values if isinstance(values, list | tuple) else [values]
-    return any(isinstance(one, np.ma.MaskedArray) for one in rows)
-
-
 def check_masks(**given: Any) -> None:
-    """Refuse masked arrays, each under the name of its argument.
+    """Refuse masked arrays, or rows of them: numpy drops masks unasked.
 
     Raises
     ------
     UsageError
-        For the first one.
+        For the first one, under the name of its argument.
     """
-    for key in filter(lambda key: is_masked(given[key]), given):
-        raise UsageError(f"{key}: must be an array of numbers, not masked ones")
+    for key, values in given.items():
+        rows = values if isinstance(values, list | tuple) else [values]
+        if any(isinstance(one, np.ma.MaskedArray) for one in rows):
+            raise UsageError(f"{key}: must be an array of numbers, not masked ones")
 
 
 def is_missing(value: Any) -> bool:
@@ -479,7 +475,7 @@ def parts(X: Features) -> dict[str, NDArray[Any]]:
     return {f".{part}": getattr(X, part) for part in PARTS}
 
 
-def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> Features:
+def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> csc_array:
     """Return the sparse features of their parts without copying them."""
     from scipy.sparse import csc_array
 

@@ -106,12 +106,9 @@ class File:
         self,
         path: str | None = None,
         format: str = "auto",  # noqa: A002
-        label: str | int | None = None,
-        header: str | bool = "auto",
-        index: str | None = None,
-        drop: Any = None,
+        **how: Any,
     ) -> Look:
-        """Return what a csv holds: read off its records, hence not private.
+        """Return what a csv, read as `Csv` says, holds: not private.
 
         Raises
         ------
@@ -121,8 +118,7 @@ class File:
         with _reading(path, format) as (kind, content):
             if kind != "csv":
                 raise UsageError(f"dataset.path={path}: must be a csv, it is {kind}")
-            csv = Csv(path, label, header, index=index, drop=drop)
-            return csv.look(content)
+            return Csv(path, **how).look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
         """Return the categories of columns, None where none are declared."""

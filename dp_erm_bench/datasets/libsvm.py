@@ -36,7 +36,6 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.datasets.base import (
-    WIDTH,
     Array,
     Features,
     Uncharged,
@@ -305,25 +304,18 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     how = {"n_features": p, "zero_based": "auto" if first == "auto" else first == 0}
     tables = []
     for content in contents:
-        # Python reads 1_0 as 10.
-        if b"_" in content and (wrong := _wrong_row(content, p, first)):
-            raise UsageError(wrong)
+        if b"_" in content:  # Python reads 1_0 as 10
+            _check_rows(content, p, first)
         try:
             tables.append(load_svmlight_file(io.BytesIO(content), **how))
-        except (ValueError, OverflowError) as error:
-            wrong = _wrong_row(content, p, first)
-            raise (UsageError(wrong) if wrong else error) from None
-    for X, _ in tables:
-        rows = f"record {_widest(X)}" if X.nnz else "it"
-        check_width(X.shape[1], f"{rows} has the largest feature, {DECIDED}")
+        except (ValueError, OverflowError):
+            _check_rows(content, p, first)
+            raise
+    for X in [X for X, _ in tables if X.nnz]:
+        widest = np.searchsorted(X.indptr, X.indices.argmax(), side="right")
+        check_width(X.shape[1], f"record {widest} has the largest feature, {DECIDED}")
     X = tables[0][0] if len(tables) == 1 else vstack([X for X, _ in tables])
     return compact(X), np.concatenate([y for _, y in tables]).astype(np.float64)
-
-
-def _widest(X: Any) -> int:
-    """Return the record with the largest feature, counted from 1."""
-    entry = int(X.indices.argmax())
-    return int(np.searchsorted(X.indptr, entry, side="right"))
 
 
 def _parse_listed(content: bytes, p: int | None) -> Raw:
@@ -358,23 +350,30 @@ def compact(X: Any) -> Features:
     return np.asfortranarray(X.toarray())
 
 
-def _wrong_row(content: bytes, p: int | None, first: int | str) -> str:
-    """Return what is wrong with the first bad row of a file, and the key that decides.
+def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
+    """Refuse the first bad row of a file, naming the key that decides.
 
-    Of what the row holds the numbers of its features alone are told.
+    Raises
+    ------
+    UsageError
+        With the numbers of the row's features, and nothing else that it holds.
     """
     least = 0 if first == "auto" else int(first)
     zero, largest, place = False, -1, 0
     for row, line in enumerate(content.splitlines(), 1):
         label, *entries = line.partition(b"#")[0].split() or [b"0"]
         if not NUMBER.fullmatch(label):
-            return f"row {row}: begins with no number, which its label must be"
+            raise UsageError(
+                f"row {row}: begins with no number, which its label must be"
+            )
         previous = -1
         for entry in entries:
             if entry.startswith(b"qid:"):
                 continue
             if not (found := ENTRY.fullmatch(entry)):
-                return f"row {row}: holds an entry that is not FEATURE:NUMBER"
+                raise UsageError(
+                    f"row {row}: holds an entry that is not FEATURE:NUMBER"
+                )
             index, what = int(found[1]), ""
             if index < least:
                 what = f"is less than {least}, the first"
@@ -383,24 +382,18 @@ def _wrong_row(content: bytes, p: int | None, first: int | str) -> str:
                 how = "stands twice" if index == previous else f"follows {previous}"
                 what = f"{how}; features of a row must increase"
             if what:
-                return f"row {row}: feature {index} {what}"
+                raise UsageError(f"row {row}: feature {index} {what}")
             zero, previous = zero or index == 0, index
         if previous > largest:
             largest, place = previous, row
     base = 0 if zero else (1 if first == "auto" else least)
     if p is not None and largest - base + 1 > p:
-        return (
+        raise UsageError(
             f"row {place}: feature {largest} is beyond dataset.p={p}, counted from "
             f"{base}; if more are known without the records, declare "
             f"dataset.p={largest - base + 1} or more"
         )
-    if largest > np.iinfo(np.int32).max:
-        needed = WIDTH * largest
-        return (
-            f"row {place}: has feature {largest}, {DECIDED}; as many take at least "
-            f"{needed} bytes, more than can be held"
-        )
-    return ""
+    check_width(largest, f"row {place}: has feature {largest}, {DECIDED}")
 
 
 @functools.cache

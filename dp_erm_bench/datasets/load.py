@@ -283,16 +283,10 @@ def _stored(
             for name in seal["names"]
             if name.isidentifier()
         }
-        whole = content_hash(arrays) == expected and all(map(_usable, arrays.values()))
+        whole = content_hash(arrays) == expected
     except BROKEN:
         return None
     return (arrays, expected, seal.get("told", {})) if whole else None
-
-
-def _usable(array: Features) -> bool:
-    """Return whether an array is of the type and the order that was stored."""
-    dense = isinstance(array, np.ndarray)
-    return array.dtype == np.float64 and (not dense or array.flags.f_contiguous)
 
 
 def _read(path: Path, shape: list[int] | None) -> Features:
@@ -306,7 +300,6 @@ def _read(path: Path, shape: list[int] | None) -> Features:
 
 def _mapped(path: Path) -> NDArray[Any]:
     file = path.with_name(f"{path.name}.npy")
-    paths.opened(file, file.parent).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a header that is not ours
         return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))

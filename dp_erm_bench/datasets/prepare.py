@@ -30,7 +30,6 @@ from dp_erm_bench.datasets.base import (
     as_features,
     assembled,
     check_nonzeros,
-    largest_entries,
     norms,
 )
 from dp_erm_bench.datasets.records import column_max
@@ -610,7 +609,7 @@ def clipped(
     odd = outside & ~unscaled(lengths)
     if odd.any():
         # Their largest entries become about 1 first: no factor loses digits then.
-        powers = np.where(odd, powers_of(largest_of_records(X)), 0)
+        powers = np.where(odd, powers_of(column_max(X.T)), 0)
         X = scaled(X, rows=np.ldexp(1.0, -powers), out=X)
         lengths = np.where(odd, norms(X), lengths)
     if outside.any():
@@ -752,13 +751,6 @@ def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
     return clipped(X, within)[0]
 
 
-def largest_of_records(X: Features) -> Array:
-    """Return the largest absolute value of each record, shape (n,)."""
-    if isinstance(X, np.ndarray):
-        return np.asarray(np.abs(X).max(axis=1))
-    return largest_entries(X.shape[0], X.indices, X.data)
-
-
 def scaled(
     X: Features,
     *,
@@ -803,7 +795,7 @@ def _largest(X: Features, most: int) -> Features:
         return X
     # The places of the entries by record: those that go become 0 where they are.
     entry = np.arange(X.nnz, dtype=np.int32)
-    by_row: Any = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
+    by_row = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
     for start in range(0, X.shape[0], BLOCK):
         ends = by_row.indptr[start : start + BLOCK + 1]
         entry = by_row.data[ends[0] : ends[-1]]
@@ -1002,7 +994,8 @@ def prepared(
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
         _rescale(name, arrays, recipe.standardise)
-    clip = recipe.clip and recipe.clip.of(name, arrays["X"].shape[1])
+    p, declared = arrays["X"].shape[1], recipe.clip
+    clip = None if declared is None else declared.of(name, p)
     clipping = bound_records(name, arrays, recipe.ranges, clip)
     if recipe.intercept:
         for key in {"X", "X_test"} & arrays.keys():

@@ -69,18 +69,22 @@ def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
             f"dataset {name}: has one record, at least two are needed "
             "(delta = 1/n^2 would be 1)"
         )
-    entries = X if isinstance(X, np.ndarray) else X.data
-    for key, array in (("X", entries), ("y", y)):
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            found = X if key == "X" else y
-            raise UsageError(
-                f"dataset {name}: {key} holds a value that is not finite"
-                f"{first_odd(found)}"
-            )
+    check_finite(f"dataset {name}: X", X)
+    if y.dtype.kind == "f":
+        check_finite(f"dataset {name}: y", y)
 
 
-def first_odd(found: Any) -> str:
-    """Return where an array of floats is not finite first, for a message."""
+def check_finite(whose: str, found: Any) -> None:
+    """Refuse numbers that are not finite, naming the first record.
+
+    Raises
+    ------
+    UsageError
+        Beginning with ``whose``.
+    """
+    entries = found if isinstance(found, np.ndarray) else found.data
+    if np.isfinite(entries).all():
+        return
     if isinstance(found, np.ndarray):
         place = np.argwhere(~np.isfinite(found))[0]
     else:
@@ -88,7 +92,8 @@ def first_odd(found: Any) -> str:
         entry = int(np.argmin(np.isfinite(rows.data)))
         place = rows.row[entry], rows.col[entry]
     feature = f", feature {place[1]}" if len(place) > 1 else ""
-    return f": record {place[0]}{feature}, counted from 0"
+    where = f"record {place[0]}{feature}, counted from 0"
+    raise UsageError(f"{whose} holds a value that is not finite: {where}")
 
 
 def labels(

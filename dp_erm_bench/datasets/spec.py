@@ -163,10 +163,10 @@ def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
     kept.pop(PUBLIC, None)
     if isinstance(classes, list | tuple) and not are_words(classes):
         larger = max(map(as_number, classes), default=None)
-        if kept.get("positive") in (larger, [larger]) and MEMBER not in kept:
-            del kept["positive"]  # Such a yaml has no such key.
-        elif kept.get("positive") in (larger, [larger]):
+        if kept.get("positive") in (larger, [larger]):
             told["positive"] = None
+            if MEMBER not in kept:
+                del kept["positive"]  # Such a yaml has no such key.
     return entering({k: told.get(k, v) for k, v in kept.items()}, LATER)
 
 
@@ -249,16 +249,11 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         common["task"] = asked(loader.task, options)
     if common["classes"] is None and common["task"] == TASKS[0]:
         common["classes"] = asked(getattr(loader, "classes", lambda: None), options)
-    if "seed" in _parameters(loader):
-        options["seed"] = common["seed"]
     recipe = _recipe(name, common)
     _check_fresh(common[FRESH], loader, recipe.test_fraction)
-    if not recipe.labelled and "labelled" in _parameters(loader):
-        options["labelled"] = False
-    if recipe.intercept and INTERCEPT in _parameters(loader):
-        options[INTERCEPT] = recipe.intercept
-    if recipe.words and "words" in _parameters(loader):
-        options["words"] = list(recipe.words)
+    both = vars(recipe) | {"words": recipe.words}
+    taken = {"seed", "labelled", INTERCEPT, "words"} & {*_parameters(loader)}
+    options |= {key: both[key] for key in taken}
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
     bounds = _declared(common)

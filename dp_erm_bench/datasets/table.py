@@ -364,8 +364,8 @@ class Csv:
         UsageError
             For one that is neither: numbers after an empty cell.
         """
-        declared = {*names_in(self.text), *names_in(self.drop), *self.categories}
-        declared |= {self.label} if isinstance(self.label, str) else set()
+        columns = {*names_in(self.text), *names_in(self.drop), *self.categories}
+        declared = {*columns, self.label}
         numbers = [not np.isnan(as_number(cell)) for cell in cells]
         if any(c in declared and not n for c, n in zip(cells, numbers, strict=True)):
             return True

@@ -832,6 +832,9 @@ def test_columns_that_are_dropped_are_as_if_they_were_not_there(put):
     assert identity(plain) == identity(plain, drop=None) == identity(plain, drop=[])
     dropped = identity(whole, drop=["id", "note"])
     assert dropped == identity(whole, drop=("note", "id")) != identity(plain)
+    places = put("places.csv", b"9,1,0\n7,2,1\n")
+    for drop in (0, [0], "0"):
+        np.testing.assert_array_equal(loaded(places, drop=drop).X, [[1], [2]])
     npz_path = put("data.npz", npz(X=X, y=Y))
     with pytest.raises(
         UsageError, match=r"^dataset\.drop=\['?a'?\]: is for the columns"

@@ -23,7 +23,7 @@ from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import dataset_from_arrays, mapped
-from dp_erm_bench.datasets.records import first_odd, from_zero, spelling
+from dp_erm_bench.datasets.records import check_finite, from_zero, spelling
 from dp_erm_bench.datasets.spec import FRESH, LAW, asked, check_spec, identifying
 from dp_erm_bench.datasets.synthetic import LAWS, MedianLaw
 from dp_erm_bench.datasets.table import indicators
@@ -527,7 +527,7 @@ class LinearModel:
                 f"X of shape {features.shape}: must have the {p} columns "
                 f"{_listed(self.feature_names)}"
             )
-        _check_finite("X", features)
+        _check_numbers("X", features)
         if self.ranges is not None and not self._is_mapped(X):
             short = bool(self.intercept)
             try:
@@ -579,7 +579,7 @@ class LinearModel:
                 "give numpy.where(y == 'yes', 1, -1)"
             )
         labels = np.asarray(base.numbers("y", y), np.float64)
-        _check_finite("y", labels)
+        _check_numbers("y", labels)
         if labels.shape != answers.shape:
             raise UsageError(
                 f"y of shape {labels.shape}: must be of shape {answers.shape}, one "
@@ -696,13 +696,11 @@ def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
         raise UsageError(f"X: must be columns of one length ({error})") from error
 
 
-def _check_finite(key: str, found: Features) -> None:
-    """Refuse numbers that are not finite, naming the first record."""
+def _check_numbers(key: str, found: Features) -> None:
+    """Refuse numbers that are missing or not finite, naming the first record."""
     if isinstance(found, np.ndarray):
         base.check_missing(key, found)
-    entries = found if isinstance(found, np.ndarray) else found.data
-    if not np.isfinite(entries).all():
-        raise UsageError(f"{key}: holds a value that is not finite{first_odd(found)}")
+    check_finite(f"{key}:", found)
 
 
 def _listed(names: tuple[str, ...]) -> str:
