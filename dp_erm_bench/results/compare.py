@@ -28,6 +28,7 @@ from dp_erm_bench.results.settings import (
     NO_NUMBER,
     final_rows,
     given_by,
+    mapping_of,
     name_files,
     spellings,
     worst_if_lost,
@@ -225,9 +226,7 @@ def usual_strength(setting: Row) -> float | str | None:
 def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
     """Return final rows whose settings call a file as all sides together do."""
     every = name_files(pd.concat(sides, keys=range(len(sides))))
-    if "dataset_options" not in every:
-        return [*sides]
-    pairs = every["setting"] + "\n" + every["dataset_options"].fillna("")
+    pairs = every["setting"] + "\n" + every["dataset_options"]
     named = pairs.map({pair: _with_path(*pair.split("\n")) for pair in set(pairs)})
     return [side.assign(setting=named.loc[k]) for k, side in enumerate(sides)]
 
@@ -236,8 +235,7 @@ def _with_path(setting: str, options: str) -> str:
     """Return a setting that calls the file of its records as its options do."""
     known = json.loads(setting)
     if known.get("dataset.path"):
-        path = json.loads(options).get("path", known["dataset.path"])
-        known["dataset.path"] = path
+        known["dataset.path"] = mapping_of(options).get("path", known["dataset.path"])
     return json.dumps(known, sort_keys=True)
 
 
