@@ -267,9 +267,9 @@ floor is above most of the curvature it says nothing: 1.7 and 13 on phishing (co
 bounded by 1, norms by 6, strength 0.001).
 
 `load_results(folder, expand=True)` adds a column for each key of `params`,
-`dataset_options` and `objective_options`. It is named after both, as `params.clip`: no
-column above has a dot in its name. It holds numbers if all its values are numbers, else
-texts as on the command line, and is missing where a row has no such key.
+`dataset_options` and `objective_options`. It is named after both, as `"params.clip"`:
+no column above has a dot in its name. It holds numbers if all its values are numbers,
+else texts as on the command line, and is missing where a row has no such key.
 
 ```python
 from dp_erm_bench import load_results

@@ -22,12 +22,13 @@ import pandas as pd
 from dp_erm_bench.datasets.spec import identifying, usual_objective, usual_value
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import AUTO, POSED, check_choice
-from dp_erm_bench.results.columns import is_better_higher
+from dp_erm_bench.results.columns import sign_of
 from dp_erm_bench.results.files import PLAN, plural, typed
 from dp_erm_bench.results.settings import (
     NO_NUMBER,
     final_rows,
     given_by,
+    mapping_of,
     name_files,
     spellings,
     worst_if_lost,
@@ -225,9 +226,7 @@ def usual_strength(setting: Row) -> float | str | None:
 def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
     """Return final rows whose settings call a file as all sides together do."""
     every = name_files(pd.concat(sides, keys=range(len(sides))))
-    if "dataset_options" not in every:
-        return [*sides]
-    pairs = every["setting"] + "\n" + every["dataset_options"].fillna("")
+    pairs = every["setting"] + "\n" + every["dataset_options"]
     named = pairs.map({pair: _with_path(*pair.split("\n")) for pair in set(pairs)})
     return [side.assign(setting=named.loc[k]) for k, side in enumerate(sides)]
 
@@ -236,8 +235,7 @@ def _with_path(setting: str, options: str) -> str:
     """Return a setting that calls the file of its records as its options do."""
     known = json.loads(setting)
     if known.get("dataset.path"):
-        path = json.loads(options).get("path", known["dataset.path"])
-        known["dataset.path"] = path
+        known["dataset.path"] = mapping_of(options).get("path", known["dataset.path"])
     return json.dumps(known, sort_keys=True)
 
 
@@ -294,14 +292,16 @@ def between(
         name: _values(finals, "--between" if name == key else "--where", name)
         for name in (key, *where)
     }
-    for name, values in where.items():
+    for name, given in where.items():
         own = values_of[name][finals.index]
-        finals = finals[own.isin(["", *map(_plain, values)])]
+        finals = finals[own.isin(["", *map(_plain, given)])]
     owner = values_of[key][finals.index]
     skipped = _skipped(finals, owner)
     found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
-        raise _single(key, found, skipped)
+        rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
+        values = ", ".join(found) or "none that ran"
+        raise UsageError(f"--between={key}: it has one value here, {values}{rest}")
     (named,) = without([finals], [key, "line"])
     sides = [(value, named[(owner == value).to_numpy()]) for value in found]
     for value, side in sides:
@@ -309,7 +309,12 @@ def between(
         if twice.any():
             same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
             several = set(finals.loc[side.index[same], "setting"])
-            raise _several(key, value, [json.loads(text) for text in several])
+            names = _differing([json.loads(text) for text in several])
+            raise UsageError(
+                f"--between={key}: {value} has several settings, which differ in "
+                f"{', '.join(name for name in names if name != key)}; keep one of them "
+                "with --where KEY=VALUE"
+            )
     return sides, skipped
 
 
@@ -321,22 +326,6 @@ def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
         str(value): "; ".join(dict.fromkeys(reasons.astype(str)))
         for value, reasons in never.groupby(owner)
     }
-
-
-def _single(key: str, found: Sequence[str], skipped: Mapping[str, str]) -> UsageError:
-    """Return the error of a key without two values to compare."""
-    rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
-    values = ", ".join(found) or "none that ran"
-    return UsageError(f"--between={key}: it has one value here, {values}{rest}")
-
-
-def _several(key: str, value: str, settings: Sequence[Row]) -> UsageError:
-    """Return the error of a side that has several settings."""
-    names = [name for name in _differing(settings) if name != key]
-    return UsageError(
-        f"--between={key}: {value} has several settings, which differ in "
-        f"{', '.join(names)}; keep one of them with --where KEY=VALUE"
-    )
 
 
 def _values(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
@@ -618,8 +607,7 @@ def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
 
 
 def _verdict(measure: str, low: float, high: float, tolerance: float) -> str:
-    if is_better_higher(measure):
-        low, high = -high, -low
+    low, high = sorted((sign_of(measure) * low, sign_of(measure) * high))
     if low > tolerance:
         return "worse"
     if high < -tolerance:

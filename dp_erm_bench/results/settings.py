@@ -356,10 +356,6 @@ def labelled(
     )
 
 
-NO_SETTINGS = ("seed", "phase")
-"""What settings may differ in that is named nowhere: runs of one line repeat in it."""
-
-
 def split_names(
     rows: pd.DataFrame, base: pd.DataFrame, name: str = LINE
 ) -> pd.Series[str]:
@@ -377,9 +373,7 @@ def split_names(
         The column of ``base`` that is returned.
     """
     every = settings(rows)
-    names = [str(one) for one in every if one not in NO_SETTINGS]
-    if name == PANEL:
-        names = [one for one in names if is_of_data(one, rows)]
+    names = [one for one in map(str, every) if name == LINE or is_of_data(one, rows)]
     return named(base[name], every, differing(every, base, names))
 
 
@@ -541,9 +535,8 @@ def under_bounds(rows: pd.DataFrame) -> str:
     rows : DataFrame
         Rows of the tidy table; a panel is what is ranked by itself.
     """
-    if not {PANEL, DATASET, "dataset_options"} <= {*rows}:
-        return ""  # of a table made by hand
-    trials = rows.drop_duplicates([PANEL, DATASET, "dataset_options"])
+    kinds = [PANEL, DATASET, "dataset_options"]
+    trials = rows.reindex(columns=kinds).drop_duplicates()
     held = _unpacked(trials, "", "dataset_options")
     held = held.reindex(columns=[*HELD], fill_value="")
     # A generator may have a `scale` of its own.

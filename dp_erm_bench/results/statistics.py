@@ -124,8 +124,6 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
         Columns that tell the groups apart, at least one; the sentence is empty where
         none has both.
     """
-    if "dataset_seed" not in rows:
-        return ""
     runs = rows.groupby([*by, "dataset_seed"], dropna=False, sort=False).size()
     sizes = runs.groupby(level=[*range(len(by))], dropna=False).agg(["size", "max"])
     if not (sizes > 1).all(axis=1).any():

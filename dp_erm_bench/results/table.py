@@ -251,7 +251,7 @@ def load_results(
         The results folder, or several: their tables one below the other.
     expand : bool
         Whether each key of `params`, `dataset_options` and `objective_options` is a
-        column, too. It is named after both, as `params.clip`: no other column has a
+        column, too. It is named after both, as `"params.clip"`: no other column has a
         dot in its name.
 
     Returns
