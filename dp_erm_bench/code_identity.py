@@ -289,7 +289,8 @@ def files_beside(path: str) -> dict[str, Path]:
     """Return a user's file and the modules beside it that it imports, at any depth.
 
     A module that is found elsewhere too (the standard library, an installed package)
-    is that one: files beside a solver replace none.
+    is that one: files beside a solver replace none. In a folder of `isolate` what lies
+    there is what was imported.
 
     Raises
     ------
@@ -317,9 +318,23 @@ def files_beside(path: str) -> dict[str, Path]:
 def _is_elsewhere(top: str, folder: Path) -> bool:
     if top == PACKAGE or top in sys.stdlib_module_names:
         return True
+    if folder in _isolated:
+        return False
     own = str(folder)
     others = [p for p in sys.path if os.path.abspath(p or os.getcwd()) != own]
     return importlib.machinery.PathFinder.find_spec(top, others) is not None
+
+
+def isolate(folder: Path) -> None:
+    """Take a folder for one that holds what a file had beside it, and nothing else.
+
+    Its modules may be found elsewhere by now: in the working folder, from which they
+    were copied, or in a package of another one's that has a name of theirs.
+    """
+    _isolated.add(folder)
+
+
+_isolated: set[Path] = set()
 
 
 def digest_of_files(files: Mapping[str, Path]) -> str:

@@ -148,7 +148,8 @@ def traced(error: BaseException, entries: int | None = None) -> str:
     lines = traceback.format_exception(error, limit=entries)
     first = printable(f"{type(error).__name__}: {message}", LONGEST // 2)
     places = traceback.extract_tb(error.__traceback__)
-    others = (os.path.dirname(__file__), sys.prefix, sys.base_prefix, "<")
+    installed = (os.path.dirname(__file__), sys.prefix, sys.base_prefix)
+    others = ("<", *(folder + os.sep for folder in installed))
     own = [one for one in places if not one.filename.startswith(others)]
     for place in (own or places)[-1:]:
         first += f" ({os.path.basename(place.filename)}, line {place.lineno})"

@@ -94,9 +94,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     size = path.stat().st_size / 1e6
     print(f"{typed(path)}: {plural(len(members), 'file')}, {size:.1f} MB")
     print(f"The data files are not in it. {bundle.NAMES}")
-    if first:
-        print(first)
-    print(f"its {bundle.README} says what a reviewer types")
+    print(first or f"Its {bundle.README} says what a reviewer types.")
     return 0
 
 

@@ -373,6 +373,10 @@ def _files_of(
     """
     parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
     own = {kept_file(part) for part in parts if isinstance(part, dict)} - {""}
+    for name in sorted(own):
+        if not (folder / name).is_file():
+            lost = f"{escaped(name)} was not kept: nobody else can repeat its rows"
+            print(f"{typed(folder)}: {lost}", file=sys.stderr)
     found = [
         path
         for place in sorted({(folder / name).parent for name in own})
@@ -432,13 +436,13 @@ def readme(
         What it says first.
     """
     manifests, lines = _manifests(folder), [*planned_lines(folder)]
-    version = read_manifest(folder).get("version", "of an unknown version")
+    version = read_manifest(folder).get("version", "(unknown version)")
     text = [
         f"# {folder.name}",
         first,
-        f"Results of dp_erm_bench {version}, with versions of packages in `{LOCK}`; "
-        f"`{PAGE}` shows them, `results.parquet` holds every row. The data files are "
-        f"not in here. {NAMES}",
+        f"Results of dp_erm_bench {version}. `{PAGE}` shows them, `results.parquet` "
+        f"holds every row, `{LOCK}` the versions of packages. The data files are not "
+        f"in here. {NAMES}",
     ]
     text += ["## What it says", best] if best else []
     own = sorted(str(p.relative_to(folder)) for p in (folder / SOURCES).rglob("*.py"))

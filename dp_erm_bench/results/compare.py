@@ -7,6 +7,7 @@ to the spelling of the command line.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -85,11 +86,12 @@ def named_finals(folder: Path) -> pd.DataFrame:
         )
     table = recorded(folder)
     rows = final_rows(table[table["phase"] != "tune"])
-    settings = {
-        (line["key"], line["tuned"]): json.dumps(flattened(line), sort_keys=True)
-        for line in planned_lines(folder, {*rows["trial"]})
-        if line["phase"] != "tune"
-    }
+    settings = {}
+    for line in planned_lines(folder, {*rows["trial"]}):
+        with contextlib.suppress(TypeError, LookupError, AttributeError, ValueError):
+            if line["phase"] != "tune":
+                text = json.dumps(flattened(line), sort_keys=True)
+                settings[line["key"], line["tuned"]] = text
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[settings.get(name, "") for name in names])
     if lost := int(named["setting"].eq("").sum()):
@@ -205,7 +207,8 @@ def _name_strengths(
     known = [side[["setting", "n"]].dropna() for side in sides if "n" in side]
     pairs = {tuple(pair) for one in known for pair in one.to_numpy()}
     for text, n in pairs:
-        if strength := texts[text].get(STRENGTH):
+        strength = texts[text].get(STRENGTH)
+        if isinstance(strength, int | float) and strength:  # else it was named before
             own = {"1/n"} if math.isclose(strength * n, 1.0) else set()
             if across and usual_strength(texts[text]) in (strength, *own):
                 own.add(USUAL)

@@ -58,7 +58,8 @@ def careful(path: str, flags: int) -> int:
     """Open a file to write to, and no link or pipe that somebody put in its place."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         name = os.path.basename(path)
-        raise OSError(errno.EINVAL, f"{name} must be a regular file; remove it")
+        why = f"{name} must be a regular file: put the file itself in its place"
+        raise OSError(errno.EINVAL, why)
     careful = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     return os.open(path, flags | careful, 0o666)
 
@@ -229,8 +230,10 @@ def write_text(folder: Path, name: str, text: str) -> None:
         paths.write_atomic(folder / name, lambda file: file.write(text.encode()))
 
 
-def read_text(folder: Path, name: str) -> str | None:
+def read_text(folder: Path, name: str, again: str = "") -> str | None:
     """Return the text of a file of a results folder, None if there is none.
+
+    `again` says what makes it again, `dp-erm-bench collect` if nothing is given.
 
     Raises
     ------
@@ -242,7 +245,7 @@ def read_text(folder: Path, name: str) -> str | None:
     try:
         return paths.content_of(folder / name, folder).decode()
     except UnicodeDecodeError:
-        again = f"dp-erm-bench collect {typed(folder)} makes it again"
+        again = again or f"dp-erm-bench collect {typed(folder)} makes it again"
         raise UsageError(f"{folder / name}: is damaged; {again}") from None
     except OSError as error:
         raise UsageError(

@@ -132,10 +132,29 @@ class Traces(NamedTuple):
     records: dict[str, dict[str, Any]]
 
 
-def traces_of(lines: bytes, run: str, keys: set[str]) -> Traces:
-    """Return what lines of records tell of some trials of a run."""
+def traces_of(folder: Path, offset: int, run: str, keys: set[str]) -> Traces:
+    """Return what a run has written of some trials.
+
+    Others may have written much in between: only lines of these trials are parsed.
+
+    Parameters
+    ----------
+    folder : Path
+        A results folder.
+    offset : int
+        The place in its records from which on they are read.
+    run : str
+        The id of the run.
+    keys : set of str
+        Those of the trials.
+    """
     traces = Traces({}, {})
-    for text in lines.splitlines(keepends=True):
+    for text in _lines_from(folder, offset):
+        if (
+            not text.startswith(BEGIN)
+            and text[KEY].decode(errors="replace") not in keys
+        ):
+            continue
         content = files.parsed(text) if files.is_sealed(text) else None
         if content is None or content.get("run") != run:
             continue
@@ -146,15 +165,18 @@ def traces_of(lines: bytes, run: str, keys: set[str]) -> Traces:
     return traces
 
 
-def lines_from(folder: Path, offset: int) -> bytes:
-    """Return the whole lines of a folder's records from a place in the file on."""
-    path = folder / RECORDS
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
+def _lines_from(folder: Path, offset: int) -> Iterator[bytes]:
+    """Yield the whole lines of a folder's records from a place in the file on."""
+    with contextlib.suppress(FileNotFoundError), (folder / RECORDS).open("rb") as file:
         file.seek(offset)
-        data = file.read()
-    return data[: data.rfind(b"\n") + 1]
+        yield from (line for line in files.lines_of(file) if line.endswith(b"\n"))
+
+
+def take_lines(folder: Path) -> bytes:
+    """Return the whole lines of a folder's records, and remove the file."""
+    lines = b"".join(_lines_from(folder, 0))
+    (folder / RECORDS).unlink(missing_ok=True)
+    return lines
 
 
 class Store:
@@ -199,14 +221,14 @@ class Store:
                 with opened(self.path, self.folder, LARGEST) as file:
                     file.seek(self._offset)
                     for line in files.lines_of(file):
+                        if line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT:
+                            break  # the rest of it may come at any moment
                         self._take(line)
         except OSError as error:
             self.refused = error.strerror or str(error)
 
     def _take(self, line: bytes) -> None:
         """Keep the place of a line that is a whole record."""
-        if line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT:
-            return
         self._line += 1
         end = line.find(b'"', STATUS.stop)
         code = CODES.get(line[STATUS.stop : end])

@@ -459,10 +459,10 @@ def is_stale(folder: Path) -> bool:
 
 
 def is_outdated(folder: Path) -> bool:
-    """Return whether a table is stale, or what is in doubt of a solver has changed."""
+    """Return whether a table is stale, lacks trials, or what is in doubt changed."""
     import pyarrow.parquet as pq
 
-    if is_stale(folder):
+    if is_stale(folder) or _noted(folder).get("missing"):
         return True
     try:
         columns = ["solver", "calibration", "doubt"]
@@ -516,6 +516,8 @@ def _write(store: Store) -> None:
     import pyarrow.parquet as pq
 
     folder = store.folder
+    if store.refused:
+        raise UsageError(f"{typed(folder)}: {store.damage()}; {NAME} is left as it is")
     schema = schema_of(POPULATION if _names_fresh(folder) else ())
     lost: Counter[str] = Counter()
     # What others append meanwhile makes the table stale.

@@ -62,7 +62,7 @@ def read_choices(folder: Path) -> list[Row] | None:
     UsageError
         If it is damaged.
     """
-    text = read_text(folder, CHOICES)
+    text = read_text(folder, CHOICES, "the command of the run makes it again")
     if text is None:
         return None
     try:
@@ -203,7 +203,8 @@ def _tuned_lines(
         else:
             # A row has its defaults, too.
             held = map(json.loads, own["params"])
-            own = own[[one | told["chosen"] == one for one in held]]
+            fits = [one | told["chosen"] == one for one in held]
+            own = own[np.array(fits, bool)]
             if own["panel"].nunique() > 1:
                 raise UsageError(
                     f"{folder}: {CHOICES} cannot tell the problems of "

@@ -480,7 +480,7 @@ def _settled(session: Session) -> dict[str, Any]:
     if damage := session.store.damage():
         session.damaged[RECORDS] = damage
         if damage not in str(previous.get("damaged")):
-            told = f"{damage}: trials without a record run again"
+            told = f"{damage} and dropped: trials without a record run again"
             print(f"{typed(folder)}: {told}", file=sys.stderr)
     if previous.get("plan_file") != checksum(folder):
         if torn := sum(one is None for one in read_plan(folder)):

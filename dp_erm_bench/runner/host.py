@@ -26,7 +26,7 @@ from dp_erm_bench import paths
 from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.files import RECORDS, size_of
-from dp_erm_bench.results.store import lines_from, traces_of
+from dp_erm_bench.results.store import take_lines, traces_of
 from dp_erm_bench.runner.ledger import Answer, Death, understood
 from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
 
@@ -344,13 +344,12 @@ def hosted(
     child.give(task, job)
     child.wait(wanted)
     if child.report is None:
-        answer = _mourned(number, child, task, (lines_from(folder, start), job.run))
+        answer = _mourned(number, child, task, (folder, start, job.run))
     else:
         outcomes, _, seconds, problem, _ = child.report
         answer = Answer(number, outcomes, seconds, problem)
     if ship:
-        answer = answer._replace(lines=lines_from(folder, 0))
-        (folder / RECORDS).unlink(missing_ok=True)
+        answer = answer._replace(lines=take_lines(folder))
     if child.report and child.report.full:
         children.let_go(child)
     return answer._replace(host=f"{os.uname().nodename}:{os.getpid()}")
@@ -370,11 +369,11 @@ def shipped(
 
 
 def _mourned(
-    number: int, child: Worker, task: Sequence[Batch], wrote: tuple[bytes, str]
+    number: int, child: Worker, task: Sequence[Batch], wrote: tuple[Path, int, str]
 ) -> Answer:
     """Return what a dead child recorded of a task, and what it had begun.
 
-    `wrote`: the lines that were written since it was asked, and the run.
+    `wrote`: where, from which place in the file on, and in which run.
     """
     code = children.let_go(child)
     traces = traces_of(*wrote, {trial.key for batch in task for trial in batch})

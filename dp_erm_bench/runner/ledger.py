@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench.errors import UsageError, printable
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import STATUSES, RecordWriter, failed
+from dp_erm_bench.results.store import MIDDLE, STATUS, STATUSES, RecordWriter, failed
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 200
@@ -95,7 +95,7 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
         begun, key = content.get("begin"), content.get("key")
         if isinstance(begun, list) and keys.issuperset(map(str, begun)):
             continue
-        if not _is_record(line, content) or key not in keys - outcomes.keys():
+        if not _is_record(line, content) or key not in keys or key in outcomes:
             raise ValueError("a line of an answer is damaged, or of another task")
         outcomes[key] = Outcome.of(content)
     if not (outcomes or value.death or value.problem):
@@ -109,7 +109,8 @@ def _is_record(line: bytes, content: dict[str, Any]) -> bool:
     """Return whether a whole line is a record that the table can be made of."""
     columns = content.get("trajectory")
     lists = isinstance(columns, dict) and all(type(c) is list for c in columns.values())
-    return lists and line.startswith(files.START) and content["status"] in STATUSES
+    status = content.get("status") in STATUSES
+    return lists and status and line.startswith(files.START) and line[STATUS] == MIDDLE
 
 
 def understood(text: bytes, task: Sequence[Batch]) -> Report | None:

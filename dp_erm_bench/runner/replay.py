@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench import registry
+from dp_erm_bench.code_identity import isolate
 from dp_erm_bench.errors import UsageError, number, printable
 from dp_erm_bench.experiment.lines import Trial, line_of
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
@@ -375,7 +376,9 @@ def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
             f"its solver is somebody's own code; read {name} and the files beside it, "
             "then add --trust to run them"
         )
-    return str(folder / name)
+    path = (folder / name).resolve()
+    isolate(path.parent)
+    return str(path)
 
 
 def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:
