@@ -219,7 +219,8 @@ def usual_objective(name: str, options: Mapping[str, Any]) -> Usual | None:
     options : mapping of str to Any
         The keys that are given; others have their usual values.
     """
-    return _usual({key: options.get(key, usual_value(name, key)) for key in DEFAULTS})
+    keys = ("task", "standardise", "usual", "usual_standardised", "usual_regression")
+    return _usual({key: options.get(key, usual_value(name, key)) for key in keys})
 
 
 def _named(fields: dict[str, Any]) -> dict[str, Any]:
