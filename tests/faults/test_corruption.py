@@ -129,8 +129,8 @@ def damage(path, kind):
 @pytest.mark.parametrize(
     "kind, told",
     [
-        ("flipped", "line 2 damaged: trials without a record run again"),
-        ("truncated", "line 2 damaged: trials without a record run again"),
+        ("flipped", "line 2 damaged and dropped: trials without a record run again"),
+        ("truncated", "line 2 damaged and dropped: trials without a record run again"),
         ("garbage", "records.jsonl: line"),
         ("empty", ""),
     ],

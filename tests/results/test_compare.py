@@ -341,6 +341,9 @@ def test_between_datasets_the_usual_strength_of_each_is_no_difference(first, sec
     sides, _ = between(pd.concat(both, ignore_index=True), "dataset")
     assert only(compare(sides[0][1], sides[1][1]))["runs_a"] == 6
     assert only(compare(*both, ignore=["dataset"]))["runs_a"] == 6
+    # What was named between them is no number any more.
+    again = compare(sides[0][1], sides[1][1], ignore=["epsilon"])
+    assert only(again)["runs_a"] == 6
 
 
 def test_the_usual_strength_is_that_of_the_form_of_the_data():

@@ -15,7 +15,7 @@ from dp_erm_bench.results.store import (
     RecordWriter,
     Store,
     batch_name,
-    lines_from,
+    take_lines,
     traces_of,
 )
 
@@ -127,13 +127,16 @@ def test_traces_are_those_of_some_trials_of_a_run_and_whole(writer, tmp_path):
     first = whole.index(b'{"key":"' + key(1).encode())
     changed = whole[first:].replace(b"x" * 200, b"y" + b"x" * 199, 1)
     path.write_bytes(whole[:first] + changed[:-9])
+    path_before = (whole[:first] + changed).rpartition(b'{"key":')[0]
     every = {key(n) for n in (1, 2, 3, 4, 9)}
-    begun, records = traces_of(lines_from(tmp_path, start), RUN, every)
+    begun, records = traces_of(tmp_path, start, RUN, every)
     assert set(begun) == {key(1), key(2), key(3)}
     assert set(records) == {key(2)}
     assert records[key(2)]["cost"] == 0.5
-    assert traces_of(lines_from(tmp_path, 0), RUN, {key(2)}).begun.keys() == {key(2)}
-    assert traces_of(lines_from(tmp_path / "none", 0), RUN, every) == ({}, {})
+    assert traces_of(tmp_path, 0, RUN, {key(2)}).begun.keys() == {key(2)}
+    assert traces_of(tmp_path / "none", 0, RUN, every) == ({}, {})
+    assert take_lines(tmp_path) == path_before
+    assert not path.exists() and take_lines(tmp_path) == b""
 
 
 def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, writer):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_erm_bench.results import files
 from dp_erm_bench.results.files import RECORDS
 from dp_erm_bench.results.store import (
     FAILED,
@@ -71,6 +72,27 @@ def test_a_line_that_may_still_be_written_is_no_damage(tmp_path):
     path.write_bytes(whole)
     store.refresh()
     assert len(store) == 2 and store.damage() == ""
+
+
+def test_a_line_that_is_written_while_it_is_read_is_read_later(tmp_path, monkeypatch):
+    """The rest of it came as a line of its own, and all places after it were wrong."""
+    path = append(tmp_path, *map(record, range(4)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    read = files.lines_of
+
+    def beside_a_writer(file):
+        for line in read(file):
+            if not line.endswith(b"\n"):
+                path.write_bytes(whole)
+            yield line
+
+    monkeypatch.setattr(files, "lines_of", beside_a_writer)
+    store = Store(tmp_path)
+    append(tmp_path, record(4))
+    store.refresh()
+    assert store.damage() == "" and len(store) == 5
+    assert all(store.records(store))
 
 
 def test_damaged_lines_are_named(tmp_path):

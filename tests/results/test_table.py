@@ -282,6 +282,17 @@ def test_a_table_with_other_columns_is_made_again(tmp_path):
     assert list(load_results(tmp_path).columns) == list(COLUMNS)
 
 
+def test_records_that_cannot_be_read_leave_the_table_as_it_is(tmp_path):
+    RecordWriter(tmp_path, RUN).append([record(1)])
+    replace_plan(tmp_path, [line(1)])
+    before = collect(tmp_path).read_bytes()
+    (tmp_path / "records.jsonl").rename(tmp_path.parent / f"{tmp_path.name}.jsonl")
+    (tmp_path / "records.jsonl").symlink_to(tmp_path.parent / f"{tmp_path.name}.jsonl")
+    with pytest.raises(UsageError, match="leads out of its folder; results.parquet is"):
+        collect(tmp_path)
+    assert (tmp_path / table.NAME).read_bytes() == before
+
+
 def test_references_are_a_column_of_json(load):
     facts = {**FACTS, "references": {"base_rate": {"auc": 0.5, "test_risk": None}}}
     frame = load([line(1), line(2)], [record(1, facts=facts), record(2)])

@@ -330,6 +330,8 @@ def sealed(value):
         {"key": "KEY", **RECORD, "status": "fine"},
         {"key": "KEY", **RECORD, "status": ["ok"]},
         {**RECORD, "key": "KEY"},
+        {"key": "KEY", "trajectory": {}},
+        {"key": "KEY", "message": "", **RECORD},
         {"key": "KEY", **RECORD, "trajectory": {"objective": {"a": 1}}},
         {"key": "KEY", **RECORD, "trajectory": [1]},
     ],
