@@ -67,15 +67,13 @@ def print_plan(session: Session) -> None:
         time = f"{time}{more}" if line.todo else "-"
         counts = (line.trials, line.done, line.failed, len(line.todo))
         print(_row(panel, name, *counts, time))
-    if runs:
-        unknown = len(runs) - len(known)
-        nothing = (
-            f"nothing is recorded of settings as those of {plural(unknown, 'trial')}"
-        )
-        if known:
-            seconds, workers = math.fsum(known), plural(jobs, "worker")
-            print(f"{seconds:.3g} s of computing, {time} on {workers}: recorded trials")
-        print(*[nothing] * (unknown > 0), sep="\n", end="\n" * (unknown > 0))
+    if known:
+        seconds, workers = math.fsum(known), plural(jobs, "worker")
+        said = f"{seconds:.3g} s of computing, {time} on {workers}"
+        print(f"{said}, from recorded trials")
+    if unknown := len(runs) - len(known):
+        trials = plural(unknown, "trial")
+        print(f"nothing is recorded of settings as those of {trials}")
     reasons = Reasons()
     for why in refused.values():
         reasons.add("skipped", why)

@@ -77,7 +77,7 @@ def test_the_time_is_that_of_the_same_settings(run, block, capsys):
     said = capsys.readouterr().out
     rows, last = table(said)
     assert rows["line"] == ["15", "3", "0", "12", "30 min"]
-    assert last == "7.2e+03 s of computing, 30 min on 4 workers: recorded trials"
+    assert last == "7.2e+03 s of computing, 30 min on 4 workers, from recorded trials"
 
 
 def test_few_trials_take_as_long_as_the_longest(run, block, capsys):
@@ -99,7 +99,9 @@ def test_trials_of_other_settings_have_no_time(run, block, capsys):
         "20 min+",
     ]
     assert last == "nothing is recorded of settings as those of 1 trial"
-    assert "\n1.2e+03 s of computing, 20 min+ on 1 worker: recorded trials\n" in said
+    assert (
+        "\n1.2e+03 s of computing, 20 min+ on 1 worker, from recorded trials\n" in said
+    )
 
 
 def test_other_seeds_of_another_sweep_tell_too(inline, tuned, block, capsys):
