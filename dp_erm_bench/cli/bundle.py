@@ -178,7 +178,8 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
     print(f"{plural(len(keys), 'row')}: {', '.join(found)}")
     same = counts[SAME] == len(keys)
     bits = "" if places else ", to the bit"
-    print(f"answer: {f'all are the same{bits}' if same else 'not all are the same'}")
+    share = "all" if same else f"{counts[SAME]} of {len(keys)}"
+    print(f"answer: {share} are the same{bits}")
     return int(not same)
 
 

@@ -531,8 +531,10 @@ def summary(drawn: Shown) -> pd.DataFrame:
             # There may be thousands of lines: a frame of each takes long.
             indices = rows.groupby(LINE, sort=False).indices
             lines = {str(line): indices[line] for line in rows[LINE].unique()}
-            ends_, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
-            errors = {k: sign * by_split(ends_[i], seeds[i]) for k, i in lines.items()}
+            reached, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
+            errors = {
+                k: sign * by_split(reached[i], seeds[i]) for k, i in lines.items()
+            }
             models = beyond_of_lines(rows, lines.values())
             others = dict(zip(lines, models, strict=True))
             judged = places(errors, sign * beside.get(ZERO, np.nan), others)

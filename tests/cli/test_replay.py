@@ -177,7 +177,7 @@ def test_a_zip_is_repeated_to_the_bit_and_its_code_runs_only_if_trusted(here, to
     assert sum(bool(re.search(words, line)) for line in lines) == 2
     assert lines[-2:] == [
         "4 rows: 2 same, 2 not replayed",
-        "answer: not all are the same",
+        "answer: 2 of 4 are the same, to the bit",
     ]
     lines = told("mine.zip", "--trust")
     assert lines[1:] == ["4 rows: 4 same", "answer: all are the same, to the bit"]
