@@ -20,14 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Self
 
 import dask.config
+import pandas as pd
 from dask.utils import parse_bytes
 
 from dp_erm_bench.errors import UsageError, refused, shown
@@ -46,8 +46,6 @@ TAIL = 1 << 14
 """Bytes of a log in which its last lines are looked for."""
 
 ENDED = ("closed", "failed")
-NOISY = ("distributed", "tornado", "asyncio")
-"""Loggers that tell of every lost connection, with a traceback."""
 
 
 class Elsewhere:
@@ -128,7 +126,7 @@ class LocalWorkers(Elsewhere):
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none."""
-        return log_end(Path(scratch()), _port(address))
+        return log_end(Path(scratch()), address.rpartition(":")[2])
 
 
 def log_end(folder: Path, number: str) -> str:
@@ -139,14 +137,8 @@ def log_end(folder: Path, number: str) -> str:
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
             if named.search(path.name):
-                with path.open("rb") as file:
-                    file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-                    lines += file.read().decode(errors="replace").splitlines()
+                lines += path.read_bytes()[-TAIL:].decode(errors="replace").splitlines()
     return "\n".join(lines[-LAST_LINES:])
-
-
-def _port(address: str) -> str:
-    return address.rpartition(":")[2]
 
 
 def dask_setup(worker: Any) -> None:
@@ -154,7 +146,7 @@ def dask_setup(worker: Any) -> None:
 
     Dask calls it in every worker of a local cluster, by this name.
     """
-    path = Path(os.environ[LOGS], f"{_port(worker.address)}.log")
+    path = Path(os.environ[LOGS], f"{worker.address.rpartition(':')[2]}.log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -171,17 +163,13 @@ def silenced() -> Iterator[None]:
 
     It stays so where the process is about to end.
     """
-    every = logging.root.manager.loggerDict
-    names = [name for name in every if name.split(".")[0] in NOISY]
-    levels = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         if isinstance(sys.exc_info()[1], Exception | None):
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)
+            logging.disable(before)
 
 
 def run_to_end(function: Callable[..., object], *given: object) -> None:
@@ -194,10 +182,6 @@ def run_to_end(function: Callable[..., object], *given: object) -> None:
 
 
 SLURM = "slurm"
-WALLTIME = re.compile(
-    r"(?:(?P<days>\d{1,4})-)?(?P<hours>\d{1,4}):(?P<minutes>[0-5]\d):"
-    r"(?P<seconds>[0-5]\d)"
-)
 HOURS, MEMORY = "02:00:00", "2G"
 """Of a job, where neither a key nor the user's yaml says. LSF's has no seconds."""
 
@@ -207,6 +191,12 @@ MARGIN = 60
 
 ANSWER = 30.0
 """Seconds in which a command of a batch system must answer."""
+
+WAITING, ALIVE = "PENDING", ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING")
+"""States of jobs."""
+
+GONE = ["ENDED", "a while ago"]
+"""State and reason of a job that SLURM has forgotten."""
 
 HOPELESS = (
     *("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints"),
@@ -251,8 +241,10 @@ def check_jobs(options: RunnerConfig) -> None:
         With key, value, and what is allowed.
     """
     if options.n_jobs is None:
-        where = f"runner.cluster={options.cluster}"
-        raise UsageError(f"runner.n_jobs=auto: {where} needs a number of jobs")
+        raise UsageError(
+            f"runner.n_jobs=auto: runner.cluster={options.cluster} needs a number of "
+            "jobs"
+        )
     job_memory(options)
     limit, (key, walltime, seconds) = options.time_limit, job_walltime(options)
     if seconds < (math.inf if limit is None else limit + MARGIN):
@@ -299,15 +291,15 @@ def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
     kind = cluster_class(options.cluster)
     if "walltime" not in inspect.signature(kind.job_cls).parameters:
         return "", options.walltime, math.inf
-    end = ":00" if options.cluster == "lsf" else ""
-    usual = HOURS.removesuffix(end)
+    usual = HOURS.removesuffix(":00") if options.cluster == "lsf" else HOURS
     key, value = setting(options, "walltime", usual)
-    match = WALLTIME.fullmatch(f"{value}{end}")
-    parts = {k: int(v) for k, v in match.groupdict("0").items()} if match else {}
-    if not any(parts.values()):
-        rule = f"a time as {usual} or 1-{usual}, in a yaml in quotes"
-        raise refused(key, value, rule)
-    return key, value, timedelta(**parts).total_seconds()
+    days, _, clock = f"{value}{HOURS.removeprefix(usual)}".rpartition("-")
+    with contextlib.suppress(ValueError):
+        seconds = pd.Timedelta(f"{days or 0} days {clock}").total_seconds()
+        if seconds > 0:
+            return key, value, seconds
+    rule = f"a time as {usual} or 1-{usual}, in a yaml in quotes"
+    raise refused(key, value, rule)
 
 
 def job_options(
@@ -399,8 +391,10 @@ def check_script(options: EngineConfig, script: str) -> None:
     """
     submit = cluster_class(options.cluster).job_cls.submit_command
     if shutil.which(submit) is None:
-        where = f"runner.cluster={options.cluster}"
-        raise UsageError(f"{where}: there is no command {submit} on this machine")
+        raise UsageError(
+            f"runner.cluster={options.cluster}: there is no command {submit} on this "
+            "machine"
+        )
     if options.cluster == SLURM:
         tried = ask(submit, "--test-only", script=script)
         if tried.returncode:
@@ -421,42 +415,19 @@ def said(text: str) -> str:
     return "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "no"
 
 
-def waits(options: EngineConfig, ids: Iterable[str]) -> dict[str, str]:
-    """Return why each job of SLURM waits that does, by its id.
-
-    Raises
-    ------
-    UsageError
-        If the partition is why one waits: it would for ever.
-    """
-    numbers = ",".join(ids)
-    if options.cluster != SLURM or not numbers:
-        return {}
-    asked = ask("squeue", "-h", "-t", "PENDING", "-o", "%A %r", "-j", numbers)
-    found = dict(line.split(" ", 1) for line in asked.stdout.splitlines())
-    for job, reason in found.items():
-        if reason.strip("()") in HOPELESS:
-            raise UsageError(
-                f"{described(options)}: job {job} would wait for ever ({reason})"
-            )
-    return found
-
-
-def queued(ids: Sequence[str]) -> set[str]:
-    """Return those of some jobs of SLURM that wait or run; all, if it does not say."""
+def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return state and reason of some jobs of SLURM by their id; {} if it says none."""
     if not ids:
-        return set()
-    asked = ask("squeue", "-h", "-o", "%A", "-j", ",".join(ids))
+        return {}
+    asked = ask("squeue", "-h", "-t", "all", "-o", "%A %T %r", "-j", ",".join(ids))
     if asked.returncode and "invalid" not in asked.stderr.lower():
-        return {*ids}
-    return {*ids} & {*asked.stdout.split()}
+        return {}
+    lines = (line.split(maxsplit=2) for line in asked.stdout.splitlines())
+    return dict.fromkeys(ids, GONE) | {job: about for job, *about in lines}
 
 
 UNWRITABLE = "JobLaunchFailure"
 """What SLURM says of a job whose node cannot write its log: it shares no folder."""
-
-KEEP = 7 * 86400.0
-"""Seconds for which logs stay of runs that could not remove them."""
 
 END = 30.0
 """Seconds in which a cluster must end its jobs and itself."""
@@ -562,23 +533,20 @@ class Jobs(Elsewhere):
 
     def _replace(self, absent: Mapping[Any, str]) -> None:
         """Submit jobs anew that ended before their worker came: Dask waits for them."""
-        there = queued([*absent.values()])
-        ended = [name for name, job in absent.items() if job not in there]
+        known = jobs_in_slurm([*absent.values()])
+        about = {name: known.get(job, [WAITING]) for name, job in absent.items()}
+        ended = [name for name, one in about.items() if one[0] not in (WAITING, *ALIVE)]
         self._stillborn += len(ended)
         # They may never come.
         if ended and self._stillborn <= STILLBORN * self.n_jobs:
-            if UNWRITABLE in self._state(absent[ended[0]]):
+            if any(UNWRITABLE in about[name] for name in ended):
                 asked = self.cluster.new_spec["options"]
                 asked["log_directory"] = tempfile.gettempdir()
             self.cluster.loop.add_callback(self.cluster.scale_down, ended)
 
-    def _state(self, job: str) -> str:
-        """Return what SLURM says of a job, as `FAILED, NonZeroExitCode`."""
-        if self.options.cluster != SLURM:
-            return ""
-        answer = ask("scontrol", "-o", "show", "job", job).stdout
-        words = dict(re.findall(r"(\w+)=(\S*)", answer))
-        return ", ".join(words[key] for key in ("JobState", "Reason") if key in words)
+    def _known(self) -> dict[str, list[str]]:
+        """Return what SLURM knows of all jobs."""
+        return jobs_in_slurm([*self._ids]) if self.options.cluster == SLURM else {}
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of the job of a worker."""
@@ -595,18 +563,23 @@ class Jobs(Elsewhere):
         """
         if time.monotonic() > self._checked + CHECK:
             self._checked = time.monotonic()
-            found = waits(self.options, self._ids)
-            reasons = [f"job {job} waits: {reason}" for job, reason in found.items()]
-            self._turn = "".join(reasons[:1])
+            self._turn = ""
+            for job, (state, why) in self._known().items():
+                if state == WAITING:
+                    self._turn = f"job {job} waits: {why}"
+                    if why.strip("()") in HOPELESS:
+                        never = f"job {job} would wait for ever ({why})"
+                        raise UsageError(f"{described(self.options)}: {never}")
         return self._turn
 
     def absence(self) -> str:
         """Return what the last job said or, if nothing, how it ended."""
+        known = self._known()
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
             if log := log_end(self.logs, job):
                 return f"job {job} said: {log.splitlines()[-1]}"
-            if state := self._state(job):
-                return f"job {job}: {state}"
+            if job in known:
+                return f"job {job}: {', '.join(known[job])}"
         return ""
 
 
@@ -614,10 +587,6 @@ def _log_folder() -> Path:
     """Return a new folder for logs, where nodes find it that share the user's home."""
     folder = cache_dir() / "jobs"
     make_private(folder)
-    for old in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if old.stat().st_mtime < time.time() - KEEP:
-                shutil.rmtree(old)
     return Path(tempfile.mkdtemp(dir=folder))
 
 
