@@ -10,6 +10,7 @@ from dp_erm_bench.errors import UsageError, refused
 from dp_erm_bench.experiment.lines import EXECUTE
 from dp_erm_bench.experiment.schema import FAILED, MODES, RunnerConfig, bytes_of
 from dp_erm_bench.paths import machine_memory
+from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.choice import check_engine
 
 LONGEST = 1e8
@@ -38,7 +39,7 @@ class RunOptions(RunnerConfig):
     retry : list of str
         Statuses (`error`, `timeout`, `killed`) of recorded trials to run again.
     progress : bool
-        Whether to report on stderr: a bar on a terminal, else a line per 5 %.
+        Whether to report on stderr: a bar on a terminal, else a line a minute.
     output : bool
         Whether workers show on stderr what a solver prints: its beginning is in the
         record, under `output`, in any case.
@@ -98,13 +99,10 @@ class RunOptions(RunnerConfig):
             if value is None and name in ("n_jobs", "report_trials"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                rule = f"must be an integer of at least {least}"
-                raise UsageError(f"{name}={value}: {rule}")
-        kinds = (("mode", [self.mode], MODES), ("retry", self.retry, FAILED))
-        for name, words, allowed in kinds:
-            for word in words:
-                if word not in allowed:
-                    raise UsageError(f"{name}={word}: allowed are {', '.join(allowed)}")
+                raise refused(name, value, f"an integer of at least {least}")
+        check_choice("mode", self.mode, [*MODES])
+        for status in self.retry:
+            check_choice("retry", status, [*FAILED])
         if not self.batch_work > 0:
             raise refused("batch_work", self.batch_work, "positive")
         if self.time_limit is not None and not 0 < self.time_limit <= LONGEST:
@@ -141,10 +139,15 @@ def run_options(
     n_jobs = jobs_of(runner)
     workers = n_jobs if isinstance(n_jobs, int) else 1
     memory = worker_memory(runner["worker_memory"], max(workers, 1))
-    asked = {"mode": config["mode"], "profile": config["profile"] or ""}
-    asked |= {"command": tuple(command), "config": config, **changes}
-    own = {"n_jobs": n_jobs, "worker_memory": memory}
-    options = RunOptions(**{**runner, **own, **asked})
+    asked = {
+        "n_jobs": n_jobs,
+        "worker_memory": memory,
+        "mode": config["mode"],
+        "profile": config["profile"] or "",
+        "command": tuple(command),
+        "config": config,
+    }
+    options = RunOptions(**{**runner, **asked, **changes})
     if options.cluster != "local" and runner["worker_memory"] == "auto":
         from dp_erm_bench.runner.engines.cluster import job_memory  # imports Dask
 
