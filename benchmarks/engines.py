@@ -23,7 +23,6 @@ from benchmarks.__main__ import machine
 from benchmarks.faults import alive, children
 from benchmarks.harness import COMMAND, told
 from dp_erm_bench.results.files import RECORDS
-from dp_erm_bench.results.runs import read_manifest
 
 PROBLEM = [
     *("dataset=log1", "dataset.n=60", "dataset.p=5", "algorithm=random_cd"),
@@ -123,8 +122,6 @@ def swept(folder: Path, given: argparse.Namespace, cluster: Cluster) -> Counter[
                     done["workers"] += 1
                     due.pop(0)
             time.sleep(0.05)
-        manifest = read_manifest(folder)
-        done["lost"] += manifest.get("lost_tasks", 0)
         if process.returncode == 0:
             return done
         print(f"exit code {process.returncode}: again", file=sys.stderr)
@@ -161,7 +158,6 @@ def main() -> None:
         "workers of Dask, one thread each": given.workers,
         "workers killed": done["workers"],
         "schedulers killed and started again": done["schedulers"],
-        "tasks lost with their hosts, run again": done["lost"],
         "times that the command was run": done["commands"],
         "seconds": f"{wall:.0f}",
         "seconds of trials in all": f"{cost:.0f}",

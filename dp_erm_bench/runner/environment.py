@@ -48,7 +48,7 @@ SETTINGS = (
 
 NUMBAS = ".numba_config.yaml"  # in the working folder: such settings, too
 
-MACHINE, CPU, PACKAGE, STALE = "machine", "CPU", "dp_erm_bench", "stale"
+CPU, PACKAGE, STALE = "CPU", "dp_erm_bench", "stale"
 INSTALL = "install the same there and start it again"
 SHORT = 12
 """Digits of a digest in a sentence."""
@@ -78,7 +78,7 @@ def kind() -> dict[str, str]:
 
 def _now() -> tuple[dict[str, str], list[Any]]:
     stamps = _stamps()
-    return {PACKAGE: _package(), MACHINE: platform.node(), **kind()}, stamps
+    return {PACKAGE: _package(), **kind()}, stamps
 
 
 _seen = functools.cache(_now)
@@ -98,7 +98,7 @@ def difference(
     """
     if theirs.get(STALE):
         return "its dp_erm_bench has changed since it was started: start it again"
-    free = {MACHINE, STALE, *([CPU] if mixed else [])}
+    free = {STALE, *([CPU] if mixed else [])}
     for key in {**ours, **theirs}:
         there, here = theirs.get(key, "not told"), ours.get(key, "unset")
         if there == here or (key in theirs and key in free):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import functools
 import importlib
 import io
 import json
@@ -44,6 +45,7 @@ from dp_erm_bench.paths import file_digest, remove_parts
 from dp_erm_bench.plugins.load import place_of
 from dp_erm_bench.plugins.names import content, is_file, label, named_in
 from dp_erm_bench.plugins.passed import unchecked
+from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import feature_names
 from dp_erm_bench.results import table
 from dp_erm_bench.results.bundle import keep_sources
@@ -81,7 +83,7 @@ from dp_erm_bench.runner.environment import kind
 from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan
-from dp_erm_bench.runner.session import Blocks, Session, awaited
+from dp_erm_bench.runner.session import FIRST, Blocks, Session, repeat, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,11 +105,13 @@ ELSEWHERE = ("config", "command", "files")
 
 SHOWN = 3
 """Open choices that a run names."""
-HEADER = (
-    "experiment,panel,line,dataset,standardise,algorithm,params,epsilon,delta,adjacency,"
-    "calibration,quantity,chosen,mean,scatter,lead_low,lead_high,seeds,settings,trials,"
-    "open,extended,starts,searched,default,dataset_seed\n"
+COLUMNS = (
+    *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
+    *("epsilon", "delta", "adjacency", "calibration", "quantity", "chosen", "mean"),
+    *("scatter", "lead_low", "lead_high", "seeds", "settings", "trials", "open"),
+    *("extended", "starts", "searched", "default", "dataset_seed"),
 )
+"""Of the table of choices, see `Choice`."""
 
 
 @contextlib.contextmanager
@@ -124,7 +128,6 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
     UsageError
         If the folder cannot be written to: before anything runs.
     """
-    clock = time.monotonic()
     manifest = _asked(session)
     write_run(session.folder, manifest)
     note_typed(paths_of(session.lines))
@@ -136,11 +139,14 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
         outcome = "interrupted"
         raise
     finally:
-        seconds = round(time.monotonic() - clock, 3)
-        manifest |= {"ended": now(), "seconds": seconds, "outcome": outcome}
-        manifest |= {"trials_run": session.ran, "counts": session.counts()}
-        manifest |= {"computed_with": kind()} if session.ran else {}
-        manifest |= session.pool.facts() if session.pool else {}
+        manifest |= {
+            "ended": now(),
+            "seconds": round(time.monotonic() - session.begun, 3),
+            "outcome": outcome,
+            "trials_run": session.ran,
+            "counts": session.counts(),
+            **({"computed_with": kind()} if session.ran else {}),
+        }
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
         with contextlib.suppress(*quiet):
@@ -183,18 +189,26 @@ def solver_files(lines: Iterable[Line]) -> dict[str, str]:
     return {f"{label(name)}.py": content(name) for name in names}
 
 
+def datasets_of(lines: Iterable[Line]) -> Iterator[tuple[Dataset, Problem]]:
+    """Yield dataset and problem of each line that has a dataset."""
+    for line in lines:
+        if isinstance(line, FitLine):
+            data = getattr(line.problem, "dataset", None)
+            if isinstance(data, Dataset):
+                yield data, line.problem
+
+
 def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Return name and content of each dataset, of a user's file also its SHA-256.
 
     And whether all lines of it have declared it public, if it is no published one.
     """
     found: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        data = getattr(getattr(line, "problem", None), "dataset", None)
-        if data is None or data.loaded is None:
+    for data, _ in datasets_of(lines):
+        if data.loaded is None:
             continue
-        told = {"name": data.name, "content": data.content_hash}
-        told = found.setdefault(data.content_hash, {**told, "public": True})
+        new = {"name": data.name, "content": data.content_hash, "public": True}
+        told = found.setdefault(data.content_hash, new)
         told["public"] &= data.public
         if "file" not in told and isinstance(path := data.loaded.get("path"), str):
             told["file"] = PurePath(path).name
@@ -205,24 +219,18 @@ def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 def paths_of(lines: Iterable[Line]) -> set[str]:
     """Return the paths of users' files of records, as they were typed."""
-    data = (getattr(getattr(line, "problem", None), "dataset", None) for line in lines)
-    specs = (one.loaded for one in data if one is not None and one.loaded is not None)
-    return {path for spec in specs if isinstance(path := spec.get("path"), str)}
+    paths = ((data.loaded or {}).get("path") for data, _ in datasets_of(lines))
+    return {path for path in paths if isinstance(path, str)}
 
 
 def files_of(lines: Iterable[Line]) -> dict[str, str]:
     """Return the paths of users' files of code with their groups, changed ones not."""
     pins = {}
     for line in lines:
-        problem = getattr(line, "problem", None)
-        loss = problem.spec.get("loss", {}) if problem is not None else {}
-        for group, name in (
-            (registry.ALGORITHM, line.algorithm),
-            ("loss", named_in(loss) if loss else ""),
-        ):
-            if is_file(name):
-                pins[name] = group
-    paths = {place_of(pin, group): group for pin, group in pins.items()}
+        pins[line.algorithm] = registry.ALGORITHM
+        if isinstance(line, FitLine) and (loss := line.problem.spec.get("loss")):
+            pins[named_in(loss)] = "loss"
+    paths = {place_of(pin, group): group for pin, group in pins.items() if is_file(pin)}
     return {path: group for path, group in paths.items() if path is not None}
 
 
@@ -245,31 +253,39 @@ def plain_command(command: Sequence[str]) -> list[str]:
 def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
     """Write one row per choice; parameters as JSON, see `Choice` for the columns."""
     text = io.StringIO()
-    text.write(HEADER)
     rows = csv.writer(text, lineterminator="\n")
-    for choice in choices:
-        rows.writerow(map(unrun, _row(experiment, choice)))
+    rows.writerow(COLUMNS)
+    rows.writerows(map(unrun, _row(experiment, choice)) for choice in choices)
     write_text(folder, CHOICES, text.getvalue())
 
 
 def _row(experiment: str, choice: Choice) -> list[Any]:
     line, dataset = choice.line, choice.line.problem.spec["dataset"]
-    standardise = bool(dataset.get("standardise", False))
-    params = json.dumps(dict(line.params), sort_keys=True)
-    chosen = json.dumps(choice.values, sort_keys=True)
-    budget = [line.budget[key] for key in ("epsilon", "delta", "adjacency")]
-    where = [experiment, line.panel, line.line, dataset["name"], standardise]
-    how = [label(line.algorithm), params, *budget, line.calibration]
-    lead = ("", "") if choice.lead is None else choice.lead
-    scatter = "" if math.isnan(choice.scatter) else rounded(choice.scatter)
-    result = [choice.quantity, chosen, rounded(choice.mean), scatter, *lead]
-    spent = [len(choice.finals), choice.n_settings, len(choice.tried)]
-    ends = ["; ".join(one) for one in (choice.open, choice.extended, choice.starts)]
-    full = algorithm_of(line.algorithm).full({**line.params, **choice.values})
-    given = {*line.params, *choice.values}
-    usual = {key: value for key, value in full.items() if key not in given}
-    fields = [" ".join(line.axes), json.dumps(usual, sort_keys=True)]
-    return [*where, *how, *result, *spent, *ends, *fields, dataset.get("seed", "")]
+    given = {**line.params, **choice.values}
+    full = algorithm_of(line.algorithm).full(given)
+    return [
+        experiment,
+        line.panel,
+        line.line,
+        dataset["name"],
+        bool(dataset.get("standardise", False)),
+        label(line.algorithm),
+        json.dumps(dict(line.params), sort_keys=True),
+        *(line.budget[key] for key in ("epsilon", "delta", "adjacency")),
+        line.calibration,
+        choice.quantity,
+        json.dumps(choice.values, sort_keys=True),
+        rounded(choice.mean),
+        "" if math.isnan(choice.scatter) else rounded(choice.scatter),
+        *(choice.lead or ("", "")),
+        len(choice.finals),
+        choice.n_settings,
+        len(choice.tried),
+        *("; ".join(one) for one in (choice.open, choice.extended, choice.starts)),
+        " ".join(line.axes),
+        json.dumps({k: v for k, v in full.items() if k not in given}, sort_keys=True),
+        dataset.get("seed", ""),
+    ]
 
 
 def judged(session: Session) -> list[Choice]:
@@ -299,18 +315,15 @@ def _errors(session: Session, tuner: Tuner, quantity: str) -> dict[int, float]:
     return {one.seed: error_of(record, quantity) for one, record in pairs}
 
 
-def doubts(choices: Iterable[Choice], skipped: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence per line whose choice is none, and one of all that are open.
-
-    `skipped` tells of each skipped trial why.
-    """
-    choices, beyond = list(choices), []
+def doubts(choices: Sequence[Choice], session: Session) -> Iterator[str]:
+    """Yield a warning for each line without a usable setting, and one for open ones."""
+    beyond = []
     for choice in choices:
-        where = " / ".join(choice.line.called)
-        where += f" (epsilon {choice.line.budget['epsilon']})"
-        reasons = [skipped.get(key) for key in choice.tried]
-        if all(reasons):
-            yield f"{where}: every setting was skipped: {reasons[0]}"
+        epsilon = choice.line.budget["epsilon"]
+        where = f"{' / '.join(choice.line.called)} (epsilon {epsilon})"
+        if {session.statuses[key] for key in choice.tried} == {"skipped"}:
+            record = session.store.record(choice.tried[0]) or {}
+            yield f"{where}: every setting was skipped: {record.get('message')}"
         elif choice.mean == math.inf:
             yield f"{where}: no setting had a finite mean"
         elif choice.open:
@@ -327,10 +340,8 @@ def _reasons(choice: Choice) -> Iterator[str]:
     """Yield in words why a choice is open."""
     for end in choice.open:
         *keys, why = end.split()
-        if end.startswith(WORSE):
-            yield end
-            continue
-        yield OPEN[why].format(*keys, *(choice.values[key] for key in keys))
+        values = (choice.values.get(key) for key in keys)
+        yield OPEN[why].format(*keys, *values) if why in OPEN else end
 
 
 def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions) -> int:
@@ -365,7 +376,8 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     if options.mode != "plan":
         check_writable(folder)
     with early_worker(folder, options) as early:
-        with awaited(f"{name}: reading data, planning", options.progress):
+        told = functools.partial(say, f"{name}: reading data, planning")
+        with repeat(told, FIRST) if options.progress else contextlib.nullcontext():
             session = Session(name, folder, options, blocks)
         return _run(session, early)
 
@@ -422,13 +434,12 @@ def _run(session: Session, early: Worker | None) -> int:
 
 def loose_deltas(lines: Iterable[Line]) -> str:
     """Return the sentence about budgets with a delta of at least 1/n, if any."""
-    found = dict[str, None]()
-    for line in lines:
-        if isinstance(line, FitLine):
-            budget, n = Budget(**line.budget), line.problem.n
-            if budget.is_loose(n):
-                name = line.problem.spec["dataset"]["name"]
-                found[f"{name} (n={n}, delta={budget.delta})"] = None
+    fits = ((Budget(**o.budget), o.problem) for o in lines if isinstance(o, FitLine))
+    found = dict.fromkeys(
+        f"{problem.spec['dataset']['name']} (n={problem.n}, delta={budget.delta})"
+        for budget, problem in fits
+        if budget.is_loose(problem.n)
+    )
     if not found:
         return ""
     return (
@@ -443,26 +454,20 @@ def records_told(lines: Iterable[Line]) -> list[str]:
     That clipping changed some, that all are far below a bound, that a feature is the
     label.
     """
-    found: dict[tuple[str, str], list[str]] = {}
-    for line in lines:
-        if not isinstance(line, FitLine):
-            continue
-        if not isinstance(data := getattr(line.problem, "dataset", None), Dataset):
-            continue
-        spec = line.problem.spec["dataset"]
-        path = spec.get("path")
-        file = f" {PurePath(str(path)).name}" if path else ""
-        named = f"dataset {spec['name']}{file}"
+    found: dict[str, None] = {}
+    every = {(d.content_hash, id(one)): (d, one) for d, one in datasets_of(lines)}
+    for data, problem in every.values():
+        spec, names = problem.spec["dataset"], feature_names(data)
+        file = PurePath(str(spec.get("path", ""))).name
+        named = f"dataset {spec['name']} {file}".strip()
         bounded = f"{named}, bounds={shown(spec.get('bounds'))}"
-        if (key := (bounded, data.content_hash)) in found:
-            continue
-        names = feature_names(data)
-        told = {
-            bounded: [clipping_told(data.clipping, names), wide_told(data, names)],
-            named: [telling_told(data, names)],
-        }
-        found[key] = [f"{k}: {one}" for k, own in told.items() for one in own if one]
-    return [*dict.fromkeys(one for told in found.values() for one in told)]
+        parts = (
+            (bounded, clipping_told(data.clipping, names)),
+            (bounded, wide_told(data, names)),
+            (named, telling_told(data, names)),
+        )
+        found.update((f"{where}: {told}", None) for where, told in parts if told)
+    return [*found]
 
 
 def _settled(session: Session) -> dict[str, Any]:
@@ -485,8 +490,8 @@ def _settled(session: Session) -> dict[str, Any]:
     if previous.get("plan_file") != checksum(folder):
         if torn := sum(one is None for one in read_plan(folder)):
             session.damaged[PLAN] = torn
-            lost = plural(torn, "damaged line")
-            print(f"{typed(folder)}: {PLAN}: {lost}: made anew", file=sys.stderr)
+            told = f"{PLAN}: {plural(torn, 'damaged line')}: made anew"
+            print(f"{typed(folder)}: {told}", file=sys.stderr)
     return previous
 
 
@@ -509,19 +514,18 @@ def _derive(
     return {**left, "plan_file": session.plan.published}
 
 
-def _print_summary(session: Session, choices: Iterable[Choice]) -> None:
+def _print_summary(session: Session, choices: Sequence[Choice]) -> None:
     counts = session.counts()
     statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
     total = f"{sum(counts.values())} trials ({session.ran} run now)"
-    lines = [f"{session.name}: {total}: {statuses or 'none'}"]
-    lines += session.reasons.lines(session.store)
-    print("\n".join([*lines, *doubts(choices, session.skipped)]))
+    print(f"{session.name}: {total}: {statuses or 'none'}")
+    for told in (*session.reasons(), *doubts(choices, session)):
+        print(told)
     _print_missing(session)
 
 
 def _print_missing(session: Session) -> None:
-    reasons = (f"{one.dataset}: {one.reason}" for one in session.missing)
-    for reason in dict.fromkeys(reasons):
+    for reason in dict.fromkeys(f"{m.dataset}: {m.reason}" for m in session.missing):
         print(f"not run: {reason}")
 
 

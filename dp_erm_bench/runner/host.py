@@ -344,7 +344,12 @@ def hosted(
     child.give(task, job)
     child.wait(wanted)
     if child.report is None:
-        answer = _mourned(number, child, task, (folder, start, job.run))
+        code = children.let_go(child)
+        keys = {trial.key for batch in task for trial in batch}
+        traces = traces_of(folder, start, job.run, keys)
+        outcomes = [*map(Outcome.of, traces.records.values())]
+        death = Death(code, child.overdue, traces.begun)
+        answer = Answer(number, outcomes, death=death)
     else:
         outcomes, _, seconds, problem, _ = child.report
         answer = Answer(number, outcomes, seconds, problem)
@@ -352,7 +357,7 @@ def hosted(
         answer = answer._replace(lines=take_lines(folder))
     if child.report and child.report.full:
         children.let_go(child)
-    return answer._replace(host=f"{os.uname().nodename}:{os.getpid()}")
+    return answer
 
 
 def shipped(
@@ -366,19 +371,6 @@ def shipped(
         return number, hosted(number, task, job, True, wanted)
     except (UsageError, OSError) as error:
         return number, Answer(number, [], problem=str(error) or repr(error))
-
-
-def _mourned(
-    number: int, child: Worker, task: Sequence[Batch], wrote: tuple[Path, int, str]
-) -> Answer:
-    """Return what a dead child recorded of a task, and what it had begun.
-
-    `wrote`: where, from which place in the file on, and in which run.
-    """
-    code = children.let_go(child)
-    traces = traces_of(*wrote, {trial.key for batch in task for trial in batch})
-    outcomes = [Outcome.of(record) for record in traces.records.values()]
-    return Answer(number, outcomes, death=Death(code, child.overdue, traces.begun))
 
 
 @functools.cache

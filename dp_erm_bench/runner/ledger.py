@@ -10,16 +10,15 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dp_erm_bench.errors import UsageError, printable
-from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import MIDDLE, STATUS, STATUSES, RecordWriter, failed
+from dp_erm_bench.results.store import STATUSES, RecordWriter, failed
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
-LONGEST = 200
-"""Characters of what an answer says of its host, or of what is wrong with it."""
+LONGEST = 1000
+"""Characters of what an answer says is wrong."""
 
 
 class Death(NamedTuple):
@@ -64,8 +63,6 @@ class Answer(NamedTuple):
     lines : bytes
         Marks and records that belong into the results folder; empty where the child
         wrote them there itself.
-    host : str
-        Machine and process id of the host.
     """
 
     number: int
@@ -74,7 +71,6 @@ class Answer(NamedTuple):
     problem: str = ""
     death: Death | None = None
     lines: bytes = b""
-    host: str = ""
 
 
 def check_answer(value: object, task: Sequence[Batch]) -> Answer:
@@ -92,51 +88,33 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
     outcomes: dict[str, Outcome] = {}
     for line in value.lines.splitlines(keepends=True):
         content = (files.parsed(line) if files.is_sealed(line) else None) or {}
-        begun, key = content.get("begin"), content.get("key")
+        begun, key = content.get("begin"), str(content.get("key"))
         if isinstance(begun, list) and keys.issuperset(map(str, begun)):
             continue
-        if not _is_record(line, content) or key not in keys or key in outcomes:
+        lists = isinstance(content.get("trajectory"), dict)
+        known = key in keys and content.get("status") in STATUSES
+        if not (known and lists) or key in outcomes:
             raise ValueError("a line of an answer is damaged, or of another task")
         outcomes[key] = Outcome.of(content)
     if not (outcomes or value.death or value.problem):
         raise ValueError("an answer says nothing")
-    problem = printable(value.problem, 5 * LONGEST)
-    host = printable(value.host, LONGEST)
-    return value._replace(outcomes=[*outcomes.values()], problem=problem, host=host)
-
-
-def _is_record(line: bytes, content: dict[str, Any]) -> bool:
-    """Return whether a whole line is a record that the table can be made of."""
-    columns = content.get("trajectory")
-    lists = isinstance(columns, dict) and all(type(c) is list for c in columns.values())
-    status = content.get("status") in STATUSES
-    return lists and status and line.startswith(files.START) and line[STATUS] == MIDDLE
+    problem = printable(value.problem, LONGEST)
+    return value._replace(outcomes=[*outcomes.values()], problem=problem)
 
 
 def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
     """Return the report of a worker on a task that a line holds; None if it is none.
 
-    Whoever wrote the line: every value is of its type, and the outcomes are those of
-    the first batches of the task.
+    A solver may write into the pipe: a report's outcomes are those of the first batches
+    of the task.
     """
     try:
-        outcomes, batches, seconds, problem, full = json.loads(text)
-        found = []
-        for key, status, finals, message in outcomes:
-            last = {name: float(finals[name]) for name in QUANTITIES if name in finals}
-            found.append(Outcome(str(key), _status(status), last, str(message)))
-        report = Report(found, int(batches), float(seconds), str(problem), bool(full))
+        outcomes, *rest = json.loads(text)
+        report = Report([Outcome(*one) for one in outcomes], *rest)
         due = [trial.key for batch in task[: report.batches] for trial in batch]
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except (ValueError, TypeError):
         return None
-    whole = due == [one.key for one in found] and 0 <= report.seconds < math.inf
-    return report if whole else None
-
-
-def _status(status: Any) -> str:
-    if status not in STATUSES:
-        raise ValueError(f"{status!r}: no status")
-    return str(status)
+    return report if due == [one.key for one in report.outcomes] else None
 
 
 LOSSES = 3
@@ -205,11 +183,6 @@ class Ledger:
         What all batches have in common.
     slots : int
         Tasks that may be at work at once; engines change it as workers come and go.
-
-    Attributes
-    ----------
-    exits : dict of int to HostExit
-        An engine notes there with which host it lost a task, before it says so.
     """
 
     def __init__(self, job: Job, slots: int = 1) -> None:
@@ -218,7 +191,6 @@ class Ledger:
         self._doubtful: deque[Batch] = deque()
         self._lost: deque[Batch] = deque()
         self._at_work: dict[int, Task] = {}
-        self.exits: dict[int, HostExit] = {}
         self._losses: Counter[str] = Counter()
         self._number, self._size, self._stillborn, self._lost_in_a_row = 0, 1, 0, 0
         self._writer = RecordWriter(Path(job.folder), job.run)
@@ -273,15 +245,15 @@ class Ledger:
             task.append(self._waiting.popleft())
         return task
 
-    def settle(self, number: int, answer: Answer | None) -> list[Outcome]:
+    def settle(self, number: int, answer: Answer | HostExit) -> list[Outcome]:
         """Return the outcomes of a task that is over; see to the rest of it.
 
         Parameters
         ----------
         number : int
             The task's.
-        answer : Answer or None
-            Its host's; None if the host was lost with it.
+        answer : Answer or HostExit
+            Its host's, or what is known of the host that was lost with it.
 
         Raises
         ------
@@ -290,9 +262,8 @@ class Ledger:
         """
         with self._lock:
             task = self._at_work.pop(number)
-            if answer is None:
-                unknown = HostExit("an unknown host")
-                return self._on_host_lost(task, self.exits.pop(number, unknown))
+            if isinstance(answer, HostExit):
+                return self._on_host_lost(task, answer)
             self._lost_in_a_row = 0
             if answer.lines:
                 self._writer.copy(answer.lines)

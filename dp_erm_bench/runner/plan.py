@@ -20,7 +20,7 @@ from dp_erm_bench.experiment.tune import Tuner
 from dp_erm_bench.results.files import plural
 from dp_erm_bench.results.store import Store, planned_lines
 from dp_erm_bench.runner.engines.choice import workers_of
-from dp_erm_bench.runner.session import Label, Reasons, Session
+from dp_erm_bench.runner.session import Label, Session, list_reasons
 
 SAMPLE = 30
 """Records of a kind that are read; their median counts."""
@@ -54,7 +54,11 @@ def print_plan(session: Session) -> None:
     done = sum(line.done for line in lines.values())
     failed = sum(line.failed for line in lines.values())
     total = Tally(done + failed + len(todo), done, failed, todo)
-    refused = {key: why for key, one in todo.items() if (why := refusal(one))}
+    refused = {
+        key: why
+        for key, one in todo.items()
+        if one.work.own <= 0 and (why := one.setting.batch_key.refusal())
+    }
     kinds = {one.kind for key, one in todo.items() if key not in refused}
     costs = median_costs(session.store, [*named, *todo.values()], kinds)
     jobs = workers_of(session.options)
@@ -74,16 +78,9 @@ def print_plan(session: Session) -> None:
     if unknown := len(runs) - len(known):
         trials = plural(unknown, "trial")
         print(f"nothing is recorded of settings as those of {trials}")
-    reasons = Reasons()
-    for why in refused.values():
-        reasons.add("skipped", why)
-    for told in reasons.lines(session.store):
-        print(told if told.startswith(" ") else f"will be {told}")
-
-
-def refusal(one: Trial) -> str:
-    """Return why a trial is known to be refused; empty if nothing is known."""
-    return "" if one.work.own > 0 else one.setting.batch_key.refusal()
+    if refused:
+        told = list_reasons("will be skipped", len(refused), refused.values())
+        print("\n".join(told))
 
 
 def _row(panel: str, line: str, *columns: object) -> str:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import escaped
@@ -72,11 +72,6 @@ def work_of(batch: Batch) -> float:
     return batch[0].work.batch(len(batch))
 
 
-def batch_size(one: Trial, members: int, most: int, aim: float) -> int:
-    """Return the most trials in a batch of `members` trials of the kind of one."""
-    return math.ceil(members / _count(one, members, most, aim))
-
-
 def _count(one: Trial, members: int, most: int, aim: float) -> int:
     """Return the number of batches of some trials of a kind."""
     if not one.setting.batch_key.batchable:
@@ -106,8 +101,6 @@ class Pool:
         self._on_sigterm: Any = None
         self._engines = contextlib.ExitStack()
         self._started = False
-        self._hosts: defaultdict[str, set[str]] = defaultdict(set)
-        self._lost = 0
 
     def __enter__(self) -> Pool:
         """Have SIGTERM end the run as Ctrl-C does."""
@@ -138,25 +131,8 @@ class Pool:
         self._ledger.add(batches)
         while len(self._ledger):
             for number, answer in self.engine.answers(self._ledger):
-                if answer is None:
-                    self._lost += 1
-                else:
-                    machine, _, process = answer.host.rpartition(":")
-                    self._hosts[machine].add(process)
                 if outcomes := self._ledger.settle(number, answer):
                     yield outcomes
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a manifest says of hosts.
-
-        `hosts`: how many have answered on each machine, and its kind of CPU where it
-        was told; `lost_tasks`: how many were lost with theirs.
-        """
-        hosts: dict[str, dict[str, Any]] = {}
-        for machine, ones in sorted(self._hosts.items()):
-            cpu = self.engine.cpus.get(machine)
-            hosts[machine] = {"hosts": len(ones), **({"cpu": cpu} if cpu else {})}
-        return {"hosts": hosts, "lost_tasks": self._lost}
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
@@ -167,60 +143,25 @@ OTHERS = ("skipped", "diverged")
 SHOWN = 8
 """Reasons of a status that are listed."""
 MOST = 1000
-"""Records of earlier runs that are read for their reasons."""
+"""Records of a status that are read for their reasons."""
 
 
-class Reasons:
-    """Why trials are not ok: distinct first lines of messages with their counts."""
+def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
+    """Yield how many trials have a status, and the first lines of their messages."""
+    found = Counter(message.partition("\n")[0] for message in messages)
+    shown = found.most_common(SHOWN)
+    yield f"{status}: {plural(total, 'trial')}"
+    for reason, number in shown:
+        yield f"  {number} x {reason}"
+    if more := total - sum(number for _, number in shown):
+        yield f"  and {more} more"
 
-    def __init__(self) -> None:
-        self.counts: dict[str, Counter[str]] = {}
-        self.first: dict[str, str] = {}
-        self.earlier: dict[str, str] = {}
-
-    def add(self, status: str, message: str) -> None:
-        """Count a trial of a status; the first message of each is kept whole."""
-        line = message.partition("\n")[0]
-        self.counts.setdefault(status, Counter())[line] += 1
-        self.first.setdefault(status, message)
-
-    def recorded(self, key: str, status: str) -> None:
-        """Note a trial that an earlier run has left with a status."""
-        if status not in ("ok", "planned"):
-            self.earlier[key] = status
-
-    def lines(self, store: Store) -> Iterator[str]:
-        """Yield a line per status, and one per reason where there are several.
-
-        Of what earlier runs have left, `MOST` records are read.
-        """
-        keys = [*self.earlier][:MOST]
-        for key, record in zip(keys, store.records(keys), strict=True):
-            self.add(self.earlier[key], str((record or {}).get("message", "")))
-        for status in (*FAILED, *OTHERS):
-            found = self.counts.get(status)
-            if not found:
-                continue
-            total, several = f"{status}: {found.total()} trials", len(found) > 1
-            if status in FAILED:
-                yield f"{total}, the first: {self.first[status]}"
-            else:
-                yield total if several else f"{total}: {self.first[status]}"
-            if several:
-                for reason, number in found.most_common(SHOWN):
-                    yield f"  {number} x {reason}"
-                if len(found) > SHOWN:
-                    yield f"  and {plural(len(found) - SHOWN, 'other reason')}"
-        if unread := len(self.earlier) - len(keys):
-            yield f"and {plural(unread, 'trial')} that ended so in earlier runs"
-
-
-STEPS = 20
-QUIET = 0.5
-"""Seconds between two lines at least, the last line excepted."""
 
 FIRST, PAUSE = 3.0, 60.0
-"""Seconds from the start to the first line, and between two of them at most."""
+"""Seconds from the start to the first line, and between two of them."""
+
+SOON = 0.5
+"""Seconds to the first line at least."""
 
 
 def say(text: str) -> None:
@@ -230,20 +171,29 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def awaited(text: str, enabled: bool) -> Iterator[None]:
-    """Say what is done within, if that takes more than `FIRST` seconds."""
-    timer = threading.Timer(FIRST, say, [text])
-    timer.daemon = True
-    if enabled:
-        timer.start()
+def repeat(show: Callable[[], None], first: float) -> Iterator[None]:
+    """Call a function after `first` seconds, and then every `PAUSE` seconds."""
+    over = threading.Event()
+
+    def tick(due: float) -> None:
+        while not over.wait(due):
+            show()
+            due = PAUSE
+
+    clock = threading.Thread(target=tick, args=(first,), daemon=True)
+    clock.start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
+        clock.join()
 
 
-class Progress:
+class Progress(contextlib.ExitStack):
     """Count trials done and failed, and show them.
+
+    On a terminal it is a bar. Elsewhere it is a line `FIRST` seconds after the run has
+    begun, one every `PAUSE` seconds, and one at the end if trials have run.
 
     Parameters
     ----------
@@ -252,13 +202,11 @@ class Progress:
     enabled : bool
         Whether to show anything.
     total : int
-        Trials expected; it grows if more are announced.
+        Trials expected.
     workers : function, optional
         Returns how many there are; it is not shown without.
     begun : float, optional
-        When the run began, by `time.monotonic`; now by default. Elsewhere than on a
-        terminal there is a line `FIRST` seconds after that, and then at least every
-        `PAUSE` seconds, be it that no trial has ended.
+        When the run began, by `time.monotonic`; now by default.
     """
 
     def __init__(
@@ -269,70 +217,44 @@ class Progress:
         workers: Callable[[], int] | None = None,
         begun: float | None = None,
     ) -> None:
+        super().__init__()
         # A folder may be called anything, and Python filters no controls.
         self.title, self.enabled, self.total = escaped(title), enabled, total
         self._workers = workers
-        self.done = self.failed = self.ran = self.announced = 0
+        self.done = self.failed = self.ran = 0
         self._bar: Any = None
-        self._task: Any = None
-        self._step = 0
-        self._start = self._last = time.monotonic()
+        self._start = time.monotonic()
         self._begun = self._start if begun is None else begun
-        self._lock, self._over = threading.Lock(), threading.Event()
-        self._clock = threading.Thread(target=self._tick, daemon=True)
 
-    def __enter__(self) -> Progress:
-        """Open the bar if stderr is a terminal."""
+    def __enter__(self) -> Self:
+        """Open the bar if stderr is a terminal, else start the clock."""
         if self.enabled and sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
 
-            columns = (progress.BarColumn(), progress.MofNCompleteColumn())
             self._bar = progress.Progress(
                 # A name is a text, not markup.
                 progress.TextColumn("{task.description}", markup=False),
-                *columns,
-                "{task.fields[failed]} failed{task.fields[alive]}",
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                "{task.fields[state]}",
                 progress.TimeRemainingColumn(),
                 console=Console(file=getattr(sys.stderr, "inside", sys.stderr)),
                 refresh_per_second=5,
             )
-            fields = {"failed": 0, "alive": self._alive()}
-            self._task = self._bar.add_task(self.title, total=self.total, **fields)
-            self._bar.start()
+            self._bar.add_task(self.title, total=self.total, state=self._state())
+            self.enter_context(self._bar)
         elif self.enabled:
-            self._clock.start()
+            self.callback(self._print, last=True)
+            # What is recorded already is counted in no time.
+            first = max(SOON, self._begun + FIRST - time.monotonic())
+            self.enter_context(repeat(self._print, first))
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Close the bar, stop the clock."""
-        self._over.set()
-        if self._bar is not None:
-            self._bar.stop()
-        elif self.enabled:
-            self._clock.join()
-
-    def _tick(self) -> None:
-        # What is recorded already is counted in no time.
-        due = max(QUIET, self._begun + FIRST - time.monotonic())
-        while not self._over.wait(due):
-            with self._lock:
-                since = time.monotonic() - self._last
-                if self._last == self._start or since >= PAUSE:
-                    # Who counts workers may be at it when one comes.
-                    with contextlib.suppress(RuntimeError):
-                        self._print()
-                    since = 0.0
-            due = PAUSE - since
-
-    def announce(self, recorded: int, todo: int) -> None:
-        """Count the trials of a round: those recorded earlier are done."""
-        self.announced += recorded + todo
-        self.total = max(self.total, self.announced)
-        self.done += recorded
-        self._step = STEPS * self.done // max(self.total, 1)
-        if self._bar is not None:
-            self._bar.update(self._task, total=self.total, completed=self.done)
+    def announce(self, done: int, total: int) -> None:
+        """Set how many trials have a status by now, and how many are expected."""
+        self.done, self.total = done, total
+        self._update()
 
     def advance(self, statuses: Iterable[str]) -> None:
         """Count the trials of a batch."""
@@ -340,37 +262,29 @@ class Progress:
         self.done += len(statuses)
         self.ran += len(statuses)
         self.failed += sum(status in FAILED for status in statuses)
+        self._update()
+
+    def _update(self) -> None:
         if self._bar is not None:
-            fields = {"failed": self.failed, "alive": self._alive()}
-            self._bar.update(self._task, completed=self.done, **fields)
-        elif self.enabled:
-            self._line()
+            now = {"total": self.total, "completed": self.done, "state": self._state()}
+            self._bar.update(self._bar.task_ids[0], **now)
 
-    def _line(self) -> None:
-        step = STEPS * self.done // max(self.total, 1)
-        with self._lock:
-            soon = time.monotonic() - self._last < QUIET and self.done < self.total
-            if step != self._step and not soon:
-                self._step = step
-                self._print()
+    def _state(self) -> str:
+        """Return how many trials have failed, and how many workers there are."""
+        workers = f", {plural(self._workers(), 'worker')}" if self._workers else ""
+        return f"{self.failed} failed{workers}"
 
-    def _print(self) -> None:
-        self._last = time.monotonic()
-        spent, left = self._last - self._start, "time left not known yet"
+    def _print(self, last: bool = False) -> None:
+        if last and not self.ran:
+            return
+        spent, left = time.monotonic() - self._start, "time left not known yet"
         if self.ran:
             left = f"{spent / self.ran * (self.total - self.done):.0f} s left"
         say(
             f"{self.title}: {100 * self.done // max(self.total, 1)} % "
-            f"({self.done} of {self.total} trials, {self.failed} failed"
-            f"{self._alive()}, {spent:.0f} s, {left})"
+            f"({self.done} of {self.total} trials, {self._state()}, {spent:.0f} s, "
+            f"{left})"
         )
-
-    def _alive(self) -> str:
-        """Return how many workers there are, to follow other words."""
-        if self._workers is None:
-            return ""
-        number = self._workers()
-        return f", {number} worker{'s' * (number != 1)}"
 
 
 Label = tuple[str, str]
@@ -406,13 +320,10 @@ class Session:
         self.begun = time.monotonic()
         self.name, self.folder, self.options = name, folder, options
         self.run = new_run_id()
-        self.pool: Pool | None = None
         self.store = Store(folder)
         self.plan = Plan(folder, options.append_plan)
         self.statuses: dict[str, str] = {}
         self.finals: dict[str, Mapping[str, float]] = {}
-        self.reasons = Reasons()
-        self.skipped: dict[str, str] = {}
         self.ran = 0
         self.damaged: dict[str, int | str] = {}
         self.digest = sha256(f"{name} {options.append_plan}".encode())
@@ -474,14 +385,11 @@ class Session:
             status = self.store.status(key) or "planned"
             status = "planned" if status in self.options.retry else status
             self.statuses[key] = status
-            self.reasons.recorded(key, status)
         tuning = [one for one in first.values() if one.phase == "tune"]
         if any(self.statuses[one.key] == "planned" for one in tuning):
             for batch in self._batches(tuning):
                 if any(self.statuses[one.key] == "planned" for one in batch):
                     self.statuses.update((one.key, "planned") for one in batch)
-                    for one in batch:
-                        self.reasons.earlier.pop(one.key, None)
                     self._tuning.append(batch)
         todo = [o for o in first.values() if self.statuses[o.key] == "planned"]
         self._unwritten += new
@@ -497,34 +405,37 @@ class Session:
             and one.key not in self.finals
             and self.statuses[one.key] != "planned"
         ]
-        for key, record in zip(keys, self.store.records(keys), strict=True):
-            self.finals[key] = finals_of(record)
-            if record is not None and record["status"] == "skipped":
-                self.skipped[key] = str(record["message"])
+        found = map(finals_of, self.store.records(keys))
+        self.finals.update(zip(keys, found, strict=True))
 
     def run_stages(self, early: Worker | None) -> None:
         """Run every round of an experiment; the workers stay between rounds."""
         options = self.options
-        limits = (options.time_limit, options.worker_memory, secrets.token_hex(16))
-        job = Job(str(self.folder), self.run, options.execute, *limits)
-        # A host's last words are looked up in its log.
-        shows = options.output or options.engine == "dask"
-        job = job._replace(code=package_state(), shows=shows)
+        job = Job(
+            str(self.folder),
+            self.run,
+            options.execute,
+            options.time_limit,
+            options.worker_memory,
+            secrets.token_hex(16),
+            code=package_state(),
+            # A host's last words are looked up in its log.
+            shows=options.output or options.engine == "dask",
+        )
         engine = engine_of(options, options.n_jobs, early)
         workers = None if options.engine == "local" else lambda: engine.slots
-        total = self.expected().total()
-        shown = (self.name, options.progress, total, workers, self.begun)
-        with Pool(engine, job) as self.pool, Progress(*shown) as progress:
-            for number, planned in enumerate(self.stages()):
+        left = self.expected().total()
+        shown = (self.name, options.progress, left, workers, self.begun)
+        with Pool(engine, job) as pool, Progress(*shown) as progress:
+            for planned in self.stages():
+                todo = self.announce(planned)[1]
+                # What is wanted twice runs once.
+                left = max(left - len(planned), 0)
                 known = len(self.statuses)
-                new, todo = self.announce(planned)
-                distinct = len(self.statuses) - known
-                # What is wanted twice runs once; sweeps are all in the first round.
-                progress.total -= len(new if number else planned) - distinct
-                progress.announce(distinct - len(todo), len(todo))
+                progress.announce(known - len(todo), known + left)
                 if todo:
                     self.write_plan()
-                    self.execute(todo, self.pool, progress)
+                    self.execute(todo, pool, progress)
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
@@ -534,15 +445,11 @@ class Session:
         self._tuning = []
         for outcomes in pool.run(batches):
             check_run(self.folder, self.run)
-            for key, status, finals, message in outcomes:
+            for key, status, finals in outcomes:
                 # Of 10^6 outcomes each would have a text of its own.
                 self.statuses[key] = sys.intern(status)
                 if self.tuners:
                     self.finals[key] = finals
-                if status != "ok":
-                    self.reasons.add(status, message)
-                if status == "skipped":
-                    self.skipped[key] = message
             self.ran += len(outcomes)
             progress.advance(outcome.status for outcome in outcomes)
 
@@ -557,6 +464,17 @@ class Session:
     def counts(self) -> dict[str, int]:
         """Return the number of distinct trials by status."""
         return dict(sorted(Counter(self.statuses.values()).items()))
+
+    def reasons(self) -> Iterator[str]:
+        """Yield why trials are not ok, now or earlier, a few lines per status."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for key, status in self.statuses.items():
+            found[status].append(key)
+        for status in (*FAILED, *OTHERS):
+            if keys := found[status]:
+                read = self.store.records(keys[:MOST])
+                messages = (str((record or {}).get("message", "")) for record in read)
+                yield from list_reasons(status, len(keys), messages)
 
     def write_plan(self) -> None:
         """Write what was announced since the last call."""

@@ -69,9 +69,6 @@ PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0
 """A worker hands back what it has not begun after this time."""
 
-LONGEST = 1000
-"""Characters of a message that the parent gets."""
-
 MOST_PRINTED = 4000
 """Characters that a record keeps of what a solver prints."""
 
@@ -116,14 +113,11 @@ class Outcome(NamedTuple):
     key: str
     status: str
     finals: Mapping[str, float]
-    message: str = ""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Return the outcome of a record: the first line of its message."""
-        message = str(record.get("message") or "").partition("\n")[0]
-        said = printable(message, LONGEST)
-        return cls(record["key"], record["status"], finals_of(record), said)
+        """Return the outcome of a record."""
+        return cls(record["key"], record["status"], finals_of(record))
 
 
 class Report(NamedTuple):

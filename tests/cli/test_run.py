@@ -283,7 +283,7 @@ def test_the_end_of_a_run_names_every_reason_once_with_its_count(
     assert sorted(lines[1:3])[0].startswith(
         "  2 x OutputPerturbation needs strong conv"
     )
-    assert lines[3:] == ["diverged: 2 trials: the last objective is not finite"]
+    assert lines[3:] == ["diverged: 2 trials", "  2 x the last objective is not finite"]
     # A second run runs nothing, and says the same of what is recorded.
     assert main(typed) == 0
     again = capsys.readouterr().out
@@ -318,7 +318,7 @@ class Slow(Solver):
         yield from ()
 
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
-        time.sleep(0.4)
+        time.sleep(1.0)
         raise RuntimeError("out of luck")
 '''
 
@@ -332,7 +332,7 @@ def test_a_run_that_did_less_than_it_declared_is_an_error(run, tmp_path):
     lines = found.stdout.splitlines()
     assert lines[0] == "sweep: 2 trials (2 run now): 2 error"
     sentence = "release gradient was used 0 of 10 times"
-    assert lines[1] == f"error: 2 trials, the first: {sentence}"
+    assert lines[1:3] == ["error: 2 trials", f"  2 x {sentence}"]
 
 
 def test_a_log_tells_of_progress_and_the_end_tells_of_errors(run, tmp_path):
@@ -350,13 +350,10 @@ def test_a_log_tells_of_progress_and_the_end_tells_of_errors(run, tmp_path):
     done = [int(one[1]) for one in told]
     assert len(done) >= 2 and done == sorted(done) and done[-1] == 4
     assert all(int(one[0]) == 25 * int(one[1]) for one in told)
-    assert any(
-        0 < n < 4 and one[2] != "time" for n, one in zip(done, told, strict=True)
-    )
     lines = found.stdout.splitlines()
     assert lines[0] == "sweep: 4 trials (4 run now): 4 error"
-    first = "error: 4 trials, the first: RuntimeError: out of luck (slow.py, line "
-    assert lines[1].startswith(first)
+    assert lines[1] == "error: 4 trials"
+    assert lines[2].startswith("  4 x RuntimeError: out of luck (slow.py, line ")
 
 
 def test_smoke_says_once_that_it_judges_nothing_and_the_table_stands_once(

@@ -19,7 +19,7 @@ OTHERS = {seed: "ok" for seed in range(12) if seed != 3}
 def test_a_trial_that_ends_its_host_three_times_is_killed_and_may_be_retried(runs):
     code, out, err = runs("bereaving", batch_trials=1, **DASK)
     assert (code, err) == (1, "")
-    assert "killed: 1 trials, the first: lost with its host 3 times, the last" in out
+    assert "killed: 1 trial\n  1 x lost with its host 3 times, the last" in out
     assert runs.statuses() == OTHERS | {3: "killed"}
     first, *log = runs.messages()[3].splitlines()
     assert log[-1] == "the last words of a host" and len(log) <= 20

@@ -9,7 +9,6 @@ import pytest
 from launch import ended, wait_for
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.runner.options import RunOptions
 
 pytestmark = pytest.mark.slow
@@ -198,9 +197,6 @@ def test_a_plan_and_a_run_tell_of_the_workers_of_a_scheduler(runs, cluster):
     found = ended(process)
     assert found.code == 0 and found.err.splitlines()[-1].endswith("s left)")
     assert re.search(r" failed, \d workers?, ", found.err)
-    manifest = read_manifest(runs.folder)
-    (told,) = manifest["hosts"].values()
-    assert 1 <= told["hosts"] <= 3 and told["cpu"] and manifest["lost_tasks"] == 0
     plan = asked(cluster, mode="plan")
     found = ended(runs.start("real", 2 * TRIALS, **plan))
     assert found.code == 0 and "on 3 workers, from recorded trials" in found.out

@@ -72,7 +72,7 @@ def test_the_time_limit_is_a_key_of_the_runner(command, tmp_path):
     folder = tmp_path / "results" / "sweep"
     found = ended(command(3_000_000, "runner.time_limit=0.02"))
     assert found.code == 1
-    assert "timeout: 1 trials, the first: time_limit=0.02: it took" in found.out
+    assert "timeout: 1 trial\n  1 x time_limit=0.02: it took" in found.out
     assert set(load_results(folder)["status"]) == {"timeout"}
     again = ended(
         command(3_000_000, "runner.time_limit=null", "runner.retry=[timeout]")

@@ -26,9 +26,6 @@ class InlinePool:
     def __exit__(self, *error):
         return None
 
-    def facts(self):
-        return {}
-
     def run(self, batches):
         for batch in batches:
             yield run_recorded(batch, self.job)

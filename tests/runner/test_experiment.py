@@ -115,7 +115,7 @@ def test_the_exit_code_is_that_of_the_worst_trial_now_or_earlier(
 def test_failures_run_again_only_when_asked(inline, block, capsys):
     made = block(seed=[1, 2, 3])
     assert inline(made, execute="raising") == 1
-    assert "error: 1 trials, the first: ArithmeticError" in capsys.readouterr().out
+    assert "error: 1 trial\n  1 x ArithmeticError" in capsys.readouterr().out
     assert inline(made) == 1
     assert inline(made, retry=("killed",)) == 1
     assert inline(made, retry=("error",)) == 0

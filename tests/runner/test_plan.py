@@ -11,9 +11,7 @@ from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.store import Plan, RecordWriter, Store
 from dp_erm_bench.runner import plan
 from dp_erm_bench.runner.plan import duration, wall
-from dp_erm_bench.runner.session import batch_size, batches_of
 from tests.contract.own import SOUND
-from tests.loops import each as every
 
 CHEAP, DEAR = 0.25, 600.0
 GREEDY = {"name": "greedy_cd", "clip": 1.0}
@@ -221,14 +219,6 @@ def test_a_day_of_work_is_shared_by_the_workers():
     assert wall([10.0] * 8, 4) == 20.0
     assert wall([10.0, 1.0], 4) == 10.0
     assert wall([], 4) == 0.0
-
-
-@every("count", [1, 7, 32, 33, 100])
-@every("most", [1, 5, 32])
-def test_the_size_of_a_batch_is_that_of_the_batches(block, count, most):
-    trials = planned(block(seed=list(range(count))))
-    sizes = [len(batch) for batch in batches_of(trials, most, 2e8)]
-    assert batch_size(trials[0], count, most, 2e8) == max(sizes)
 
 
 def test_examples_have_every_shape_that_may_be_chosen_or_inherited(tuned):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol, Self
 
 from dp_erm_bench.errors import UsageError
@@ -34,29 +34,23 @@ class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
     def slots(self) -> int:
         """Return the number of tasks that may be at work now."""
 
-    @property
-    def cpus(self) -> Mapping[str, str]:
-        """Return the kind of CPU of other machines that have worked, by their name."""
+    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
+        """Yield the number of each task and its answer, until none can be handed out.
 
-    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
-        """Yield the number and the answer of each task, until none can be handed out.
-
-        None: it was lost with its host, which is noted in `Ledger.exits`.
+        In place of an answer comes what is known of a host that was lost with the task.
         What is handed back meanwhile may wait for the next call.
         """
 
 
-def believed(value: object, number: int, ledger: Ledger) -> Answer | None:
-    """Return the answer on a task that a host has sent; None if it is none.
+def believed(value: object, number: int, ledger: Ledger) -> Answer | HostExit:
+    """Return the answer on a task that a host has sent.
 
-    Then the task counts as lost with its host, and the ledger notes why.
+    If it is none, the task counts as lost with its host.
     """
     try:
         return check_answer(value, ledger.batches(number))
     except ValueError as error:
-        reason = f"its answer could not be read: {error}"
-        ledger.exits[number] = HostExit("a host", reason)
-        return None
+        return HostExit("a host", f"its answer could not be read: {error}")
 
 
 def hanging(setting: str, backend: str) -> UsageError:

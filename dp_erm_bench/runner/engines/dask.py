@@ -34,9 +34,7 @@ from dp_erm_bench.runner.engines.cluster import (
     silenced,
 )
 from dp_erm_bench.runner.environment import (
-    CPU,
     INSTALL,
-    MACHINE,
     at_first,
     difference,
     own,
@@ -271,11 +269,6 @@ class DaskEngine:
     mixed : bool
         Whether there may be several kinds of CPU; records name theirs then.
 
-    Attributes
-    ----------
-    cpus : dict of str to str
-        The kind of CPU of every machine that has answered, by name.
-
     Raises
     ------
     UsageError
@@ -285,7 +278,6 @@ class DaskEngine:
 
     def __init__(self, connection: Connection, patience: float, mixed: bool) -> None:
         self.connection, self.patience, self.mixed = connection, patience, mixed
-        self.cpus: dict[str, str] = {}
         self._ours = at_first()
         self._refused: dict[str, str] = {}
         # The future of each task at work, and the address of its host.
@@ -312,8 +304,8 @@ class DaskEngine:
         """Return the number of threads of all workers."""
         return sum(self._threads.values())
 
-    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
-        """Yield the number and the answer of each task; None: lost with its worker."""
+    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
+        """Yield the number of each task, and its answer or how its worker was lost."""
         while len(ledger):
             try:
                 self._look(ledger)
@@ -329,7 +321,7 @@ class DaskEngine:
 
     def _settle(
         self, number: int, address: str, value: object, ledger: Ledger
-    ) -> Iterator[tuple[int, Answer | None]]:
+    ) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the answer on a task that is over, unless it is to run again."""
         if isinstance(value, CancelledError | asyncio.CancelledError):
             # By nobody's fault; whether the scheduler is there is seen next.
@@ -340,16 +332,13 @@ class DaskEngine:
             self._threads.pop(address, None)
             machine = address.rpartition("://")[2].rpartition(":")[0]
             log = self.connection.workers.log_of(address) or str(value)
-            ledger.exits[number] = HostExit(machine, log)
-            yield number, None
+            yield number, HostExit(machine, log)
         elif why := self._difference(value):
             ledger.put_back(number)
             self._refuse(address, why, ledger)
         else:
-            theirs, sent = split_answer(value)
-            self.cpus[printable(theirs[MACHINE], 100)] = printable(theirs[CPU], 100)
-            answer = believed(sent, number, ledger)
-            if answer is not None and answer.problem:
+            answer = believed(split_answer(value)[1], number, ledger)
+            if isinstance(answer, Answer) and answer.problem:
                 # Its data are others, or its disk is full; what it has done counts.
                 self._refuse(address, f"there, {answer.problem}", ledger)
                 answer = answer._replace(problem="")
@@ -460,10 +449,8 @@ class DaskEngine:
 
     def _absence(self) -> str:
         """Return what to say where no worker is left, or none has come."""
-        if reasons := [*self._refused.values()]:
-            more = len(reasons) - REASONS
-            rest = f"; and {more} more" if more > 0 else ""
-            return f"no worker is left: {'; '.join(reasons[:REASONS])}{rest}"
+        if reasons := [*self._refused.values()][:REASONS]:
+            return f"no worker is left: {'; '.join(reasons)}"
         why = self.connection.workers.absence()
         return (
             f"no worker for runner.patience={self.patience:g} s{why and f' ({why})'}; "

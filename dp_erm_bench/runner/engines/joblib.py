@@ -8,7 +8,7 @@ import itertools
 import os
 import platform
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import joblib
@@ -46,9 +46,6 @@ class JoblibEngine:
     UsageError
         If the active backend waits for ever once a worker was killed.
     """
-
-    # All is on this machine, as far as joblib knows.
-    cpus: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -92,7 +89,7 @@ class JoblibEngine:
         """Return the number of hosts."""
         return int(self._parallel._effective_n_jobs())
 
-    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | None]]:
+    def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the number and the answer of each task; a broken backend loses all."""
         results = self._parallel(self._calls(ledger))
         try:
@@ -115,7 +112,7 @@ class JoblibEngine:
 
     def _unpacked(
         self, results: Iterable[tuple[int, Answer]], ledger: Ledger
-    ) -> Iterator[tuple[int, Answer | None]]:
+    ) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the answers of hosts that may die with what they are at."""
         try:
             for number, data in results:
@@ -126,8 +123,7 @@ class JoblibEngine:
             return
         self._renew()
         for number in ledger.at_work():
-            ledger.exits[number] = HostExit(platform.node(), log, joint=True)
-            yield number, None
+            yield number, HostExit(platform.node(), log, joint=True)
 
     def _renew(self) -> None:
         """Take other hosts: a broken call of joblib may spoil the next ones."""
