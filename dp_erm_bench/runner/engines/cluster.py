@@ -214,13 +214,11 @@ def cluster_class(name: str) -> Any:
         If there is none, or dask-jobqueue is not installed or cannot be imported.
     """
     before = signal.getsignal(signal.SIGINT)
-    try:
-        with dask_needed(f"runner.cluster={name}"):
-            import dask_jobqueue
-    finally:
-        # It has Ctrl-C end the process with exit code 0; in the main thread alone.
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGINT, before)
+    with dask_needed(f"runner.cluster={name}"):
+        import dask_jobqueue
+    # It has Ctrl-C end the process with exit code 0; in the main thread alone.
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, before)
     offered = {
         each.removesuffix("Cluster").lower(): kind
         for each, kind in vars(dask_jobqueue).items()
@@ -298,8 +296,7 @@ def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
         seconds = pd.Timedelta(f"{days or 0} days {clock}").total_seconds()
         if seconds > 0:
             return key, value, seconds
-    rule = f"a time as {usual} or 1-{usual}, in a yaml in quotes"
-    raise refused(key, value, rule)
+    raise refused(key, value, f"a time as {usual} or 1-{usual}, in a yaml in quotes")
 
 
 def job_options(
@@ -398,8 +395,9 @@ def check_script(options: EngineConfig, script: str) -> None:
     if options.cluster == SLURM:
         tried = ask(submit, "--test-only", script=script)
         if tried.returncode:
-            why = f"{submit} says: {said(tried.stderr)}"
-            raise UsageError(f"{described(options)}: {why}")
+            raise UsageError(
+                f"{described(options)}: {submit} says: {said(tried.stderr)}"
+            )
 
 
 def described(options: EngineConfig) -> str:

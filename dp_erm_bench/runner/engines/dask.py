@@ -221,13 +221,17 @@ class Connection:
         SchedulerLost
             If nothing can be sent.
         """
-        given = {
-            "name": f"{function.__module__}:{function.__qualname__}",
-            "argument": argument,
-        }
-        how = {"key": key, "workers": [address], "pure": False, "retries": 0}
+        name = f"{function.__module__}:{function.__qualname__}"
         try:
-            future = self._client.submit(eval, CALL, given, **how)
+            future = self._client.submit(
+                eval,
+                CALL,
+                {"name": name, "argument": argument},
+                key=key,
+                workers=[address],
+                pure=False,
+                retries=0,
+            )
             self._client.loop.add_callback(_follow, future, tell)
         except Exception as error:
             raise SchedulerLost(str(error)) from error
@@ -440,8 +444,9 @@ class DaskEngine:
                 until = now + self.patience
             if turn not in ("", told) and now > start + self.patience:
                 told = turn
-                said = printable(f"dp-erm-bench: no worker yet ({turn})")
-                print(said, file=sys.stderr)
+                print(
+                    printable(f"dp-erm-bench: no worker yet ({turn})"), file=sys.stderr
+                )
             hopeless = self._refused and not self._proved
             if now > (start + GRACE if hopeless else until):
                 raise UsageError(f"runner=dask: {self._absence()}")
