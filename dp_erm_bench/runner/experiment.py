@@ -525,7 +525,8 @@ def _print_summary(session: Session, choices: Sequence[Choice]) -> None:
 
 
 def _print_missing(session: Session) -> None:
-    for reason in dict.fromkeys(f"{m.dataset}: {m.reason}" for m in session.missing):
+    reasons = (f"{one.dataset}: {one.reason}" for one in session.missing)
+    for reason in dict.fromkeys(reasons):
         print(f"not run: {reason}")
 
 

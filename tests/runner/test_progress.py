@@ -127,3 +127,13 @@ def test_what_takes_long_before_the_first_trial_is_said(capsys):
     with session.repeat(lambda: session.say("other: reading data, planning"), 0.05):
         pass
     assert lines(capsys) == ["study: reading data, planning"]
+
+
+def test_reasons_are_listed_with_their_numbers_and_the_rest_is_counted():
+    messages = [f"reason {n}\ntraceback" for n in range(20) for _ in range(n + 1)]
+    told = list(session.list_reasons("error", 500, messages))
+    assert told[:2] == ["error: 500 trials", "  20 x reason 19"]
+    shown = sum(range(13, 21))
+    assert told[2 + session.SHOWN - 1 :] == [f"  and {500 - shown} more"]
+    told = list(session.list_reasons("killed", 1, ["it died"]))
+    assert told == ["killed: 1 trial", "  1 x it died"]
