@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.datasets.spec import is_generated
-from dp_erm_bench.errors import UsageError, number, refused
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.results.settings import (
     LABELS,
     differing,
-    final_rows,
     mapping_of,
     settings,
     text_of,
@@ -77,11 +76,7 @@ DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
 """What a seed of generated data, or of others, is: one, and several."""
 
 
-def pooled(
-    rows: pd.DataFrame,
-    by: Sequence[str],
-    over: Sequence[str] = ("seed", "dataset_seed"),
-) -> str:
+def pooled(rows: pd.DataFrame, by: Sequence[str]) -> str:
     """Return over what groups pool at most, such as `5 seeds, 3 splits`.
 
     Seeds of data are splits, or draws of generated data.
@@ -92,25 +87,20 @@ def pooled(
         Rows of the tidy table.
     by : sequence of str
         Columns that tell the groups apart; none for one group.
-    over : sequence of str
-        Columns to count.
     """
-    names = [name for name in over if name in rows and name not in by]
-    rows = rows.assign(**{"": 0})
-    most = rows.groupby([*by, ""], dropna=False)[names].nunique().max()
-    counts = {_repeat(name, rows): int(most[name]) for name in names}
+    names = [one for one in ("seed", "dataset_seed") if one in rows and one not in by]
+    most = rows.assign(**{"": 0}).groupby([*by, ""], dropna=False)[names].nunique()
+    words = {
+        "seed": ("seed", "seeds"),
+        "dataset_seed": ("dataset_seed", "dataset_seeds"),
+    }
+    kinds = {is_generated(str(one)) for one in rows["dataset"].unique()}
+    if len(kinds) == 1:
+        words["dataset_seed"] = DRAWS if kinds.pop() else SPLITS
+    counts = {words[name]: int(most[name].max()) for name in names}
     if "test_objective" in rows and not rows["test_objective"].notna().any():
         counts = {one: n for one, n in counts.items() if (one, n) != (SPLITS, 1)}
     return ", ".join(f"{n} {words[n > 1]}" for words, n in counts.items() if n)
-
-
-def _repeat(name: str, rows: pd.DataFrame) -> tuple[str, str]:
-    """Return what a value of a column is one of, and many are."""
-    sets = rows["dataset"].unique() if name == "dataset_seed" else ()
-    kinds = {is_generated(str(one)) for one in sets}
-    if len(kinds) == 1:
-        return DRAWS if kinds.pop() else SPLITS
-    return name, f"{name}s"
 
 
 def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
@@ -132,31 +122,6 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
         "runs of one dataset_seed share records and split, yet each counts as one of "
         "its own: spread and intervals are too narrow for other data or splits"
     )
-
-
-def tabled(
-    groups: Any, row_of: Callable[[Any], Any], names: Sequence[str], pooled: str
-) -> pd.DataFrame:
-    """Return a row of each group as a table that begins with the keys of the groups.
-
-    Parameters
-    ----------
-    groups : iterable of (tuple, frame)
-        As pandas groups by a list of columns.
-    row_of : callable
-        Maps a group to the other columns.
-    names : sequence of str
-        The columns of the keys.
-    pooled : str
-        Over what they pool, kept in the table's `attrs`.
-    """
-    import pandas as pd
-
-    rows = {key: row_of(group) for key, group in groups}
-    index = pd.MultiIndex.from_tuples(rows, names=[*names])
-    table = pd.DataFrame(list(rows.values()), index=index).reset_index()
-    table.attrs["pooled"] = pooled
-    return table
 
 
 RESAMPLES = 2000
@@ -525,101 +490,20 @@ def bands(
     UsageError
         If there is no value of `y`, or a curve would pool settings that differ.
     """
+    import pandas as pd
+
+    names = [*by, x]
     rows = table.assign(**{y: worst_if_lost(table, y)})
     rows = rows[rows[y].notna()]
     if rows.empty:
         raise UsageError(f"bands: the table has no value of {y}")
-    runs = check_alike(rows, [*by, x], "bands")
-    groups = rows.groupby([*by, x], dropna=False)[y]
-    return tabled(groups, lambda own: _band(own.to_numpy(float)), [*by, x], runs)
-
-
-CHANGES = {
-    "ratio": (np.divide, FLOOR, 1.0),
-    "difference": (np.subtract, -math.inf, 0.0),
-}
-"""How a pair is compared, the least value of either, and what equal ones have."""
-
-
-def paired(
-    table: pd.DataFrame,
-    first: str,
-    second: str,
-    *,
-    column: str = "line",
-    y: str = "relative_error",
-    by: Sequence[str] = ("panel", "epsilon"),
-    measure: str = "ratio",
-) -> pd.DataFrame:
-    """Compare the final values of two lines, run by run on the same data and seed.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table; each line has one setting, as report runs have.
-    first, second, column : str
-        Names of the lines, and the column of these.
-    y : str
-        The compared column; smaller is better.
-    by : sequence of str
-        One comparison per combination of these columns.
-    measure : {'ratio', 'difference'}
-        first / second, values below `FLOOR` counting as `FLOOR`; or first - second.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `by`; `median` over pairs with its 95 % interval
-        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`.
-        `attrs["pooled"]` says over what.
-
-    Raises
-    ------
-    UsageError
-        If the two share no seed, or one has several runs for a seed or other settings.
-    """
-    import pandas as pd
-
-    if measure not in CHANGES:
-        raise refused("measure", measure, " or ".join(CHANGES))
-    keys = [*by, "dataset", "dataset_seed", "seed"]
-    sides = [_finals_of(table, column, name, keys, y) for name in (first, second)]
-    both = pd.concat(sides, axis=1, join="inner").dropna()
-    if both.empty:
-        raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
-    groups = both.groupby([*by], dropna=False)
-    over = ("seed", "dataset_seed", "dataset")
-    runs = pooled(both.index.to_frame(False), by, over)
-    return tabled(groups, lambda pairs: _comparison(pairs, measure), by, runs)
-
-
-def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
-    """Compare pairs of values; runs that are equally lost are equal."""
-    first, second = pairs.to_numpy(float).T
-    change, floor, equal = CHANGES[measure]
-    a, b = np.maximum(first, floor), np.maximum(second, floor)
-    band = _band(change(a, b, out=np.full_like(a, equal), where=a != b))
-    interval = {name: band[name] for name in ("median", "ci_low", "ci_high")}
-    return {**interval, "wins": float((first < second).mean()), "pairs": len(pairs)}
-
-
-def _finals_of(
-    table: pd.DataFrame, column: str, name: str, keys: Sequence[str], y: str
-) -> pd.Series[float]:
-    """Return the final values of one line, one per pair's name."""
-    rows = final_rows(table[table[column] == name])
-    if rows.empty:
-        raise UsageError(f"paired: no run has {column}={name}")
-    index = rows.set_index([*keys]).index
-    if index.has_duplicates:
-        seed = index[index.duplicated()][0][-1]
-        raise UsageError(
-            f"paired: {name} has several runs with seed={seed}: keep the report runs "
-            "of one setting, or tell them apart in `by`"
-        )
-    by = [one for one in keys if "seed" not in one]
-    check_alike(rows, [column, *by], f"paired: {name}")
-    return worst_if_lost(rows, y).set_axis(index)
+    runs = check_alike(rows, names, "bands")
+    groups = rows.groupby(names, dropna=False)[y]
+    found = {key: _band(own.to_numpy(float)) for key, own in groups}
+    index = pd.MultiIndex.from_tuples(found, names=names)
+    curves = pd.DataFrame([*found.values()], index).reset_index()
+    curves.attrs["pooled"] = runs
+    return curves
 
 
 def _band(values: Array) -> dict[str, float]:

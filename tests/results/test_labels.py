@@ -15,7 +15,7 @@ from dp_erm_bench.results.settings import (
     labelled,
     settings,
 )
-from dp_erm_bench.results.statistics import bands, paired
+from dp_erm_bench.results.statistics import bands
 from dp_erm_bench.results.table import recorded
 
 SWEEP = """
@@ -134,33 +134,6 @@ def test_runs_that_tune_are_not_pooled_with_those_that_judge(table):
         bands(chosen, by=["panel", "line"])
     report = chosen[chosen["phase"] == "report"]
     assert bands(report, by=["panel", "line"]).attrs["pooled"].startswith("2 seeds")
-
-
-def test_pairs_say_over_what_they_pool(table):
-    given = {"by": ["panel", "epsilon"], "y": "objective"}
-    found = paired(table, "random_cd, clip=1", "gd", **given)
-    assert list(found["pairs"]) == [3] * 4
-    assert found.attrs["pooled"] == "3 seeds, 1 draw of the data, 1 dataset"
-    with pytest.raises(UsageError, match="several runs with seed=0"):
-        paired(table, "random_cd", "gd", column="algorithm", y="objective")
-
-
-@pytest.mark.parametrize("data", [0, 1])
-def test_pairs_are_of_one_setting(table, data):
-    """Runs that do not share a seed, or data, could be of two settings unnoticed."""
-    table = table.assign(dataset_seed=data * table["seed"])
-    other = table["line"].eq("random_cd, clip=1") & table["seed"].gt(0)
-    mixed = table[other | table["line"].eq("random_cd, clip=0.5") & table["seed"].eq(0)]
-    both = pd.concat([mixed, table[table["line"] == "gd"]])
-    with pytest.raises(UsageError, match=r"values of random_cd.clip \(0.5, 1\)"):
-        paired(
-            both,
-            "random_cd",
-            "gd",
-            column="algorithm",
-            y="objective",
-            by=["panel", "epsilon"],
-        )
 
 
 def test_several_folders_are_one_table(folder, table):

@@ -7,14 +7,12 @@ import pytest
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import statistics
 from dp_erm_bench.results.statistics import (
-    FLOOR,
     bands,
     estimate,
     estimate_of_quantiles,
     largest,
     likely_medians,
     median_interval,
-    paired,
     quantile,
 )
 from tests.loops import each
@@ -45,10 +43,6 @@ def runs(line, errors, *, start=0, status="ok", **changes):
 def only(frame):
     (row,) = frame.to_dict("records")
     return row
-
-
-def compare(*frames, **options):
-    return paired(pd.concat(frames), "a", "b", **options)
 
 
 def test_bands_are_numpys_quantiles():
@@ -100,7 +94,6 @@ def test_the_same_table_gives_the_same_numbers():
     together = bands(pd.concat([first, second]))
     alone = bands(second)
     pd.testing.assert_frame_equal(together[1:].reset_index(drop=True), alone)
-    pd.testing.assert_frame_equal(compare(first, second), compare(first, second))
 
 
 def test_the_interval_of_the_median_covers_as_often_as_it_says():
@@ -194,97 +187,6 @@ def test_a_single_run_has_a_median_but_no_interval():
     band = only(bands(runs("a", [0.5])))
     assert band["median"] == band["low"] == band["max"] == 0.5
     assert math.isnan(band["ci_low"]) and math.isnan(band["ci_high"])
-
-
-def test_runs_are_paired_by_seed_whatever_their_order():
-    first = runs("a", [1.0, 10.0, 100.0] * 2)
-    second = runs("b", [2.0, 20.0, 200.0] * 2)[::-1]
-    found = only(compare(first, second))
-    assert found["median"] == found["ci_low"] == found["ci_high"] == 0.5
-    assert (found["wins"], found["pairs"]) == (1.0, 6)
-
-
-def test_a_difference_has_the_sign_of_the_first():
-    found = only(compare(runs("a", [1.0]), runs("b", [3.0]), measure="difference"))
-    assert found["median"] == -2.0
-
-
-@pytest.mark.parametrize("measure", ["ratio", "difference"])
-def test_exchanging_the_two_inverts_the_comparison(measure):
-    rng = np.random.default_rng(5)
-    frame = pd.concat([runs(x, rng.exponential(size=9)) for x in "ab"])
-    there = only(paired(frame, "a", "b", measure=measure))
-    back = only(paired(frame, "b", "a", measure=measure))
-    inverse = 1 / back["median"] if measure == "ratio" else -back["median"]
-    assert there["median"] == pytest.approx(inverse)
-    assert there["wins"] == pytest.approx(1 - back["wins"])
-
-
-def test_only_common_seeds_of_the_same_data_are_compared():
-    found = compare(runs("a", [1.0, 2.0, 3.0]), runs("b", [1.0, 2.0, 3.0], start=2))
-    assert only(found)["pairs"] == 1
-    assert only(found)["median"] == 3.0
-    with pytest.raises(UsageError, match="share no seed"):
-        compare(runs("a", [1.0]), runs("b", [1.0], dataset_seed=1))
-
-
-def test_each_epsilon_and_panel_is_its_own_comparison():
-    frames = [
-        runs(line, [value * epsilon] * 2, epsilon=epsilon, panel=panel)
-        for line, value in (("a", 1.0), ("b", 4.0))
-        for epsilon in (1.0, 10.0)
-        for panel in ("x", "y")
-    ]
-    found = compare(*frames)
-    assert found[["panel", "epsilon"]].to_numpy().tolist() == [
-        ["x", 1.0],
-        ["x", 10.0],
-        ["y", 1.0],
-        ["y", 10.0],
-    ]
-    assert set(found["median"]) == {0.25}
-    with pytest.raises(UsageError, match="a has several runs with seed=0"):
-        compare(*frames, by=["epsilon"])
-    assert len(compare(*frames[::2], by=["epsilon"])) == 2
-
-
-@pytest.mark.parametrize("measure", ["ratio", "difference"])
-def test_diverged_runs_lose_and_two_of_them_tie(measure):
-    def lost(line):
-        return runs(line, [math.nan] * 3, status="diverged")
-
-    fine = runs("b", [1.0] * 3)
-    assert only(compare(lost("a"), fine, measure=measure))["median"] == math.inf
-    tie = only(compare(lost("a"), lost("b"), measure=measure))
-    assert tie["median"] == (1.0 if measure == "ratio" else 0.0)
-    assert tie["wins"] == 0.0
-
-
-def test_no_ratio_looks_below_the_exactness_of_the_optimum():
-    found = only(compare(runs("a", [-1e-12, 1e-15]), runs("b", [0.0, 2 * FLOOR])))
-    assert found["pairs"] == 2
-    assert found["median"] == pytest.approx(0.75)
-
-
-def test_a_comparison_needs_one_setting_a_line():
-    twice = pd.concat([runs("a", [1.0]), runs("a", [2.0], trial="other")])
-    with pytest.raises(UsageError, match="a has several runs with seed=0"):
-        compare(twice, runs("b", [1.0]))
-
-
-def test_lines_may_be_named_by_another_column():
-    frame = pd.concat(
-        [runs("", [1.0], algorithm="sgd"), runs("", [2.0], algorithm="greedy_cd")]
-    )
-    found = only(paired(frame, "greedy_cd", "sgd", column="algorithm"))
-    assert found["median"] == 2.0
-
-
-def test_unknown_lines_and_measures_are_refused():
-    with pytest.raises(UsageError, match="no run has line=b"):
-        compare(runs("a", [1.0]))
-    with pytest.raises(UsageError, match="measure=odds: must be ratio or difference"):
-        compare(runs("a", [1.0]), runs("b", [1.0]), measure="odds")
 
 
 @pytest.fixture
