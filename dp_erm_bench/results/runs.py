@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import platform
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,6 @@ from dp_erm_bench.results.files import locked, removed, telling, typed
 LATEST = "manifest.json"
 TABLE = "table"
 """Key of what the latest manifest notes of the table."""
-
-TYPED = "typed_paths"
-"""File of the state folder: the paths that this user's runs read records from."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -64,35 +60,6 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     with telling(folder), locked(folder):
         noted = _content(folder, folder / LATEST).get(TABLE)
         _write(folder, {**content, **({TABLE: noted} if noted else {})}, latest=True)
-
-
-def leads_out(path: str) -> bool:
-    """Return whether a path may lead out of the working folder."""
-    file = Path(os.path.expanduser(path))
-    return file.is_absolute() or ".." in file.parts
-
-
-def note_typed(paths_: Iterable[str]) -> None:
-    """Note paths that this user has typed and that lead out, as JSON strings.
-
-    A plan may be anyone's, or have been edited: a path of it that leads anywhere is
-    opened again only if it is one of them. A full disk is no error.
-    """
-    new = sorted(set(map(json.dumps, filter(leads_out, paths_))) - typed_paths())
-    if not new:
-        return
-    with contextlib.suppress(OSError, RuntimeError):
-        folder = paths.state_dir()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (folder / TYPED).open("a") as file:
-            file.writelines(f"{path}\n" for path in new)
-
-
-def typed_paths() -> set[str]:
-    """Return the paths that this user has typed, as JSON strings."""
-    with contextlib.suppress(OSError, RuntimeError):
-        return set((paths.state_dir() / TYPED).read_text().splitlines())
-    return set()
 
 
 def check_run(folder: Path, run: str) -> None:

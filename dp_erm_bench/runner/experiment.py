@@ -62,7 +62,6 @@ from dp_erm_bench.results.runs import (
     check_run,
     environment,
     note_ended,
-    note_typed,
     now,
     read_manifest,
     write_run,
@@ -127,7 +126,6 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
     clock = time.monotonic()
     manifest = _asked(session)
     write_run(session.folder, manifest)
-    note_typed(paths_of(session.lines))
     outcome = "failed"
     try:
         yield manifest
@@ -201,13 +199,6 @@ def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
             with contextlib.suppress(OSError):  # gone since it was loaded
                 told["sha256"] = file_digest(Path(os.path.expanduser(path)))
     return [*found.values()]
-
-
-def paths_of(lines: Iterable[Line]) -> set[str]:
-    """Return the paths of users' files of records, as they were typed."""
-    data = (getattr(getattr(line, "problem", None), "dataset", None) for line in lines)
-    specs = (one.loaded for one in data if one is not None and one.loaded is not None)
-    return {path for spec in specs if isinstance(path := spec.get("path"), str)}
 
 
 def files_of(lines: Iterable[Line]) -> dict[str, str]:

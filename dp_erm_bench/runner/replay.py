@@ -29,7 +29,7 @@ from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.results.bundle import kept_file
 from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
-from dp_erm_bench.results.runs import leads_out, read_run, typed_paths
+from dp_erm_bench.results.runs import read_run
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.environment import CPU, kind
@@ -85,9 +85,9 @@ def replay(
     algorithm : str, optional
         The path of the solver's file, for a row of one; it must hold what it held.
     data : str or Path, optional
-        The folder in which a file of records is looked for first. Of a folder that you
-        have not made no path is opened that is absolute or holds `..`: its file is
-        looked for here and in the working folder.
+        The folder in which a file of records is looked for first. No path of a plan is
+        opened that is absolute or holds `..`: its file is looked for here and in the
+        working folder.
 
     Returns
     -------
@@ -249,15 +249,19 @@ def _rebuilt(
 def _data_file(path: str, data: str | Path | None) -> str:
     """Return where the file of records is that a plan names.
 
-    If a folder is given the file's name is looked for there and in the working folder.
-    Else a path that leads out of the working folder is opened only if this user has
-    typed it for a run; of any other its name is looked for in the working folder.
+    Its name is looked for in the folder that is given, then in the working folder.
+    Without a folder a path that stays in the working folder is opened as it stands.
     """
-    name = PurePath(path).name
-    if data is not None:
-        return str(found) if (found := Path(data) / name).is_file() else name
-    known = not leads_out(path) or json.dumps(path) in typed_paths()
-    return path if known and os.path.isfile(os.path.expanduser(path)) else name
+    name, file = PurePath(path).name, Path(os.path.expanduser(path))
+    inside = not file.is_absolute() and ".." not in file.parts
+    places = [str(Path(data) / name)] if data is not None else [path] * inside
+    for place in (*places, name):
+        if os.path.isfile(place):
+            return place
+    raise NotReplayed(
+        f"{name}: there is no such file here; --data FOLDER says where it is, in "
+        "Python data=FOLDER"
+    )
 
 
 def _change(trial: Trial, key: str, record: Spec) -> str:

@@ -185,7 +185,8 @@ def test_a_zip_is_repeated_to_the_bit_and_its_code_runs_only_if_trusted(here, to
 
 def test_the_folder_itself_is_repeated_from_anywhere(made, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert told(made / "mine", "--trust")[-1] == "answer: all are the same, to the bit"
+    lines = told(made / "mine", "--trust", f"--data={made}")
+    assert lines[-1] == "answer: all are the same, to the bit"
 
 
 def test_replay_writes_nothing_into_the_folder(unpacked, told):
