@@ -52,7 +52,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     """
     from dp_erm_bench.cli.plots import standing
     from dp_erm_bench.report.html.page import write_report
-    from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect, lacking
+    from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect
 
     parser = Parser("bundle", BUNDLE, add_help=False, allow_abbrev=False)
     parser.add_argument("folder")
@@ -79,8 +79,6 @@ def bundle_command(arguments: Sequence[str]) -> int:
                 draw_again(copy, config)
             except (UsageError, *UNREADABLE) as error:
                 print(f"{typed(folder)}: its figures: {error}", file=sys.stderr)
-        if missing := lacking(copy, table):
-            print(f"{typed(folder)}: {missing}", file=sys.stderr)
         (copy / bundle.LOCK).write_text(bundle.lock_of(copy))
         first = bundle.CHECKABLE if options.whole else bundle.SETTINGS_ALONE
         first = first if private else ""

@@ -204,7 +204,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, told apart; refuse what is not."""
     rows = _kept(table, view)
     folders = [one for one in (view.folder, *view.others) if one != Path()]
-    missing = {one: lacking(one, table) for one in folders}
+    missing = {one: lacking(one) for one in folders}
     whose = "{0}: {1}" if view.others else "{1}"
     lost = [whose.format(one.name, text) for one, text in missing.items() if text]
     y = view.y or first_of(rows)

@@ -13,7 +13,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -312,31 +311,16 @@ def recorded(folder: Path) -> pd.DataFrame:
         return _read(folder)
 
 
-def lacking(folder: Path, table: pd.DataFrame) -> str:
-    """Return how many planned trials of a folder its table lacks, in words.
-
-    Parameters
-    ----------
-    folder : Path
-        A results folder; of another one nothing is said.
-    table : DataFrame
-        Its table, whole.
-    """
-    if not (folder / PLAN).is_file() or "trial" not in table:
-        return ""
-    planned = _planned(folder, checksum(folder))
-    if not (missing := len(planned.difference(table["trial"].unique()))):
+def lacking(folder: Path) -> str:
+    """Return how many planned trials the table of a folder lacks, in words."""
+    noted = _noted(folder)
+    missing, planned = noted.get("missing"), noted.get("planned")
+    if not (isinstance(missing, int) and isinstance(planned, int) and missing > 0):
         return ""
     return (
-        f"Incomplete: {missing} of {plural(len(planned), 'planned trial')} have no "
+        f"Incomplete: {missing} of {plural(planned, 'planned trial')} have no "
         "record; lines and runs are missing that the same command adds."
     )
-
-
-@lru_cache(maxsize=8)
-def _planned(folder: Path, plan: int) -> frozenset[str]:
-    """Return the keys of the plan with a checksum: every view of a folder asks."""
-    return frozenset(line["key"] for line in planned_lines(folder))
 
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
@@ -417,13 +401,8 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
     UsageError
         If there is no table, or it cannot be read.
     """
-    import pyarrow.parquet as pq
-
     try:
-        with opened(folder / NAME, folder) as file:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            content = parquet.read(use_threads=False).replace_schema_metadata()
-            return labelled(_checked(content.to_pandas(use_threads=False)))
+        return labelled(_read(folder))
     except (OSError, *UNREADABLE) as error:
         why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
         raise UsageError(f"{folder / NAME}: {why}") from None
@@ -459,24 +438,8 @@ def is_stale(folder: Path) -> bool:
 
 
 def is_outdated(folder: Path) -> bool:
-    """Return whether a table is stale, lacks trials, or what is in doubt changed."""
-    import pyarrow.parquet as pq
-
-    if is_stale(folder) or _noted(folder).get("missing"):
-        return True
-    try:
-        columns = ["solver", "calibration", "doubt"]
-        with opened(folder / NAME, folder) as file:
-            table = pq.ParquetFile(file, read_dictionary=["solver", "calibration"])
-            labels = table.read(columns=columns, use_threads=False)
-        groups = labels.unify_dictionaries().group_by(columns, use_threads=False)
-        solvers = groups.aggregate([]).to_pylist()
-        return any(
-            doubt(row["solver"], is_recounted(row["calibration"])) != row.get("doubt")
-            for row in solvers
-        )
-    except (OSError, *UNREADABLE):
-        return True
+    """Return whether a folder's table is stale or lacks planned trials."""
+    return is_stale(folder) or bool(_noted(folder).get("missing"))
 
 
 def collect(folder: Path) -> Path:
@@ -519,24 +482,34 @@ def _write(store: Store) -> None:
     if store.refused:
         raise UsageError(f"{typed(folder)}: {store.damage()}; {NAME} is left as it is")
     schema = schema_of(POPULATION if _names_fresh(folder) else ())
-    lost: Counter[str] = Counter()
+    planned: Counter[str | None] = Counter()
+    lost = set[str]()
     # What others append meanwhile makes the table stale.
     noted: Row = {"sources": _sources(folder, store.size)}
 
     def write(file: Any) -> None:
+        lines = read_plan(folder)
         with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-            for chunk in _chunks(store, lost):
-                for table in _tables(chunk, schema, lost):
+            while chunk := list(itertools.islice(lines, CHUNK)):
+                planned.update(None if one is None else one["key"] for one in chunk)
+                whole = [line for line in chunk if line is not None]
+                trials = list(joined(store, whole))
+                read = {line["key"] for line, _ in trials}
+                lost.update(line["key"] for line in whole if line["key"] not in read)
+                for table in _tables(trials, schema, lost):
                     writer.write_table(table)
         noted.update(size=file.seek(0, 2), crc=checksum_of(file))
 
     write_atomic(folder / NAME, write)
+    damaged = planned.pop(None, 0)
     damage = [store.damage()]
-    if lost["plan"]:
-        damage.append(f"{plural(lost['plan'], 'damaged line')} of {PLAN}")
-    missing = lost.total() if store.size > 0 else 0  # else the run has only begun
+    if damaged:
+        damage.append(f"{plural(damaged, 'damaged line')} of {PLAN}")
+    # A run that has only begun lacks nothing.
+    missing = len(lost) + damaged if store.size > 0 else 0
+    noted |= {"missing": missing, "planned": len(planned) + damaged}
     told = "; ".join(filter(None, damage)) if missing else ""
-    note_table(folder, {**noted, "missing": missing, "damage": told})
+    note_table(folder, {**noted, "damage": told})
 
 
 def _names_fresh(folder: Path) -> bool:
@@ -549,24 +522,13 @@ def _sources(folder: Path, size: int) -> str:
     return digest([size, checksum(folder), list(COLUMNS)])
 
 
-def _chunks(store: Store, lost: Counter[str]) -> Iterator[list[Trial]]:
-    lines = read_plan(store.folder)
-    while chunk := list(itertools.islice(lines, CHUNK)):
-        whole = [line for line in chunk if line is not None]
-        trials = list(joined(store, whole))
-        lost["plan"] += len(chunk) - len(whole)
-        lost["records"] += len(whole) - len(trials)
-        if trials:
-            yield trials
-
-
-def _tables(chunk: list[Trial], schema: Any, lost: Counter[str]) -> Iterator[Any]:
+def _tables(chunk: list[Trial], schema: Any, lost: set[str]) -> Iterator[Any]:
     """Yield the rows of a chunk; where one trial cannot be read, of all others."""
     try:
         yield table_of(chunk, schema)
     except UNREADABLE:
         if len(chunk) == 1:
-            lost["records"] += 1
+            lost.add(chunk[0][0]["key"])
             return
         for trial in chunk:
             yield from _tables([trial], schema, lost)

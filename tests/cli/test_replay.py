@@ -162,7 +162,9 @@ def test_a_bundle_of_a_plan_without_its_records_says_so(made, tmp_path, capsys):
     capsys.readouterr()
     assert main(["bundle", str(folder)]) == 0
     told = capsys.readouterr().err.splitlines()
-    assert re.search(r"Incomplete: [1-5] of 6 planned trials", " ".join(told))
+    assert re.search(r"[1-5] planned trials? without a record left out", told[0])
+    page = zipfile.ZipFile(tmp_path / "mine.zip").read("report.html").decode()
+    assert re.search(r"Incomplete: [1-5] of 6 planned trials", page)
     # It works on a copy, of which nobody has heard.
     assert len(told) > 1 and all(one.startswith(f"{folder}: ") for one in told)
 
