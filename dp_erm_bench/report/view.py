@@ -372,16 +372,15 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
         parts = [_told(column(ends, one, name), one, name) for one in columns]
-        names[name] = pd.concat(parts, axis=1).agg(", ".join, axis=1) if parts else ""
+        names[name] = parts[0].str.cat(parts[1:], sep=", ") if parts else ""
     names[FACET] = ""
     for one in view.facet or ():
         value = text_of(column(ends, one, FACET))
         names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
     base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
     if view.line == (LINE,):
-        if view.panel == (PANEL,):
-            names[PANEL] = base[PANEL] = split_names(ends, base, PANEL)
-        names[LINE] = split_names(ends, base)
+        own = [PANEL, LINE] if view.panel == (PANEL,) else [LINE]
+        names[own] = split_names(ends, base, own)[own]
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
@@ -87,7 +88,8 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
         params.loc[rows["rule"].eq(rule).to_numpy(), own] = AUTO
     params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
     # In the table an option is named only where it differs from the dataset's yaml.
-    options = _unpacked(name_files(rows), DATASET, "dataset_options", usual_value)
+    usual = functools.cache(usual_value)
+    options = _unpacked(name_files(rows), DATASET, "dataset_options", usual)
     silent = [one for one in options if str(one).rpartition(".")[2] in NO_NUMBER]
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
@@ -107,10 +109,12 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     """
     texts = rows.reindex(columns=[DATASET, "dataset_options", CONTENT])
     texts = texts.astype(object).fillna("")
+    # Each call reads a yaml, and there may be 10^5 options.
+    usual = functools.cache(usual_value)
     files: dict[Any, Any] = {}
     paths: dict[Any, PurePath] = {}
     for key in texts.drop_duplicates().itertuples(index=False, name=None):
-        path = mapping_of(key[1]).get("path") or usual_value(key[0], "path")
+        path = mapping_of(key[1]).get("path") or usual(key[0], "path")
         if path:
             files[key] = key[2] or path
             paths.setdefault(files[key], PurePath(str(path)))
@@ -236,11 +240,13 @@ def _words(values: Sequence[Any]) -> list[str]:
     numbers = {one for one in values if isinstance(one, float)}
     alike = Counter(f"{one:.6g}" for one in numbers)
 
+    @functools.lru_cache(maxsize=None, typed=True)
     def word(one: Any) -> str:
         short = f"{one:.6g}" if isinstance(one, float) else ""
         return short if alike[short] == 1 else shown(one)
 
-    return [word(one) for one in values]
+    # Of 10^5 values most are equal; a list or an object is no key.
+    return [shown(v) if isinstance(v, list | dict) else word(v) for v in values]
 
 
 def text_of(column: pd.Series[Any]) -> pd.Series[str]:
@@ -357,9 +363,9 @@ def labelled(
 
 
 def split_names(
-    rows: pd.DataFrame, base: pd.DataFrame, name: str = LINE
-) -> pd.Series[str]:
-    """Return the lines, or panels, of rows, with what differs and nothing names.
+    rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = (PANEL, LINE)
+) -> pd.DataFrame:
+    """Return `base` with panels and lines that name what differs and nothing names.
 
     What differs of the data is of the panel, all else of the line.
 
@@ -368,13 +374,15 @@ def split_names(
     rows : DataFrame
         Rows of the tidy table.
     base : DataFrame
-        What the rows are told apart by, on the same index, the name among it.
-    name : {'line', 'panel'}
-        The column of ``base`` that is returned.
+        What the rows are told apart by, on the same index, the names among it.
+    names : sequence of {'panel', 'line'}
+        The columns of ``base`` that are named.
     """
-    every = settings(rows)
-    names = [one for one in map(str, every) if name == LINE or is_of_data(one, rows)]
-    return named(base[name], every, differing(every, base, names))
+    every, base = settings(rows), base.copy()
+    for name in names:
+        keys = [one for one in map(str, every) if name == LINE or is_of_data(one, rows)]
+        base[name] = named(base[name], every, differing(every, base, keys))
+    return base
 
 
 def is_of_data(name: str, rows: pd.DataFrame) -> bool:
