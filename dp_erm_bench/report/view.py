@@ -372,7 +372,7 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
         parts = [_told(column(ends, one, name), one, name) for one in columns]
-        names[name] = parts[0].str.cat(parts[1:], sep=", ") if parts else ""
+        names[name] = sum((", " + one for one in parts[1:]), parts[0]) if parts else ""
     names[FACET] = ""
     for one in view.facet or ():
         value = text_of(column(ends, one, FACET))
