@@ -460,60 +460,6 @@ def models_of(text: Any) -> dict[str, dict[str, Any]]:
     return {name: own for name, own in models.items() if isinstance(own, dict)}
 
 
-def bands(
-    table: pd.DataFrame,
-    x: str = "passes",
-    y: str = "relative_error",
-    by: Sequence[str] = ("line",),
-) -> pd.DataFrame:
-    """Return median and bands over runs at each value of a column.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of the tidy table; `final_rows` of it where `x` is not along a run.
-    x, y : str
-        Columns: where, and of what.
-    by : sequence of str
-        Columns that tell the curves apart.
-
-    Returns
-    -------
-    DataFrame
-        One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
-        `min`, `max`; `ci_low`, `ci_high` (95 % interval of the median, nan
-        of fewer than `FEWEST`); and `n`, the number of runs. Its `attrs["pooled"]`
-        says over what: `5 seeds`.
-
-    Raises
-    ------
-    UsageError
-        If there is no value of `y`, or a curve would pool settings that differ.
-    """
-    import pandas as pd
-
-    names = [*by, x]
-    rows = table.assign(**{y: worst_if_lost(table, y)})
-    rows = rows[rows[y].notna()]
-    if rows.empty:
-        raise UsageError(f"bands: the table has no value of {y}")
-    runs = check_alike(rows, names, "bands")
-    groups = rows.groupby(names, dropna=False)[y]
-    found = {key: _band(own.to_numpy(float)) for key, own in groups}
-    index = pd.MultiIndex.from_tuples(found, names=names)
-    curves = pd.DataFrame([*found.values()], index).reset_index()
-    curves.attrs["pooled"] = runs
-    return curves
-
-
-def _band(values: Array) -> dict[str, float]:
-    """Return the columns of `bands` at one place; of a few values no interval."""
-    levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
-    band = {name: float(quantile(values, q)) for name, q in levels.items()}
-    band["ci_low"], band["ci_high"] = median_interval(values)
-    return {**band, "n": len(values)}
-
-
 def relative_change(measure: str, a: Array, b: Array) -> Array:
     """Return (b - a) / abs(a); 0 of equal values, whatever they are.
 
