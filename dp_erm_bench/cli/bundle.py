@@ -156,15 +156,18 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
     print(f"{options.folder}: {told}", flush=True)
     counts: Counter[str] = Counter()
     places: dict[str, None] = {}
-    largest = 0.0
+    largest, last = 0.0, ""
     for one in replay_rows(folder, keys, options.trust, options.data):
         counts[one.verdict] += 1
         places |= {one.elsewhere: None} if one.elsewhere else {}
         if one.verdict == SAME:
             largest = max(largest, one.difference)
         else:
-            why = " ".join(f"{names[one.key]}: {one.why}".split())
-            print(f"{one.verdict}: {why}", flush=True)
+            again = (one.verdict, one.why) == (NOT, last)
+            why = "for the same reason" if again else one.why
+            said = " ".join(f"{names[one.key]}: {why}".split())
+            print(f"{one.verdict}: {said}", flush=True)
+            last = one.why
     for place in places:
         print(f"not the machine of the run: {place}")
     if places:

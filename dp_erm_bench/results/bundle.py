@@ -33,7 +33,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
-from dp_erm_bench.code_identity import digest_of_files
+from dp_erm_bench.code_identity import digest_of_files, isolate
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import PUBLIC, usual_fields
 from dp_erm_bench.errors import UsageError, escaped, number
@@ -369,14 +369,20 @@ def _files_of(
     """Return the paths of choices and sources that a copy has.
 
     If there are `private` data it has code alone: choices were made by looking at them,
-    and a yaml names seeds.
+    and a yaml names seeds. Code that is not what ran is refused: no replay runs it.
     """
     parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
-    own = {kept_file(part) for part in parts if isinstance(part, dict)} - {""}
-    for name in sorted(own):
-        if not (folder / name).is_file():
+    named = {kept_file(part): part for part in parts if isinstance(part, dict)}
+    own = {name: part["content"] for name, part in sorted(named.items()) if name}
+    for name, content in own.items():
+        path = (folder / name).resolve()
+        isolate(path.parent)
+        if not path.is_file():
             lost = f"{escaped(name)} was not kept: nobody else can repeat its rows"
             print(f"{typed(folder)}: {lost}", file=sys.stderr)
+        elif digest_of_files(sources(str(path))) != content:
+            why = "was changed since the run: put back the file that ran"
+            raise UsageError(f"{typed(folder)}: {escaped(name)} {why}")
     found = [
         path
         for place in sorted({(folder / name).parent for name in own})
