@@ -203,7 +203,7 @@ def _name_strengths(
     That is `1/n`, or ``across`` datasets the `usual` one of each. Where both are true
     of a strength, it has the name that more strengths can have.
     """
-    ways: dict[Any, set[str]] = {}
+    ways: dict[str, set[str]] = {}
     known = [side[["setting", "n"]].dropna() for side in sides if "n" in side]
     pairs = {tuple(pair) for one in known for pair in one.to_numpy()}
     for text, n in pairs:
@@ -212,10 +212,11 @@ def _name_strengths(
             own = {"1/n"} if math.isclose(strength * n, 1.0) else set()
             if across and usual_strength(texts[text]) in (strength, *own):
                 own.add(USUAL)
-            ways[strength] = own & ways.get(strength, own)
+            name = spelled(strength)
+            ways[name] = own & ways.get(name, own)
     counts = Counter(way for own in ways.values() for way in own)
     for setting in texts.values():
-        if names := ways.get(setting.get(STRENGTH)):
+        if names := ways.get(spelled(setting.get(STRENGTH))):
             setting[STRENGTH] = min(names, key=lambda way: (-counts[way], way))
 
 
