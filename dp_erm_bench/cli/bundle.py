@@ -31,12 +31,7 @@ REPLAY = (
     "dp-erm-bench replay FOLDER|FILE.zip [--sample 5|all] [--seed NUMBER] [--trust] "
     "[--data FOLDER]"
 )
-SAMPLE = "5"
 SEEDS = 10**6
-
-TUNE = "tune"
-SHORT = 12
-"""Digits of a key that are shown."""
 
 
 def bundle_command(arguments: Sequence[str]) -> int:
@@ -111,7 +106,7 @@ def replay_command(arguments: Sequence[str]) -> int:
     """
     parser = Parser("replay", REPLAY, add_help=False, allow_abbrev=False)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sample", default=SAMPLE)
+    parser.add_argument("--sample", default="5")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(SEEDS))
     parser.add_argument("--trust", action="store_true")
     parser.add_argument("--data", type=Path)
@@ -206,7 +201,7 @@ def _rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
             data[key] = escaped(PurePath(str(of.get("path", of.get("name")))).name)
         elif status is None:
             missing.add(key)
-        elif status in RAN and line["phase"] != TUNE and "task" not in spec:
+        elif status in RAN and line["phase"] != "tune" and "task" not in spec:
             names[key] = _name(line)
     return names, len(missing), data
 
@@ -218,7 +213,7 @@ def _name(line: Mapping[str, Any]) -> str:
     what = line["line"] or _part(spec, "algorithm").get("name")
     epsilon, seed = _part(spec, "budget").get("epsilon"), spec.get("seed")
     name = f"{where} / {what}, epsilon {epsilon}, seed {seed}"
-    return f"{line['key'][:SHORT]} {escaped(name, 200)}"
+    return f"{line['key'][:12]} {escaped(name, 200)}"
 
 
 def _part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -385,7 +385,7 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)
     remedy = "keep one of them with --where {0}=VALUE, or add {0} to --line"
-    runs = pooled(told, by) if alike else check_alike(told, by, "plot", remedy)
+    runs = pooled(told, by) if alike else check_alike(told, by, remedy)
     return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 

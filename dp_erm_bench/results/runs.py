@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import paths
-from dp_erm_bench.errors import printable
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.files import locked, removed, telling, typed
 
@@ -147,11 +146,9 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     except OSError as error:
         content, why = None, f"cannot be read ({error.strerror})"
     run = (content or {}).get("run")
-    if run is not None and path.name != LATEST and path.name != f"{run}.json":
-        content, why = None, f"is that of another run, {shortened(run)}"
-    elif run is not None and path.name == LATEST and not _is_here(folder, run):
-        content = None
-        why = f"is of another folder: there is no runs/{shortened(run)}.json"
+    named = path.name in (LATEST, f"{run}.json") and _is_here(folder, run)
+    if run is not None and not named:
+        content, why = None, "is that of another run or folder"
     if content is None and (path.name != LATEST or text[:1] == b"{"):
         _tell(f"{typed(path)}: {why}: it is left aside", text)
     return content or {}
@@ -161,11 +158,6 @@ def _is_here(folder: Path, run: object) -> bool:
     """Tell whether a folder has the manifest of a run, whose copy the latest is."""
     plain = isinstance(run, str) and Path(run).name == run
     return plain and os.path.lexists(_path(folder, str(run)))
-
-
-def shortened(run: object) -> str:
-    """Return the id of a run for a sentence; it may be anything."""
-    return printable(str(run), 60)
 
 
 @functools.lru_cache(maxsize=1000)

@@ -103,8 +103,8 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose `dataset_options` call a file by what tells it from others.
 
-    Files of one content are one, called by the shortest end of the first path that no
-    other file has. Where one path has had several contents, they are numbered.
+    Files of one content are one, called by the name of the first path, or by all of it
+    where another file has that name. Several contents of one path are numbered.
     """
     texts = rows.reindex(columns=[DATASET, "dataset_options", CONTENT])
     texts = texts.astype(object).fillna("")
@@ -119,7 +119,7 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
             paths.setdefault(files[key], PurePath(str(path)))
     spelled = {
         key: json.dumps(
-            mapping_of(key[1]) | {"path": _shortest_end(file, paths)}, sort_keys=True
+            mapping_of(key[1]) | {"path": _name_of(file, paths)}, sort_keys=True
         )
         for key, file in files.items()
     }
@@ -127,15 +127,13 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(dataset_options=[spelled.get(key, key[1]) for key in keys])
 
 
-def _shortest_end(file: Any, paths: Mapping[Any, PurePath]) -> str:
-    """Return the last parts of a file's path that no other path ends with."""
+def _name_of(file: Any, paths: Mapping[Any, PurePath]) -> str:
+    """Return the name of a file, its whole path if another file has that name."""
     own = paths[file]
     alike = [other for other, path in paths.items() if path == own]
     number = f" ({alike.index(file) + 1})" if len(alike) > 1 else ""
-    ends = (own.parts[-size:] for size in range(1, len(own.parts)))
-    taken = [path.parts for path in paths.values() if path != own]
-    free = (end for end in ends if all(one[-len(end) :] != end for one in taken))
-    return str(PurePath(*next(free, own.parts))) + number
+    shared = any(path.name == own.name and path != own for path in paths.values())
+    return str(own if shared else own.name) + number
 
 
 INTERNAL = (

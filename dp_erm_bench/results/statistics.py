@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 
-APART = "keep one of them, or name a column in `by` that tells them apart"
-"""What to do where one curve would pool several settings."""
-
-
-def check_alike(
-    rows: pd.DataFrame, by: Sequence[str], who: str, remedy: str = APART
-) -> str:
+def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
     """Return over what groups of runs are pooled; refuse settings that differ.
 
     Parameters
@@ -45,8 +39,6 @@ def check_alike(
         Rows of the tidy table.
     by : sequence of str
         Columns that tell the groups apart.
-    who : str
-        The function that pools, for the message.
     remedy : str
         What the message says to do; `{0}` in it is the column that differs.
 
@@ -66,7 +58,7 @@ def check_alike(
         words = sorted({one for one in every[apart[0]].unique() if one != ""})
         some = ", ".join([*words[:4], *["..."] * (len(words) > 4)])
         raise UsageError(
-            f"{who}: one curve would pool {len(words)} values of {apart[0]} ({some}); "
+            f"plot: one curve would pool {len(words)} values of {apart[0]} ({some}); "
             f"{remedy.format(apart[0])}"
         )
     return pooled(rows, by)
@@ -183,7 +175,7 @@ class Standing(NamedTuple):
     Attributes
     ----------
     median, low, high : float
-        Over its runs, with the interval of `median_interval`; fewer than `FEWEST`
+        Over its runs, with the interval of `centre_of`; fewer than `FEWEST`
         have none: nan.
     beats_zero : str
         Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
@@ -366,7 +358,9 @@ def places(
     if able:
         best = min(able, key=lambda line: found[line].median)
         for line, drawn in able.items():
-            near = _may_be_as_small(drawn, able[best])
+            unlike, zeros = drawn != able[best], np.zeros_like(drawn)
+            gap = np.subtract(drawn, able[best], out=zeros, where=unlike)
+            near = central(gap, LIKELY)[0] <= 0.0
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
@@ -399,13 +393,6 @@ def nothing_beats(unbeaten: Iterable[str]) -> str:
     """
     names = sorted({*unbeaten}, key=lambda name: name == ZERO)
     return f"nothing beats {names[0]}" if names and all(names) else ""
-
-
-def _may_be_as_small(draws: Array, best: Array) -> bool:
-    """Return whether a median may be as small as the best one."""
-    unlike = draws != best
-    gap = np.subtract(draws, best, out=np.zeros_like(draws), where=unlike)
-    return central(gap, LIKELY)[0] <= 0.0
 
 
 def medians_of(frame: pd.DataFrame) -> dict[str, float]:
@@ -764,19 +751,6 @@ def central(draws: Array, share: float) -> tuple[float, float]:
     """
     tail = (1.0 - share) / 2
     return float(quantile(draws, tail)), float(quantile(draws, 1.0 - tail))
-
-
-def median_interval(values: Array, sample: int = 0) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a median; of fewer than `FEWEST` nan.
-
-    Parameters
-    ----------
-    values : array
-        Numbers, which may be infinite.
-    sample : int
-        As in `likely_medians`.
-    """
-    return centre_of(values, sample)[1:]
 
 
 def likely_medians(values: Array, sample: int = 0) -> Array:

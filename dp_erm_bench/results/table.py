@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
@@ -54,15 +54,14 @@ HELD_OUT = (
     *("rmse", "r2"),
 )
 """What held-out records say; missing where there are none."""
-STRUCTURE = ("support_f1", "active_groups", "change_points")
-"""What is said of zeros; missing but for true weights and norms that tell it."""
 MEASURED = (
     *HELD_OUT,
     "train_risk",
     "gradient_norm",
     "dual_gap",
     "predicted_excess",
-    *STRUCTURE,
+    # Of zeros; missing but for true weights and norms that tell it.
+    *("support_f1", "active_groups", "change_points"),
 )
 """What is measured beside the objective, most of it for few problems or solvers."""
 
@@ -82,8 +81,6 @@ SORTED = json.JSONEncoder(sort_keys=True).encode
 
 UNKNOWN = "unknown"
 """Digest of sources that were not recorded; they have passed nothing."""
-
-MOST_ROWS = 100_000_000
 
 Row = dict[str, Any]
 Trial = tuple[Row, Row]
@@ -228,8 +225,6 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-__all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
-
 NAME = "results.parquet"
 CHUNK = 2000
 
@@ -350,7 +345,9 @@ def _read(folder: Path) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     with opened(folder / NAME, folder) as file:
-        if not _is_noted(file, _noted(folder)):
+        noted = _noted(folder)
+        whole = {"size": file.seek(0, 2), "crc": checksum_of(file)}
+        if noted and any(noted.get(key) != whole[key] for key in whole):
             raise ValueError("it is not as it was written")
         table = pq.ParquetFile(file, page_checksum_verification=True)
         # Texts of up to 2 GB and of more are alike.
@@ -358,11 +355,8 @@ def _read(folder: Path) -> pd.DataFrame:
             {field.name: str(field.type).removeprefix("large_") for field in schema}
             for schema in (schema_of(POPULATION), table.schema_arrow)
         )
-        known = actual.items() <= expected.items()
-        if not (known and {*COLUMNS} <= actual.keys()):
+        if not (actual.items() <= expected.items() and {*COLUMNS} <= actual.keys()):
             raise ValueError("it has columns of other names or types")
-        if table.metadata.num_rows > MOST_ROWS:
-            raise ValueError(f"it has more than {MOST_ROWS} rows")
         # What else the file says of its columns is nothing to act upon.
         content = table.read(use_threads=False).replace_schema_metadata()
         return _checked(content.to_pandas(use_threads=False))
@@ -374,23 +368,15 @@ def _noted(folder: Path) -> Row:
     return noted if isinstance(noted, dict) else {}
 
 
-def _is_noted(file: BinaryIO, noted: Row) -> bool:
-    """Return whether a table has the size and the checksum that are noted, if any."""
-    if not noted:
-        return True
-    same = noted.get("size") == file.seek(0, 2)
-    return same and noted.get("crc") == checksum_of(file)
-
-
 def tell_gaps(folder: Path) -> None:
     """Print which planned trials the table of a folder lacks, and why."""
-    noted = _noted(folder)
-    missing, damage = noted.get("missing"), noted.get("damage")
-    if isinstance(missing, int) and missing > 0:
-        lost = f"{NAME} lacks {plural(missing, 'planned trial')}"
-        why = f" ({escaped(damage)})" if isinstance(damage, str) and damage else ""
-        back = "the same command runs them"
-        print(f"{typed(folder)}: {lost}{why}; {back}", file=sys.stderr)
+    if lacking(folder):
+        noted = _noted(folder)
+        lost = f"{NAME} lacks {plural(noted['missing'], 'planned trial')}"
+        why = f" ({escaped(str(noted['damage']))})" if noted.get("damage") else ""
+        print(
+            f"{typed(folder)}: {lost}{why}; the same command runs them", file=sys.stderr
+        )
 
 
 def as_it_stands(folder: Path) -> pd.DataFrame:
@@ -481,7 +467,9 @@ def _write(store: Store) -> None:
     folder = store.folder
     if store.refused:
         raise UsageError(f"{typed(folder)}: {store.damage()}; {NAME} is left as it is")
-    schema = schema_of(POPULATION if _names_fresh(folder) else ())
+    with opened(folder / PLAN, folder) as plan:
+        fresh = any(f'"{FRESH}"'.encode() in line for line in plan)
+    schema = schema_of(POPULATION if fresh else ())
     planned: Counter[str | None] = Counter()
     lost = set[str]()
     # What others append meanwhile makes the table stale.
@@ -510,12 +498,6 @@ def _write(store: Store) -> None:
     noted |= {"missing": missing, "planned": len(planned) + damaged}
     told = "; ".join(filter(None, damage)) if missing else ""
     note_table(folder, {**noted, "damage": told})
-
-
-def _names_fresh(folder: Path) -> bool:
-    """Return whether a planned trial is judged by fresh records."""
-    with opened(folder / PLAN, folder) as file:
-        return any(f'"{FRESH}"'.encode() in line for line in file)
 
 
 def _sources(folder: Path, size: int) -> str:

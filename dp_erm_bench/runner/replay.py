@@ -41,13 +41,10 @@ if TYPE_CHECKING:
     Row = pd.DataFrame | pd.Series[Any] | Mapping[str, Any] | str
 
 KEY = re.compile(r"[0-9a-f]{64}")
-TIMED = "seconds"
 FACTS = ("params", "epsilon_certified", "z", "batch_size", "optimum")
 """What a record says of a trial that must come out again, beside the trajectory."""
 DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
 UNREADABLE = f"a line of its batch in {PLAN} is damaged"
-FILES = (".csv", ".npy")
-"""How files end that parts of an objective may be read from."""
 
 SAME, DIFFERS, NOT = "same", "differs", "not replayed"
 WITHIN = 1e-9
@@ -111,7 +108,8 @@ def replay(
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
         record, mates = _recorded(key, Store(folder))
-        specs, place = _specs(mates, _planned(folder, set(mates))), mates.index(key)
+        planned = {x["key"]: x["spec"] for x in planned_lines(folder, {*mates})}
+        specs, place = _specs(mates, planned), mates.index(key)
         pin = _pinned(specs[0], algorithm, name)
         trials, problem = _rebuilt(specs, pin, data)
         if [trial.key for trial in trials] != mates:
@@ -163,11 +161,6 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
             "or damaged"
         )
     return record, mates
-
-
-def _planned(folder: Path, keys: set[str]) -> dict[str, Spec]:
-    """Return the specs of some trials by key, as far as the plan has them."""
-    return {line["key"]: line["spec"] for line in planned_lines(folder, keys)}
 
 
 def _specs(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[Spec]:
@@ -227,7 +220,7 @@ def _rebuilt(
             named = algorithm["name"], algorithm.get("content", "")
             parts = [spec[part].items() for part in registry.OBJECTIVE]
             if named != (label(pin), content(pin)) or any(
-                isinstance(v, str) and v.endswith(FILES)
+                isinstance(v, str) and v.endswith((".csv", ".npy"))
                 for k, v in itertools.chain(*parts)
                 if k not in ("name", "file")
             ):
@@ -289,7 +282,7 @@ def _differences(
         names = [*again, *there] if part == "trajectory" else again
         for name in dict.fromkeys(names):
             values = there.get(name), again.get(name)
-            if name != TIMED and json.dumps(values[0]) != json.dumps(values[1]):
+            if name != "seconds" and json.dumps(values[0]) != json.dumps(values[1]):
                 one, other = (v if isinstance(v, list) else [v] for v in values)
                 yield printable(name, 60), one, other
 
@@ -345,7 +338,8 @@ def replay_rows(
             batches.setdefault(tuple(mates), {})[key] = record
         except NotReplayed as why:
             yield Replayed(key, NOT, str(why))
-    planned = _planned(folder, set(itertools.chain(*batches)))
+    every = set(itertools.chain(*batches))
+    planned = {x["key"]: x["spec"] for x in planned_lines(folder, every)}
     for mates_, records in batches.items():
         try:
             specs = _specs(mates_, planned)

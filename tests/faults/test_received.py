@@ -268,14 +268,12 @@ def test_the_manifest_of_another_run_or_folder_is_left_aside(
     own = path.read_bytes()
     path.write_bytes(other)
     assert read_run(folder, path.stem) == {}
-    assert (
-        "is that of another run, 0-other-1: it is left aside" in capsys.readouterr().err
-    )
+    said = "is that of another run or folder: it is left aside"
+    assert said in capsys.readouterr().err
     path.write_bytes(own)
     (folder / "manifest.json").write_bytes(other)
     assert read_manifest(folder)["run"] == path.stem
-    said = capsys.readouterr().err
-    assert "is of another folder: there is no runs/0-other-1.json" in said
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

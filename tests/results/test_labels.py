@@ -110,10 +110,10 @@ def test_empty_cells_differ_from_nothing():
 
 def test_settings_that_differ_are_not_pooled(table):
     with pytest.raises(UsageError, match=r"3 values|2 values of epsilon"):
-        check_alike(table, ["panel", "line"], "plot")
+        check_alike(table, ["panel", "line"], "keep one")
     with pytest.raises(UsageError, match=r"random_cd.clip \(0.5, 1\); keep one"):
-        check_alike(table, ["panel", "algorithm", "epsilon"], "plot")
-    whole = check_alike(table, ["panel", "line", "epsilon"], "plot")
+        check_alike(table, ["panel", "algorithm", "epsilon"], "keep one")
+    whole = check_alike(table, ["panel", "line", "epsilon"], "keep one")
     assert whole == "3 seeds, 1 draw of the data"
 
 
@@ -121,9 +121,9 @@ def test_runs_that_tune_are_not_pooled_with_those_that_judge(table):
     one = table[table["epsilon"] == 1]
     chosen = one.assign(phase=one["seed"].map({0: "tune"}).fillna("report"))
     with pytest.raises(UsageError, match=r"2 values of phase|values of"):
-        check_alike(chosen, ["panel", "line"], "plot")
+        check_alike(chosen, ["panel", "line"], "keep one")
     report = chosen[chosen["phase"] == "report"]
-    assert check_alike(report, ["panel", "line"], "plot").startswith("2 seeds")
+    assert check_alike(report, ["panel", "line"], "keep one").startswith("2 seeds")
 
 
 def test_several_folders_are_one_table(folder, table):

@@ -88,7 +88,7 @@ def test_every_door_keeps_apart_what_differs(key, values):
     lines = labelled(final_rows(rows)).groupby(["panel", "line"])["objective"]
     assert sorted(lines.median()) == ends
     with pytest.raises(UsageError, match=f"would pool {len(specs)} values of"):
-        check_alike(final_rows(rows), ["algorithm"], "plot")
+        check_alike(final_rows(rows), ["algorithm"], "keep one")
 
 
 WORDS = {
