@@ -1,4 +1,4 @@
-"""Cache and state folders, atomic writes, files of others, checksums and digests."""
+"""The cache folder, atomic writes, files of others, checksums and digests."""
 
 import atexit
 import contextlib
@@ -50,18 +50,6 @@ def cache_dir() -> Path:
     if named:
         return Path(named).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "dp_erm_bench"
-
-
-def state_dir() -> Path:
-    """Return the folder of what outlives the cache and belongs to one user alone.
-
-    It is ``DP_ERM_BENCH_STATE``, else below the user's state folder.
-    """
-    named = os.environ.get("DP_ERM_BENCH_STATE")
-    if named:
-        return Path(named).expanduser()
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(base).expanduser() / "dp_erm_bench"
 
 

@@ -37,7 +37,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         DIGESTS.mkdir(exist_ok=True)
         Path(CACHE, "code").symlink_to(DIGESTS)
     os.environ["DP_ERM_BENCH_CACHE"] = CACHE
-    os.environ["DP_ERM_BENCH_STATE"] = os.path.join(CACHE, "state")
     atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 # pytest's is 1e-12: all smaller numbers, such as deltas, would be equal. An expected 0

@@ -31,12 +31,7 @@ REPLAY = (
     "dp-erm-bench replay FOLDER|FILE.zip [--sample 5|all] [--seed NUMBER] [--trust] "
     "[--data FOLDER]"
 )
-SAMPLE = "5"
 SEEDS = 10**6
-
-TUNE = "tune"
-SHORT = 12
-"""Digits of a key that are shown."""
 
 
 def bundle_command(arguments: Sequence[str]) -> int:
@@ -52,7 +47,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     """
     from dp_erm_bench.cli.plots import standing
     from dp_erm_bench.report.html.page import write_report
-    from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect, lacking
+    from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect
 
     parser = Parser("bundle", BUNDLE, add_help=False, allow_abbrev=False)
     parser.add_argument("folder")
@@ -79,8 +74,6 @@ def bundle_command(arguments: Sequence[str]) -> int:
                 draw_again(copy, config)
             except (UsageError, *UNREADABLE) as error:
                 print(f"{typed(folder)}: its figures: {error}", file=sys.stderr)
-        if missing := lacking(copy, table):
-            print(f"{typed(folder)}: {missing}", file=sys.stderr)
         (copy / bundle.LOCK).write_text(bundle.lock_of(copy))
         first = bundle.CHECKABLE if options.whole else bundle.SETTINGS_ALONE
         first = first if private else ""
@@ -113,7 +106,7 @@ def replay_command(arguments: Sequence[str]) -> int:
     """
     parser = Parser("replay", REPLAY, add_help=False, allow_abbrev=False)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sample", default=SAMPLE)
+    parser.add_argument("--sample", default="5")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(SEEDS))
     parser.add_argument("--trust", action="store_true")
     parser.add_argument("--data", type=Path)
@@ -158,15 +151,18 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
     print(f"{options.folder}: {told}", flush=True)
     counts: Counter[str] = Counter()
     places: dict[str, None] = {}
-    largest = 0.0
+    largest, last = 0.0, ""
     for one in replay_rows(folder, keys, options.trust, options.data):
         counts[one.verdict] += 1
         places |= {one.elsewhere: None} if one.elsewhere else {}
         if one.verdict == SAME:
             largest = max(largest, one.difference)
         else:
-            why = " ".join(f"{names[one.key]}: {one.why}".split())
-            print(f"{one.verdict}: {why}", flush=True)
+            again = (one.verdict, one.why) == (NOT, last)
+            why = "for the same reason" if again else one.why
+            said = " ".join(f"{names[one.key]}: {why}".split())
+            print(f"{one.verdict}: {said}", flush=True)
+            last = one.why
     for place in places:
         print(f"not the machine of the run: {place}")
     if places:
@@ -205,7 +201,7 @@ def _rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
             data[key] = escaped(PurePath(str(of.get("path", of.get("name")))).name)
         elif status is None:
             missing.add(key)
-        elif status in RAN and line["phase"] != TUNE and "task" not in spec:
+        elif status in RAN and line["phase"] != "tune" and "task" not in spec:
             names[key] = _name(line)
     return names, len(missing), data
 
@@ -217,7 +213,7 @@ def _name(line: Mapping[str, Any]) -> str:
     what = line["line"] or _part(spec, "algorithm").get("name")
     epsilon, seed = _part(spec, "budget").get("epsilon"), spec.get("seed")
     name = f"{where} / {what}, epsilon {epsilon}, seed {seed}"
-    return f"{line['key'][:SHORT]} {escaped(name, 200)}"
+    return f"{line['key'][:12]} {escaped(name, 200)}"
 
 
 def _part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:

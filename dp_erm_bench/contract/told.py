@@ -36,7 +36,7 @@ import numpy as np
 
 from dp_erm_bench.cached import RUN
 from dp_erm_bench.machine_code import VARIABLE
-from dp_erm_bench.paths import cache_dir, state_dir
+from dp_erm_bench.paths import cache_dir
 
 Told = list[tuple[str, str]]
 """What a run told: ``prints`` and a text, ``leaves in FILE`` and what is new there."""
@@ -206,8 +206,6 @@ def _settled(root: Path) -> list[str]:
     there.
     """
     ours = {"DP_ERM_BENCH_CACHE": cache_dir()}
-    with contextlib.suppress(RuntimeError):  # nobody knows where the user's home is
-        ours["DP_ERM_BENCH_STATE"] = state_dir()
     for name in (VARIABLE, RUN, "DP_ERM_BENCH_DATA"):
         if name in os.environ:
             ours[name] = Path(os.environ[name]).expanduser()

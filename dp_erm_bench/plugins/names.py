@@ -79,14 +79,6 @@ def entry_points() -> dict[str, str]:
     return {point.name: point.value.replace(":", ".") for point in points}
 
 
-def packages() -> dict[str, str]:
-    """Return name and version of the package of each algorithm that is installed."""
-    from importlib import metadata
-
-    points = metadata.entry_points(group=GROUP)
-    return {p.name: f"{p.dist.name} {p.dist.version}" for p in points if p.dist}
-
-
 def pinned(name: str, group: str) -> str:
     """Return the absolute path of a file with the digest of its content.
 

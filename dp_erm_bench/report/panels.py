@@ -602,12 +602,15 @@ def told(drawn: Shown, table: pd.DataFrame | None = None) -> str:
 
 def _whose(rows: pd.DataFrame) -> str:
     """Return what was not charged, and of which lines where they differ."""
-    texts = rows["uncharged"].fillna("").groupby(rows["line"], sort=False)
+    # There may be 10^5 lines: a frame of each takes long.
+    pairs = rows[["line", "uncharged"]].fillna("").drop_duplicates()
+    uses: dict[str, set[str]] = {}
+    for line, text in pairs.itertuples(index=False, name=None):
+        uses.setdefault(line, set()).update(filter(None, text.split(",")))
     by_list: dict[str, list[str]] = {}
-    for line, own in texts:
-        used = sorted({use for text in own.unique() for use in text.split(",") if use})
-        text = literal(", ".join(used)) or "none"
-        by_list.setdefault(text, []).append(str(line))
+    for line, used in uses.items():
+        text = literal(", ".join(sorted(used))) or "none"
+        by_list.setdefault(text, []).append(line)
     if len(by_list) == 1:
         return next(iter(by_list))
     return "; ".join(f"{text} ({_few(lines)})" for text, lines in by_list.items())

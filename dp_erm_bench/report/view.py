@@ -204,7 +204,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, told apart; refuse what is not."""
     rows = _kept(table, view)
     folders = [one for one in (view.folder, *view.others) if one != Path()]
-    missing = {one: lacking(one, table) for one in folders}
+    missing = {one: lacking(one) for one in folders}
     whose = "{0}: {1}" if view.others else "{1}"
     lost = [whose.format(one.name, text) for one, text in missing.items() if text]
     y = view.y or first_of(rows)
@@ -372,21 +372,20 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
         parts = [_told(column(ends, one, name), one, name) for one in columns]
-        names[name] = pd.concat(parts, axis=1).agg(", ".join, axis=1) if parts else ""
+        names[name] = sum((", " + one for one in parts[1:]), parts[0]) if parts else ""
     names[FACET] = ""
     for one in view.facet or ():
         value = text_of(column(ends, one, FACET))
         names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
     base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
     if view.line == (LINE,):
-        if view.panel == (PANEL,):
-            names[PANEL] = base[PANEL] = split_names(ends, base, PANEL)
-        names[LINE] = split_names(ends, base)
+        own = [PANEL, LINE] if view.panel == (PANEL,) else [LINE]
+        names[own] = split_names(ends, base, own)[own]
     by = [*names, "x"]
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)
     remedy = "keep one of them with --where {0}=VALUE, or add {0} to --line"
-    runs = pooled(told, by) if alike else check_alike(told, by, "plot", remedy)
+    runs = pooled(told, by) if alike else check_alike(told, by, remedy)
     return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 

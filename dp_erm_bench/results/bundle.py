@@ -33,12 +33,12 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
-from dp_erm_bench.code_identity import digest_of_files
+from dp_erm_bench.code_identity import digest_of_files, isolate
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import PUBLIC, usual_fields
 from dp_erm_bench.errors import UsageError, escaped, number
 from dp_erm_bench.paths import content_of, listed, write_atomic
-from dp_erm_bench.plugins.names import packages, sources
+from dp_erm_bench.plugins.names import sources
 from dp_erm_bench.results.files import PLAN, plural, telling, typed
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.settings import given_by
@@ -137,7 +137,6 @@ OF_RUNS = (
 )
 """Keys of a manifest that do not depend on the records, on seeds or on searches."""
 
-LEFT_OUT = "left out of the bundle: it may tell of the records"
 SEEDS = ("seed", "seeds", "report")
 """Keys of a configuration that hold seeds."""
 SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
@@ -232,10 +231,10 @@ class Withheld:
         # cost, too: what is proved is told as the budget that it keeps to.
         proved, epsilon = number(facts.get("epsilon_certified")), self._epsilon[key]
         facts["epsilon_certified"] = epsilon if proved <= 1.000001 * epsilon else None
-        failed = "" if status == "ok" else LEFT_OUT
         return {
             **{"key": self._names[key], "status": status, "cost": 0.0},
-            **{"message": failed, "facts": facts, "trajectory": {}},
+            **{"facts": facts, "trajectory": {}},
+            "message": "" if status == "ok" else "left out: it may tell of the records",
         }
 
     def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,8 +253,10 @@ class Withheld:
             | {PUBLIC: False}
             for one in _dicts(manifest.get("data"))
         ]
-        told_of = ("command", "config", "blocks")
-        return {**kept, **{key: _seedless(manifest.get(key)) for key in told_of}}
+        return {
+            **kept,
+            **_seedless({k: manifest.get(k) for k in ("command", "config", "blocks")}),
+        }
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
@@ -359,8 +360,8 @@ def _copy_records(
 
 def _manifests(folder: Path) -> list[dict[str, Any]]:
     """Return the manifests of a folder that can be read, the oldest first."""
-    runs = (path.stem for path in listed(folder / "runs", ".json"))
-    return [one for run in runs if (one := read_run(folder, run)).get("run")]
+    every = (read_run(folder, one.stem) for one in listed(folder / "runs", ".json"))
+    return [one for one in every if one.get("run")]
 
 
 def _files_of(
@@ -369,14 +370,20 @@ def _files_of(
     """Return the paths of choices and sources that a copy has.
 
     If there are `private` data it has code alone: choices were made by looking at them,
-    and a yaml names seeds.
+    and a yaml names seeds. Code that is not what ran is refused: no replay runs it.
     """
     parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
-    own = {kept_file(part) for part in parts if isinstance(part, dict)} - {""}
-    for name in sorted(own):
-        if not (folder / name).is_file():
+    named = {kept_file(part): part for part in parts if isinstance(part, dict)}
+    own = {name: part["content"] for name, part in sorted(named.items()) if name}
+    for name, content in own.items():
+        path = (folder / name).resolve()
+        isolate(path.parent)
+        if not path.is_file():
             lost = f"{escaped(name)} was not kept: nobody else can repeat its rows"
             print(f"{typed(folder)}: {lost}", file=sys.stderr)
+        elif digest_of_files(sources(str(path))) != content:
+            why = "was changed since the run: put back the file that ran"
+            raise UsageError(f"{typed(folder)}: {escaped(name)} {why}")
     found = [
         path
         for place in sorted({(folder / name).parent for name in own})
@@ -455,14 +462,6 @@ def readme(
         ]
         read = ", ".join(f"`{one}`" for one in own)
         text += [f"`--trust` runs code of the authors. Read {read} first."] * bool(own)
-    others = packages()
-    parts = (line["spec"].get("algorithm") for line in lines)
-    called = {str(part.get("name")) for part in parts if isinstance(part, dict)}
-    text += (
-        f"Algorithm `{one}` is of the installed package {others[one]}, which is not in "
-        "here."
-        for one in sorted(called & others.keys())
-    )
     words = (one.get("command") for one in manifests)
     commands = (shlex.join(map(str, one)) for one in words if isinstance(one, list))
     text += ["## Commands", "\n".join(f"    {one}" for one in dict.fromkeys(commands))]
@@ -515,10 +514,6 @@ BROKEN = (
 )
 """Errors of a reader of zips."""
 
-PACKED = (ZIP_STORED, ZIP_DEFLATED)
-EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time of members: none is told."""
-
 
 def pack(folder: Path, path: Path) -> list[str]:
     """Write the zip of a copy, and return the names of its members.
@@ -535,7 +530,7 @@ def pack(folder: Path, path: Path) -> list[str]:
     def write(file: Any) -> None:
         with ZipFile(file, "w", ZIP_DEFLATED) as archive:
             for name, one in members.items():
-                info = ZipInfo(name, EPOCH)
+                info = ZipInfo(name)  # of 1980: no time is told
                 info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
                 archive.writestr(info, one.read_bytes())
             _members_of(archive, path)
@@ -608,7 +603,8 @@ def _members_of(archive: ZipFile, path: Path) -> list[ZipInfo]:
             "is none that a bundle has": not known or name != member.orig_filename,
             "is no regular file": kind and not stat.S_ISREG(kind),
             "is encrypted": member.flag_bits & 1,
-            "is packed in another way": member.compress_type not in PACKED,
+            "is packed in another way": member.compress_type
+            not in (ZIP_STORED, ZIP_DEFLATED),
             "is there twice": name.casefold() in seen,
         }
         for fault in (one for one, found in faults.items() if found):

@@ -90,8 +90,9 @@ def named_finals(folder: Path) -> pd.DataFrame:
     for line in planned_lines(folder, {*rows["trial"]}):
         with contextlib.suppress(TypeError, LookupError, AttributeError, ValueError):
             if line["phase"] != "tune":
-                text = json.dumps(flattened(line), sort_keys=True)
-                settings[line["key"], line["tuned"]] = text
+                settings[line["key"], line["tuned"]] = json.dumps(
+                    flattened(line), sort_keys=True
+                )
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[settings.get(name, "") for name in names])
     if lost := int(named["setting"].eq("").sum()):
@@ -203,27 +204,23 @@ def _name_strengths(
     That is `1/n`, or ``across`` datasets the `usual` one of each. Where both are true
     of a strength, it has the name that more strengths can have.
     """
-    ways: dict[Any, set[str]] = {}
-    known = [side[["setting", "n"]].dropna() for side in sides if "n" in side]
-    pairs = {tuple(pair) for one in known for pair in one.to_numpy()}
-    for text, n in pairs:
-        strength = texts[text].get(STRENGTH)
+    ways: dict[str, set[str]] = {}
+    known = pd.concat(side.reindex(columns=["setting", "n"]) for side in sides)
+    for text, n in known.dropna().drop_duplicates().to_numpy():
+        setting = texts[text]
+        strength = setting.get(STRENGTH)
         if isinstance(strength, int | float) and strength:  # else it was named before
             own = {"1/n"} if math.isclose(strength * n, 1.0) else set()
-            if across and usual_strength(texts[text]) in (strength, *own):
+            options = {k.removeprefix("dataset."): v for k, v in setting.items()}
+            usual = usual_objective(str(setting.get("dataset")), options)
+            if across and usual and usual.strength in (strength, *own):
                 own.add(USUAL)
-            ways[strength] = own & ways.get(strength, own)
+            name = spelled(strength)
+            ways[name] = own & ways.get(name, own)
     counts = Counter(way for own in ways.values() for way in own)
     for setting in texts.values():
-        if names := ways.get(setting.get(STRENGTH)):
+        if names := ways.get(spelled(setting.get(STRENGTH))):
             setting[STRENGTH] = min(names, key=lambda way: (-counts[way], way))
-
-
-def usual_strength(setting: Row) -> float | str | None:
-    """Return the strength of the usual objective of a setting's dataset, if any."""
-    options = {key.removeprefix("dataset."): value for key, value in setting.items()}
-    usual = usual_objective(str(setting["dataset"]), options)
-    return usual.strength if usual else None
 
 
 def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
@@ -311,7 +308,7 @@ def between(
         twice = side.duplicated([*LABELS, "setting", "seed", "dataset_seed"])
         if twice.any():
             same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
-            several = set(finals.loc[side.index[same], "setting"])
+            several = finals.loc[side.index[same], "setting"].unique()
             names = _differing([json.loads(text) for text in several])
             raise UsageError(
                 f"--between={key}: {value} has several settings, which differ in "
@@ -323,8 +320,8 @@ def between(
 
 def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
     """Return the values of a key of which nothing ran, with the distinct reasons."""
-    ran = {*owner[finals["status"] != "skipped"]}
-    never = finals["message"][~owner.isin({*ran, ""})]
+    others = {"", *owner[finals["status"] != "skipped"]}
+    never = finals["message"][~owner.isin(others)]
     return {
         str(value): "; ".join(dict.fromkeys(reasons.astype(str)))
         for value, reasons in never.groupby(owner)

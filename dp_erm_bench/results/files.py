@@ -27,7 +27,6 @@ from dp_erm_bench.errors import UsageError
 PLAN = "plan.jsonl"
 RECORDS = "records.jsonl"
 LOCK = ".lock"
-BLOCK = 1 << 20
 START = b'{"key":"'
 CRC = b',"crc":"%08x"}\n'
 TAIL = len(CRC % 0)
@@ -261,7 +260,7 @@ def size_of(path: Path) -> int:
 def checksum_of(file: BinaryIO) -> int:
     """Return the checksum of all of a file."""
     total = file.seek(0)
-    while block := file.read(BLOCK):
+    while block := file.read(1 << 20):
         total = zlib.crc32(block, total)
     return total
 

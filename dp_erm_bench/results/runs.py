@@ -7,29 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import platform
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import paths
-from dp_erm_bench.errors import printable
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.results.files import locked, removed, telling, typed
 
 LATEST = "manifest.json"
 TABLE = "table"
 """Key of what the latest manifest notes of the table."""
-
-TYPED = "typed_paths"
-"""File of the state folder: the paths that this user's runs read records from."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -64,35 +59,6 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     with telling(folder), locked(folder):
         noted = _content(folder, folder / LATEST).get(TABLE)
         _write(folder, {**content, **({TABLE: noted} if noted else {})}, latest=True)
-
-
-def leads_out(path: str) -> bool:
-    """Return whether a path may lead out of the working folder."""
-    file = Path(os.path.expanduser(path))
-    return file.is_absolute() or ".." in file.parts
-
-
-def note_typed(paths_: Iterable[str]) -> None:
-    """Note paths that this user has typed and that lead out, as JSON strings.
-
-    A plan may be anyone's, or have been edited: a path of it that leads anywhere is
-    opened again only if it is one of them. A full disk is no error.
-    """
-    new = sorted(set(map(json.dumps, filter(leads_out, paths_))) - typed_paths())
-    if not new:
-        return
-    with contextlib.suppress(OSError, RuntimeError):
-        folder = paths.state_dir()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (folder / TYPED).open("a") as file:
-            file.writelines(f"{path}\n" for path in new)
-
-
-def typed_paths() -> set[str]:
-    """Return the paths that this user has typed, as JSON strings."""
-    with contextlib.suppress(OSError, RuntimeError):
-        return set((paths.state_dir() / TYPED).read_text().splitlines())
-    return set()
 
 
 def check_run(folder: Path, run: str) -> None:
@@ -180,11 +146,9 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     except OSError as error:
         content, why = None, f"cannot be read ({error.strerror})"
     run = (content or {}).get("run")
-    if run is not None and path.name != LATEST and path.name != f"{run}.json":
-        content, why = None, f"is that of another run, {shortened(run)}"
-    elif run is not None and path.name == LATEST and not _is_here(folder, run):
-        content = None
-        why = f"is of another folder: there is no runs/{shortened(run)}.json"
+    named = path.name in (LATEST, f"{run}.json") and _is_here(folder, run)
+    if run is not None and not named:
+        content, why = None, "is that of another run or folder"
     if content is None and (path.name != LATEST or text[:1] == b"{"):
         _tell(f"{typed(path)}: {why}: it is left aside", text)
     return content or {}
@@ -194,11 +158,6 @@ def _is_here(folder: Path, run: object) -> bool:
     """Tell whether a folder has the manifest of a run, whose copy the latest is."""
     plain = isinstance(run, str) and Path(run).name == run
     return plain and os.path.lexists(_path(folder, str(run)))
-
-
-def shortened(run: object) -> str:
-    """Return the id of a run for a sentence; it may be anything."""
-    return printable(str(run), 60)
 
 
 @functools.lru_cache(maxsize=1000)

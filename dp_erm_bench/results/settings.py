@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.datasets.spec import usual_value
-from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.errors import shown
 from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.registry import AUTO, check_choice
 from dp_erm_bench.results.columns import COLUMNS, worst
@@ -87,7 +87,8 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
         params.loc[rows["rule"].eq(rule).to_numpy(), own] = AUTO
     params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
     # In the table an option is named only where it differs from the dataset's yaml.
-    options = _unpacked(name_files(rows), DATASET, "dataset_options", usual_value)
+    usual = functools.cache(usual_value)
+    options = _unpacked(name_files(rows), DATASET, "dataset_options", usual)
     silent = [one for one in options if str(one).rpartition(".")[2] in NO_NUMBER]
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
@@ -102,21 +103,23 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose `dataset_options` call a file by what tells it from others.
 
-    Files of one content are one, called by the shortest end of the first path that no
-    other file has. Where one path has had several contents, they are numbered.
+    Files of one content are one, called by the name of the first path, or by all of it
+    where another file has that name. Several contents of one path are numbered.
     """
     texts = rows.reindex(columns=[DATASET, "dataset_options", CONTENT])
     texts = texts.astype(object).fillna("")
+    # Each call reads a yaml, and there may be 10^5 options.
+    usual = functools.cache(usual_value)
     files: dict[Any, Any] = {}
     paths: dict[Any, PurePath] = {}
     for key in texts.drop_duplicates().itertuples(index=False, name=None):
-        path = mapping_of(key[1]).get("path") or usual_value(key[0], "path")
+        path = mapping_of(key[1]).get("path") or usual(key[0], "path")
         if path:
             files[key] = key[2] or path
             paths.setdefault(files[key], PurePath(str(path)))
     spelled = {
         key: json.dumps(
-            mapping_of(key[1]) | {"path": _shortest_end(file, paths)}, sort_keys=True
+            mapping_of(key[1]) | {"path": _name_of(file, paths)}, sort_keys=True
         )
         for key, file in files.items()
     }
@@ -124,15 +127,13 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(dataset_options=[spelled.get(key, key[1]) for key in keys])
 
 
-def _shortest_end(file: Any, paths: Mapping[Any, PurePath]) -> str:
-    """Return the last parts of a file's path that no other path ends with."""
+def _name_of(file: Any, paths: Mapping[Any, PurePath]) -> str:
+    """Return the name of a file, its whole path if another file has that name."""
     own = paths[file]
     alike = [other for other, path in paths.items() if path == own]
     number = f" ({alike.index(file) + 1})" if len(alike) > 1 else ""
-    ends = (own.parts[-size:] for size in range(1, len(own.parts)))
-    taken = [path.parts for path in paths.values() if path != own]
-    free = (end for end in ends if all(one[-len(end) :] != end for one in taken))
-    return str(PurePath(*next(free, own.parts))) + number
+    shared = any(path.name == own.name and path != own for path in paths.values())
+    return str(own if shared else own.name) + number
 
 
 INTERNAL = (
@@ -236,11 +237,13 @@ def _words(values: Sequence[Any]) -> list[str]:
     numbers = {one for one in values if isinstance(one, float)}
     alike = Counter(f"{one:.6g}" for one in numbers)
 
+    @functools.lru_cache(maxsize=None, typed=True)
     def word(one: Any) -> str:
         short = f"{one:.6g}" if isinstance(one, float) else ""
         return short if alike[short] == 1 else shown(one)
 
-    return [word(one) for one in values]
+    # Of 10^5 values most are equal; a list or an object is no key.
+    return [shown(v) if isinstance(v, list | dict) else word(v) for v in values]
 
 
 def text_of(column: pd.Series[Any]) -> pd.Series[str]:
@@ -357,9 +360,9 @@ def labelled(
 
 
 def split_names(
-    rows: pd.DataFrame, base: pd.DataFrame, name: str = LINE
-) -> pd.Series[str]:
-    """Return the lines, or panels, of rows, with what differs and nothing names.
+    rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = (PANEL, LINE)
+) -> pd.DataFrame:
+    """Return `base` with panels and lines that name what differs and nothing names.
 
     What differs of the data is of the panel, all else of the line.
 
@@ -368,13 +371,15 @@ def split_names(
     rows : DataFrame
         Rows of the tidy table.
     base : DataFrame
-        What the rows are told apart by, on the same index, the name among it.
-    name : {'line', 'panel'}
-        The column of ``base`` that is returned.
+        What the rows are told apart by, on the same index, the names among it.
+    names : sequence of {'panel', 'line'}
+        The columns of ``base`` that are named.
     """
-    every = settings(rows)
-    names = [one for one in map(str, every) if name == LINE or is_of_data(one, rows)]
-    return named(base[name], every, differing(every, base, names))
+    every, base = settings(rows), base.copy()
+    for name in names:
+        keys = [one for one in map(str, every) if name == LINE or is_of_data(one, rows)]
+        base[name] = named(base[name], every, differing(every, base, keys))
+    return base
 
 
 def is_of_data(name: str, rows: pd.DataFrame) -> bool:
@@ -384,15 +389,6 @@ def is_of_data(name: str, rows: pd.DataFrame) -> bool:
 
 
 LABELS = ["experiment", "panel", "line", "algorithm"]
-PROBLEM = [
-    *("dataset", "dataset_options", "dataset_seed", "standardise", "n", "p"),
-    *("loss", "penalty", "strength", "constraint", "objective_options"),
-]
-BUDGET = ["epsilon", "delta", "adjacency", "calibration"]
-LINE_COLUMNS = [*LABELS, *PROBLEM, *BUDGET]
-"""Columns that tell lines apart: runs equal in them differ in setting and seed only."""
-
-TUNING = Uncharged.TUNING.value
 
 
 def final_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -423,72 +419,6 @@ def parameters(table: pd.DataFrame, column: str = "params") -> pd.DataFrame:
     return keys.reindex(codes).set_axis(table.index)
 
 
-def best_settings(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the setting of each line with the smallest mean final objective.
-
-    Report runs are left out: they judge the choice. Where some
-    settings were refined on more seeds, only those compete.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table of a sweep or of an experiment that tunes.
-
-    Returns
-    -------
-    DataFrame
-        One row per line: the columns of `LINE`, `params`, `mean_objective` (inf if a
-        seed diverged), `seeds` behind that mean, `settings` tried, and `runner_up`,
-        the mean objective of the second best (nan if there is none).
-    """
-    rows = _as_asked(final_rows(table))
-    rows = rows[(rows["phase"] != "report") & (rows["status"] != "skipped")]
-    if rows.empty:
-        raise UsageError("best_settings: the table has no runs to choose from")
-    scores = rows.assign(score=worst_if_lost(rows, "objective"))
-    settings = scores.groupby([*LINE_COLUMNS, "params"], dropna=False, sort=False)[
-        "score"
-    ]
-    means = settings.agg(mean_objective="mean", seeds="size").reset_index()
-    lines = means.groupby(LINE_COLUMNS, dropna=False, sort=False)
-    means["settings"] = lines["params"].transform("size")
-    means = means[means["seeds"] == lines["seeds"].transform("max")]
-    ranked = means.sort_values("mean_objective", kind="stable")
-    again = ranked.groupby(LINE_COLUMNS, dropna=False, sort=False)["mean_objective"]
-    ranked["runner_up"] = again.shift(-1)
-    return ranked.drop_duplicates(LINE_COLUMNS).sort_index().reset_index(drop=True)
-
-
-def held_out(table: pd.DataFrame, tuning_seeds: Collection[int]) -> pd.DataFrame:
-    """Return a sweep in the form of a tuned experiment.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table of a sweep over settings and seeds.
-    tuning_seeds : collection of int
-        Runs with these seeds choose the setting of each line.
-
-    Returns
-    -------
-    DataFrame
-        The runs with the tuning seeds as phase `tune`; of the others those of the
-        chosen settings, as phase `report`, with `tuning` among what is `uncharged`.
-    """
-    import pandas as pd
-
-    table = labelled(table, again=True, parameters=False)
-    chooses = table["seed"].isin(tuning_seeds)
-    tune, rest = table[chooses].assign(phase="tune"), table[~chooses]
-    names = [*LINE_COLUMNS, "params"]
-    chosen = pd.MultiIndex.from_frame(best_settings(tune)[names])
-    kept = pd.MultiIndex.from_frame(_as_asked(rest)[names]).isin(chosen)
-    report = rest[kept].assign(phase="report", tuned=True)
-    others = report["uncharged"].str.replace(rf"(^|,){TUNING}$", "", regex=True)
-    report["uncharged"] = (others + f",{TUNING}").str.removeprefix(",")
-    return pd.concat([tune, report])
-
-
 def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
     """Return a column with its worst value where a run diverged, failed or was stopped.
 
@@ -501,18 +431,6 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
     """
     lost = ~rows["status"].isin(["ok", "skipped"]) & rows[y].isna()
     return rows[y].astype(float).mask(lost, worst(y))
-
-
-def _as_asked(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows as lines that settings compete in.
-
-    A sweep's are called as without its parameters, a calibration as it was asked for,
-    not as it turned out.
-    """
-    rows = name_files(labelled(rows, again=True, parameters=False))
-    return rows.assign(
-        calibration=rows["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
-    )
 
 
 HELD = ("bounds", SCALE, "clip_to_bounds", "standardise")

@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.datasets.spec import is_generated
-from dp_erm_bench.errors import UsageError, number, refused
+from dp_erm_bench.errors import UsageError, number
 from dp_erm_bench.results.settings import (
     LABELS,
     differing,
-    final_rows,
     mapping_of,
     settings,
     text_of,
@@ -31,13 +30,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 
-APART = "keep one of them, or name a column in `by` that tells them apart"
-"""What to do where one curve would pool several settings."""
-
-
-def check_alike(
-    rows: pd.DataFrame, by: Sequence[str], who: str, remedy: str = APART
-) -> str:
+def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
     """Return over what groups of runs are pooled; refuse settings that differ.
 
     Parameters
@@ -46,8 +39,6 @@ def check_alike(
         Rows of the tidy table.
     by : sequence of str
         Columns that tell the groups apart.
-    who : str
-        The function that pools, for the message.
     remedy : str
         What the message says to do; `{0}` in it is the column that differs.
 
@@ -67,7 +58,7 @@ def check_alike(
         words = sorted({one for one in every[apart[0]].unique() if one != ""})
         some = ", ".join([*words[:4], *["..."] * (len(words) > 4)])
         raise UsageError(
-            f"{who}: one curve would pool {len(words)} values of {apart[0]} ({some}); "
+            f"plot: one curve would pool {len(words)} values of {apart[0]} ({some}); "
             f"{remedy.format(apart[0])}"
         )
     return pooled(rows, by)
@@ -77,11 +68,7 @@ DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
 """What a seed of generated data, or of others, is: one, and several."""
 
 
-def pooled(
-    rows: pd.DataFrame,
-    by: Sequence[str],
-    over: Sequence[str] = ("seed", "dataset_seed"),
-) -> str:
+def pooled(rows: pd.DataFrame, by: Sequence[str]) -> str:
     """Return over what groups pool at most, such as `5 seeds, 3 splits`.
 
     Seeds of data are splits, or draws of generated data.
@@ -92,25 +79,20 @@ def pooled(
         Rows of the tidy table.
     by : sequence of str
         Columns that tell the groups apart; none for one group.
-    over : sequence of str
-        Columns to count.
     """
-    names = [name for name in over if name in rows and name not in by]
-    rows = rows.assign(**{"": 0})
-    most = rows.groupby([*by, ""], dropna=False)[names].nunique().max()
-    counts = {_repeat(name, rows): int(most[name]) for name in names}
+    names = [one for one in ("seed", "dataset_seed") if one in rows and one not in by]
+    most = rows.assign(**{"": 0}).groupby([*by, ""], dropna=False)[names].nunique()
+    words = {
+        "seed": ("seed", "seeds"),
+        "dataset_seed": ("dataset_seed", "dataset_seeds"),
+    }
+    kinds = {is_generated(str(one)) for one in rows["dataset"].unique()}
+    if len(kinds) == 1:
+        words["dataset_seed"] = DRAWS if kinds.pop() else SPLITS
+    counts = {words[name]: int(most[name].max()) for name in names}
     if "test_objective" in rows and not rows["test_objective"].notna().any():
         counts = {one: n for one, n in counts.items() if (one, n) != (SPLITS, 1)}
     return ", ".join(f"{n} {words[n > 1]}" for words, n in counts.items() if n)
-
-
-def _repeat(name: str, rows: pd.DataFrame) -> tuple[str, str]:
-    """Return what a value of a column is one of, and many are."""
-    sets = rows["dataset"].unique() if name == "dataset_seed" else ()
-    kinds = {is_generated(str(one)) for one in sets}
-    if len(kinds) == 1:
-        return DRAWS if kinds.pop() else SPLITS
-    return name, f"{name}s"
 
 
 def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
@@ -132,31 +114,6 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
         "runs of one dataset_seed share records and split, yet each counts as one of "
         "its own: spread and intervals are too narrow for other data or splits"
     )
-
-
-def tabled(
-    groups: Any, row_of: Callable[[Any], Any], names: Sequence[str], pooled: str
-) -> pd.DataFrame:
-    """Return a row of each group as a table that begins with the keys of the groups.
-
-    Parameters
-    ----------
-    groups : iterable of (tuple, frame)
-        As pandas groups by a list of columns.
-    row_of : callable
-        Maps a group to the other columns.
-    names : sequence of str
-        The columns of the keys.
-    pooled : str
-        Over what they pool, kept in the table's `attrs`.
-    """
-    import pandas as pd
-
-    rows = {key: row_of(group) for key, group in groups}
-    index = pd.MultiIndex.from_tuples(rows, names=[*names])
-    table = pd.DataFrame(list(rows.values()), index=index).reset_index()
-    table.attrs["pooled"] = pooled
-    return table
 
 
 RESAMPLES = 2000
@@ -218,7 +175,7 @@ class Standing(NamedTuple):
     Attributes
     ----------
     median, low, high : float
-        Over its runs, with the interval of `median_interval`; fewer than `FEWEST`
+        Over its runs, with the interval of `centre_of`; fewer than `FEWEST`
         have none: nan.
     beats_zero : str
         Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
@@ -401,7 +358,9 @@ def places(
     if able:
         best = min(able, key=lambda line: found[line].median)
         for line, drawn in able.items():
-            near = _may_be_as_small(drawn, able[best])
+            unlike, zeros = drawn != able[best], np.zeros_like(drawn)
+            gap = np.subtract(drawn, able[best], out=zeros, where=unlike)
+            near = central(gap, LIKELY)[0] <= 0.0
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
@@ -434,13 +393,6 @@ def nothing_beats(unbeaten: Iterable[str]) -> str:
     """
     names = sorted({*unbeaten}, key=lambda name: name == ZERO)
     return f"nothing beats {names[0]}" if names and all(names) else ""
-
-
-def _may_be_as_small(draws: Array, best: Array) -> bool:
-    """Return whether a median may be as small as the best one."""
-    unlike = draws != best
-    gap = np.subtract(draws, best, out=np.zeros_like(draws), where=unlike)
-    return central(gap, LIKELY)[0] <= 0.0
 
 
 def medians_of(frame: pd.DataFrame) -> dict[str, float]:
@@ -493,141 +445,6 @@ def models_of(text: Any) -> dict[str, dict[str, Any]]:
     """Return the measures of the models that a table names, whatever it says."""
     models = mapping_of(str(text))
     return {name: own for name, own in models.items() if isinstance(own, dict)}
-
-
-def bands(
-    table: pd.DataFrame,
-    x: str = "passes",
-    y: str = "relative_error",
-    by: Sequence[str] = ("line",),
-) -> pd.DataFrame:
-    """Return median and bands over runs at each value of a column.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of the tidy table; `final_rows` of it where `x` is not along a run.
-    x, y : str
-        Columns: where, and of what.
-    by : sequence of str
-        Columns that tell the curves apart.
-
-    Returns
-    -------
-    DataFrame
-        One row per curve and `x`: `median`; `low`, `high` (10 and 90 % quantiles);
-        `min`, `max`; `ci_low`, `ci_high` (95 % interval of the median, nan
-        of fewer than `FEWEST`); and `n`, the number of runs. Its `attrs["pooled"]`
-        says over what: `5 seeds`.
-
-    Raises
-    ------
-    UsageError
-        If there is no value of `y`, or a curve would pool settings that differ.
-    """
-    rows = table.assign(**{y: worst_if_lost(table, y)})
-    rows = rows[rows[y].notna()]
-    if rows.empty:
-        raise UsageError(f"bands: the table has no value of {y}")
-    runs = check_alike(rows, [*by, x], "bands")
-    groups = rows.groupby([*by, x], dropna=False)[y]
-    return tabled(groups, lambda own: _band(own.to_numpy(float)), [*by, x], runs)
-
-
-CHANGES = {
-    "ratio": (np.divide, FLOOR, 1.0),
-    "difference": (np.subtract, -math.inf, 0.0),
-}
-"""How a pair is compared, the least value of either, and what equal ones have."""
-
-
-def paired(
-    table: pd.DataFrame,
-    first: str,
-    second: str,
-    *,
-    column: str = "line",
-    y: str = "relative_error",
-    by: Sequence[str] = ("panel", "epsilon"),
-    measure: str = "ratio",
-) -> pd.DataFrame:
-    """Compare the final values of two lines, run by run on the same data and seed.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table; each line has one setting, as report runs have.
-    first, second, column : str
-        Names of the lines, and the column of these.
-    y : str
-        The compared column; smaller is better.
-    by : sequence of str
-        One comparison per combination of these columns.
-    measure : {'ratio', 'difference'}
-        first / second, values below `FLOOR` counting as `FLOOR`; or first - second.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `by`; `median` over pairs with its 95 % interval
-        `ci_low`, `ci_high`; `wins`, the share with `first` smaller; `pairs`.
-        `attrs["pooled"]` says over what.
-
-    Raises
-    ------
-    UsageError
-        If the two share no seed, or one has several runs for a seed or other settings.
-    """
-    import pandas as pd
-
-    if measure not in CHANGES:
-        raise refused("measure", measure, " or ".join(CHANGES))
-    keys = [*by, "dataset", "dataset_seed", "seed"]
-    sides = [_finals_of(table, column, name, keys, y) for name in (first, second)]
-    both = pd.concat(sides, axis=1, join="inner").dropna()
-    if both.empty:
-        raise UsageError(f"paired: {first} and {second} share no seed with a {y}")
-    groups = both.groupby([*by], dropna=False)
-    over = ("seed", "dataset_seed", "dataset")
-    runs = pooled(both.index.to_frame(False), by, over)
-    return tabled(groups, lambda pairs: _comparison(pairs, measure), by, runs)
-
-
-def _comparison(pairs: pd.DataFrame, measure: str) -> dict[str, float]:
-    """Compare pairs of values; runs that are equally lost are equal."""
-    first, second = pairs.to_numpy(float).T
-    change, floor, equal = CHANGES[measure]
-    a, b = np.maximum(first, floor), np.maximum(second, floor)
-    band = _band(change(a, b, out=np.full_like(a, equal), where=a != b))
-    interval = {name: band[name] for name in ("median", "ci_low", "ci_high")}
-    return {**interval, "wins": float((first < second).mean()), "pairs": len(pairs)}
-
-
-def _finals_of(
-    table: pd.DataFrame, column: str, name: str, keys: Sequence[str], y: str
-) -> pd.Series[float]:
-    """Return the final values of one line, one per pair's name."""
-    rows = final_rows(table[table[column] == name])
-    if rows.empty:
-        raise UsageError(f"paired: no run has {column}={name}")
-    index = rows.set_index([*keys]).index
-    if index.has_duplicates:
-        seed = index[index.duplicated()][0][-1]
-        raise UsageError(
-            f"paired: {name} has several runs with seed={seed}: keep the report runs "
-            "of one setting, or tell them apart in `by`"
-        )
-    by = [one for one in keys if "seed" not in one]
-    check_alike(rows, [column, *by], f"paired: {name}")
-    return worst_if_lost(rows, y).set_axis(index)
-
-
-def _band(values: Array) -> dict[str, float]:
-    """Return the columns of `bands` at one place; of a few values no interval."""
-    levels = {"median": 0.5, "low": 0.1, "high": 0.9, "min": 0.0, "max": 1.0}
-    band = {name: float(quantile(values, q)) for name, q in levels.items()}
-    band["ci_low"], band["ci_high"] = median_interval(values)
-    return {**band, "n": len(values)}
 
 
 def relative_change(measure: str, a: Array, b: Array) -> Array:
@@ -934,19 +751,6 @@ def central(draws: Array, share: float) -> tuple[float, float]:
     """
     tail = (1.0 - share) / 2
     return float(quantile(draws, tail)), float(quantile(draws, 1.0 - tail))
-
-
-def median_interval(values: Array, sample: int = 0) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a median; of fewer than `FEWEST` nan.
-
-    Parameters
-    ----------
-    values : array
-        Numbers, which may be infinite.
-    sample : int
-        As in `likely_medians`.
-    """
-    return centre_of(values, sample)[1:]
 
 
 def likely_medians(values: Array, sample: int = 0) -> Array:

@@ -321,9 +321,8 @@ class Store:
             return ""
         named = ", ".join(map(str, self.damaged[:SHOWN]))
         more = len(self.damaged) - SHOWN
-        lines = "line" if len(self.damaged) == 1 else "lines"
         rest = f" and {more} more" if more > 0 else ""
-        return f"{RECORDS}: {lines} {named}{rest} damaged"
+        return f"{RECORDS}: line{'s' * (len(self.damaged) > 1)} {named}{rest} damaged"
 
 
 def _marks_in(file: BinaryIO) -> Iterator[tuple[bytes, int]]:

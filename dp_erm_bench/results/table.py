@@ -13,10 +13,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
@@ -55,15 +54,14 @@ HELD_OUT = (
     *("rmse", "r2"),
 )
 """What held-out records say; missing where there are none."""
-STRUCTURE = ("support_f1", "active_groups", "change_points")
-"""What is said of zeros; missing but for true weights and norms that tell it."""
 MEASURED = (
     *HELD_OUT,
     "train_risk",
     "gradient_norm",
     "dual_gap",
     "predicted_excess",
-    *STRUCTURE,
+    # Of zeros; missing but for true weights and norms that tell it.
+    *("support_f1", "active_groups", "change_points"),
 )
 """What is measured beside the objective, most of it for few problems or solvers."""
 
@@ -83,8 +81,6 @@ SORTED = json.JSONEncoder(sort_keys=True).encode
 
 UNKNOWN = "unknown"
 """Digest of sources that were not recorded; they have passed nothing."""
-
-MOST_ROWS = 100_000_000
 
 Row = dict[str, Any]
 Trial = tuple[Row, Row]
@@ -229,8 +225,6 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-__all__ = ["COLUMNS", "NAME", "collect", "is_stale", "load_results"]
-
 NAME = "results.parquet"
 CHUNK = 2000
 
@@ -312,31 +306,16 @@ def recorded(folder: Path) -> pd.DataFrame:
         return _read(folder)
 
 
-def lacking(folder: Path, table: pd.DataFrame) -> str:
-    """Return how many planned trials of a folder its table lacks, in words.
-
-    Parameters
-    ----------
-    folder : Path
-        A results folder; of another one nothing is said.
-    table : DataFrame
-        Its table, whole.
-    """
-    if not (folder / PLAN).is_file() or "trial" not in table:
-        return ""
-    planned = _planned(folder, checksum(folder))
-    if not (missing := len(planned.difference(table["trial"].unique()))):
+def lacking(folder: Path) -> str:
+    """Return how many planned trials the table of a folder lacks, in words."""
+    noted = _noted(folder)
+    missing, planned = noted.get("missing"), noted.get("planned")
+    if not (isinstance(missing, int) and isinstance(planned, int) and missing > 0):
         return ""
     return (
-        f"Incomplete: {missing} of {plural(len(planned), 'planned trial')} have no "
+        f"Incomplete: {missing} of {plural(planned, 'planned trial')} have no "
         "record; lines and runs are missing that the same command adds."
     )
-
-
-@lru_cache(maxsize=8)
-def _planned(folder: Path, plan: int) -> frozenset[str]:
-    """Return the keys of the plan with a checksum: every view of a folder asks."""
-    return frozenset(line["key"] for line in planned_lines(folder))
 
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
@@ -366,7 +345,9 @@ def _read(folder: Path) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     with opened(folder / NAME, folder) as file:
-        if not _is_noted(file, _noted(folder)):
+        noted = _noted(folder)
+        whole = {"size": file.seek(0, 2), "crc": checksum_of(file)}
+        if noted and any(noted.get(key) != whole[key] for key in whole):
             raise ValueError("it is not as it was written")
         table = pq.ParquetFile(file, page_checksum_verification=True)
         # Texts of up to 2 GB and of more are alike.
@@ -374,11 +355,8 @@ def _read(folder: Path) -> pd.DataFrame:
             {field.name: str(field.type).removeprefix("large_") for field in schema}
             for schema in (schema_of(POPULATION), table.schema_arrow)
         )
-        known = actual.items() <= expected.items()
-        if not (known and {*COLUMNS} <= actual.keys()):
+        if not (actual.items() <= expected.items() and {*COLUMNS} <= actual.keys()):
             raise ValueError("it has columns of other names or types")
-        if table.metadata.num_rows > MOST_ROWS:
-            raise ValueError(f"it has more than {MOST_ROWS} rows")
         # What else the file says of its columns is nothing to act upon.
         content = table.read(use_threads=False).replace_schema_metadata()
         return _checked(content.to_pandas(use_threads=False))
@@ -390,23 +368,15 @@ def _noted(folder: Path) -> Row:
     return noted if isinstance(noted, dict) else {}
 
 
-def _is_noted(file: BinaryIO, noted: Row) -> bool:
-    """Return whether a table has the size and the checksum that are noted, if any."""
-    if not noted:
-        return True
-    same = noted.get("size") == file.seek(0, 2)
-    return same and noted.get("crc") == checksum_of(file)
-
-
 def tell_gaps(folder: Path) -> None:
     """Print which planned trials the table of a folder lacks, and why."""
-    noted = _noted(folder)
-    missing, damage = noted.get("missing"), noted.get("damage")
-    if isinstance(missing, int) and missing > 0:
-        lost = f"{NAME} lacks {plural(missing, 'planned trial')}"
-        why = f" ({escaped(damage)})" if isinstance(damage, str) and damage else ""
-        back = "the same command runs them"
-        print(f"{typed(folder)}: {lost}{why}; {back}", file=sys.stderr)
+    if lacking(folder):
+        noted = _noted(folder)
+        lost = f"{NAME} lacks {plural(noted['missing'], 'planned trial')}"
+        why = f" ({escaped(str(noted['damage']))})" if noted.get("damage") else ""
+        print(
+            f"{typed(folder)}: {lost}{why}; the same command runs them", file=sys.stderr
+        )
 
 
 def as_it_stands(folder: Path) -> pd.DataFrame:
@@ -417,13 +387,8 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
     UsageError
         If there is no table, or it cannot be read.
     """
-    import pyarrow.parquet as pq
-
     try:
-        with opened(folder / NAME, folder) as file:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            content = parquet.read(use_threads=False).replace_schema_metadata()
-            return labelled(_checked(content.to_pandas(use_threads=False)))
+        return labelled(_read(folder))
     except (OSError, *UNREADABLE) as error:
         why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
         raise UsageError(f"{folder / NAME}: {why}") from None
@@ -459,24 +424,8 @@ def is_stale(folder: Path) -> bool:
 
 
 def is_outdated(folder: Path) -> bool:
-    """Return whether a table is stale, lacks trials, or what is in doubt changed."""
-    import pyarrow.parquet as pq
-
-    if is_stale(folder) or _noted(folder).get("missing"):
-        return True
-    try:
-        columns = ["solver", "calibration", "doubt"]
-        with opened(folder / NAME, folder) as file:
-            table = pq.ParquetFile(file, read_dictionary=["solver", "calibration"])
-            labels = table.read(columns=columns, use_threads=False)
-        groups = labels.unify_dictionaries().group_by(columns, use_threads=False)
-        solvers = groups.aggregate([]).to_pylist()
-        return any(
-            doubt(row["solver"], is_recounted(row["calibration"])) != row.get("doubt")
-            for row in solvers
-        )
-    except (OSError, *UNREADABLE):
-        return True
+    """Return whether a folder's table is stale or lacks planned trials."""
+    return is_stale(folder) or bool(_noted(folder).get("missing"))
 
 
 def collect(folder: Path) -> Path:
@@ -518,55 +467,50 @@ def _write(store: Store) -> None:
     folder = store.folder
     if store.refused:
         raise UsageError(f"{typed(folder)}: {store.damage()}; {NAME} is left as it is")
-    schema = schema_of(POPULATION if _names_fresh(folder) else ())
-    lost: Counter[str] = Counter()
+    with opened(folder / PLAN, folder) as plan:
+        fresh = any(f'"{FRESH}"'.encode() in line for line in plan)
+    schema = schema_of(POPULATION if fresh else ())
+    planned: Counter[str | None] = Counter()
+    lost = set[str]()
     # What others append meanwhile makes the table stale.
     noted: Row = {"sources": _sources(folder, store.size)}
 
     def write(file: Any) -> None:
+        lines = read_plan(folder)
         with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-            for chunk in _chunks(store, lost):
-                for table in _tables(chunk, schema, lost):
+            while chunk := list(itertools.islice(lines, CHUNK)):
+                planned.update(None if one is None else one["key"] for one in chunk)
+                whole = [line for line in chunk if line is not None]
+                trials = list(joined(store, whole))
+                read = {line["key"] for line, _ in trials}
+                lost.update(line["key"] for line in whole if line["key"] not in read)
+                for table in _tables(trials, schema, lost):
                     writer.write_table(table)
         noted.update(size=file.seek(0, 2), crc=checksum_of(file))
 
     write_atomic(folder / NAME, write)
+    damaged = planned.pop(None, 0)
     damage = [store.damage()]
-    if lost["plan"]:
-        damage.append(f"{plural(lost['plan'], 'damaged line')} of {PLAN}")
-    missing = lost.total() if store.size > 0 else 0  # else the run has only begun
+    if damaged:
+        damage.append(f"{plural(damaged, 'damaged line')} of {PLAN}")
+    # A run that has only begun lacks nothing.
+    missing = len(lost) + damaged if store.size > 0 else 0
+    noted |= {"missing": missing, "planned": len(planned) + damaged}
     told = "; ".join(filter(None, damage)) if missing else ""
-    note_table(folder, {**noted, "missing": missing, "damage": told})
-
-
-def _names_fresh(folder: Path) -> bool:
-    """Return whether a planned trial is judged by fresh records."""
-    with opened(folder / PLAN, folder) as file:
-        return any(f'"{FRESH}"'.encode() in line for line in file)
+    note_table(folder, {**noted, "damage": told})
 
 
 def _sources(folder: Path, size: int) -> str:
     return digest([size, checksum(folder), list(COLUMNS)])
 
 
-def _chunks(store: Store, lost: Counter[str]) -> Iterator[list[Trial]]:
-    lines = read_plan(store.folder)
-    while chunk := list(itertools.islice(lines, CHUNK)):
-        whole = [line for line in chunk if line is not None]
-        trials = list(joined(store, whole))
-        lost["plan"] += len(chunk) - len(whole)
-        lost["records"] += len(whole) - len(trials)
-        if trials:
-            yield trials
-
-
-def _tables(chunk: list[Trial], schema: Any, lost: Counter[str]) -> Iterator[Any]:
+def _tables(chunk: list[Trial], schema: Any, lost: set[str]) -> Iterator[Any]:
     """Yield the rows of a chunk; where one trial cannot be read, of all others."""
     try:
         yield table_of(chunk, schema)
     except UNREADABLE:
         if len(chunk) == 1:
-            lost["records"] += 1
+            lost.add(chunk[0][0]["key"])
             return
         for trial in chunk:
             yield from _tables([trial], schema, lost)

@@ -178,7 +178,7 @@ def _tuned_lines(
     ends = with_beyond(labelled(rows, parameters=False).loc[planned.index])
     # A panel of an experiment may hold a problem for each point of an axis.
     lines_at = ends[["panel", "line", "epsilon"]].astype(object)
-    ends = ends.assign(panel=split_names(ends, lines_at, "panel"))
+    ends = ends.assign(panel=split_names(ends, lines_at, ["panel"])["panel"])
     taken: set[tuple[Any, ...]] = set()
     lines: dict[tuple[Any, ...], list[tuple[dict[str, Any], pd.DataFrame]]] = {}
     for choice in choices:

@@ -64,7 +64,6 @@ from dp_erm_bench.results.runs import (
     check_run,
     environment,
     note_ended,
-    note_typed,
     now,
     read_manifest,
     write_run,
@@ -130,7 +129,6 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
     """
     manifest = _asked(session)
     write_run(session.folder, manifest)
-    note_typed(paths_of(session.lines))
     outcome = "failed"
     try:
         yield manifest
@@ -215,12 +213,6 @@ def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
             with contextlib.suppress(OSError):  # gone since it was loaded
                 told["sha256"] = file_digest(Path(os.path.expanduser(path)))
     return [*found.values()]
-
-
-def paths_of(lines: Iterable[Line]) -> set[str]:
-    """Return the paths of users' files of records, as they were typed."""
-    paths = ((data.loaded or {}).get("path") for data, _ in datasets_of(lines))
-    return {path for path in paths if isinstance(path, str)}
 
 
 def files_of(lines: Iterable[Line]) -> dict[str, str]:

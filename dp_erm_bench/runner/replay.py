@@ -29,7 +29,7 @@ from dp_erm_bench.plugins.names import content, is_file, label, shipped
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.results.bundle import kept_file
 from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
-from dp_erm_bench.results.runs import leads_out, read_run, typed_paths
+from dp_erm_bench.results.runs import read_run
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.environment import CPU, kind
@@ -41,13 +41,10 @@ if TYPE_CHECKING:
     Row = pd.DataFrame | pd.Series[Any] | Mapping[str, Any] | str
 
 KEY = re.compile(r"[0-9a-f]{64}")
-TIMED = "seconds"
 FACTS = ("params", "epsilon_certified", "z", "batch_size", "optimum")
 """What a record says of a trial that must come out again, beside the trajectory."""
 DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
 UNREADABLE = f"a line of its batch in {PLAN} is damaged"
-FILES = (".csv", ".npy")
-"""How files end that parts of an objective may be read from."""
 
 SAME, DIFFERS, NOT = "same", "differs", "not replayed"
 WITHIN = 1e-9
@@ -85,9 +82,9 @@ def replay(
     algorithm : str, optional
         The path of the solver's file, for a row of one; it must hold what it held.
     data : str or Path, optional
-        The folder in which a file of records is looked for first. Of a folder that you
-        have not made no path is opened that is absolute or holds `..`: its file is
-        looked for here and in the working folder.
+        The folder in which a file of records is looked for first. No path of a plan is
+        opened that is absolute or holds `..`: its file is looked for here and in the
+        working folder.
 
     Returns
     -------
@@ -111,7 +108,8 @@ def replay(
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
         record, mates = _recorded(key, Store(folder))
-        specs, place = _specs(mates, _planned(folder, set(mates))), mates.index(key)
+        planned = {x["key"]: x["spec"] for x in planned_lines(folder, {*mates})}
+        specs, place = _specs(mates, planned), mates.index(key)
         pin = _pinned(specs[0], algorithm, name)
         trials, problem = _rebuilt(specs, pin, data)
         if [trial.key for trial in trials] != mates:
@@ -163,11 +161,6 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
             "or damaged"
         )
     return record, mates
-
-
-def _planned(folder: Path, keys: set[str]) -> dict[str, Spec]:
-    """Return the specs of some trials by key, as far as the plan has them."""
-    return {line["key"]: line["spec"] for line in planned_lines(folder, keys)}
 
 
 def _specs(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[Spec]:
@@ -227,7 +220,7 @@ def _rebuilt(
             named = algorithm["name"], algorithm.get("content", "")
             parts = [spec[part].items() for part in registry.OBJECTIVE]
             if named != (label(pin), content(pin)) or any(
-                isinstance(v, str) and v.endswith(FILES)
+                isinstance(v, str) and v.endswith((".csv", ".npy"))
                 for k, v in itertools.chain(*parts)
                 if k not in ("name", "file")
             ):
@@ -249,15 +242,19 @@ def _rebuilt(
 def _data_file(path: str, data: str | Path | None) -> str:
     """Return where the file of records is that a plan names.
 
-    If a folder is given the file's name is looked for there and in the working folder.
-    Else a path that leads out of the working folder is opened only if this user has
-    typed it for a run; of any other its name is looked for in the working folder.
+    Its name is looked for in the folder that is given, then in the working folder.
+    Without a folder a path that stays in the working folder is opened as it stands.
     """
-    name = PurePath(path).name
-    if data is not None:
-        return str(found) if (found := Path(data) / name).is_file() else name
-    known = not leads_out(path) or json.dumps(path) in typed_paths()
-    return path if known and os.path.isfile(os.path.expanduser(path)) else name
+    name, file = PurePath(path).name, Path(os.path.expanduser(path))
+    inside = not file.is_absolute() and ".." not in file.parts
+    places = [str(Path(data) / name)] if data is not None else [path] * inside
+    for place in (*places, name):
+        if os.path.isfile(place):
+            return place
+    raise NotReplayed(
+        f"{name}: there is no such file here; --data FOLDER says where it is, in "
+        "Python data=FOLDER"
+    )
 
 
 def _change(trial: Trial, key: str, record: Spec) -> str:
@@ -285,7 +282,7 @@ def _differences(
         names = [*again, *there] if part == "trajectory" else again
         for name in dict.fromkeys(names):
             values = there.get(name), again.get(name)
-            if name != TIMED and json.dumps(values[0]) != json.dumps(values[1]):
+            if name != "seconds" and json.dumps(values[0]) != json.dumps(values[1]):
                 one, other = (v if isinstance(v, list) else [v] for v in values)
                 yield printable(name, 60), one, other
 
@@ -341,7 +338,8 @@ def replay_rows(
             batches.setdefault(tuple(mates), {})[key] = record
         except NotReplayed as why:
             yield Replayed(key, NOT, str(why))
-    planned = _planned(folder, set(itertools.chain(*batches)))
+    every = set(itertools.chain(*batches))
+    planned = {x["key"]: x["spec"] for x in planned_lines(folder, every)}
     for mates_, records in batches.items():
         try:
             specs = _specs(mates_, planned)

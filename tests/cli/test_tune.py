@@ -255,6 +255,11 @@ def test_the_table_is_that_of_the_runs_on_fresh_seeds(here):
         assert "tuning" in row["uncharged"]
     sgd = found.set_index("line").loc["sgd", "chosen"]
     assert sgd["batch_size"] == 120  # the leaderboard's 200 are more than there are
+    # A choice that nobody named and that has no runs costs no other one.
+    choices = pd.read_csv("mine/choices.csv", keep_default_na=False)
+    more = pd.concat([choices.assign(panel="", line=""), choices])
+    more.to_csv("mine/choices.csv", index=False)
+    pd.testing.assert_frame_equal(tuned("mine"), found)
 
 
 def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):

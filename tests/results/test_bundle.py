@@ -117,14 +117,11 @@ def line_of(key, **spec):
     return {"key": f"{key:064x}", **labels, "tuned": False, "rule": "", "spec": spec}
 
 
-def test_a_solver_of_a_package_is_named_with_it(folder, monkeypatch):
-    monkeypatch.setattr(bundle, "packages", lambda: {"offered": "outside 1.0"})
-    specs = [{"algorithm": {"name": one}} for one in ("gd", "offered")]
+def test_the_readme_says_what_no_budget_pays_for(folder):
+    specs = {"algorithm": {"name": "gd"}}, {"task": {}}
     with Plan(folder, append=False) as plan:
-        plan.add(line_of(i, **spec) for i, spec in enumerate((*specs, {"task": {}})))
+        plan.add(line_of(i, **spec) for i, spec in enumerate(specs))
     told = bundle.readme(folder, "a.zip", ["tuning"])
-    assert "`offered` is of the installed package outside 1.0" in told
-    assert told.count("installed package") == 1
     assert f"- `tuning`: {bundle.WORDS['tuning']}" in told
 
 

@@ -1,3 +1,4 @@
+import contextlib
 import json
 
 import pandas as pd
@@ -146,6 +147,20 @@ def test_a_damaged_line_of_the_plan_costs_its_own_row_only(written, spec, capsys
     (folder / "plan.jsonl").write_bytes(text)
     assert named_finals(folder)["trial"].tolist() == [key(1)]
     assert "damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("odd", [None, [], {"a": 1}, [[2]], "\x1b[2J", True])
+def test_an_odd_plan_with_checksums_that_fit_is_compared_or_refused(written, odd):
+    parts = ("dataset", "penalty", "algorithm", "budget")
+    spec = {**SPEC, "calibration": odd}
+    spec |= {part: {key: odd for key in SPEC[part]} for part in parts}
+    one = {**SPEC, "penalty": {"name": "l2", "strength": odd}}
+    lines = [line(1), line(2, with_seed(1)), line(3, spec), line(4, one)]
+    rows = named_finals(written("a", lines))
+    assert {key(1), key(2)} <= {*rows["trial"]}
+    for ignore in ([], ["dataset"], ["n"]):
+        with contextlib.suppress(UsageError):
+            assert {*compare(rows, rows, ignore=ignore)["verdict"]} == {"same"}
 
 
 def test_trials_that_the_plan_lost_are_told_where_the_table_is_all_there_is(

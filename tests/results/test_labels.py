@@ -9,13 +9,11 @@ from dp_erm_bench import load_results
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.settings import (
-    best_settings,
     differing,
-    held_out,
     labelled,
     settings,
 )
-from dp_erm_bench.results.statistics import bands, paired
+from dp_erm_bench.results.statistics import check_alike
 from dp_erm_bench.results.table import recorded
 
 SWEEP = """
@@ -71,15 +69,6 @@ def test_labels_of_an_experiment_stay():
     assert labelled(given) is given
 
 
-def test_settings_compete_within_the_lines_of_a_sweep(table):
-    best = best_settings(table)
-    assert set(best["line"]) == {"random_cd", "gd"}
-    chosen = held_out(table, tuning_seeds=[0])
-    report = chosen[chosen["phase"] == "report"]
-    assert set(report["line"]) == {"random_cd", "gd"}
-    assert dict(best.groupby("line")["settings"].max()) == {"gd": 1, "random_cd": 2}
-
-
 def test_keys_that_follow_from_others_are_not_named():
     given = rows(
         seed=[0, 1],
@@ -121,46 +110,20 @@ def test_empty_cells_differ_from_nothing():
 
 def test_settings_that_differ_are_not_pooled(table):
     with pytest.raises(UsageError, match=r"3 values|2 values of epsilon"):
-        bands(table, by=["panel", "line"])
+        check_alike(table, ["panel", "line"], "keep one")
     with pytest.raises(UsageError, match=r"random_cd.clip \(0.5, 1\); keep one"):
-        bands(table, by=["panel", "algorithm", "epsilon"])
-    whole = bands(table, by=["panel", "line", "epsilon"])
-    assert whole.attrs["pooled"] == "3 seeds, 1 draw of the data"
+        check_alike(table, ["panel", "algorithm", "epsilon"], "keep one")
+    whole = check_alike(table, ["panel", "line", "epsilon"], "keep one")
+    assert whole == "3 seeds, 1 draw of the data"
 
 
 def test_runs_that_tune_are_not_pooled_with_those_that_judge(table):
-    chosen = held_out(table[table["epsilon"] == 1], tuning_seeds=[0])
+    one = table[table["epsilon"] == 1]
+    chosen = one.assign(phase=one["seed"].map({0: "tune"}).fillna("report"))
     with pytest.raises(UsageError, match=r"2 values of phase|values of"):
-        bands(chosen, by=["panel", "line"])
+        check_alike(chosen, ["panel", "line"], "keep one")
     report = chosen[chosen["phase"] == "report"]
-    assert bands(report, by=["panel", "line"]).attrs["pooled"].startswith("2 seeds")
-
-
-def test_pairs_say_over_what_they_pool(table):
-    given = {"by": ["panel", "epsilon"], "y": "objective"}
-    found = paired(table, "random_cd, clip=1", "gd", **given)
-    assert list(found["pairs"]) == [3] * 4
-    assert found.attrs["pooled"] == "3 seeds, 1 draw of the data, 1 dataset"
-    with pytest.raises(UsageError, match="several runs with seed=0"):
-        paired(table, "random_cd", "gd", column="algorithm", y="objective")
-
-
-@pytest.mark.parametrize("data", [0, 1])
-def test_pairs_are_of_one_setting(table, data):
-    """Runs that do not share a seed, or data, could be of two settings unnoticed."""
-    table = table.assign(dataset_seed=data * table["seed"])
-    other = table["line"].eq("random_cd, clip=1") & table["seed"].gt(0)
-    mixed = table[other | table["line"].eq("random_cd, clip=0.5") & table["seed"].eq(0)]
-    both = pd.concat([mixed, table[table["line"] == "gd"]])
-    with pytest.raises(UsageError, match=r"values of random_cd.clip \(0.5, 1\)"):
-        paired(
-            both,
-            "random_cd",
-            "gd",
-            column="algorithm",
-            y="objective",
-            by=["panel", "epsilon"],
-        )
+    assert check_alike(report, ["panel", "line"], "keep one").startswith("2 seeds")
 
 
 def test_several_folders_are_one_table(folder, table):

@@ -13,8 +13,8 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import schema
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE, locate, names, read
 from dp_erm_bench.report.view import View, shown, summary
-from dp_erm_bench.results.settings import best_settings, final_rows, labelled
-from dp_erm_bench.results.statistics import bands
+from dp_erm_bench.results.settings import final_rows, labelled
+from dp_erm_bench.results.statistics import check_alike
 from dp_erm_bench.results.table import schema_of, table_of
 from tests.loops import each
 
@@ -85,11 +85,10 @@ def test_every_door_keeps_apart_what_differs(key, values):
     rows = table(*specs)
     drawn = summary(shown(labelled(rows), View(x="epsilon", y="objective")))
     assert sorted(drawn.loc[drawn["runs"] > 0, "median"]) == ends
-    lines = bands(labelled(rows), x="iteration", y="objective", by=["panel", "line"])
-    assert sorted(lines.loc[lines["iteration"] == 4, "median"]) == ends
-    assert sorted(best_settings(table(*specs, phase="tune"))["mean_objective"]) == ends
+    lines = labelled(final_rows(rows)).groupby(["panel", "line"])["objective"]
+    assert sorted(lines.median()) == ends
     with pytest.raises(UsageError, match=f"would pool {len(specs)} values of"):
-        bands(rows, x="iteration", y="objective", by=["algorithm"])
+        check_alike(final_rows(rows), ["algorithm"], "keep one")
 
 
 WORDS = {

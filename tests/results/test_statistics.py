@@ -1,124 +1,65 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import statistics
 from dp_erm_bench.results.statistics import (
-    FLOOR,
-    bands,
+    centre_of,
     estimate,
     estimate_of_quantiles,
     largest,
     likely_medians,
-    median_interval,
-    paired,
     quantile,
 )
 from tests.loops import each
 
 
-def runs(line, errors, *, start=0, status="ok", **changes):
-    """One final row per seed."""
-    return pd.DataFrame(
-        {
-            "trial": [f"{line} {k} {changes}" for k in range(len(errors))],
-            "experiment": "study",
-            "panel": "panel",
-            "line": line,
-            "algorithm": "random_cd",
-            "phase": "report",
-            "dataset": "log1",
-            "dataset_seed": 0,
-            "epsilon": 1.0,
-            "seed": np.arange(start, start + len(errors)),
-            "passes": 2.0,
-            "relative_error": errors,
-            "status": status,
-            **changes,
-        }
-    )
+def median_interval(values):
+    return centre_of(values)[1:]
 
 
-def only(frame):
-    (row,) = frame.to_dict("records")
-    return row
-
-
-def compare(*frames, **options):
-    return paired(pd.concat(frames), "a", "b", **options)
-
-
-def test_bands_are_numpys_quantiles():
+def test_quantiles_are_numpys_and_the_interval_lies_among_them():
     values = np.random.default_rng(3).exponential(size=25)
-    band = only(bands(runs("a", values)))
-    wanted = np.quantile(values, [0.1, 0.5, 0.9])
-    assert [band["low"], band["median"], band["high"]] == pytest.approx(wanted)
-    assert (band["min"], band["max"], band["n"]) == (values.min(), values.max(), 25)
-    assert band["low"] <= band["ci_low"] <= band["median"]
-    assert band["median"] <= band["ci_high"] <= band["high"]
+    wanted = np.quantile(values, levels := [0.0, 0.1, 0.5, 0.9, 1.0])
+    assert [float(quantile(values, q)) for q in levels] == pytest.approx(wanted)
+    ends = median_interval(values)
+    assert wanted[1] <= ends[0] <= wanted[2] <= ends[1] <= wanted[3]
 
 
-def test_there_is_a_band_per_curve_and_place():
-    frame = pd.concat(
-        [
-            runs(line, [passes, passes + 2.0], passes=passes, trial=line)
-            for line in ("a", "b")
-            for passes in (0.0, 1.0, 5.0)
-        ]
-    )
-    found = bands(frame)
-    assert list(found["line"]) == ["a"] * 3 + ["b"] * 3
-    assert list(found["passes"]) == [0.0, 1.0, 5.0] * 2
-    assert list(found["median"]) == [1.0, 2.0, 6.0] * 2
-
-
-def test_diverged_runs_are_at_the_top_of_a_band():
-    lost = runs("a", [math.nan] * 2, start=9, status="diverged")
-    band = only(bands(pd.concat([runs("a", np.arange(9.0)), lost])))
-    assert (band["median"], band["max"], band["n"]) == (5.0, math.inf, 11)
-    assert band["high"] == math.inf
-    assert math.isfinite(band["low"])
+def test_diverged_runs_are_at_the_top():
+    values = np.array([*range(9), math.nan, math.nan])
+    assert float(quantile(values, 0.5)) == 5.0
+    assert quantile(values, 0.9) == quantile(values, 1.0) == math.inf
+    assert math.isfinite(quantile(values, 0.1))
 
 
 def test_all_diverged_is_infinite_and_no_warning():
-    band = only(bands(runs("a", [math.nan] * 6, status="diverged")))
-    assert band["min"] == band["median"] == band["ci_high"] == math.inf
+    lost = np.full(6, math.nan)
+    assert quantile(lost, 0.0) == quantile(lost, 0.5) == math.inf
+    assert median_interval(lost) == (math.inf, math.inf)
 
 
-def test_values_that_are_not_known_are_not_drawn():
-    known = bands(pd.concat([runs("a", [1.0, 2.0]), runs("b", [math.nan])]))
-    assert list(known["line"]) == ["a"]
-    with pytest.raises(UsageError, match="no value of relative_error"):
-        bands(runs("b", [math.nan]))
-
-
-def test_the_same_table_gives_the_same_numbers():
-    first, second = runs("a", [3.0, 1.0, 2.0]), runs("b", [1.0, 5.0, 4.0])
-    together = bands(pd.concat([first, second]))
-    alone = bands(second)
-    pd.testing.assert_frame_equal(together[1:].reset_index(drop=True), alone)
-    pd.testing.assert_frame_equal(compare(first, second), compare(first, second))
+def test_the_same_runs_give_the_same_interval_in_any_order():
+    values = np.random.default_rng(4).normal(size=9)
+    assert median_interval(values) == median_interval(values[::-1].copy())
 
 
 def test_the_interval_of_the_median_covers_as_often_as_it_says():
     rng = np.random.default_rng(8)
-    covered = []
-    for _ in range(150):
-        band = only(bands(runs("a", rng.normal(size=20))))
-        covered.append(band["ci_low"] <= 0.0 <= band["ci_high"])
-    assert 0.88 <= np.mean(covered) <= 0.99
+    ends = [median_interval(rng.normal(size=20)) for _ in range(150)]
+    assert 0.88 <= np.mean([low <= 0.0 <= high for low, high in ends]) <= 0.99
 
 
 def test_more_runs_narrow_the_interval():
     values = np.random.default_rng(1).normal(size=160)
-    widths = [
-        band["ci_high"] - band["ci_low"]
-        for band in (only(bands(runs("a", values[:k]))) for k in (10, 160))
-    ]
-    assert widths[1] < widths[0] / 2
+    few, many = (np.ptp(median_interval(values[:k])) for k in (10, 160))
+    assert many < few / 2
+
+
+def test_a_single_run_has_a_median_but_no_interval():
+    assert quantile(np.array([0.5]), 0.5) == quantile(np.array([0.5]), 0.1) == 0.5
+    assert np.isnan(median_interval(np.array([0.5]))).all()
 
 
 @pytest.mark.parametrize("n", [6, 8, 20, 41])
@@ -188,103 +129,6 @@ def test_infinite_values_have_medians():
 def test_lost_runs_are_the_worst_of_a_quantile(values, q, expected):
     assert quantile(values, q) == expected
     assert quantile(np.array([values, values]).T, q).tolist() == [expected] * 2
-
-
-def test_a_single_run_has_a_median_but_no_interval():
-    band = only(bands(runs("a", [0.5])))
-    assert band["median"] == band["low"] == band["max"] == 0.5
-    assert math.isnan(band["ci_low"]) and math.isnan(band["ci_high"])
-
-
-def test_runs_are_paired_by_seed_whatever_their_order():
-    first = runs("a", [1.0, 10.0, 100.0] * 2)
-    second = runs("b", [2.0, 20.0, 200.0] * 2)[::-1]
-    found = only(compare(first, second))
-    assert found["median"] == found["ci_low"] == found["ci_high"] == 0.5
-    assert (found["wins"], found["pairs"]) == (1.0, 6)
-
-
-def test_a_difference_has_the_sign_of_the_first():
-    found = only(compare(runs("a", [1.0]), runs("b", [3.0]), measure="difference"))
-    assert found["median"] == -2.0
-
-
-@pytest.mark.parametrize("measure", ["ratio", "difference"])
-def test_exchanging_the_two_inverts_the_comparison(measure):
-    rng = np.random.default_rng(5)
-    frame = pd.concat([runs(x, rng.exponential(size=9)) for x in "ab"])
-    there = only(paired(frame, "a", "b", measure=measure))
-    back = only(paired(frame, "b", "a", measure=measure))
-    inverse = 1 / back["median"] if measure == "ratio" else -back["median"]
-    assert there["median"] == pytest.approx(inverse)
-    assert there["wins"] == pytest.approx(1 - back["wins"])
-
-
-def test_only_common_seeds_of_the_same_data_are_compared():
-    found = compare(runs("a", [1.0, 2.0, 3.0]), runs("b", [1.0, 2.0, 3.0], start=2))
-    assert only(found)["pairs"] == 1
-    assert only(found)["median"] == 3.0
-    with pytest.raises(UsageError, match="share no seed"):
-        compare(runs("a", [1.0]), runs("b", [1.0], dataset_seed=1))
-
-
-def test_each_epsilon_and_panel_is_its_own_comparison():
-    frames = [
-        runs(line, [value * epsilon] * 2, epsilon=epsilon, panel=panel)
-        for line, value in (("a", 1.0), ("b", 4.0))
-        for epsilon in (1.0, 10.0)
-        for panel in ("x", "y")
-    ]
-    found = compare(*frames)
-    assert found[["panel", "epsilon"]].to_numpy().tolist() == [
-        ["x", 1.0],
-        ["x", 10.0],
-        ["y", 1.0],
-        ["y", 10.0],
-    ]
-    assert set(found["median"]) == {0.25}
-    with pytest.raises(UsageError, match="a has several runs with seed=0"):
-        compare(*frames, by=["epsilon"])
-    assert len(compare(*frames[::2], by=["epsilon"])) == 2
-
-
-@pytest.mark.parametrize("measure", ["ratio", "difference"])
-def test_diverged_runs_lose_and_two_of_them_tie(measure):
-    def lost(line):
-        return runs(line, [math.nan] * 3, status="diverged")
-
-    fine = runs("b", [1.0] * 3)
-    assert only(compare(lost("a"), fine, measure=measure))["median"] == math.inf
-    tie = only(compare(lost("a"), lost("b"), measure=measure))
-    assert tie["median"] == (1.0 if measure == "ratio" else 0.0)
-    assert tie["wins"] == 0.0
-
-
-def test_no_ratio_looks_below_the_exactness_of_the_optimum():
-    found = only(compare(runs("a", [-1e-12, 1e-15]), runs("b", [0.0, 2 * FLOOR])))
-    assert found["pairs"] == 2
-    assert found["median"] == pytest.approx(0.75)
-
-
-def test_a_comparison_needs_one_setting_a_line():
-    twice = pd.concat([runs("a", [1.0]), runs("a", [2.0], trial="other")])
-    with pytest.raises(UsageError, match="a has several runs with seed=0"):
-        compare(twice, runs("b", [1.0]))
-
-
-def test_lines_may_be_named_by_another_column():
-    frame = pd.concat(
-        [runs("", [1.0], algorithm="sgd"), runs("", [2.0], algorithm="greedy_cd")]
-    )
-    found = only(paired(frame, "greedy_cd", "sgd", column="algorithm"))
-    assert found["median"] == 2.0
-
-
-def test_unknown_lines_and_measures_are_refused():
-    with pytest.raises(UsageError, match="no run has line=b"):
-        compare(runs("a", [1.0]))
-    with pytest.raises(UsageError, match="measure=odds: must be ratio or difference"):
-        compare(runs("a", [1.0]), runs("b", [1.0]), measure="odds")
 
 
 @pytest.fixture

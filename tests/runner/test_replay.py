@@ -99,7 +99,7 @@ def test_each_row_is_run_again_to_the_bit_with_those_of_its_batch(kept, monkeypa
     table = table[(table.algorithm == "random_cd") & (table.status == "ok")]
     assert set(table.batch_size) == {6}
     for key, rows in table.groupby("trial"):
-        result = replay(key, kept / "results")
+        result = replay(key, kept / "results", data=kept)
         assert same(result, rows) and result.reproducible
         assert result.w.shape == (rows.p.iloc[0],)
     assert sizes == [6] * table.trial.nunique()
@@ -156,13 +156,13 @@ def test_other_code_is_refused(kept, monkeypatch):
 def test_other_data_are_refused(kept):
     folder, file = kept / "results", kept / "records.csv"
     row = row_of(folder, dataset="file")
-    replay(row, folder)
+    replay(row, folder, data=kept)
     try:
         file.write_text(CSV.replace("6", "5.5"))
-        refused("the content of its dataset", row, folder)
+        refused("the content of its dataset", row, folder, data=kept)
     finally:
         file.write_text(CSV)
-    replay(row, folder)
+    replay(row, folder, data=kept)
 
 
 def test_a_solvers_file_must_be_named_and_hold_what_it_held(kept, tmp_path):

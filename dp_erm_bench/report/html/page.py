@@ -141,9 +141,8 @@ def results(rows: pd.DataFrame, room: Room) -> Table:
     rows = rows[rows["status"].isin(RAN) & rows["phase"].ne(TUNE)]
     y = first_of(rows)
     ends = final_rows(with_beyond(rows.join(baselines(rows, y))))
-    for name in ("panel", "line"):
-        named = split_names(ends, ends[GROUP].astype(object), name)
-        ends = ends.assign(**{name: named})
+    named = split_names(ends, ends[GROUP].astype(object))
+    ends = ends.assign(panel=named["panel"], line=named["line"])
     found = []
     for key, own in ends.groupby(GROUP, sort=False, dropna=False):
         errors = worst_if_lost(own, y).dropna()
