@@ -128,12 +128,14 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name_of(file: Any, paths: Mapping[Any, PurePath]) -> str:
-    """Return the name of a file, its whole path if another file has that name."""
+    """Return the last parts of a file's path that no other path ends with."""
     own = paths[file]
     alike = [other for other, path in paths.items() if path == own]
     number = f" ({alike.index(file) + 1})" if len(alike) > 1 else ""
-    shared = any(path.name == own.name and path != own for path in paths.values())
-    return str(own if shared else own.name) + number
+    ends = (own.parts[-size:] for size in range(1, len(own.parts)))
+    taken = [path.parts for path in paths.values() if path != own]
+    free = (end for end in ends if all(one[-len(end) :] != end for one in taken))
+    return str(PurePath(*next(free, own.parts))) + number
 
 
 INTERNAL = (

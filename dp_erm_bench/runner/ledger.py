@@ -109,12 +109,16 @@ def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
     of the task.
     """
     try:
-        outcomes, *rest = json.loads(text)
-        report = Report([Outcome(*one) for one in outcomes], *rest)
+        outcomes, batches, seconds, problem, full = json.loads(text)
+        found = [Outcome(*one) for one in outcomes]
+        report = Report(found, int(batches), float(seconds), str(problem), bool(full))
         due = [trial.key for batch in task[: report.batches] for trial in batch]
-    except (ValueError, TypeError):
+        known = all(one.status in STATUSES for one in found)
+        known &= all(isinstance(one.finals, dict) for one in found)
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-    return report if due == [one.key for one in report.outcomes] else None
+    whole = known and 0.0 <= report.seconds < math.inf
+    return report if whole and due == [one.key for one in found] else None
 
 
 LOSSES = 3

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Self
 
 from dp_erm_bench.code_identity import package_state
-from dp_erm_bench.errors import escaped
+from dp_erm_bench.errors import escaped, printable
 from dp_erm_bench.experiment.expand import expand
 from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.tune import tuners_of
@@ -29,7 +29,7 @@ from dp_erm_bench.results.store import FAILED, Asked, Plan, Store, finals_of
 from dp_erm_bench.runner.engines.base import Engine
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.host import Worker
-from dp_erm_bench.runner.ledger import Ledger
+from dp_erm_bench.runner.ledger import LONGEST, Ledger
 from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
 
@@ -148,13 +148,16 @@ MOST = 1000
 
 def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
     """Yield how many trials have a status, and the first lines of their messages."""
-    found = Counter(message.partition("\n")[0] for message in messages)
+    lines = (printable(text.partition("\n")[0], LONGEST) for text in messages)
+    found = Counter(lines)
     shown = found.most_common(SHOWN)
     yield f"{status}: {plural(total, 'trial')}"
     for reason, number in shown:
         yield f"  {number} x {reason}"
-    if more := total - sum(number for _, number in shown):
+    if more := found.total() - sum(number for _, number in shown):
         yield f"  and {more} more"
+    if unread := total - found.total():
+        yield f"  and {unread} whose reasons were not read"
 
 
 FIRST, PAUSE = 3.0, 60.0
@@ -436,6 +439,8 @@ class Session:
                 if todo:
                     self.write_plan()
                     self.execute(todo, pool, progress)
+            # A search may end before it has asked for all that it may.
+            progress.announce(len(self.statuses), len(self.statuses))
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:

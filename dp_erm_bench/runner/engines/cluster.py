@@ -163,13 +163,17 @@ def silenced() -> Iterator[None]:
 
     It stays so where the process is about to end.
     """
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    every = logging.root.manager.loggerDict
+    loggers = [logging.getLogger(x) for x in every if x.partition(".")[0] in NOISY]
+    levels = [one.level for one in loggers]
+    for one in loggers:
+        one.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
         if isinstance(sys.exc_info()[1], Exception | None):
-            logging.disable(before)
+            for one, level in zip(loggers, levels, strict=True):
+                one.setLevel(level)
 
 
 def run_to_end(function: Callable[..., object], *given: object) -> None:
@@ -181,7 +185,9 @@ def run_to_end(function: Callable[..., object], *given: object) -> None:
         pool.submit(function, *given).result()
 
 
+NOISY = ("distributed", "tornado", "asyncio")
 SLURM = "slurm"
+WALLTIME = re.compile(r"\d{1,4}-\d{1,4}:[0-5]\d:[0-5]\d")
 HOURS, MEMORY = "02:00:00", "2G"
 """Of a job, where neither a key nor the user's yaml says. LSF's has no seconds."""
 
@@ -292,7 +298,7 @@ def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
     usual = HOURS.removesuffix(":00") if options.cluster == "lsf" else HOURS
     key, value = setting(options, "walltime", usual)
     days, _, clock = f"{value}{HOURS.removeprefix(usual)}".rpartition("-")
-    with contextlib.suppress(ValueError):
+    if WALLTIME.fullmatch(f"{days or 0}-{clock}"):
         seconds = pd.Timedelta(f"{days or 0} days {clock}").total_seconds()
         if seconds > 0:
             return key, value, seconds
@@ -420,8 +426,10 @@ def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
     asked = ask("squeue", "-h", "-t", "all", "-o", "%A %T %r", "-j", ",".join(ids))
     if asked.returncode and "invalid" not in asked.stderr.lower():
         return {}
-    lines = (line.split(maxsplit=2) for line in asked.stdout.splitlines())
-    return dict.fromkeys(ids, GONE) | {job: about for job, *about in lines}
+    # A federation has headings among the lines.
+    lines = (f"{line} - ".split(maxsplit=2) for line in asked.stdout.splitlines())
+    found = {job: [state, why.strip("() -")] for job, state, why in lines if job in ids}
+    return dict.fromkeys(ids, GONE) | found
 
 
 UNWRITABLE = "JobLaunchFailure"
@@ -542,7 +550,7 @@ class Jobs(Elsewhere):
                 asked["log_directory"] = tempfile.gettempdir()
             self.cluster.loop.add_callback(self.cluster.scale_down, ended)
 
-    def _known(self) -> dict[str, list[str]]:
+    def _job_states(self) -> dict[str, list[str]]:
         """Return what SLURM knows of all jobs."""
         return jobs_in_slurm([*self._ids]) if self.options.cluster == SLURM else {}
 
@@ -562,17 +570,17 @@ class Jobs(Elsewhere):
         if time.monotonic() > self._checked + CHECK:
             self._checked = time.monotonic()
             self._turn = ""
-            for job, (state, why) in self._known().items():
+            for job, (state, why) in self._job_states().items():
                 if state == WAITING:
                     self._turn = f"job {job} waits: {why}"
-                    if why.strip("()") in HOPELESS:
+                    if why in HOPELESS:
                         never = f"job {job} would wait for ever ({why})"
                         raise UsageError(f"{described(self.options)}: {never}")
         return self._turn
 
     def absence(self) -> str:
         """Return what the last job said or, if nothing, how it ended."""
-        known = self._known()
+        known = self._job_states()
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
             if log := log_end(self.logs, job):
                 return f"job {job} said: {log.splitlines()[-1]}"
