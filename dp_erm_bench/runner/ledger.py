@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import signal
 import threading
 import time
@@ -111,7 +112,8 @@ def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
     try:
         outcomes, batches, seconds, problem, full = json.loads(text)
         found = [Outcome(*one) for one in outcomes]
-        report = Report(found, int(batches), float(seconds), str(problem), bool(full))
+        batches, problem = operator.index(batches), str(problem)
+        report = Report(found, batches, float(seconds), problem, bool(full))
         due = [trial.key for batch in task[: report.batches] for trial in batch]
         known = all(one.status in STATUSES for one in found)
         known &= all(isinstance(one.finals, dict) for one in found)

@@ -134,6 +134,9 @@ def test_reasons_are_listed_with_their_numbers_and_the_rest_is_counted():
     told = list(session.list_reasons("error", 500, messages))
     assert told[:2] == ["error: 500 trials", "  20 x reason 19"]
     shown = sum(range(13, 21))
-    assert told[2 + session.SHOWN - 1 :] == [f"  and {500 - shown} more"]
+    assert told[2 + session.SHOWN - 1 :] == [
+        f"  and {210 - shown} more",
+        f"  and {500 - 210} whose reasons were not read",
+    ]
     told = list(session.list_reasons("killed", 1, ["it died"]))
     assert told == ["killed: 1 trial", "  1 x it died"]
