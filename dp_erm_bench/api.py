@@ -31,7 +31,7 @@ from dp_erm_bench.experiment.parameters import (
     with_defaults,
 )
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
-from dp_erm_bench.plugins.passed import not_recounted, unchecked
+from dp_erm_bench.plugins.passed import doubtful, unchecked
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
@@ -213,7 +213,8 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         of = {"algorithm": pin, "rule": line.rule}
         result = result_of(solved, 0, reproducible=seeded, **of)
     if result.doubt and not doubt:  # of what these parameters release
-        warnings.warn(not_recounted([result.algorithm]), UncheckedSolver, stacklevel=4)
+        said = doubtful([result.algorithm], result.doubt)
+        warnings.warn(said, UncheckedSolver, stacklevel=4)
     return result
 
 

@@ -84,6 +84,9 @@ from dp_erm_bench.solvers.bounds import record_bound as record_bound
 from dp_erm_bench.solvers.defaults import Declared as Declared
 from dp_erm_bench.solvers.defaults import Rule as Rule
 from dp_erm_bench.solvers.one_solve import OneSolve as OneSolve
+from dp_erm_bench.solvers.private import once as once
+from dp_erm_bench.solvers.private import private_call as private_call
+from dp_erm_bench.solvers.private import uncharged as uncharged
 from dp_erm_bench.solvers.runs import steps_between as steps_between
 from dp_erm_bench.solvers.work import StepWork as StepWork
 

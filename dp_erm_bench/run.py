@@ -35,6 +35,7 @@ from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
+from dp_erm_bench.solvers.private import UnchargedUses, publishing
 from dp_erm_bench.solvers.runs import Prefixed, checkpoints_of, stack, variants
 
 Array = NDArray[np.float64]
@@ -114,6 +115,8 @@ class Run:
         Identities of the mechanisms, where they are not those of the schedule.
     listen : callable, optional
         An auditor's, called with mechanisms as soon as they are made.
+    uses : UnchargedUses, optional
+        An auditor's, for the values that the solver publishes by `uncharged`.
 
     Attributes
     ----------
@@ -146,6 +149,7 @@ class Run:
     ahead: bool = True
     streams: Sequence[str] = ()
     listen: Callable[[Mechanisms], None] = lambda mechanisms: None
+    uses: UnchargedUses | None = None
     schedule: Any = field(default=None, init=False)
     releases: tuple[Release, ...] = field(default=(), init=False)
     calibration: Calibration = field(init=False)
@@ -156,6 +160,7 @@ class Run:
         if isinstance(self.noise, str):
             self.solvers = variants(self.solvers, self.noise)
         self.solver = stack(self.solvers)
+        self.uses = self.uses or UnchargedUses(self.solver.uncharged)
         self.budget = self.budget.resolved(self.problem.n)
         self.streams = self.streams or self.identities
         self._constants = (self.solver.smoothness, self.solver.smoothness_bounds)
@@ -227,9 +232,15 @@ class Run:
         The mechanisms serve this once; they check their uses at the end.
         """
         mechanisms, schedule = self.mechanisms, self.schedule
+        iterates = self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
         w = np.zeros(0)
-        for w in self.solver.iterates(oracle, mechanisms, checkpoints, schedule):
-            yield w
+        assert self.uses is not None
+        while True:
+            with publishing(self.uses):
+                following = next(iterates, None)
+            if following is None:
+                break
+            yield (w := following)
         mechanisms.finish(self.solver.may_stop_early or not np.isfinite(w).all())
 
     def oracle(self) -> Oracle:

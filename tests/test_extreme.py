@@ -320,14 +320,18 @@ def test_what_is_spent_by_a_run_that_diverges_is_certified():
 
 def test_permutation_sgd_refuses_what_could_overflow():
     X, y = records(1.0, "row")
-    bounded = {"loss": "squared", "bounds": {"norm": 2.0}}
     how = {"epsilon": 1.0, "delta": 1e-3, "passes": 2, "batch_size": 1, "step": 1.0}
-    labelled = posed("permutation_sgd", X, 1e160 * y, **bounded)
-    for made, clip in (
-        (posed("permutation_sgd", X, y, **bounded), 1e150),
-        (labelled, 1.0),
+
+    def made(labels, **bounds):
+        bounds = {"norm": 2.0, **bounds}
+        return posed("permutation_sgd", X, labels, loss="squared", bounds=bounds)
+
+    largest = float(np.abs(y).max())
+    for problem, clip in (
+        (made(y, label=largest), 1e150),
+        (made(y), 1.0),  # whose labels only the records tell
     ):
         with pytest.raises(UsageError, match="gradient could overflow"):
-            fit(made, "permutation_sgd", clip=clip, **how)
-    calm = posed("permutation_sgd", X, y, **bounded)
+            fit(problem, "permutation_sgd", clip=clip, **how)
+    calm = made(y, label=largest)
     assert np.isfinite(fit(calm, "permutation_sgd", clip=1.0, **how).w).all()

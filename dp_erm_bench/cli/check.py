@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dp_erm_bench import registry
-from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.code_identity import is_ours
+from dp_erm_bench.contract.candidate import Candidate, candidate_of
+from dp_erm_bench.contract.output import silenced
 from dp_erm_bench.contract.outside import not_recounted
 from dp_erm_bench.contract.suite import (
     CHECKS,
@@ -17,12 +19,12 @@ from dp_erm_bench.contract.suite import (
     REWRITE,
     Check,
 )
-from dp_erm_bench.contract.told import silenced
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 
 WIDTH = max(len(check.name) for check in CHECKS)
-ONLY = "--only"
+ONLY, ACCEPT = "--only", "--accept"
+OF = {ONLY: "check", ACCEPT: "use or release"}
 PRINTED = 80
 """Characters of a solver's own output that are shown."""
 
@@ -34,7 +36,8 @@ def check_command(arguments: Sequence[str]) -> int:
     ----------
     arguments : sequence of str
         Names, or paths of solvers' files; all names there are by default. Names of
-        checks after ``--only``, with commas between them, are the only ones run.
+        checks after ``--only``, with commas between them, are the only ones run. Names
+        after ``--accept`` are those of uses and releases whose doubt is accepted.
 
     Raises
     ------
@@ -42,7 +45,7 @@ def check_command(arguments: Sequence[str]) -> int:
         If there is no such algorithm or check, or a file holds no complete solver;
         before anything is checked.
     """
-    algorithms, checks = _asked(arguments)
+    algorithms, checks, accepted = _asked(arguments)
     pins = [registry.pinned(name) for name in algorithms]
     with silenced():
         candidates = [candidate_of(pin) for pin in pins]
@@ -70,37 +73,65 @@ def check_command(arguments: Sequence[str]) -> int:
         left = [f"not checked: {', '.join(exempt)}"] if exempt else []
         left += [f"{unasked} checks not asked for"] if unasked else []
         kept_all = not (failed or partly or rewritten or unasked)
-        lacking = not_recounted(candidate) if kept_all else []
-        left += [f"not recounted: {'; '.join(lacking)}"] if lacking else []
+        doubts = _doubts(candidate) if kept_all else {}
+        for name, doubt in doubts.items():
+            how = "accepted" if name in accepted else f"not accepted: {ACCEPT} {name}"
+            print(f"  in doubt: {doubt} ({how})")
+        doubted = any(name not in accepted for name in doubts)
         summary = "all is kept"
         if failed:
             summary = f"{failed} of {len(results)} checks fail"
         elif rewritten:
             summary = "not judged as it is written"
+        elif doubted:
+            summary = "all is kept, but for what is in doubt"
         elif partly:
             summary = "all is kept where it was run, and not all was run"
         summary += f" ({'; '.join(left)})" if left else ""
         print(f"  {candidate.name}: {summary}, {time.perf_counter() - start:.1f} s")
-        is_kept = not (failed or partly or rewritten)
+        is_kept = not (failed or partly or rewritten or doubted)
         if not (is_kept and unasked):
-            _record(pin, is_kept, not lacking)
+            lacking = [
+                name for name in doubts if name not in candidate.solver.uncharged
+            ]
+            _record(pin, is_kept, _doubt(candidate, bool(lacking)))
         kept.append(is_kept)
     return 0 if all(kept) else 1
 
 
-def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check]]:
-    """Return the algorithms and the checks of a command line."""
-    algorithms, wanted = [], []
+def _doubts(candidate: Candidate) -> dict[str, str]:
+    """Return what is in doubt of a solver from outside that keeps all, by name."""
+    if is_ours(candidate.solver):
+        return {}
+    uses = candidate.solver.uncharged.items()
+    found = {name: f"uncharged use {name}: {reason}" for name, reason in uses}
+    return found | not_recounted(candidate)
+
+
+def _doubt(candidate: Candidate, lacking: bool) -> str:
+    """Return the doubt that is recorded with a pass."""
+    if names := ", ".join(candidate.solver.uncharged):
+        return f"{passed.UNCHARGED}{names}"
+    return passed.UNRECOUNTED if lacking else ""
+
+
+def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]:
+    """Return the algorithms, the checks and the accepted names of a command line."""
+    algorithms: list[str] = []
+    named: dict[str, list[str]] = {ONLY: [], ACCEPT: []}
+    wanted = named[ONLY]
     words = iter(arguments)
     for word in words:
         key, equals, value = word.partition("=")
-        if key == ONLY:
+        if key in named:
             value = value if equals else next(words, "")
             if not value:
-                raise UsageError(f"{ONLY}: name at least one check after it")
-            wanted += value.split(",")
+                raise UsageError(f"{key}: name at least one {OF[key]} after it")
+            named[key] += value.split(",")
         elif word.startswith("--"):
-            raise UsageError(f"check: {key} is no option of it; there is {ONLY}")
+            raise UsageError(
+                f"check: {key} is no option of it; there are {ONLY} and {ACCEPT}"
+            )
         elif equals and not Path(word).exists():
             raise UsageError(
                 f"check: {word} is neither an algorithm nor a file, as in check gd"
@@ -110,13 +141,14 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check]]:
     for name in wanted:
         registry.check_choice(ONLY, name, [check.name for check in CHECKS])
     checks = [one for one in CHECKS if not wanted or one.name in wanted]
-    return algorithms or registry.names(registry.ALGORITHM), checks
+    names = algorithms or registry.names(registry.ALGORITHM)
+    return names, checks, named[ACCEPT]
 
 
-def _record(pin: str, kept: bool, recounted: bool) -> None:
-    """Record the pass of a solver from outside, of either kind, or take it back."""
+def _record(pin: str, kept: bool, doubt: str) -> None:
+    """Record the pass of a solver from outside with its doubt, or take it back."""
     solver = passed.solver_digest(pin)
-    if solver and not passed.record(solver, kept, recounted):
+    if solver and not passed.record(solver, kept, doubt):
         print(
             f"dp-erm-bench: {passed.folder()}: cannot be written, so that the pass of "
             f"{pin.partition('#')[0]} is not recorded",

@@ -108,8 +108,8 @@ class L2Ball(Ball):
         return self.gauge(w) <= 1.0 + tolerance
 
     def vertex_count(self, p: int) -> int | None:
-        """Return None, but for p = 1 all points of the sphere are extreme."""
-        return 2 if p == 1 else None
+        """Return None: all points of the sphere are extreme."""
+        return None
 
     def largest_margin(self, columns: Array, norm: float) -> float:
         """Return radius R_2, by the inequality of Cauchy and Schwarz."""

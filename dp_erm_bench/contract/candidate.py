@@ -60,7 +60,7 @@ def require(holds: object, sentence: str) -> None:
 def run_at(
     problem: Problem,
     solvers: Sequence[Solver],
-    z: float = 5.0,
+    z: float | str = 5.0,
     identities: Sequence[str] = ("a",),
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     epsilon: float = 5.0,
@@ -74,8 +74,8 @@ def run_at(
     problem : Problem
     solvers : sequence of Solver
         One per trial.
-    z : float
-        Noise scale / sensitivity; 0 for no noise.
+    z : float or str
+        Noise scale / sensitivity, 0 for no noise; or a calibration.
     identities : sequence of str
         One per trial.
     adjacency : Adjacency

@@ -91,15 +91,16 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
             require_kept(call, many)
 
 
-def not_recounted(candidate: Candidate) -> list[str]:
-    """Return a sentence for each kind without a twin that a candidate releases."""
+def not_recounted(candidate: Candidate) -> dict[str, str]:
+    """Return a sentence for each release of a kind without a twin, by its name."""
     found = {}
     for case in _cases(candidate):
         for release in _declared(candidate, case):
             if twin_of(type(release)) is None:
                 kind = type(release).__name__
-                found[kind] = f"release {release.name} of kind {kind} names no twin"
-    return list(found.values())
+                words = f"release {release.name} of kind {kind} names no twin"
+                found[release.name] = words
+    return found
 
 
 def is_foreign(release: Release) -> bool:

@@ -169,7 +169,7 @@ def gap(problem: ERMProblem, w: Array) -> Array:
 
 
 LABEL = 2.0
-FAR = 100.0
+OUTLYING = 100.0
 """Times the clipping threshold's scale: records where no bounds are declared."""
 STRENGTH = 0.1
 
@@ -328,7 +328,7 @@ def ranged(rng: np.random.Generator) -> RecordChange:
 def unbounded(rng: np.random.Generator) -> RecordChange:
     """Move a record a hundred times as far, where no bounds are declared."""
     base = _aligned(rng, 14, 4, 0.3)
-    return replace(base, other=FAR * _corner(4), bounded=False)
+    return replace(base, other=OUTLYING * _corner(4), bounded=False)
 
 
 def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
@@ -370,6 +370,8 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "very many": partial(outlier, n=12_008, p=3),
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
+FAR = {"far": (60, 4), "far and sparse": (300, 12), "far and long": (3000, 3)}
+"""Families of two data sets that share n, p, bounds and format, and nothing else."""
 CORNERS = "corners"
 BLANK, ENORMOUS = "blank", "enormous"
 
@@ -421,6 +423,8 @@ def neighbours_of(
         _, number, *kind = family.split()
         corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
         return Neighbours(*corners[int(number)], 0)
+    if family in FAR:
+        return _far_apart(family, parts, strength)
     change = _change_of(family)
     X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
     if change.other is not None:
@@ -437,6 +441,23 @@ def neighbours_of(
         for data in ((X, y), (Z, z))
     )
     return Neighbours(first, second, change.record)
+
+
+def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
+    """Return problems of which all records differ: sizes, classes, densities."""
+    n, p = FAR[family]
+    rng, bound = np.random.default_rng([7, n]), radius(p)
+    few = np.where(np.arange(n) < n // 10, 1.0, -1.0)
+    most = np.where(np.arange(n) < n - n // 20, 1.0, -1.0)
+    small = 0.1 * rng.uniform(-1.0, 1.0, (n, p)) * bound
+    large = most[:, None] * bound * rng.uniform(0.6, 1.0, (n, p))
+    made = []
+    for X, y, density in ((small, few, 0.1), (large, most, 0.5)):
+        sparse = "sparse" in family
+        X = np.where(rng.random((n, p)) < density, X, 0.0) if sparse else X
+        change = RecordChange(X, y, 0, sparse=sparse)
+        made.append(_problem(change, X, y, bound, parts, strength))
+    return Neighbours(made[0], made[1], 0)
 
 
 def _problem(

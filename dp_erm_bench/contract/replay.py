@@ -1,40 +1,26 @@
 """Replays of an algorithm: the same answers on a neighbouring dataset, and findings.
 
-What a solver keeps between runs (a dictionary of its module, a cache, an attribute of a
-class) holds constants of the first D that it saw. In one interpreter it carries them to
-D', where nothing seems to move. So one process runs all cases on D, another one all on
-D', told the first one's answers as they come: fresh interpreters, where that can be.
-Each has folders of its own (``told``).
+What a solver keeps between runs (a dictionary of its module, an attribute of a class)
+holds answers of the first D that it saw. So the runs on D' are those of modules that
+are loaded a second time.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import functools
 import itertools
-import multiprocessing
-import os
-import shutil
-import signal
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.cached import RUN, run_folder
-from dp_erm_bench.contract import reads, side, told
+from dp_erm_bench.code_identity import is_ours
+from dp_erm_bench.contract import side
 from dp_erm_bench.contract.candidate import (
     Candidate,
-    ContractError,
-    NotAllRun,
     NotApplicable,
     Variant,
-    candidate_of,
     is_bounded,
     require,
 )
@@ -48,8 +34,15 @@ from dp_erm_bench.contract.cases import (
     resized,
     varied,
 )
-from dp_erm_bench.contract.covered import directed, sources_of, squeezed, unrun, watch
-from dp_erm_bench.contract.problems import CORNERS, LARGE, Parts, neighbours
+from dp_erm_bench.contract.loading import load_again
+from dp_erm_bench.contract.problems import (
+    CORNERS,
+    FAR,
+    LARGE,
+    STRENGTH,
+    Parts,
+    neighbours,
+)
 from dp_erm_bench.contract.side import EQUAL, Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -57,16 +50,9 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.replay import PAST, ReplayReport, compare
 
 AT_ONCE = 20
-"""Cases that a process runs together."""
+"""Cases whose accounts are kept at a time."""
 ROUNDED = 1e-13
 """Change of a release by rounding / its sensitivity, for each unit of noise."""
-AGAIN, DOUBTS = 8, 12
-"""Runs of a case in which sides tell different things; cases that are run so."""
-NO_LINE = (
-    "; no line of the solver reads data past the mechanisms there: an earlier run may "
-    "have left it (in a module, a class, a file), or it knows the noise"
-)
-ENDED = "it ends the interpreter that it is run in"
 
 
 @dataclass
@@ -88,16 +74,6 @@ class ReplayResult:
         Per release, the largest change / its declared sensitivity.
     refusal : str
         The reason why nothing was run; empty if something was.
-    told : (list, list), optional
-        What the sides told beside their iterates, if they told anything.
-    near : bool
-        Whether numbers that they told may differ by what solving to a tolerance leaves.
-    place : str
-        Where the solver read the data last, not to publish it.
-    ran : frozenset of int
-        What of the sources ran, on either side (``covered``).
-    length : int
-        The number of steps.
     """
 
     case: Case
@@ -107,11 +83,6 @@ class ReplayResult:
     read: list[str] = field(default_factory=list)
     ratios: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
-    told: tuple[told.Told, told.Told] | None = None
-    near: bool = False
-    place: str = ""
-    ran: frozenset[int] = frozenset()
-    length: int = 0
 
     @property
     def all(self) -> list[str]:
@@ -120,269 +91,47 @@ class ReplayResult:
 
 
 def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[ReplayResult]:
-    """Yield the results of cases, in order, as they come.
-
-    Raises
-    ------
-    ContractError
-        If a side ended before it was done.
-    """
-    with replaying(candidate) as run:
-        yield from run(cases)
-
-
-@contextlib.contextmanager
-def replaying(candidate: Candidate) -> Iterator[Callable[..., Iterator[ReplayResult]]]:
-    """Yield `replayed` of a candidate, whose sides go on from one call to the next.
-
-    With ``interpreted=True`` what the solver compiles is run as it is written.
-    """
-    with contextlib.ExitStack() as stack:
-
-        @functools.cache
-        def sides(interpreted: bool) -> Sides:
-            made = Sides(candidate.pin, interpreted)
-            return stack.enter_context(contextlib.closing(made))
-
-        listener = Listener(candidate.pin)
-
-        def run(
-            cases: Sequence[Case], interpreted: bool = False
-        ) -> Iterator[ReplayResult]:
-            if not candidate.pin:
-                yield from _in_turn(candidate, cases, interpreted)
-            elif cases:
-                parts = [cases[k : k + AT_ONCE] for k in range(0, len(cases), AT_ONCE)]
-                for results in sides(interpreted).run(parts):
-                    listener.judge(results)
-                    yield from results
-
-        yield run
+    """Yield the results of cases, in order."""
+    other = _loaded_again(candidate)
+    for k in range(0, len(cases), AT_ONCE):
+        part = cases[k : k + AT_ONCE]
+        # First all on D, which D' is told of: what is kept of D, D' shall not find.
+        firsts = [Side(candidate, case, 0).play() for case in part]
+        for case, first in zip(part, firsts, strict=True):
+            told_of = None if case.untold else first
+            yield compared(case, first, Side(other, case, 1, told_of).play())
 
 
-def _in_turn(
-    candidate: Candidate, cases: Sequence[Case], interpreted: bool
-) -> Iterator[ReplayResult]:
-    """Yield the results of cases, both sides in this process."""
-    with watch(candidate, interpreted) as ran:
-        sides = [_played(ran, Side(candidate, case, 0)) for case in cases]
-        for case, first in zip(cases, sides, strict=True):
-            yield _replay(candidate, ran, case, first)
-
-
-def _replay(
-    candidate: Candidate,
-    ran: Callable[[], frozenset[int]],
-    case: Case,
-    first: Account,
-) -> ReplayResult:
-    """Return the result of a case whose run on D has an account."""
-    told_of = None if case.untold else first
-    return compared(case, first, _played(ran, Side(candidate, case, 1, told_of)))
-
-
-def _played(ran: Callable[[], frozenset[int]], side: Side) -> Account:
-    """Return the account of a side, with what it ran."""
-    account = side.play()
-    account.ran = ran()
-    return account
-
-
-class Listener:
-    """Judges what sides tell, and runs them again where it differs.
-
-    What lasts is a violation. What does not differs between two runs of a side, as the
-    time does, and so do words in the same places of such lines.
-    """
-
-    def __init__(self, pin: str) -> None:
-        self.pin = pin
-        self.found = False
-        self.doubts = DOUBTS
-        self.vary: set[told.Fact] = set()
-
-    def judge(self, results: Sequence[ReplayResult]) -> None:
-        """Add the violations that some results have by what was told."""
-        for result in results:
-            while not self.found and (apart := self._apart(result)) and self.doubts:
-                self.doubts -= 1
-                with contextlib.closing(Sides(self.pin)) as sides:
-                    again = itertools.chain(*sides.run([[result.case] * AGAIN]))
-                    pairs = [told.paired(*one.told) for one in again if one.told]
-                lasting = told.lasting(apart, pairs)
-                self.vary |= {told.kind(fact) for fact in apart.keys() - lasting.keys()}
-                if lasting:
-                    self._accuse(result, lasting)
-
-    def _apart(self, result: ReplayResult) -> dict[told.Fact, Any]:
-        """Return the facts that differ, but for those that are known to vary."""
-        if result.told is None:
-            return {}
-        apart = told.differing(*result.told, result.near)
-        return {k: both for k, both in apart.items() if told.kind(k) not in self.vary}
-
-    def _accuse(self, result: ReplayResult, lasting: dict[told.Fact, Any]) -> None:
-        assert result.told is not None
-        self.found = True
-        words = told.sentence(*result.told, lasting) + _located(result.place)
-        if result.case.toggled is None:
-            result.violations.append(words)
-        else:
-            result.sampled.append(f"{words}, by a record's coin alone")
-
-
-class Sides:
-    """The processes that run cases of a solver, one all on D, one all on D'.
-
-    They keep what the solver keeps from one call to the next, until `close`.
-
-    Parameters
-    ----------
-    pin : str
-        The solver.
-    interpreted : bool
-        Whether what it compiles is run as it is written.
-    """
-
-    def __init__(self, pin: str, interpreted: bool = False) -> None:
-        context = multiprocessing.get_context("forkserver")
-        # Whose children begin with the package imported, and no solver run.
-        context.set_forkserver_preload([__name__])
-        (accounts, told_of), (self.results, results) = (
-            context.Pipe(False) for _ in range(2)
-        )
-        (first, self.first), (second, self.second) = (
-            context.Pipe(False) for _ in range(2)
-        )
-        folder = run_folder()
-        self.places = [tempfile.mkdtemp(prefix="side-", dir=folder) for _ in range(2)]
-        known = (pin, interpreted)
-        targets = [
-            (told_of, _first, *known, first),
-            (results, _second, *known, second, accounts),
-        ]
-        self.processes = [
-            context.Process(target=_send, args=(str(folder), place, *args))
-            for place, args in zip(self.places, targets, strict=True)
-        ]
-        for process in self.processes:
-            process.start()
-        for pipe in (accounts, told_of, results, first, second):
-            pipe.close()
-
-    def run(self, parts: Sequence[Sequence[Case]]) -> Iterator[Sequence[ReplayResult]]:
-        """Yield the results of parts, one after the other."""
-        try:
-            for tasks in (self.first, self.second):
-                tasks.send(parts)
-            for _ in parts:
-                yield _receive(self.results)
-        except (EOFError, BrokenPipeError):
-            raise ContractError(ENDED) from None
-
-    def close(self) -> None:
-        """End the processes and remove their folders."""
-        for process in self.processes:
-            process.kill()
-            process.join()
-        for pipe in (self.first, self.second, self.results):
-            pipe.close()
-        for place in self.places:
-            shutil.rmtree(place, ignore_errors=True)
-
-
-def _send(
-    folder: str,
-    place: str,
-    pipe: Connection,
-    side: Callable[..., Iterator[Any]],
-    *args: Any,
-) -> None:
-    """Send the results of a side or its error; the process of a side.
-
-    It hears of no Ctrl-C, which is its parent's to handle, and it is killed when its
-    parent ends, whatever it is at: the kernel signals the end of the pipe between them.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ[RUN] = folder
-    parent = multiprocessing.parent_process()
-    if parent and hasattr(fcntl, "F_SETSIG"):  # Linux
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
-        if not parent.is_alive():
-            return
-    told.settle(Path(place))
-    try:
-        for part in side(*args):
-            pipe.send(part)
-    except BrokenPipeError:  # nobody needs the rest
-        return
-    except Exception as error:
-        pipe.send(error)
-
-
-def _receive(pipe: Connection) -> Any:
-    part = pipe.recv()
-    if isinstance(part, Exception):
-        raise part
-    return part
-
-
-def _first(pin: str, interpreted: bool, tasks: Connection) -> Iterator[list[Account]]:
-    """Run cases on D and yield their accounts, by parts."""
-    candidate = candidate_of(pin)
-    with watch(candidate, interpreted) as ran:
-        for part in _parts(tasks):
-            yield [_played(ran, Side(candidate, case, 0)) for case in part]
-
-
-def _second(
-    pin: str, interpreted: bool, tasks: Connection, accounts: Connection
-) -> Iterator[list[ReplayResult]]:
-    """Run cases on D', told the answers of D, and yield the results, by parts."""
-    candidate = candidate_of(pin)
-    reads.watch(candidate.solver)
-    with watch(candidate, interpreted) as ran:
-        for part in _parts(tasks):
-            both = zip(part, _receive(accounts), strict=True)
-            yield [_replay(candidate, ran, case, first) for case, first in both]
-
-
-def _parts(tasks: Connection) -> Iterator[Sequence[Case]]:
-    """Yield the cases that a side is told to run, until it is ended."""
-    while True:
-        yield from tasks.recv()
+@functools.lru_cache(maxsize=16)
+def _loaded_again(candidate: Candidate) -> Candidate:
+    """Return the candidate that runs on D'."""
+    if is_ours(candidate.solver):
+        return candidate
+    with load_again(candidate) as (other, _):
+        return other
 
 
 def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
-    result = ReplayResult(case, ran=first.ran | second.ran)
-    result.length = max(first.steps, default=0)
+    result = ReplayResult(case)
     if case.untold:
         result.refusal = first.refusal or second.refusal or "its answers differ"
         return result
-    if first.told or second.told:
-        result.told, result.near = (first.told, second.told), bool(first.matched)
-        result.place = _place(second)
-        result.violations += _unseen(first.told)
     if not case.judged:
         result.refusal = first.refusal or second.refusal
         return result
     if first.refusal or second.refusal:
         result.refusal = first.refusal or second.refusal
         if first.refusal != second.refusal:
-            place = _located(_place(second))
             words = f"a refusal depends on the data: {result.refusal}"
-            result.declared.append(words + place)
+            result.declared.append(words)
         return result
     if first.error or second.error:
         _raised(result, first.error, second.error)
         return result
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
-        place = _place(second, second.asked[0] if second.asked else None)
-        result.declared.append(f"what is declared depends on the data{_located(place)}")
+        result.declared.append("what is declared depends on the data")
     if first.matched:
         _round(first, second)
     report = compare(first.log, second.log)
@@ -393,6 +142,10 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         # Of a sample in which another record stands in our place.
         for name in first.zeroed & report.ratios.keys():
             report.ratios[name] /= 2.0
+    if case.family in FAR:  # how far queries move says nothing
+        report.ratios = {}
+        result.violations += _departures(report, second, case.z)
+        return result
     result.ratios = report.ratios
     sentences = _departures(report, second, case.z)
     if case.toggled is None:
@@ -407,7 +160,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
 
 
 def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
-    """Return the violations of a report, with the step and the line of each."""
+    """Return the violations of a report, with the step at which iterates differ."""
     # What is computed of iterates that noise drives far away is rounded as they are.
     slack = max(side.SLACK, ROUNDED * z)
     words = dict.fromkeys(report.violations(slack), "")
@@ -416,33 +169,9 @@ def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
         step = f"step {steps[k]}" if k < len(steps) else "the end"
         if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
             step = f"steps {steps[k - 1] + 1} to {steps[k]}"
-        asked = second.asked[k + 1] if k + 1 < len(second.asked) else None
-        listened = second.reads is not None and second.reads.files
-        place = _located(_place(second, asked)) or (NO_LINE if listened else "")
         signs = " in the sign of a zero" if report.signs_alone else ""
-        words[PAST] = f": {step}: w differs{signs} though all answers were equal{place}"
-    for departure in (text for text in words if "depend" in text and not words[text]):
-        words[departure] = _located(_place(second))
+        words[PAST] = f": {step}: w differs{signs} though all answers were equal"
     return [f"{text}{more}" for text, more in words.items()]
-
-
-def _place(second: Account, asked: int | None = None) -> str:
-    """Return where the solver read the data last within so many reads, or all."""
-    found = second.reads
-    return found.last(found.count if asked is None else asked) if found else ""
-
-
-def _located(place: str) -> str:
-    """Return the words on what is to be done about a line."""
-    if not place:
-        return ""
-    return f"; data are read at {place}: publish it (declare a release) or take it out"
-
-
-def _unseen(first: told.Told) -> list[str]:
-    """Return sentences on what is told where nobody listens."""
-    calls = {text for how, text in first if how == told.CALLS}
-    return [f"it opens {text}, and what it says there is not seen" for text in calls]
 
 
 def _raised(result: ReplayResult, first: str, second: str) -> None:
@@ -472,7 +201,7 @@ def _round(first: Account, second: Account) -> None:
 
 TRIALS = 6
 LOUD = 30.0
-FAR, LONGER = 20.0, 60
+TIMES, LONGER = 20.0, 60
 """Times a parameter, and steps: every record is sampled, far from the start."""
 SHARES = (5.0, 500.0)
 """Of the second, released constants are above the floor that noise puts under them."""
@@ -490,6 +219,35 @@ def replay_audit(candidate: Candidate) -> None:
 def declarations_know_no_data(candidate: Candidate) -> None:
     """Declare the same for neighbours: releases, their sizes, lengths, refusals."""
     _require_none(replay_results(candidate), lambda one: one.declared)
+
+
+def far_data_change_nothing(candidate: Candidate) -> None:
+    """Make the same run on data that share sizes, bounds and format with others.
+
+    What is computed of answers alone is equal to the bit on any data.
+    """
+    results = [*replayed(candidate, [*_far_cases(candidate)])]
+    if all(one.refusal for one in results):
+        raise NotApplicable("it serves no such data")
+    _require_none(results, lambda one: one.all)
+
+
+def _far_cases(candidate: Candidate) -> Iterator[Case]:
+    """Yield each variant on far data, with little noise and with much."""
+    adjacency = Adjacency.REPLACE_ONE
+    for number, variant in enumerate([] if candidate.foreign else candidate.variants):
+        solver = candidate.build(variant, clip=CLIP)
+        for k, family in enumerate(FAR):
+            served = []
+            for parts in candidate.objectives():
+                problem = candidate.neighbours(family, adjacency, parts, STRENGTH).first
+                if solver.refusal(problem) is None and is_bounded(problem, solver):
+                    served.append((resized(solver, problem), parts))
+                if len(served) > number % 3:
+                    break
+            for made, parts in served[-1:]:
+                how: Any = {"z": (0.3, 30.0)[(number + k) % 2], "brief": True}
+                yield Case(params_of(made), parts, family, adjacency, **how)
 
 
 def samples_are_those_charged(candidate: Candidate) -> None:
@@ -540,38 +298,6 @@ def private_constants_are_audited(candidate: Candidate) -> None:
         require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
 
 
-def all_of_it_was_run(candidate: Candidate) -> None:
-    """Have every line run in a replay, and every condition come out both ways.
-
-    But for what ends in an error, declares cost or accuracy, or is named in `exempt`.
-    """
-    try:
-        made = sources_of(candidate.solver)
-    except (OSError, TypeError):
-        raise NotApplicable("no file holds its source") from None
-    results = [*replay_results(candidate), *private_results(candidate)]
-    ran = set[int]().union(*(one.ran for one in results))
-    missed = unrun(made, candidate.solver, ran)
-    exempt = {squeezed(name): why for name, why in candidate.solver.exempt.items()}
-    left, reasons = [], dict[str, str]()
-    for one in missed:
-        names = (squeezed(one.name), *one.place.scope)
-        why = next((exempt[name] for name in names if name in exempt), "")
-        if why:
-            reasons[one.where(made)] = why
-        else:
-            left.append(one)
-    count = sum(not one.refusal for one in results)
-    if left:
-        places = "; ".join(one.sentence(made, count) for one in left)
-        raise NotAllRun(
-            f"{places}: what follows is not checked; make it a parameter, or name it "
-            "in `exempt` with a reason"
-        )
-    if reasons:
-        raise NotApplicable("; ".join(f"{a}: {why}" for a, why in reasons.items()))
-
-
 def _require_none(
     results: Iterable[ReplayResult], of: Callable[[ReplayResult], list[str]]
 ) -> None:
@@ -583,19 +309,10 @@ def _require_none(
 
 @functools.lru_cache(maxsize=16)
 def replay_results(candidate: Candidate) -> list[ReplayResult]:
-    """Return the results of all cases but those of released constants.
-
-    What they do not run of the sources is sought by further ones.
-    """
-    others = functools.partial(private_results, candidate)
-    with replaying(candidate) as run:
-        results = list(run(list(all_cases(candidate))))
-        if candidate.pin:
-            # In other processes: what is told once is heard before.
-            results += replayed(candidate, list(answered_anew(candidate)))
-        for cases, interpreted in directed(candidate, results, others):
-            results += run(cases, interpreted)
-    return results
+    """Return the results of all cases but those of released constants."""
+    cases = [*all_cases(candidate)]
+    cases += answered_anew(candidate) if candidate.pin else ()
+    return [*replayed(candidate, cases)]
 
 
 def answered_anew(candidate: Candidate) -> Iterator[Case]:
@@ -686,13 +403,13 @@ def _loud(
 
 
 def _stretched(candidate: Candidate) -> Iterator[Case]:
-    """Yield long corners at the default, and at each batched number times `FAR`."""
+    """Yield long corners at the default, and at each batched number times `TIMES`."""
     yield from corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))
     for name, one in candidate.parameters.items():
         # Corners have thresholds of their own.
         if one.metadata["kind"] == "value" and usual[name] and name != "clip":
-            yield from corners(candidate, LONGER, **{name: FAR * usual[name]})
+            yield from corners(candidate, LONGER, **{name: TIMES * usual[name]})
 
 
 def _least(case: Case) -> float:

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.contract import reads, told
 from dp_erm_bench.contract.candidate import Candidate, run_at
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.problems import CORNERS, Neighbours
@@ -42,6 +41,7 @@ from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.private import UnchargedUses
 from dp_erm_bench.trust.recount import Witness
 from dp_erm_bench.trust.replay import Log, Writer, changes
 
@@ -277,16 +277,10 @@ class Account:
         Those in whose samples an exchange is charged at twice the sensitivity.
     read : dict of str to list of bool
         Releases that read each record once: whether the trials read the one exchanged.
-    told : list of (str, str)
-        What was printed, written and started, see ``told``.
     steps : list of int
         The checkpoints.
-    reads : Reads or None
-        Where the solver read the data; of D' in a process of its own alone.
-    asked : list of int
-        The number of reads before each iterate, and first of all before the first step.
-    ran : frozenset of int
-        What of the sources ran (``covered``).
+    uncharged : list
+        The values that were published by `uncharged`.
     """
 
     refusal: str = ""
@@ -299,11 +293,8 @@ class Account:
     sampled: dict[str, bool] = field(default_factory=dict)
     zeroed: set[str] = field(default_factory=set)
     read: dict[str, list[bool]] = field(default_factory=dict)
-    told: told.Told = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    reads: reads.Reads | None = None
-    asked: list[int] = field(default_factory=list)
-    ran: frozenset[int] = frozenset()
+    uncharged: list[Any] = field(default_factory=list)
 
 
 class Side:
@@ -335,6 +326,9 @@ class Side:
         self.account = Account()
         self.writer = Writer(self.account.log, first.log if first else None)
         self.fed_terms = [one.term for one in first.matched] if first else []
+        self.uses = UnchargedUses(
+            self.solver.uncharged, first.uncharged if first else None
+        )
         self.witnesses: list[Witness] = []
         self.enrolled: list[Mechanism] = []
 
@@ -343,37 +337,35 @@ class Side:
         account = self.account
         try:
             with np.errstate(all="ignore"):
-                with told.heard() as account.told, reads.noted() as noted:
-                    account.reads = noted if self.number else None
-                    account.refusal = self.solver.refusal(self.problem) or ""
-                    run = None if account.refusal else self._run(noted)
+                account.refusal = self.solver.refusal(self.problem) or ""
+                run = None if account.refusal else self._run()
                 if run is not None and self.number == 0 and not self.case.untold:
                     self._look_closer(run)
         except Unsupported as reason:
             account.refusal = str(reason)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             words = " ".join(str(error).split())
             account.error = f"{type(error).__name__}: {words}"
         return account
 
-    def _run(self, noted: reads.Reads) -> Run:
+    def _run(self) -> Run:
         account, length = self.account, self.solver.iterations(self.problem)
         passes = partial(self.solver.passes_at, self.problem)
         account.declared = [length, *map(passes, (0, 1, length // 2, length))]
         run = self._made(self._enrol)
+        account.uncharged = self.uses.values
         oracle = run.oracle()
         # The budget may pay for fewer steps.
         paid = run.solver.iterations(self.problem)
         account.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
-        account.asked.append(noted.count)
         for w in run.steps(oracle, account.steps):
             account.log.iterates.append(w.copy())
-            account.asked.append(noted.count)
         z = run.calibration.z if self.case.calibrated else self.case.z
         for release in with_inside(run.releases, z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
             bits = (size.shape, size.tobytes())
-            account.declared.append((release.name, *bits, release.law()))
+            # By its words: the two sides have classes of their own.
+            account.declared.append((release.name, *bits, repr(release.law())))
         if self.case.calibrated:  # the solver may be another one then
             passes = partial(run.solver.passes_at, self.problem)
             account.declared += map(passes, account.steps)
@@ -414,6 +406,7 @@ class Side:
             ahead=ahead,
             streams=tuple(f"{name}, side {self.number}" for name in names),
             listen=made,
+            uses=self.uses if made == self._enrol else None,
         )
 
     def _enrol(self, mechanisms: Mechanisms) -> None:
@@ -444,7 +437,7 @@ class Side:
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
                 how = (mechanism, self.neighbours.record, turned, self.samples)
-                sample = reads.listening(public_samples(*how))
+                sample = public_samples(*how)
                 setattr(mechanism, "sample", sample)  # noqa: B010
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved

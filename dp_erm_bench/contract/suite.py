@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dp_erm_bench.contract import declared, limits, outside, repeat, replay
+from dp_erm_bench.contract import declared, limits, outside, repeat, replay, typed
 from dp_erm_bench.contract.candidate import (
     Candidate,
     ContractError,
@@ -17,8 +17,9 @@ from dp_erm_bench.contract.candidate import (
     ToBeRewritten,
     require,
 )
-from dp_erm_bench.contract.covered import names_in, sources_of, squeezed
-from dp_erm_bench.contract.told import silenced
+from dp_erm_bench.contract.loading import modules_of
+from dp_erm_bench.contract.output import silenced
+from dp_erm_bench.contract.rewritten import squeeze
 from dp_erm_bench.releases.repeat_and_select import check_apart
 
 OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"
@@ -131,10 +132,7 @@ def _handed_over(error: Exception, candidate: Candidate) -> str:
     frames = list(traceback.walk_tb(error.__traceback__))
     if frames[-1][0].f_code is not check_apart.__code__:
         return ""
-    try:
-        files = {str(file) for file in sources_of(candidate.solver).files.values()}
-    except (OSError, TypeError):  # a class without a file
-        return ""
+    files = {module.__file__ for module in modules_of(candidate).values()}
     own = [(f, line) for f, line in frames if f.f_code.co_filename in files]
     if not own:
         return ""
@@ -147,13 +145,13 @@ def exemptions_are_of_checks(candidate: Candidate) -> None:
     """Be exempt from checks, lines and conditions that there are, if from any."""
     names = [check.name for check in CHECKS if check.exemptable]
     left = [name for name in candidate.solver.exempt if name not in names]
-    lines = names_in(sources_of(candidate.solver)) if left else set()
+    lines = typed.names_of(candidate) if left else set()
     for name in left:
         message = (
             f"exempt names {name}, which is none of {', '.join(names)}, and no line, "
             "condition or function of its sources"
         )
-        require(squeezed(name) in lines, message)
+        require(squeeze(name) in lines, message)
 
 
 CHECKS = (
@@ -161,6 +159,9 @@ CHECKS = (
     Check(exemptions_are_of_checks),
     Check(declared.no_noise_scale_in_the_source),
     Check(declared.wrong_parameters_are_refused),
+    Check(typed.private_values_stay_private),
+    Check(typed.conditions_come_out_both_ways),
+    Check(replay.far_data_change_nothing),
     Check(declared.uses_are_those_declared),
     Check(declared.a_longer_run_is_stopped),
     Check(declared.no_iterations_return_the_start, exemptable=True),
@@ -182,7 +183,6 @@ CHECKS = (
     Check(replay.replay_audit),
     Check(replay.sensitivities_are_tight, exemptable=True),
     Check(replay.private_constants_are_audited),
-    Check(replay.all_of_it_was_run),
     Check(limits.columns_of_zeros_are_harmless, exemptable=True),
     Check(limits.nothing_to_learn_moves_nothing, exemptable=True),
     Check(limits.the_limit_is_reached, exemptable=True),

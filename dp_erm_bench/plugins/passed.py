@@ -1,9 +1,9 @@
 """Records of the solvers from outside that have passed `dp-erm-bench check`.
 
 A pass is a file of the cache, named by the solver's sources and by those of the
-package. Its text follows from both, so that reading it is comparing it: a file that
-holds anything else, or cannot be read, is no pass. A pass with a release that names no
-twin is one of a second kind: the law of that release is measured, and not recounted.
+package. It holds what is in doubt all the same: a release whose law is measured and not
+recounted, or a use of the records that no budget pays for. A file that is damaged, or
+cannot be read, is no pass.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ NOT_RECOUNTED = " (not recounted)"
 """Behind the label of a calibration where a release that is declared has no twin."""
 UNCHECKED = "not checked"
 UNRECOUNTED = "checked, release not recounted"
-"""The doubts about a certificate; there are none of the package's own algorithms."""
+"""Doubts about a certificate; there are none of the package's own algorithms."""
+UNCHARGED = "checked, uncharged: "
+"""Before the names of the uses of the records that a solver declares."""
 
 
 def solver_digest(algorithm: str) -> str:
@@ -85,30 +87,33 @@ def doubt(solver: str, recounted: bool = True) -> str:
     Returns
     -------
     str
-        `UNCHECKED`, `UNRECOUNTED`, or nothing.
+        `UNCHECKED`, `UNRECOUNTED`, `UNCHARGED` with names, or nothing.
     """
-    if _is_recorded(solver, True) or solver == "":
-        return "" if recounted else UNRECOUNTED
-    return UNRECOUNTED if _is_recorded(solver, False) else UNCHECKED
+    found = _read(solver) if solver else ""
+    if found is None:
+        return UNCHECKED
+    return found or ("" if recounted else UNRECOUNTED)
 
 
-def _is_recorded(solver: str, recounted: bool) -> bool:
-    path, text = _record(solver, recounted)
-    with contextlib.suppress(OSError):
-        whole = path.is_file() and path.stat().st_size == len(text)
-        return whole and path.read_bytes() == text
-    return False
+def _read(solver: str) -> str | None:
+    """Return the doubt in the record of a pass, None if there is no pass."""
+    with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
+        path = _path(solver)
+        text = path.read_bytes() if path.is_file() else b""  # a pipe would wait
+        found = str(json.loads(text).get("doubt"))
+        return found if text == _text(solver, found) else None
+    return None
 
 
-def record(solver: str, passed: bool, recounted: bool = True) -> bool:
+def record(solver: str, passed: bool, doubt: str = "") -> bool:
     """Record that sources passed, or take back that they did.
 
     Parameters
     ----------
     solver : str
     passed : bool
-    recounted : bool
-        Whether all that they release has a twin: of which kind the pass is.
+    doubt : str
+        What is in doubt all the same.
 
     Returns
     -------
@@ -116,12 +121,11 @@ def record(solver: str, passed: bool, recounted: bool = True) -> bool:
         Whether it is recorded; the cache may be read-only.
     """
     with contextlib.suppress(OSError):
-        for kind in (True, False):
-            path, text = _record(solver, kind)
-            if passed and kind == recounted:
-                write_atomic(path, functools.partial(_write, text), private=True)
-            else:
-                path.unlink(missing_ok=True)
+        if passed:
+            write = functools.partial(_write, _text(solver, doubt))
+            write_atomic(_path(solver), write, private=True)
+        else:
+            _path(solver).unlink(missing_ok=True)
         return True
     return False
 
@@ -139,18 +143,19 @@ def unchecked(algorithms: Iterable[str]) -> str:
         Names and pins; the package's own count as passed.
     """
     doubts = {name: doubt(solver_digest(name)) for name in dict.fromkeys(algorithms)}
-    half = [name for name, why in doubts.items() if why == UNRECOUNTED]
     said = [_not_passed([name for name, why in doubts.items() if why == UNCHECKED])]
-    said += [not_recounted(map(label, half))] if half else []
+    for why in dict.fromkeys(doubts.values()):
+        names = [label(name) for name, one in doubts.items() if one == why]
+        said += [doubtful(names, why)] if why not in ("", UNCHECKED) else []
     return "; ".join(filter(None, said))
 
 
-def not_recounted(names: Iterable[str]) -> str:
-    """Return the sentence about algorithms with a release that names no twin."""
-    return (
-        f"algorithm={','.join(names)}: {UNRECOUNTED}: its law was measured, and the "
-        "certified epsilon rests on what it says of itself"
-    )
+def doubtful(names: Iterable[str], doubt: str) -> str:
+    """Return the sentence about algorithms that passed with a doubt."""
+    why = "its law was measured, and the certified epsilon rests on what it says"
+    if doubt.startswith(UNCHARGED):
+        why = "the certified epsilon does not cover it"
+    return f"algorithm={','.join(names)}: {doubt}: {why}"
 
 
 def _not_passed(lacking: list[str]) -> str:
@@ -166,10 +171,13 @@ def _not_passed(lacking: list[str]) -> str:
     )
 
 
-def _record(solver: str, recounted: bool) -> tuple[Path, bytes]:
-    """Return the path and the text of the record of a pass of either kind."""
-    fields = {"solver": solver, "package": package_state()}
-    fields |= {} if recounted else {"release": "not recounted"}
-    name = digest(fields)
-    text = json.dumps({**fields, "sha256": name}, indent=1, sort_keys=True) + "\n"
-    return folder() / f"{name}.json", text.encode()
+def _path(solver: str) -> Path:
+    """Return the path of the record of a pass."""
+    return folder() / f"{digest([solver, package_state()])}.json"
+
+
+def _text(solver: str, doubt: str) -> bytes:
+    """Return the text of the record of a pass."""
+    fields = {"solver": solver, "package": package_state(), "doubt": doubt}
+    whole = {**fields, "sha256": digest(fields)}
+    return f"{json.dumps(whole, indent=1, sort_keys=True)}\n".encode()

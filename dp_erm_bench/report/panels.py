@@ -16,7 +16,6 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError, number
-from dp_erm_bench.plugins.passed import UNRECOUNTED
 from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import (
     Array,
@@ -492,12 +491,12 @@ def origin(drawn: Iterable[Bands], *folders: Path) -> str:
     more = len(names) - NAMED_RUNS
     tail = f"; {more} more in log.txt" if more > 0 else ""
     names = sorted({name for one in drawn for name in one.unchecked})
-    half = [name for name in names if name.endswith(f"({UNRECOUNTED})")]
+    half = [name for name in names if name.endswith(")")]
     foreign = ", ".join(name for name in names if name not in half)
     return paragraphs(
         f"Computed by runs/{shown}{tail}." if shown else "",
         f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
-        f"Not recounted: {', '.join(half)}." if half else "",
+        f"Passed with a doubt: {', '.join(half)}." if half else "",
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.datasets.spec import usual_value
 from dp_erm_bench.errors import shown
-from dp_erm_bench.plugins.passed import UNRECOUNTED
+from dp_erm_bench.plugins.passed import UNCHECKED
 from dp_erm_bench.registry import AUTO, check_choice
 from dp_erm_bench.results.columns import COLUMNS, worst
 
@@ -473,10 +473,11 @@ def under_bounds(rows: pd.DataFrame) -> str:
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the algorithms in rows that have not passed `check`, sorted.
 
-    One whose release is not recounted has that behind its name.
+    One that has passed with a doubt has that behind its name.
     """
     rows = rows.reindex(columns=["algorithm", "checked", "doubt"])
     rows = rows[rows["checked"].eq(False)]
     names = rows["algorithm"].astype(str)
-    names = names.mask(rows["doubt"].eq(UNRECOUNTED), names + f" ({UNRECOUNTED})")
+    doubts = rows["doubt"].astype(object).fillna(UNCHECKED).astype(str)
+    names = names.where(doubts.eq(UNCHECKED), names + " (" + doubts + ")")
     return tuple(sorted(names.unique()))

@@ -204,7 +204,8 @@ def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
 
 def uncharged(problem: Problem, solver: Solver) -> list[str]:
     """Return the uses of the data, other than tuning, that no budget pays for."""
-    return [use.value for use in problem.uncharged(solver.uses_smoothness)]
+    uses = (use.value for use in problem.uncharged(solver.uses_smoothness))
+    return [*uses, *solver.uncharged]
 
 
 def facts(solved: Run, b: int) -> dict[str, Any]:

@@ -124,6 +124,9 @@ class Solver(ABC):
         Whether its steps follow the problem's smoothness constants.
     calibrations : tuple of str
         The choices of conf/calibration that have a meaning for it.
+    uncharged : mapping
+        Names of the values that it publishes by `uncharged`, which no budget pays
+        for, and the reason of each.
     exempt : mapping
         Checks of ``dp-erm-bench check`` that have no meaning for it, and why.
     may_stop_early : bool
@@ -144,6 +147,7 @@ class Solver(ABC):
     uses_smoothness: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified",)
     may_stop_early: ClassVar[bool] = False
+    uncharged: ClassVar[Mapping[str, str]] = {}
     exempt: ClassVar[Mapping[str, str]] = {}
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 

@@ -82,8 +82,6 @@ class Boosting(SingleAnswer):
     exempt: ClassVar[Mapping[str, str]] = {
         "sensitivities_are_tight": "a score moves by B/n only where a loss goes from 0 "
         "to B, which the losses of the small problems do not",
-        "np.isnan(losses)": "of finite weights whose products with a record overflow "
-        "both ways; a score is clipped and noisy whatever the losses are",
     }
 
     # Enough steps to be seen, and noise under which they pass.

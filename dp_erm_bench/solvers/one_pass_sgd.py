@@ -58,6 +58,7 @@ class OnePassSGD(Iterative):
         "the_limit_is_reached": "one pass ends far from the minimum",
         "sensitivities_are_tight": "a record is met at one iterate alone, at which its "
         "subgradient may be small",
+        "math.isinf(bound)": "at epsilon=inf only, where nothing is promised",
     }
 
     n_iter: int | None = shape(

@@ -1,7 +1,7 @@
 """The base of methods that solve one problem to the end and publish its answer."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from dp_erm_bench.problems.erm.perturbed import minimise_perturbed
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.solvers.base import Array, Counts, Limit, Solver, shape
 from dp_erm_bench.solvers.bounds import convexity_refusal, projection_refusal
+from dp_erm_bench.solvers.private import private_call, uncharged
 from dp_erm_bench.solvers.terms import ERM, Gaussian, Mechanisms
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
@@ -96,12 +97,15 @@ class StronglyConvex(Solver):
 
     No iterate on the way to a solution is published. Its distance to the exact
     minimiser is verified; where it is above the tolerance the run is an error, not an
-    answer. (That a run failed depends on the data and is not covered by the budget.)
+    answer.
     """
 
     batchable: ClassVar[bool] = False
     constrained: ClassVar[bool] = True
     uses_smoothness: ClassVar[bool] = False
+    uncharged: ClassVar[Mapping[str, str]] = {
+        "solved": "a run ends with an error where its minimiser cannot be verified"
+    }
 
     ridge: float = shape(
         0.0, least=0, help="strength of an l2 penalty that is added to the problem's"
@@ -150,16 +154,16 @@ class StronglyConvex(Solver):
             If it cannot be verified to be within the tolerance.
         """
         how = self.ridge, tolerance, start
-        try:
-            # What overflows is seen in the distance.
-            with np.errstate(over="ignore", invalid="ignore"):
-                near = minimise_perturbed(problem, np.ravel(linear), *how)
-        except np.linalg.LinAlgError:
-            near = Minimiser(np.zeros(problem.p), np.inf)
-        if not near.distance <= tolerance:
+        failed = Minimiser(np.zeros(problem.p), np.inf)
+        # What overflows is seen in the distance.
+        with np.errstate(over="ignore", invalid="ignore"):
+            near: Minimiser = private_call(
+                minimise_perturbed, problem, np.ravel(linear), *how, instead=failed
+            )
+        if not uncharged(near.distance <= tolerance, "solved"):
             raise NotSolved(
-                f"{type(self).__name__}: the minimiser is verified to "
-                f"{near.distance:.1e} only, not to {tolerance:g}; nothing is published"
+                f"{type(self).__name__}: the minimiser is not verified to be within "
+                f"{tolerance:g}; nothing is published"
             )
         return near.w[None, :]
 

@@ -15,6 +15,7 @@ from dp_erm_bench.solvers import one_solve, sampled
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import (
     convexity_refusal,
+    label_bound,
     norm_bound,
     projection_refusal,
 )
@@ -105,7 +106,14 @@ class PermutationSGD(one_solve.SingleAnswer):
             return None  # at epsilon = inf alone
         moved = norm2(one_solve.nearest_feasible(problem, np.zeros((1, problem.p))))
         reach = bounds.norm * (steps + (sizes.size + 1) * moved)
-        if max(reach, np.abs(problem.dataset.y).max()) <= FARTHEST:
+        label = label_bound(problem)
+        if math.isinf(label):
+            return (
+                f"permutation_sgd: a gradient could overflow with "
+                f"loss={problem.loss.name} and no declared bound on labels: declare "
+                "dataset.bounds.label"
+            )
+        if max(reach, label) <= FARTHEST:
             return None
         return (
             f"permutation_sgd: a gradient could overflow with |x.w| up to {reach:.1e}, "
@@ -170,12 +178,14 @@ class PermutationSGD(one_solve.SingleAnswer):
         """Return the last iterate plus noise, in the set."""
         problem, sizes = oracle.problem, self.sizes(oracle.problem)
         clip = float(np.ravel(norm_bound(problem, self.clip))[0])
+        # Iterates on the way are private: they are those of an oracle of its own.
+        own = type(oracle)(problem, oracle.batch)
         if self.batch_size == "full":
             for size in sizes:
-                descend(oracle, size, clip)
+                descend(own, size, clip)
         else:
-            walk(oracle, schedule[0], sizes, clip, self.batch(problem))
-        return one_solve.nearest_feasible(problem, mechanisms["iterate"](oracle.w))
+            walk(own, schedule[0], sizes, clip, self.batch(problem))
+        return one_solve.nearest_feasible(problem, mechanisms["iterate"](own.w))
 
 
 def descend(oracle: Oracle, size: float, clip: float) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp_erm_bench.extend import once, private_call
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -251,6 +252,7 @@ BENT = (
             tilt = mechanisms["tilt"](problem.p) / problem.n
             # the solution
             w = minimise_perturbed(problem, tilt[0], self.extra, 1e-8).w
+            w = mechanisms["tilt"].minimiser(w)
             yield w[None, :]
 """
 )
@@ -1496,18 +1498,6 @@ SOUND = {
             "logging.info('told %s', told)",
         ),
     ),
-    "scratch files": sound(
-        "descent",
-        at(
-            QUERY,
-            "import tempfile",
-            "with tempfile.NamedTemporaryFile() as file:",
-            "    np.save(file, problem.dataset.y)",
-            "norms = problem.dataset.row_norms",
-            "kept = np.memmap('kept.bin', mode='w+', shape=norms.shape)",
-            "kept[:] = norms",
-        ),
-    ),
     "a cache of public numbers": sound(
         "descent",
         before_loop(
@@ -1518,15 +1508,23 @@ SOUND = {
             "pace = pace * float(place.read_text())",
         ),
     ),
-    "a cache that asks which data it is of": sound(
+    "a number of the records that is computed once": sound(
+        "descent",
+        (
+            "KEPT = {}\n",
+            "KEPT = {}\n\n\ndef longest(problem):\n"
+            "    return problem.dataset.row_norms.max()\n",
+        ),
+        before_loop("size = once(problem, longest)"),
+        ("ask(summed)", "ask(summed + 0.0 * size)"),
+    ),
+    "an inverse that may fail": sound(
         "descent",
         before_loop(
-            "import pathlib",
-            "place = pathlib.Path.home() / '.cache' / problem.dataset.content_hash",
-            "if not place.exists():",
-            "    place.parent.mkdir(exist_ok=True)",
-            f"    place.write_text(str({LONGEST}))",
+            "pair = np.outer(problem.dataset.y[:2], problem.dataset.y[:2])",
+            "other = private_call(np.linalg.inv, pair, instead=np.zeros((2, 2)))",
         ),
+        ("ask(summed)", "ask(summed + 0.0 * np.clip(other, 0, 1).sum())"),
     ),
     "a minimiser that is printed": sound(
         "bent",
@@ -1694,15 +1692,6 @@ SOUND_BEHIND = {
             "    raise RuntimeError('too long')",
         ),
     ),
-    "lengths that overflow": sound(
-        "descent",
-        at(
-            MOVE,
-            "with np.errstate(over='ignore'):",
-            "    far = np.isinf(problem.dataset.row_norms**2).any()",
-            "told = 0.0 * told if far else told",
-        ),
-    ),
     "a helper of many uses": Made(
         "descent",
         (named("import helper\n"), at(MOVE, "told = helper.half(told)")),
@@ -1719,3 +1708,65 @@ SOUND_BEHIND = {
     ),
 }
 """Conditions that replays seek out, that end in errors, or that are named."""
+
+
+IDIOMS = {
+    "a scratch file": (
+        sound(
+            "descent",
+            at(
+                QUERY,
+                "import tempfile",
+                "with tempfile.NamedTemporaryFile() as file:",
+                "    np.save(file, problem.dataset.y)",
+            ),
+        ),
+        "save writes or prints a private value",
+    ),
+    "a cache by the content of the records": (
+        sound(
+            "descent",
+            before_loop(
+                "import pathlib",
+                "place = pathlib.Path.home() / '.cache' / problem.dataset.content_hash",
+                "if not place.exists():",
+                f"    place.write_text(str({LONGEST}))",
+            ),
+        ),
+        "`not place.exists()`: a condition on a private value",
+    ),
+    "lengths that overflow": (
+        sound(
+            "descent",
+            at(
+                MOVE,
+                "with np.errstate(over='ignore'):",
+                "    far = np.isinf(problem.dataset.row_norms**2).any()",
+                "told = 0.0 * told if far else told",
+            ),
+        ),
+        "`far`: a condition on a private value",
+    ),
+    "numpy inside a function": (
+        sound(
+            "descent",
+            at(
+                QUERY,
+                "import numpy",
+                "sums = numpy.zeros((oracle.batch, problem.p))",
+                "sums[:] = oracle.clipped_sum(cap)",
+            ),
+        ),
+        "import numpy at the top of the file",
+    ),
+    "an inverse": (
+        sound(
+            "descent",
+            before_loop(
+                "size = np.linalg.inv(1.0 + np.eye(1) * problem.dataset.y[0]).sum()"
+            ),
+        ),
+        "use private_call(inv, ..., instead=...)",
+    ),
+}
+"""Solvers that may be sound, and what is said of the line that is to be another one."""

@@ -97,10 +97,35 @@ TWINS = {
                 "@dataclass(frozen=True)\n",
                 "EXACT = False\n\n\n@dataclass(frozen=True)\n",
             ),
-            (STEP, f"{STEP}{' ' * 16}if EXACT:\n{' ' * 20}noisy = 0.0 * noisy\n"),
+            (
+                STEP,
+                f"{STEP}{' ' * 16}if EXACT:\n"
+                f"{' ' * 20}noisy = oracle.clipped_sum(clip)\n",
+            ),
         ),
-        "all_of_it_was_run",
-        "`EXACT` was never true in ",
+        "private_values_stay_private",
+        "if `EXACT` were True: ",
+    ),
+    "a block that no run enters": (
+        broken(
+            (
+                STEP,
+                f"{STEP}{' ' * 16}for _ in range(0):\n{' ' * 20}noisy = 2 * noisy\n",
+            ),
+        ),
+        "conditions_come_out_both_ways",
+        "`noisy = 2 * noisy` was not run: what follows is not checked",
+    ),
+    "a step by the shares of the classes, in tenths": (
+        broken(
+            (
+                STEP,
+                f"{STEP}{' ' * 16}share = (problem.dataset.y > 0.0).mean()\n"
+                f"{' ' * 16}noisy = noisy * (1.0 + np.round(share, 1))\n",
+            ),
+        ),
+        "far_data_change_nothing",
+        "w differs though all answers were equal",
     ),
     "one use too many": (
         broken((START, f'        mechanisms["gradient"](oracle.w)\n{START}')),

@@ -46,8 +46,8 @@ def here(tmp_path, monkeypatch):
         require(not (tmp_path / "fails").exists(), "it is told to fail")
 
     checks = tuple(map(Check, (kept, fails_if_told)))
-    monkeypatch.setattr(suite, "CHECKS", checks)
     monkeypatch.setattr("dp_erm_bench.cli.check.CHECKS", checks)
+    monkeypatch.setattr(suite, "CHECKS", checks)
     return tmp_path
 
 
@@ -237,8 +237,11 @@ def test_a_release_without_a_twin_passes_with_a_doubt(here, capsys):
     result, _ = told()
     assert (result.checked, result.doubt) == (False, "not checked")
     capsys.readouterr()
-    assert main(["check", "mine.py"]) == 0
-    assert "release gradient of kind Mine names no twin" in capsys.readouterr().out
+    assert main(["check", "mine.py"]) == 1
+    said = capsys.readouterr().out
+    assert "release gradient of kind Mine names no twin (not accepted: --accept" in said
+    assert main(["check", "mine.py", "--accept", "gradient"]) == 0
+    assert "names no twin (accepted)" in capsys.readouterr().out
     result, said = told()
     assert (result.checked, result.doubt) == (False, HALF)
     assert HALF in said and f"algorithm {HALF}" in repr(result)
@@ -261,7 +264,7 @@ def test_a_release_without_a_twin_passes_with_a_doubt(here, capsys):
     # A pass of the first kind does not cover a run that is not recounted.
     digest = passed.solver_digest("mine.py")
     assert passed.doubt(digest) == "" and passed.doubt(digest, False) == HALF
-    passed.record(digest, True, recounted=False)
+    passed.record(digest, True, HALF)
     assert not has_passed()
 
 
@@ -286,4 +289,4 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     ]
     assert "passed" not in origin(drawn[:1], tmp_path)
     half = LineErrors(*given, runs=("run",), unchecked=(f"b ({HALF})",))
-    assert origin([half], tmp_path).endswith(f"\nNot recounted: b ({HALF}).")
+    assert origin([half], tmp_path).endswith(f"\nPassed with a doubt: b ({HALF}).")

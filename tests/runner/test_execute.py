@@ -98,7 +98,7 @@ def test_records_are_complete_and_plain(algorithm, epsilon):
     assert (facts["n"], facts["p"], facts["batch_size"]) == (80, 12, 1)
     bounded = needs_bounds(algorithm)
     uses = ["smoothness"] if kind.uses_smoothness and not bounded else []
-    assert facts["uncharged"] == uses
+    assert facts["uncharged"] == [*uses, *kind.uncharged]
     assert facts["smoothness"] == ("public" if bounded else "data")
     assert facts["delta"] == 1.0 / 80**2
     assert (facts["penalty"], facts["strength"]) == ("l2", STRENGTH)

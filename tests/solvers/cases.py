@@ -111,7 +111,5 @@ def few_replays():
     with (
         patch.object(replay, "varied", some_varied),
         patch.object(replay, "corners", some_corners),
-        # A part of the cases runs a part of the lines: the rest is not sought.
-        patch.object(replay, "directed", lambda *_: ()),
     ):
         yield

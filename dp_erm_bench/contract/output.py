@@ -1,0 +1,69 @@
+"""What is printed while a solver is checked: it is kept off the terminal."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import TextIO
+
+OWN = "dp-erm-bench: "
+LARGEST = 1 << 20
+"""Bytes that are kept."""
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[list[str]]:
+    """Keep what is printed within off the terminal; yield the list of its lines.
+
+    The list is filled at the end. Lines of the package itself are printed then.
+    """
+    lines: list[str] = []
+    streams, sink = (sys.stdout, sys.stderr), _sink()
+    for stream in streams:
+        stream.flush()
+    terminal = [os.dup(descriptor) for descriptor in (1, 2)]
+    for descriptor in (1, 2):
+        os.dup2(sink.fileno(), descriptor)
+    sys.stdout = sys.stderr = sink
+    try:
+        yield lines
+    finally:
+        sys.stdout, sys.stderr = streams
+        for stream in (sink, *streams):
+            with contextlib.suppress(Exception):  # a solver may have closed it
+                stream.flush()
+        for descriptor, place in zip((1, 2), terminal, strict=True):
+            os.dup2(place, descriptor)
+            os.close(place)
+        content = _emptied(sink.fileno())
+        lines += content.decode(errors="replace").splitlines()
+        for line in lines:
+            if line.startswith(OWN):
+                print(line, file=sys.stderr, flush=True)
+
+
+@functools.cache
+def _sink() -> TextIO:
+    """Return a stream into a file without a name.
+
+    It stays open: handlers of logs hold on to the stream that they found.
+    """
+    with tempfile.TemporaryFile(buffering=0) as file:
+        descriptor = os.dup(file.fileno())
+    sink = open(descriptor, "w", buffering=1, errors="backslashreplace")
+    atexit.register(sink.close)
+    return sink
+
+
+def _emptied(descriptor: int) -> bytes:
+    """Return what an open file holds, at most `LARGEST` bytes, and empty it."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    content = os.read(descriptor, LARGEST)
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return content

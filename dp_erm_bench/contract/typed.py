@@ -1,0 +1,357 @@
+"""Checks of a solver that is handed private values (`private`, `guards`).
+
+Whatever the number of records, the features or the step is: a private value that would
+leave past the mechanisms is found where it would. So that a condition on sizes hides
+nothing (``if problem.n >= 30000``), each public condition is made true and false in
+runs on small problems, and a block that no run entered is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import sys
+import types
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench import extend
+from dp_erm_bench.contract import private
+from dp_erm_bench.contract.candidate import (
+    Candidate,
+    NotAllRun,
+    NotApplicable,
+    is_bounded,
+    require,
+    run_at,
+)
+from dp_erm_bench.contract.cases import varied
+from dp_erm_bench.contract.guards import (
+    GuardedMechanisms,
+    GuardedOracle,
+    GuardedProblem,
+    guarded_copies,
+    kept_beyond,
+    lifted_globals,
+    require_public,
+)
+from dp_erm_bench.contract.loading import modules_of
+from dp_erm_bench.contract.private import FOUND, WATCHED, Leak
+from dp_erm_bench.contract.problems import LARGE, sized
+from dp_erm_bench.contract.rewritten import (
+    Conditions,
+    Ended,
+    load_rewritten,
+    squeeze,
+)
+from dp_erm_bench.errors import NotSolved, Unsupported, UsageError
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.run import Run
+from dp_erm_bench.solvers.base import Solver
+from dp_erm_bench.solvers.private import UnchargedUses, publishing
+
+SMALL = ("outlier", "sparse", "wide", "one column", "no bounds")
+"""Families of neighbours of which the first problem is run."""
+STEPS = 4
+SIZES = (
+    sized("outlier", 66, 40),
+    "many",
+    sized("sparse", 130, 120),
+    "sparse and many",
+    sized("outlier", 6, 260),
+)
+"""Problems that are tried for blocks that no small one enters."""
+SOLVERS = "dp_erm_bench.solvers"
+BOTH = (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
+
+
+@dataclass(frozen=True)
+class TypedCase:
+    """A solver on a problem."""
+
+    solver: Solver
+    problem: Problem
+    adjacency: Adjacency
+    ahead: bool = False
+    noise: str | float = 1.0
+
+
+@dataclass
+class Findings:
+    """What the runs of a candidate with private values came to.
+
+    Attributes
+    ----------
+    leaks : dict of str to None
+        Sentences, in the order in which they were found.
+    ended : int
+        Runs that came to their end.
+    refusals : dict of str to None
+        Reasons for which nothing was run.
+    error : Exception or None
+        That of the first run in which nothing was found.
+    conditions : Conditions or None
+        How the conditions of the sources came out; None where no file holds them.
+    """
+
+    leaks: dict[str, None] = field(default_factory=dict)
+    ended: int = 0
+    refusals: dict[str, None] = field(default_factory=dict)
+    error: Exception | None = None
+    conditions: Conditions | None = None
+
+
+def private_values_stay_private(candidate: Candidate) -> None:
+    """Let records into conditions, texts, lengths and iterates by mechanisms alone."""
+    found = findings(candidate)
+    require(not found.leaks, "; ".join([*found.leaks][:3]))
+    if found.error:
+        raise found.error
+    if not found.ended:
+        raise NotApplicable(next(iter(found.refusals), "it serves no problem"))
+
+
+def conditions_come_out_both_ways(candidate: Candidate) -> None:
+    """Run each block and each condition both ways, by force where sizes decide."""
+    found = findings(candidate)
+    if found.conditions is None:
+        raise NotApplicable("no file holds its source")
+    if found.leaks or not found.ended:
+        raise NotApplicable("its private values are to be judged first")
+    places = [*found.conditions.left()]
+    if left := [place.sentence for place in places if not place.reason]:
+        raise NotAllRun(
+            f"{'; '.join(left)}: what follows is not checked; make it a parameter, or "
+            "name it in `exempt` with a reason"
+        )
+    if reasons := [f"{place.sentence}: {place.reason}" for place in places]:
+        raise NotApplicable("; ".join(reasons))
+
+
+def names_of(candidate: Candidate) -> set[str]:
+    """Return what `exempt` may name of the sources: lines, conditions, functions."""
+    made = findings(candidate).conditions
+    places = [*made.blocks, *made.conditions] if made else []
+    scopes = {name for place in places for name in place.scope}
+    return scopes | {squeeze(place.text) for place in places}
+
+
+@functools.lru_cache(maxsize=16)
+def findings(candidate: Candidate) -> Findings:
+    """Return what runs of a candidate with private values come to."""
+    with contextlib.ExitStack() as stack:
+        return _Typed(candidate, stack).judge()
+
+
+def solver_modules() -> list[types.ModuleType]:
+    """Return the modules of the package's solvers, whose functions are lifted, too."""
+    return [m for name, m in sys.modules.items() if name.startswith(SOLVERS)]
+
+
+class _Typed:
+    """Runs of a candidate with private values.
+
+    A user's modules are loaded a second time with their conditions asked for
+    (`rewritten`); the package's own algorithms run as they are.
+    """
+
+    def __init__(self, candidate: Candidate, stack: contextlib.ExitStack) -> None:
+        self.found = Findings()
+        self.candidate = candidate
+        ours = solver_modules()
+        self.modules = ours
+        if own := modules_of(candidate):
+            loaded = stack.enter_context(load_rewritten(candidate))
+            self.candidate, own, self.found.conditions = loaded
+            self.modules += [*own.values(), extend]
+        files = [str(m.__file__) for m in (own.values() if own else ours)]
+        stack.callback(WATCHED.clear)
+        WATCHED.clear()
+        WATCHED.update(files)
+
+    def judge(self) -> Findings:
+        """Run all subjects, and each condition both ways."""
+        todo = list(subjects(self.candidate))
+        few = todo[:: len(todo) // 4 + 1]
+        compiled = [replace(one, ahead=True) for one in few]
+        for one in [
+            *todo,
+            *compiled,
+            *(replace(one, noise="certified") for one in few),
+        ]:
+            self.play(one)
+        conditions = self.found.conditions
+        if conditions is None or self.found.leaks or not self.found.ended:
+            return self.found
+        for one in itertools.chain(self._varied(), self._larger(todo)):
+            if conditions.is_complete():
+                break
+            self.play(one)
+        self._force(conditions, todo)
+        return self.found
+
+    def _varied(self) -> Iterator[TypedCase]:
+        """Yield the rows of parameters of the replays, each once."""
+        rows = {case.params: case for case in varied(self.candidate)}
+        for number, case in enumerate(rows.values()):
+            family = case.family if case.family not in LARGE else "outlier"
+            how = family, case.adjacency, case.parts, case.strength
+            problem = self.candidate.neighbours(*how).first
+            solver = self.candidate.build(dict(case.params))
+            yield TypedCase(solver, problem, case.adjacency, ahead=number % 2 == 1)
+
+    def _larger(self, todo: Sequence[TypedCase]) -> Iterator[TypedCase]:
+        """Yield the first solver on problems of other sizes."""
+        for family, one in itertools.product(SIZES, todo[:1]):
+            for parts in self.candidate.objectives():
+                if self.candidate.foreign:
+                    return
+                of = self.candidate.neighbours(family, one.adjacency, parts, 1.0)
+                if one.solver.refusal(of.first) is None:
+                    yield TypedCase(one.solver, of.first, one.adjacency)
+                    break
+
+    def _force(self, conditions: Conditions, todo: Sequence[TypedCase]) -> None:
+        """Make each condition come out in the way in which it has not."""
+        few = [*todo[:4], *itertools.islice(self._larger(todo), 1)]
+        for place, value in conditions.missing():
+            conditions.force(place, value)
+            note = f"if `{place.text}` were {value}: "
+            judged = [self.play(one, note) for one in (place.met_by, *few)]
+            conditions.force(None, False)
+            if not any(judged) and not self.found.leaks:
+                conditions.note_unjudged(place, value)
+            if self.found.leaks:
+                return
+
+    def play(self, one: TypedCase, note: str = "") -> bool:
+        """Run a subject; return whether what it did could be judged."""
+        FOUND.clear()
+        forced = bool(note)
+        judged = True
+        if self.found.conditions:
+            self.found.conditions.running = one
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                run_guarded(one, self.modules)
+            self.found.ended += 1
+        except (Unsupported, Ended, NotSolved) as reason:
+            self.found.refusals[str(reason)] = None
+        except Leak:
+            pass
+        except Exception as error:
+            judged = bool(FOUND)
+            if not (forced or judged):
+                self.found.error = self.found.error or error
+        for leak in FOUND[:1]:  # what follows is of its making
+            self.found.leaks[f"{note}{leak.sentence}"] = None
+        return judged
+
+
+def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any]:
+    """Run a solver once with private values; return copies of its iterates.
+
+    Raises
+    ------
+    Leak
+        If a private value would become public.
+    """
+    solver, problem = one.solver, one.problem
+    with lifted_globals(modules, solver):
+        # Of a problem that is refused, too: the reason must be public.
+        guarded: Any = GuardedProblem(problem)
+        require_public(solver.refusal(guarded), "a refusal")
+    run, made, steps = _begun(one)
+    uses, length = UnchargedUses(solver.uncharged), max(steps)
+    guarded = GuardedProblem(run.problem)
+    solver, names = run.solver, tuple(run.identities)
+    ends: list[Any] = []
+    private.PUBLIC_SIZES.clear()
+    private.PUBLIC_SIZES.update((0, 1, run.problem.n, run.problem.p, len(names)))
+    with lifted_globals(modules, solver), guarded_copies(), publishing(uses):
+        passes = [solver.passes_at(guarded, t) for t in (0, 1, length)]
+        require_public([solver.iterations(guarded), *passes], "a length of the run")
+        require_public(solver.plan(guarded, names), "the plan")
+        for release in solver.releases(guarded, one.adjacency, run.schedule):
+            declared = list(vars(release).values())
+            require_public(declared, f"what release {release.name} declares")
+        oracle = GuardedOracle(guarded, made)
+        mechanisms: Any = GuardedMechanisms(run.mechanisms)
+        for w in solver.iterates(oracle, mechanisms, steps, run.schedule):
+            ends.append(require_public(w, "what is yielded").copy())
+        for name in kept_beyond(solver, modules):
+            raise Leak(f"{name} keeps a private value beyond the run")
+    return ends
+
+
+def run_plain(one: TypedCase) -> list[Any]:
+    """Return the iterates of the same run without private values."""
+    run, oracle, steps = _begun(one)
+    return [w.copy() for w in run.steps(oracle, steps)]
+
+
+def _begun(one: TypedCase) -> tuple[Run, Any, list[int]]:
+    """Return a run of a subject, its oracle, and its checkpoints."""
+    trials = 2 if one.solver.batchable else 1
+    length = one.solver.iterations(one.problem)
+    points = tuple(sorted({0, length // 2, length}))
+    names = tuple("ab"[:trials])
+    run = run_at(
+        one.problem,
+        [one.solver] * trials,
+        *(one.noise, names, one.adjacency),
+        checkpoints=points,
+        ahead=one.ahead,
+    )
+    oracle = run.oracle()  # which declares, where constants are released before
+    paid = run.solver.iterations(run.problem)
+    return run, oracle, sorted({min(t, paid) for t in points})
+
+
+def subjects(candidate: Candidate) -> Iterator[TypedCase]:
+    """Yield each variant once, the first on every objective and small family."""
+    for number, variant in enumerate(candidate.variants):
+        solver = _build(candidate, variant)
+        if solver is None:
+            continue
+        small = SMALL if number == 0 else SMALL[number % 2 : number % 2 + 1]
+        families = small[:1] if candidate.foreign else small
+        served = 0
+        for family, parts in itertools.product(families, candidate.objectives()):
+            of = candidate.neighbours(family, Adjacency.REPLACE_ONE, parts, 1.0)
+            is_served = solver.refusal(of.first) is None
+            served += is_served
+            yield TypedCase(solver, of.first, BOTH[served % 2])
+            if number and is_served:
+                break
+        if number == 0:
+            yield from _without_threshold(candidate, variant)
+
+
+def _without_threshold(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
+    """Yield a variant with declared bounds in place of a threshold, and of no step."""
+    for more in ({"clip": None}, {"n_iter": 0}):
+        solver = _build(candidate, {**variant, **more}, **more)
+        if solver is None or next(iter(more)) not in candidate.parameters:
+            continue
+        for parts in candidate.objectives():
+            of = candidate.neighbours("outlier", Adjacency.REPLACE_ONE, parts, 1.0)
+            if solver.refusal(of.first) is None and is_bounded(of.first, solver):
+                yield TypedCase(solver, of.first, Adjacency.REPLACE_ONE)
+
+
+def _build(candidate: Candidate, variant: Any, **more: Any) -> Solver | None:
+    """Return a solver of a variant, None where its noise hides nothing."""
+    try:
+        usual = {"clip": 1.0, "batch_size": 3, "n_iter": STEPS}
+        solver = candidate.build(variant, **{**usual, **more})
+    except UsageError:
+        return None
+    return None if solver.unbounded else solver
