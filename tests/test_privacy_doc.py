@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dp_erm_bench import registry
 from dp_erm_bench.contract import suite
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.datasets.prepare import Recipe
@@ -58,7 +59,9 @@ def test_every_uncharged_use_is_explained():
     """One point of the list each; ``uncharged`` is made of these words alone."""
     _, _, rest = DOC.partition("- **`uncharged`**")
     points = re.findall(r"^  - `([^`]+)`: \w", rest, flags=re.M)
-    assert points == [use.value for use in Uncharged]
+    solvers = [registry.target("algorithm", x) for x in registry.names("algorithm")]
+    own = sorted({name for solver in solvers for name in solver.uncharged})
+    assert points == [*(use.value for use in Uncharged), *own]
     made = (
         *Recipe(standardise=True, drop_empty=True).uncharged,
         *ReleasedSmoothness(np.ones((1, 2)), "data").uncharged,

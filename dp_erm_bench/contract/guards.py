@@ -66,8 +66,9 @@ OBJECTS = ("loss", "penalty", "constraint", "separable")
 """Attributes of a problem that are public objects."""
 MOVES = {"move_to", "prox_step", "move_towards"}
 """Methods of an oracle whose arguments must be public."""
-STEPS = {"coordinate_steps", "stochastic_steps", "variance_reduced_steps"}
-"""Methods of an oracle that take noise and secret samples and move w themselves."""
+STEPS = {"coordinate_steps": 1, "stochastic_steps": 2, "variance_reduced_steps": 3}
+"""Methods of an oracle that move w themselves, by private samples and noise that a
+mechanism handed out; the place of the noise among their arguments."""
 PACKAGE = "dp_erm_bench"
 OWN = (f"{PACKAGE}.solvers", f"{PACKAGE}.releases")
 """Modules of the package whose functions run with private values, as a user's do."""
@@ -152,7 +153,7 @@ class GuardedOracle(Guard):
         if name in MOVES:
             return functools.partial(self._move, found)
         if name in STEPS:
-            return lambda *args, **keys: found(*unwrap(args), **unwrap(keys))
+            return functools.partial(self._step, found, STEPS[name])
         if callable(found):
             return functools.partial(call, found, forced=True)
         return as_private(found)
@@ -163,6 +164,14 @@ class GuardedOracle(Guard):
             require_public([*args, *keys.values()], what)
         elif any_private(args, keys):
             self._state.write(None)
+        return found(*unwrap(args), **unwrap(keys))
+
+    def _step(self, found: Any, place: int, *args: Any, **keys: Any) -> Any:
+        noise = keys.get("noise", args[place] if place < len(args) else None)
+        known = type(noise) is Private and noise._is_noise
+        if type(self._state) is Sink and not known:
+            words = "moves public iterates by noise that no mechanism handed out"
+            raise Leak(f"{found.__name__} {words}: use an oracle of your own")
         return found(*unwrap(args), **unwrap(keys))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -194,6 +203,8 @@ class GuardedMechanism(Guard):
             return found
         if name in ("sample", "allocation"):
             return functools.partial(self._sample, found)
+        if name in ("take", "take_vectors"):
+            return lambda *args: Private(found(*unwrap(args)), is_noise=True)
         if name in ("next_records", "permutation") and not self._raw.release.drawn:
             return found
         if callable(found):

@@ -211,9 +211,14 @@ class Private(NDArrayOperatorsMixin):
         That of the array of which it is a view; by default it is private.
     source : object, optional
         A private value that it was computed from.
+    is_noise : bool
+        Whether it is noise that a mechanism hands out ahead, or computed from that.
     """
 
-    __slots__ = ("_before", "_hidden", "_origin", "_raw", "_state")
+    __slots__ = ("_before", "_hidden", "_is_noise", "_origin", "_raw", "_state")
+    _is_noise: bool
+    _origin: tuple[types.CodeType, int] | None
+    _before: tuple[types.CodeType, int] | None
     __array_priority__ = 1e6
 
     def __init__(
@@ -222,7 +227,9 @@ class Private(NDArrayOperatorsMixin):
         hidden: Iterable[int] = NOTHING,
         state: ArrayState | None = None,
         source: Any = None,
+        is_noise: bool = False,
     ) -> None:
+        self._is_noise = is_noise or (type(source) is Private and source._is_noise)
         self._raw, self._hidden = raw, frozenset(hidden)
         self._state = ArrayState(False) if state is None else state
         frame = None if state is not None and state.is_public else _frame()

@@ -112,15 +112,14 @@ def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
     try:
         outcomes, batches, seconds, problem, full = json.loads(text)
         found = [Outcome(*one) for one in outcomes]
-        batches, problem = operator.index(batches), str(problem)
-        report = Report(found, batches, float(seconds), problem, bool(full))
+        number, spent = operator.index(batches), float(seconds)
+        report = Report(found, number, spent, str(problem), bool(full))
         due = [trial.key for batch in task[: report.batches] for trial in batch]
-        known = all(one.status in STATUSES for one in found)
-        known &= all(isinstance(one.finals, dict) for one in found)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-    whole = known and 0.0 <= report.seconds < math.inf
-    return report if whole and due == [one.key for one in found] else None
+    whole = all(x.status in STATUSES and type(x.finals) is dict for x in found)
+    known = due == [one.key for one in found] and 0.0 <= spent < math.inf
+    return report if whole and known else None
 
 
 LOSSES = 3

@@ -148,8 +148,7 @@ MOST = 1000
 
 def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
     """Yield how many trials have a status, and the first lines of their messages."""
-    lines = (printable(text.partition("\n")[0], LONGEST) for text in messages)
-    found = Counter(lines)
+    found = Counter(printable(x.partition("\n")[0], LONGEST) for x in messages)
     shown = found.most_common(SHOWN)
     yield f"{status}: {plural(total, 'trial')}"
     for reason, number in shown:

@@ -106,7 +106,7 @@ def test_what_is_listed_as_public_is_there_and_knows_no_records():
                 known["oracle"] |= {*dir(run.oracle())}
                 known["mechanism"].update(*map(dir, run.mechanisms.values()))
                 break
-    assert guards.MOVES | guards.STEPS <= known["oracle"]
+    assert guards.MOVES | {*guards.STEPS} <= known["oracle"]
     for kind, names in guards.PUBLIC.items():
         assert names <= known[kind], (kind, names - known[kind])
 
@@ -301,6 +301,25 @@ def test_a_kernel_that_may_raise_needs_a_private_call(candidate):
     body = "x[k]\n        if x[k] > 3.0:\n            raise ValueError"
     found = both(candidate(kerneled(body, ("ask(summed)", "ask(mine)"))))[0]
     assert found.verdict == FAILS and "use private_call(shrink" in found.reason
+
+
+def test_steps_without_the_noise_of_a_mechanism_are_found(candidate):
+    quiet = Made(
+        "entries",
+        (
+            (
+                "            for _ in range(k):\n",
+                "            for _ in range(k):\n"
+                "                j = np.zeros((oracle.batch, 1), dtype=np.int64)\n"
+                "                scales = np.ones_like(oracle.w)\n"
+                "                how = scales, 0.1 * scales, np.zeros((0, problem.p))\n"
+                "                oracle.coordinate_steps(j, np.zeros(j.shape), *how)\n",
+            ),
+        ),
+    )
+    found = both(candidate(quiet))[0]
+    assert found.verdict == FAILS
+    assert "moves public iterates by noise that no mechanism handed out" in found.reason
 
 
 # Functions of `extend` ----------------------------------------------------------------
