@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
+import logging
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -269,8 +270,8 @@ def private_call(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
     Its module must be as it was after it, and it must print nothing.
     """
     plain = getattr(function, "raw", function)
-    module = sys.modules.get(getattr(plain, "__module__", None) or "")
-    own = vars(module) if getattr(module, "__file__", None) in private.WATCHED else {}
+    code = getattr(plain, "__code__", None)
+    own = plain.__globals__ if code and code.co_filename in private.LIFTED else {}
     before = _state_of(own)
     raws = unwrap(args), unwrap(keys)
     try:
@@ -282,6 +283,8 @@ def private_call(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
     if _state_of(own) != before:
         name = getattr(plain, "__name__", "a function")
         raise Leak(f"{name} keeps something of private values in its module")
+    if done is None:
+        raise Leak("a private_call returns None, which no value can stay private as")
     return as_private(done)
 
 
@@ -304,7 +307,7 @@ def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a module holds, with copies of what can be changed in place."""
     kinds = dict, list, set, np.ndarray
     return {
-        name: repr(value) if isinstance(value, kinds) else id(value)
+        name: repr(unwrap(value)) if isinstance(value, kinds) else id(value)
         for name, value in names.items()
         if not name.startswith("__")
     }
@@ -384,6 +387,24 @@ def _lifted_global(found: Any) -> Any:
     of_package = home.startswith(PACKAGE) and not home.startswith(OWN)
     outside = home.split(".")[0] in ("scipy", "math", "numpy")
     return lift(found) if of_package or outside or hasattr(found, "py_func") else None
+
+
+@contextlib.contextmanager
+def heard_logs() -> Iterator[None]:
+    """Have logs of all levels refuse private values."""
+    plain = logging.getLogRecordFactory()
+
+    def make_record(*args: Any, **keys: Any) -> Any:
+        if any_private(args, keys):
+            raise Leak(private.PRINTED, next(filter(is_private, walk(args)), None))
+        return plain(*args, **keys)
+
+    logging.setLogRecordFactory(make_record)
+    try:
+        with patch.object(logging.Logger, "isEnabledFor", lambda *_: True):
+            yield
+    finally:
+        logging.setLogRecordFactory(plain)
 
 
 @contextlib.contextmanager

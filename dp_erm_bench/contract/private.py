@@ -67,7 +67,7 @@ LIFTED: set[str] = set()
 """Files whose functions run with private values."""
 FOUND: list[Leak] = []
 """The leaks so far; a solver may have caught their exceptions."""
-PUBLIC_SIZES: set[int] = {0, 1}
+PUBLIC_SIZES: set[int] = {1}
 """Lengths that say nothing: n, p and the number of trials are added for a run."""
 NOTHING: frozenset[int] = frozenset()
 
@@ -127,6 +127,10 @@ def _expression(code: types.CodeType, instruction: int) -> CodeLine:
     if line == end and first is not None:
         text = text.encode()[first:last].decode(errors="replace")
     return CodeLine(code.co_filename, line, " ".join(text.split()))
+
+
+class Ended(Exception):
+    """A loop whose condition is forced went on for long enough."""
 
 
 class Leak(UsageError):
@@ -389,7 +393,8 @@ def apply(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
     try:
         return function(*args, **keys)
     except Exception as error:
-        if isinstance(error, Leak) or len(FOUND) > known or not any_private(about):
+        ours = isinstance(error, Leak | Ended) or len(FOUND) > known
+        if ours or not any_private(about):
             raise
         private = next(filter(is_private, walk(about)), None)
         name = getattr(function, "__name__", str(function))
@@ -409,6 +414,8 @@ def _write(target: Any, value: Any) -> None:
 def _call_method(
     self: Private, found: Any, sized: bool, *args: Any, **keys: Any
 ) -> Any:
+    if found.__name__ == "tolist" and self._hidden:
+        raise Leak(LENGTH, self)
     if is_private(self):
         how: Any = {"forced": True, "hides": self._hidden, "sized": sized}
         return call(found, *args, about=self, **how, **keys)

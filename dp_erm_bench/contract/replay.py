@@ -247,6 +247,7 @@ def _far_cases(candidate: Candidate) -> Iterator[Case]:
                     break
             for made, parts in served[-1:]:
                 how: Any = {"z": (0.3, 30.0)[(number + k) % 2], "brief": True}
+                how |= {"group": candidate.title(variant)}
                 yield Case(params_of(made), parts, family, adjacency, **how)
 
 

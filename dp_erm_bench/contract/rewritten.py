@@ -23,7 +23,7 @@ import numpy as np
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.contract.guards import bare_function
 from dp_erm_bench.contract.loading import load_again, modules_of
-from dp_erm_bench.contract.private import Leak
+from dp_erm_bench.contract.private import Ended, Leak
 
 DECIDE, ENTER, KERNEL = (f"__dp_erm_bench_{word}__" for word in ("if", "in", "kernel"))
 """Names that rewritten code finds among the builtins."""
@@ -33,10 +33,6 @@ TURNS = 12
 """Times that a forced condition comes out true before its run ends."""
 UNASKED = frozenset({"limits", "step_work", "printed", "printed_form"})
 """Methods of solvers that declare cost, accuracy or names, and publish nothing."""
-
-
-class Ended(Exception):
-    """A loop whose condition is forced went on for long enough."""
 
 
 @dataclass(eq=False)

@@ -36,16 +36,16 @@ from dp_erm_bench.contract.guards import (
     GuardedOracle,
     GuardedProblem,
     guarded_copies,
+    heard_logs,
     kept_beyond,
     lifted_globals,
     require_public,
 )
 from dp_erm_bench.contract.loading import modules_of
-from dp_erm_bench.contract.private import FOUND, WATCHED, Leak
+from dp_erm_bench.contract.private import FOUND, WATCHED, Ended, Leak
 from dp_erm_bench.contract.problems import LARGE, sized
 from dp_erm_bench.contract.rewritten import (
     Conditions,
-    Ended,
     load_rewritten,
     squeeze,
 )
@@ -274,8 +274,13 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
     solver, names = run.solver, tuple(run.identities)
     ends: list[Any] = []
     private.PUBLIC_SIZES.clear()
-    private.PUBLIC_SIZES.update((0, 1, run.problem.n, run.problem.p, len(names)))
-    with lifted_globals(modules, solver), guarded_copies(), publishing(uses):
+    private.PUBLIC_SIZES.update((1, run.problem.n, run.problem.p, len(names)))
+    with (
+        lifted_globals(modules, solver),
+        guarded_copies(),
+        heard_logs(),
+        publishing(uses),
+    ):
         passes = [solver.passes_at(guarded, t) for t in (0, 1, length)]
         require_public([solver.iterations(guarded), *passes], "a length of the run")
         require_public(solver.plan(guarded, names), "the plan")
@@ -299,10 +304,11 @@ def run_plain(one: TypedCase) -> list[Any]:
 
 def _begun(one: TypedCase) -> tuple[Run, Any, list[int]]:
     """Return a run of a subject, its oracle, and its checkpoints."""
-    trials = 2 if one.solver.batchable else 1
+    # Three: the length of what has two values, as labels, is not that of a batch.
+    trials = 3 if one.solver.batchable else 1
     length = one.solver.iterations(one.problem)
     points = tuple(sorted({0, length // 2, length}))
-    names = tuple("ab"[:trials])
+    names = tuple("abc"[:trials])
     run = run_at(
         one.problem,
         [one.solver] * trials,
@@ -332,12 +338,12 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
             if number and is_served:
                 break
         if number == 0:
-            yield from _without_threshold(candidate, variant)
+            yield from _at_their_ends(candidate, variant)
 
 
-def _without_threshold(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
-    """Yield a variant with declared bounds in place of a threshold, and of no step."""
-    for more in ({"clip": None}, {"n_iter": 0}):
+def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
+    """Yield a variant with declared bounds for a threshold, no step, all 10 records."""
+    for more in ({"clip": None}, {"n_iter": 0}, {"batch_size": 10}):
         solver = _build(candidate, {**variant, **more}, **more)
         if solver is None or next(iter(more)) not in candidate.parameters:
             continue

@@ -144,7 +144,8 @@ REFUSED = {
 
 
 @each("name", REFUSED)
-def test_a_private_value_is_refused(name):
+def test_a_private_value_is_refused(name, monkeypatch):
+    monkeypatch.setattr(private, "PUBLIC_SIZES", {1})  # not those of the last run
     what, words = REFUSED[name]
     with pytest.raises(Leak, match=".*") as error:
         what(Private(X))
@@ -295,6 +296,33 @@ def test_what_a_kernel_hands_on_is_found(candidate):
         "x[k] if x[k] > 0.0 else 0.0", (TOLD, TOLD + "                told = mine\n")
     )
     assert both(candidate(leak))[0].verdict == FAILS
+
+
+def test_a_guard_of_a_kernel_that_never_holds_is_no_error(candidate):
+    body = "x[k]\n        if not np.isfinite(x[k]):\n            continue"
+    made = candidate(kerneled(body, ("ask(summed)", "ask(mine)")))
+    assert [one.verdict for one in both(made)] == [OK, OK]
+
+
+LEAKS = {
+    "how many labels there are": ("many = np.unique(problem.dataset.y).size",),
+    "how many entries are selected": ("many = len(summed[summed > 0.0].tolist())",),
+    "a log that nobody reads": (
+        "import logging",
+        "logging.getLogger('mine').debug('%s', summed)",
+    ),
+    "a private call that keeps": (
+        "private_call(KEPT.update, {'a': summed}, instead=0)",
+        "told = told + KEPT['a']",
+    ),
+    "a private call of nothing": ("private_call(KEPT.get, 'x', instead=0)",),
+}
+
+
+@each("name", LEAKS)
+def test_what_betrays_a_private_value_is_found(name, candidate):
+    types = both(candidate(moved(*LEAKS[name])))[0]
+    assert types.verdict == FAILS, name
 
 
 def test_a_kernel_that_may_raise_needs_a_private_call(candidate):
