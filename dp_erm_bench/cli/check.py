@@ -1,8 +1,10 @@
 """dp-erm-bench check: algorithms through the contract that all of them keep."""
 
+import contextlib
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp_erm_bench import registry
@@ -18,12 +20,13 @@ from dp_erm_bench.contract.suite import (
     OK,
     REWRITE,
     Check,
+    CheckResult,
 )
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 
 WIDTH = max(len(check.name) for check in CHECKS)
-ONLY, ACCEPT = "--only", "--accept"
+ONLY, ACCEPT, FIRST = "--only", "--accept", "--first"
 OF = {ONLY: "check", ACCEPT: "use or release"}
 PRINTED = 80
 """Characters of a solver's own output that are shown."""
@@ -38,6 +41,7 @@ def check_command(arguments: Sequence[str]) -> int:
         Names, or paths of solvers' files; all names there are by default. Names of
         checks after ``--only``, with commas between them, are the only ones run. Names
         after ``--accept`` are those of uses and releases whose doubt is accepted.
+        ``--first`` ends at the first finding.
 
     Raises
     ------
@@ -45,6 +49,8 @@ def check_command(arguments: Sequence[str]) -> int:
         If there is no such algorithm or check, or a file holds no complete solver;
         before anything is checked.
     """
+    first = FIRST in arguments
+    arguments = [word for word in arguments if word != FIRST]
     algorithms, checks, accepted = _asked(arguments)
     pins = [registry.pinned(name) for name in algorithms]
     with silenced():
@@ -52,19 +58,10 @@ def check_command(arguments: Sequence[str]) -> int:
     kept = []
     for pin, candidate in zip(pins, candidates, strict=True):
         print(candidate.name)
-        start, results = time.perf_counter(), []
-        for result in (check.result(candidate) for check in checks):
-            name = result.check.replace("_", " ")
-            words = [result.verdict, "" if result.verdict == OK else result.reason]
-            verdict = ": ".join(filter(None, words))
-            print(f"  {name:{WIDTH}} {result.seconds:6.1f} s  {verdict}", flush=True)
-            if result.verdict == FAILS and result.printed:
-                print(
-                    f"  {'':{WIDTH}}           it printed: {result.printed[:PRINTED]}"
-                )
-            results.append(result)
-            if result.verdict == REWRITE:  # all that run it would say the same
-                break
+        start = time.perf_counter()
+        # What a solver writes stays in a folder that nobody keeps.
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            results = list(_results(candidate, checks, first))
         failed = sum(one.verdict == FAILS for one in results)
         partly = any(one.verdict == NOT_ALL_RUN for one in results)
         rewritten = any(one.verdict == REWRITE for one in results)
@@ -99,6 +96,27 @@ def check_command(arguments: Sequence[str]) -> int:
     return 0 if all(kept) else 1
 
 
+def _results(
+    candidate: Candidate, checks: Sequence[Check], first: bool
+) -> Iterator[CheckResult]:
+    """Yield the results of checks and print a line of each.
+
+    ``first`` ends at the first one that fails.
+
+    What is to be rewritten ends it always: other checks would say the same.
+    """
+    for check in checks:
+        print(f"  {check.name.replace('_', ' '):{WIDTH}}", end="", flush=True)
+        result = check.result(candidate)
+        words = [result.verdict, "" if result.verdict == OK else result.reason]
+        print(f" {result.seconds:6.1f} s  {': '.join(filter(None, words))}", flush=True)
+        if result.verdict == FAILS and result.printed:
+            print(f"  {'':{WIDTH}}           it printed: {result.printed[:PRINTED]}")
+        yield result
+        if result.verdict == REWRITE or (first and result.verdict == FAILS):
+            return
+
+
 def _doubts(candidate: Candidate) -> dict[str, str]:
     """Return what is in doubt of a solver from outside that keeps all, by name."""
     if is_ours(candidate.solver):
@@ -130,7 +148,8 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]
             named[key] += value.split(",")
         elif word.startswith("--"):
             raise UsageError(
-                f"check: {key} is no option of it; there are {ONLY} and {ACCEPT}"
+                f"check: {key} is no option of it; there are {FIRST}, {ONLY} and "
+                f"{ACCEPT}"
             )
         elif equals and not Path(word).exists():
             raise UsageError(

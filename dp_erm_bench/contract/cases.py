@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,9 +37,9 @@ from dp_erm_bench.solvers.base import Solver
 
 INTEGERS = (1, 3, 12, 5)
 REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
-MORE = {"int": (2,), "real": (0.5, 2.0)}
-"""Further values, which need not meet each value of the others."""
 VALUES = 5
+DRAWN = 150
+"""Rows at random."""
 MOST = 25
 """Steps of a usual replay."""
 Row = dict[str, Any]
@@ -58,27 +59,6 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
     none = [None] if "None" in kind else []
     values = [*numbers, *limits.get("words", ()), *none]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
-
-
-def more_rows(
-    fields: Mapping[str, dataclasses.Field[Any]], allowed: Callable[[Row], bool]
-) -> list[Row]:
-    """Return rows in which numbers have further values, all at once where they may."""
-    tried: list[Row] = []
-    for k in range(max(map(len, MORE.values()))):
-        row = {}
-        for name, field in fields.items():
-            numeric = field.metadata.get("words", ()) or not field.metadata.get(
-                "choices"
-            )
-            if numeric and not isinstance(field.default, bool):
-                values = MORE["int" if "int" in str(field.type) else "real"]
-                if within(values[k % len(values)], field.metadata):
-                    row[name] = values[k % len(values)]
-        usual = {name: field.default for name, field in fields.items()}
-        singly = [usual | {name: value} for name, value in row.items()]
-        tried += [usual | row] if row and allowed(usual | row) else singly
-    return [row for k, row in enumerate(tried) if allowed(row) and row not in tried[:k]]
 
 
 def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -106,55 +86,18 @@ def within(x: float, limits: Mapping[str, Any]) -> bool:
 def covering(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
-    """Return rows in which any two values of two factors meet, if a row may be.
+    """Return rows of values, the first the usual ones, in which most pairs meet.
 
-    The first row holds the first values. Greedy: a pair that no row has yet is
-    completed by the values that bring most other such pairs, or by later ones where
-    the row is not allowed.
+    Each value stands beside the usual ones of all others, and any two that meet in one
+    of `DRAWN` rows at random stand in one row.
     """
-    places = [[(name, k) for k in range(len(factors[name]))] for name in factors]
-    pairs = itertools.starmap(itertools.product, itertools.combinations(places, 2))
-    todo = dict.fromkeys(map(frozenset, itertools.chain.from_iterable(pairs)))
-    if len(places) == 1:
-        todo = dict.fromkeys(frozenset([place]) for place in places[0])
-    rows: list[Row] = []
-
-    def valued(row: Row) -> Row:
-        return {name: factors[name][k] for name, k in row.items()}
-
-    def take(row: Row) -> None:
-        rows.append(valued(row))
-        for both in itertools.product(row.items(), repeat=2):
-            todo.pop(frozenset(both), None)
-
-    take(dict.fromkeys(factors, 0))  # without factors, one row of nothing
-    while todo:
-        pair = next(iter(todo))
-        tried = (_completed(factors, todo, dict(pair), k) for k in range(4))
-        row = next((row for row in tried if allowed(valued(row))), None)
-        if row:
-            take(row)
-        todo.pop(pair, None)
-    return rows
-
-
-def _completed(
-    factors: Mapping[str, Sequence[Any]],
-    todo: Mapping[Any, None],
-    row: Row,
-    attempt: int,
-) -> Row:
-    """Return a row with the missing values that bring most pairs, or later ones."""
-    for name, values in factors.items():
-        if name not in row:
-            gains = [
-                sum(frozenset((one, (name, k))) in todo for one in row.items())
-                for k in range(len(values))
-            ]
-            ranked = sorted(range(len(gains)), key=lambda k: (-gains[k], k))
-            # The later attempts stay with the first value: it is the usual one.
-            row[name] = ranked[attempt % len(ranked)] if attempt < 2 else 0
-    return {name: row[name] for name in factors}
+    usual = {name: values[0] for name, values in factors.items()}
+    alone = [{**usual, k: x} for k, values in factors.items() for x in values]
+    rng = random.Random(0)
+    drawn = [{k: rng.choice(xs) for k, xs in factors.items()} for _ in range(DRAWN)]
+    rows = {tuple(row.items()): row for row in [usual, *alone, *drawn] if allowed(row)}
+    kept = pairwise_covering(rows)
+    return [row for key, row in rows.items() if row == usual or key in kept]
 
 
 def resized(
@@ -271,9 +214,8 @@ def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 def varied(candidate: Candidate) -> Iterator[Case]:
     """Yield rows of parameters, any two values together, on families of neighbours.
 
-    Each family counts for itself: it meets all pairs of `PAIRS` in turn, and the
-    objectives that it concerns so that no loss, penalty or set is met twice before
-    another one is met that may be.
+    Each family counts for itself: it meets all pairs of `PAIRS` in turn, and all
+    objectives that it may be of.
     """
     if candidate.foreign:  # the families are of records with labels
         return
@@ -285,16 +227,13 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     if rows is None:
         fields = {k: f for k, f in candidate.parameters.items() if k not in ORIGINS}
         rows = covering({k: values_of(f) for k, f in fields.items()}, allowed)
-        rows += [row for row in more_rows(fields, allowed) if row not in rows]
     rows = [row for row in rows if allowed(row)]
     families = candidate.families
     few = FEW
     if candidate.solver.batchable and rows:
         few = min(len(families), max(FEW, ENOUGH // len(rows)))
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
-    counts: collections.Counter[str] = collections.Counter()
-    turns: collections.Counter[str] = collections.Counter()
-    met: collections.Counter[Any] = collections.Counter()
+    counts, turns = collections.Counter[str](), collections.Counter[str]()
     for number, row in enumerate([*rows] * again):
         for k in range(min(few, len(families))):
             family = families[(few * number + k) % len(families)]
@@ -311,8 +250,8 @@ def varied(candidate: Candidate) -> Iterator[Case]:
             turn = turns[family]
             turns[family] += 1
             pair = PAIRS[turn % len(PAIRS)]
-            parts = min(served, key=functools.partial(_often, met, family, pair))
-            met.update(_facts(family, pair, parts))
+            # Not in step with the pairs, so that each is met with each.
+            parts = served[(turn + turn // len(PAIRS)) % len(served)]
             # Each step costs time: on some families.
             long = not large and turn == 0 and len(turns) <= FEW
             how = (candidate, row, parts, family, pair, number, turn)
@@ -357,24 +296,6 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
 def _classifies(loss: str) -> bool:
     """Return whether the labels of a loss are classes, else they are numbers."""
     return bool(build("loss", loss).classification)
-
-
-def _facts(
-    family: str, pair: tuple[Adjacency, float], parts: Parts
-) -> list[tuple[Any, ...]]:
-    """Return what a family meets with an objective, what counts most first."""
-    loss, *rest = parts
-    return [(family, loss), (family, *rest), (family, loss, pair), (family, parts)]
-
-
-def _often(
-    met: collections.Counter[Any],
-    family: str,
-    pair: tuple[Adjacency, float],
-    parts: Parts,
-) -> list[int]:
-    """Return how often a family has met an objective, and a pair with it."""
-    return [met[fact] for fact in _facts(family, pair, parts)]
 
 
 @functools.lru_cache(maxsize=4096, typed=True)

@@ -90,9 +90,14 @@ class ReplayResult:
         return [*self.violations, *self.declared, *self.sampled, *self.read]
 
 
-def replayed(candidate: Candidate, cases: Sequence[Case]) -> Iterator[ReplayResult]:
-    """Yield the results of cases, in order."""
-    other = _loaded_again(candidate)
+def replayed(
+    candidate: Candidate, cases: Sequence[Case], other: Candidate | None = None
+) -> Iterator[ReplayResult]:
+    """Yield the results of cases, in order.
+
+    ``other`` runs on D', by default the candidate of modules that are loaded again.
+    """
+    other = other or _loaded_again(candidate)
     for k in range(0, len(cases), AT_ONCE):
         part = cases[k : k + AT_ONCE]
         # First all on D, which D' is told of: what is kept of D, D' shall not find.

@@ -8,7 +8,15 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dp_erm_bench.contract import declared, limits, outside, repeat, replay, typed
+from dp_erm_bench.contract import (
+    declared,
+    limits,
+    outside,
+    repeat,
+    replay,
+    shrunken,
+    typed,
+)
 from dp_erm_bench.contract.candidate import (
     Candidate,
     ContractError,
@@ -145,11 +153,11 @@ def exemptions_are_of_checks(candidate: Candidate) -> None:
     """Be exempt from checks, lines and conditions that there are, if from any."""
     names = [check.name for check in CHECKS if check.exemptable]
     left = [name for name in candidate.solver.exempt if name not in names]
-    lines = typed.names_of(candidate) if left else set()
+    lines = typed.names_of(candidate) | shrunken.numbers_of(candidate) if left else ()
     for name in left:
         message = (
             f"exempt names {name}, which is none of {', '.join(names)}, and no line, "
-            "condition or function of its sources"
+            "condition, function or large number of its sources"
         )
         require(squeeze(name) in lines, message)
 
@@ -183,6 +191,7 @@ CHECKS = (
     Check(replay.replay_audit),
     Check(replay.sensitivities_are_tight, exemptable=True),
     Check(replay.private_constants_are_audited),
+    Check(shrunken.large_numbers_hide_nothing),
     Check(limits.columns_of_zeros_are_harmless, exemptable=True),
     Check(limits.nothing_to_learn_moves_nothing, exemptable=True),
     Check(limits.the_limit_is_reached, exemptable=True),

@@ -50,6 +50,7 @@ STEP = """\
                 noisy = mechanisms["gradient"](oracle.clipped_sum(clip)) / problem.n
 """
 DECLARED = 'yield Gaussian("gradient", change, self.n_iter)'
+FEWER = "change / (2 if problem.n >= 30000 else 1)"
 BEGIN = "        problem, column"
 PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
@@ -206,6 +207,11 @@ TWINS = {
         broken((DECLARED, DECLARED.replace("change", "change / 2"))),
         "replay_audit",
         "times its declared sensitivity",
+    ),
+    "half of the sensitivity for many records": (
+        broken((DECLARED, DECLARED.replace("change", FEWER))),
+        "large_numbers_hide_nothing",
+        "with 30000 made 3: ",
     ),
     "four times the sensitivity": (
         broken((DECLARED, DECLARED.replace("change", "4 * change"))),

@@ -298,3 +298,20 @@ def test_a_broken_file_fails_on_the_command_line(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     (failing,) = [line for line in lines if name.replace("_", " ") in line]
     assert "FAILS: " in failing and said in failing
+
+
+def test_the_first_finding_ends_it_and_files_are_left_nowhere(folder, capsys):
+    line = "        problem, column = oracle.problem, (oracle.batch, 1)\n"
+    writes = line + '        Path("left").write_text("here")\n'
+    text, *_ = TWINS["half of the sensitivity"]
+    assert line in text
+    text = text.replace(line, writes).replace(
+        "import numpy", "from pathlib import Path\n\nimport numpy", 1
+    )
+    (folder / "twin.py").write_text(text)
+    before = {*folder.iterdir()}
+    wanted = "replay_audit,the_limit_is_reached"
+    assert main(["check", "twin.py", "--first", "--only", wanted]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and "replay audit" in lines[1] and "FAILS" in lines[1]
+    assert {*folder.iterdir()} == before

@@ -1,0 +1,64 @@
+"""What begins at a large number is found where the number is small."""
+
+import pytest
+
+from dp_erm_bench.contract.candidate import candidate_of
+from dp_erm_bench.contract.shrunken import numbers_of
+from dp_erm_bench.contract.suite import EXEMPT, NOT_ALL_RUN, OK
+from tests.contract.corpus import sound
+from tests.contract.own import check_named
+from tests.loops import each
+
+DECLARED = "        size = adjacency.of_sum(np.atleast_2d(self.cap))\n"
+SUMMED = "                summed = oracle.clipped_sum(cap)\n"
+EXEMPTED = '    exempt = {\n        "the_limit'
+
+
+def descent(*lines, behind=DECLARED):
+    made = "".join(f"{line}\n" for line in lines)
+    return sound("descent", (behind, behind + made)).text
+
+
+HIDDEN = {
+    "30000": descent("        size = size / (2 if problem.n >= 30000 else 1)"),
+    "1 << 15": descent("        size = size / max(1, problem.n // (1 << 15))"),
+    "4096.0": descent("        size = size * min(1.0, 4096.0 / problem.n)"),
+    "150": descent("                summed *= 3.0 if t == 150 else 1.0", behind=SUMMED),
+    "5000": descent("                summed[:, 5000:] *= 3.0", behind=SUMMED),
+}
+
+
+@pytest.fixture
+def result(tmp_path):
+    def judge(text):
+        path = tmp_path / "mine.py"
+        path.write_text(text)
+        made = candidate_of(str(path))
+        return check_named("large_numbers_hide_nothing").result(made), made
+
+    return judge
+
+
+@each("number", HIDDEN)
+def test_what_begins_at_a_size_is_named_with_the_size(number, result):
+    found, made = result(HIDDEN[number])
+    assert found.verdict == NOT_ALL_RUN
+    assert found.reason.startswith(f"with {number.replace(' ', '')} made ")
+    assert "times its declared sensitivity" in found.reason
+    assert numbers_of(made) == {number.replace(" ", "")}
+
+
+def test_what_is_the_same_at_any_size_is_not_named(result):
+    line = "        size = size * (problem.n + 30000) / (problem.n + 30000)"
+    found, _ = result(descent(line))
+    assert found.verdict == OK
+
+
+def test_a_number_of_a_parameter_and_one_with_a_reason_are_not_asked_for(result):
+    text = HIDDEN["30000"]
+    found, _ = result(
+        text.replace(EXEMPTED, EXEMPTED.replace("{", '{"30000": "it is safe",'))
+    )
+    assert found.verdict == EXEMPT
+    found, made = result(sound("descent", ("shape(8,", "shape(800,")).text)
+    assert found.verdict == EXEMPT and not numbers_of(made)
