@@ -28,7 +28,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dp_erm_bench.accounting.certify import delta_at
-from dp_erm_bench.audit.profile import GRID, candidates, excess, rates
+from dp_erm_bench.audit.profile import (
+    GRID,
+    at_least,
+    at_most,
+    candidates,
+    excess,
+    rates,
+)
 from dp_erm_bench.code_identity import PACKAGE, is_ours
 from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require, run_at
 from dp_erm_bench.contract.cases import Case, varied
@@ -45,6 +52,7 @@ from dp_erm_bench.releases.nested import NestedMechanism, with_inside
 from dp_erm_bench.releases.norm_laplace import NormLaplace
 from dp_erm_bench.releases.sampling import PoissonMechanism, SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
+from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.trust.twins.base import twin_of
 
 Array = NDArray[np.float64]
@@ -57,7 +65,7 @@ FORMS = 3
 MULTIPLIERS = (0.7, 2.5)
 """Noise scale / sensitivity, as the law says: most of a profile is seen there."""
 KNOWN_AT = (0.3, 0.7, 2.5, 10.0)
-"""The same where the law of the noise is known."""
+"""The same where the noise is looked at by itself."""
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
 """Orders of a Renyi curve, of higher ones rare events decide; the part of the answers
 whose ratios count in full."""
@@ -316,10 +324,13 @@ def require_kept(call: Call, many: int) -> None:
         has_twin = twin_of(type(call.release)) is not None
         require(has_twin, f"{title} {reason}, so that it is not measured: name a twin")
         return
-    for multiplier in KNOWN_AT:
-        found = known_refutation(call, multiplier / call.law.weight)
-        words = f"{title}, noise {multiplier:g} times the sensitivity, of known law"
-        require(not found, f"{words}: {found}")
+    for noise in noises_of(call.release):
+        for multiplier in KNOWN_AT:
+            found = law_refutation(call, noise, multiplier / call.law.weight)
+            words = f"{title}, noise {multiplier:g} times the sensitivity"
+            require(not found, f"{words}: {found}")
+        repeated = noise.repeated() if isinstance(noise, Drawn) else ""
+        require(not repeated, f"{title}: {repeated}")
     for multiplier in MULTIPLIERS:
         z = multiplier / call.law.weight
         measured = Measured(call, z, many)
@@ -347,102 +358,162 @@ def _unmeasured(release: Release) -> str:
     return ""
 
 
-def _claimed(law: Law, z: float, adjacency: Adjacency) -> Array:
-    """Return the deltas that a law claims on the grid, by any accountant."""
-    claimed, level = delta_at((law,), z, adjacency, GRID), law.level(z)
+def _claimed(law: Law, z: float, adjacency: Adjacency, grid: Array = GRID) -> Array:
+    """Return the deltas that a law claims at some epsilons, by any accountant."""
+    claimed, level = delta_at((law,), z, adjacency, grid), law.level(z)
     if level is not None:
         # The profile of randomised response bounds that of any law of this level.
         total = level * law.times
-        top = -np.expm1(np.minimum(GRID - total, 0.0)) / (1 + math.exp(-total))
-        claimed = np.minimum(claimed, top)
+        top = -np.expm1(np.minimum(grid - total, 0.0)) / (1 + math.exp(-total))
+        claimed = np.minimum(claimed, top) + 0.0  # no -0
     return claimed
 
 
-def known_refutation(call: Call, z: float) -> str:
-    """Return how a law claims less than a known noise loses, empty if it does not.
+def law_refutation(call: Call, noise: Noise, z: float) -> str:
+    """Return how a law claims less than a noise loses, empty if it does not.
 
-    Of noise with the distribution function F(x) = 1 - F(-x), in units of its scale,
-    one number that moves by its sensitivity has the answers F(x) and F(x - d) on
-    neighbours; over a Poisson sample of rate q it has (1 - q) F(x) + q F(x - d) and
-    F(x) under ``zero_out``, and under ``replace_one``, where the sensitivity is twice a
-    record's own term, (1 - q) F(x) + q F(x -+ d/2). Each threshold t gives a delta from
-    below, P(x > t) - e^epsilon Q(x > t), to rounding.
+    One number that moves by its sensitivity has the answers x and x + d on neighbours,
+    x being noise of scale 1; over a Poisson sample of rate q the probability of an
+    interval E is (1 - q) P(x in E) + q P(x + d in E) and P(x in E) under ``zero_out``,
+    and under ``replace_one``, where the sensitivity is twice a record's own term, the
+    same with d/2 and with -d/2. Each E gives a delta from below, P(E) - e^epsilon Q(E).
     """
     release, kind = call.release, type(call.release)
-    distribution = _distribution(release)
     size = float(np.max(release.sensitivity))
     single = np.size(release.sensitivity) == 1
-    if distribution is None or not (single and 0.0 < size < math.inf):
+    if not (single and 0.0 < size < math.inf):
         return ""
+    if kind.unit is not Release.unit and np.shape(call.first[0][0])[-1:] != (1,):
+        return ""  # one entry of it has another law
     mechanism: Any = release.mechanism(release, z, ["probe"])
     rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
-    moved = np.trunc(size) if call.whole else size
-    d = moved / float(mechanism.scale.max())
-    level = call.law.level(z)
+    d = (np.trunc(size) if call.whole else size) / float(mechanism.scale.max())
+    level, grid = call.law.level(z), GRID
     if level is not None and level < math.inf and d > 0.0:
-        if distribution is ndtr:
+        if noise is NORMAL:
             return "no level bounds what normal noise loses"
-        # In all its uses, as the delta; of a record that is replaced either side moves.
-        claimed_level, ends = level * call.law.times, (d, 0.0)
-        if rate < 1.0 and call.adjacency is Adjacency.REPLACE_ONE:
-            ends = (d / 2, -d / 2)
-        up, down = (math.log1p(rate * math.expm1(min(x, 700.0))) for x in ends)
-        highest = up - down if d < 700.0 else d
-        if claimed_level < highest * (1 - 1e-9):
-            return f"its level is {highest:.6g}, its law claims {claimed_level:.6g}"
-    if kind.unit is NormLaplace.unit and np.shape(call.first[0][0])[-1:] != (1,):
-        return ""  # one entry of it has another law
-    t = np.linspace(-40.0, 40.0 + d, 8001)
+        grid = np.append(GRID, level * call.law.times)
     for adjacency in Adjacency if rate < 1.0 else (call.adjacency,):
-        ends = (d, 0.0)
-        if rate < 1.0 and adjacency is Adjacency.REPLACE_ONE:
-            ends = (d / 2, -d / 2)
-        below, above = (
-            [
-                (1 - rate) * distribution(s * t) + rate * distribution(s * (t - end))
-                for end in ends
-            ]
-            for s in (1.0, -1.0)
+        halved = rate < 1.0 and adjacency is Adjacency.REPLACE_ONE
+        p, q = (
+            (1 - rate) * noise(0.0, d) + rate * noise(end, d)
+            for end in ((d / 2, -d / 2) if halved else (d, 0.0))
         )
-        gains = [(above[0], above[1]), (below[1], below[0])]
-        least = np.max(
-            [(p - np.exp(GRID)[:, None] * q).max(axis=1) for p, q in gains], axis=0
-        )
-        claimed = _claimed(call.law, z, adjacency)
+        factor = np.exp(np.minimum(grid, 700.0))[:, None]
+        gains = (one[0] - factor * other[1] for one, other in ((p, q), (q, p)))
+        least = np.max([gain.max(axis=1) for gain in gains], axis=0)
+        claimed = _claimed(call.law, z, adjacency, grid)
         lacking = least * (1 - ROUNDED) - 1e-11 - claimed
         if (lacking > 0.0).any():
             at = int(np.argmax(lacking / np.maximum(least, 1e-300)))
             return (
-                f"at epsilon {GRID[at]:.3g} delta is {least[at]:.4g} under "
+                f"at epsilon {grid[at]:.3g} delta is {least[at]:.4g} under "
                 f"{adjacency.value}, its law claims {claimed[at]:.4g}"
             )
     return ""
 
 
-def _distribution(release: Release) -> Callable[[Array], Array] | None:
-    """Return the distribution function of an entry of a noise of scale 1, if known."""
+Noise = Callable[[float, float], Array]
+"""Takes m and d; returns bounds of P(x + m in E), (2, intervals), x of scale 1."""
+ROUNDED = 1e-3
+"""Part by which accountants may differ from a known delta."""
+STEPS = 4001
+"""Places at which intervals end."""
+DRAWS, LATE = 4_000_000, 10_000_000
+"""Draws of a noise, and the place of late ones."""
+BESIDE = 1e-7 * math.pi
+FEW_EQUAL = 100
+"""Draws that are equal by chance, of 53 bits or of fewer."""
+
+
+def noises_of(release: Release) -> list[Noise]:
+    """Return the probabilities of noise that is added: known, or those of its draws.
+
+    Late draws are another noise if they are of another law.
+    """
     kind, mechanism = type(release), release.mechanism
     packed = [one for one in mechanism.__mro__ if not _is_outside(one)]
     plain = packed[0] in (AdditiveMechanism, L1Mechanism, PoissonMechanism)
     own = {one.name for one in fields(release)}
     if not plain or _is_changed(*mechanism.__mro__) or {*vars(release)} - own:
-        return None
+        return []
     if kind.unit is NormLaplace.unit and kind.draw is NormLaplace.draw:
-        return _laplace
-    if kind.unit is not Release.unit:
-        return None
-    return {NORMAL: ndtr, LAPLACE: _laplace}.get(kind.draw)
+        return [LAPLACE]
+    known = {draws.gaussian: NORMAL, draws.laplace: LAPLACE}
+    if kind.unit is Release.unit and kind.draw in known:
+        return [known[kind.draw]]
+    return [Drawn(release, start) for start in (0, LATE)]
 
 
-NORMAL, LAPLACE = draws.gaussian, draws.laplace
-ROUNDED = 1e-3
-"""Part by which accountants may differ from a known delta."""
+def _intervals(places: Array) -> tuple[Array, Array]:
+    """Return where intervals begin and end: all above, all below, all between."""
+    far = np.full(places.size, np.inf)
+    begins = np.concatenate([places, -far, places[:-1]])
+    return begins, np.concatenate([far, places, places[1:]])
+
+
+def _known(distribution: Callable[[Array], Array]) -> Noise:
+    """Return the probabilities of a noise with F(x) = 1 - F(-x), to rounding."""
+
+    def noise(moved: float, d: float) -> Array:
+        begins, ends = _intervals(np.linspace(-40.0, 40.0 + d, STEPS))
+        a, b = begins - moved, ends - moved
+        # Of the tail that is small, so that no digits are lost.
+        right = a > 0.0
+        found = distribution(np.where(right, -a, b)) - distribution(
+            np.where(right, -b, a)
+        )
+        return np.stack([found, found])
+
+    return noise
 
 
 def _laplace(x: Array) -> Array:
     """Return the distribution function of density exp(-|x|) / 2."""
     tail = 0.5 * np.exp(-np.abs(x))
     return np.where(x < 0.0, tail, 1.0 - tail)
+
+
+NORMAL, LAPLACE = _known(ndtr), _known(_laplace)
+
+
+class Drawn:
+    """Bounds of the probabilities of a noise that is drawn, Clopper and Pearson's.
+
+    Parameters
+    ----------
+    release : Release
+    start : int
+        Where in each of 20 streams the draws begin.
+    """
+
+    def __init__(self, release: Release, start: int) -> None:
+        count = DRAWS // 20
+        seeds = stream_seeds([f"draws {k}" for k in range(20)], "law")
+        parts = [release.unit(seed, start, count, 1).ravel() for seed in seeds]
+        self.sorted = np.sort(np.concatenate(parts))
+        far = np.geomspace(10 / DRAWS, 0.5, 200)
+        # Beside what is drawn, for noise of whole numbers.
+        self.places = np.quantile(self.sorted, [*far, *(1.0 - far)]) + BESIDE
+
+    def __call__(self, moved: float, d: float) -> Array:
+        """Return bounds of the probabilities of intervals, (2, intervals)."""
+        ends = _intervals(np.unique([*self.places, *(self.places + d)]))
+        below = [np.searchsorted(self.sorted, one - moved) for one in ends]
+        counts = below[1] - below[0]
+        alpha = FALSE_ALARM / DRAWS / 100
+        return np.stack([at_least(counts, DRAWS, alpha), at_most(counts, DRAWS, alpha)])
+
+    def repeated(self) -> str:
+        """Return how many draws are equal to others, empty if noise may be so."""
+        values = np.unique(self.sorted)
+        gaps = np.diff(values)
+        steps = gaps / gaps.min(initial=1.0)
+        on_a_lattice = np.allclose(steps, np.round(steps), atol=1e-6)
+        equal = DRAWS - values.size
+        if equal <= FEW_EQUAL or on_a_lattice:
+            return ""
+        return f"{equal} of {DRAWS} draws are equal to others"
 
 
 class Measured:

@@ -14,12 +14,14 @@ from dp_erm_bench.contract.outside import (
     Call,
     Measured,
     is_foreign,
-    known_refutation,
+    law_refutation,
+    noises_of,
     not_recounted,
 )
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.kernels import draws
+from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.additive import AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, GaussianLaw
@@ -32,6 +34,7 @@ from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
 from dp_erm_bench.trust.twins.base import twin_of
 from tests.contract.corpus import BASES
 from tests.contract.own import check_named, few
+from tests.loops import each
 from tests.privacy.made import built_in, release_of
 
 CHECK = "releases_of_outside_are_measured"
@@ -454,7 +457,8 @@ def asked(release, size, adjacency=Adjacency.REPLACE_ONE):
 
 
 def refuted(call):
-    found = (known_refutation(call, at / call.law.weight) for at in KNOWN_AT)
+    (noise,) = noises_of(call.release)
+    found = (law_refutation(call, noise, at / call.law.weight) for at in KNOWN_AT)
     return next(filter(None, found), "")
 
 
@@ -538,7 +542,7 @@ def test_an_amplified_level_of_second_order_is_refuted():
     body = {"law": law, "draw": staticmethod(Laplace.draw)}
     kind = type("Mine", (PoissonGaussian,), body)
     call = asked(kind("any", 2.0, 5, rate=0.5), 1, Adjacency.ZERO_OUT)
-    assert "its level is" in refuted(call)
+    assert "its law claims 0" in refuted(call)
 
 
 @pytest.mark.parametrize("part, is_kept", [(1.0, True), (0.85, False)])
@@ -557,3 +561,48 @@ def test_a_renyi_curve_is_measured_by_itself(part, is_kept):
     (pair, *_) = measured.pairs()
     found = measured.curve_refutation(pair, FALSE_ALARM)
     assert (found == "") == is_kept, found
+
+
+def box_muller(seed, start, count):
+    one, other = (uniforms(seed + k, start, count) for k in (0, 1))
+    return np.sqrt(-2.0 * np.log(one)) * np.cos(2.0 * np.pi * other)
+
+
+def logistic(seed, start, count):
+    """Of level 1: the density falls by e within a length of 1, at most."""
+    u = uniforms(seed, start, count)
+    return np.log(u) - np.log1p(-u)
+
+
+def until(end):
+    return lambda *place: np.clip(draws.gaussian(*place), -end, end)
+
+
+def late(seed, start, count):
+    return draws.gaussian(seed, start, count) * (0.9 if start else 1.0)
+
+
+def again(seed, start, count):
+    return np.resize(draws.gaussian(seed, 0, 100_000), count)
+
+
+NOISES = {
+    "Box and Muller's": (Gaussian, box_muller, ""),
+    "logistic": (Laplace, logistic, ""),
+    "one per cent less": (Gaussian, lambda *p: 0.99 * draws.gaussian(*p), "law claims"),
+    "cut off at four deviations": (Gaussian, until(4.0), "law claims"),
+    "less, late in a stream": (Gaussian, late, "law claims"),
+    "logistic of 90 per cent": (Laplace, lambda *p: 0.9 * logistic(*p), "law claims"),
+    "equal draws": (Gaussian, again, "are equal to others"),
+}
+
+
+@each("name", NOISES)
+def test_many_draws_are_compared_with_the_law(name):
+    kind, drawn, words = NOISES[name]
+    made = type("Mine", (kind,), {"draw": staticmethod(drawn)})("any", 1.0, 1)
+    call, found = asked(made, 1), []
+    for noise in noises_of(made):
+        found.append(noise.repeated())
+        found += [law_refutation(call, noise, z / call.law.weight) for z in KNOWN_AT]
+    assert any(words in one for one in found) and bool(words) == any(found)

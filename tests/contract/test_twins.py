@@ -17,10 +17,10 @@ from tests.loops import each
 
 ONCE = "        for k in [1]"
 APART = {"losers_are_secret", "releases_of_outside_are_measured"}
-ASIDE = {*APART, "large_numbers_hide_nothing"}
-"""What has nothing to say of the sound solver."""
 """Checks of repeated runs, whose twins are in tests/solvers/test_boosting.py and in the
 corpus, and of releases from outside, whose are in test_outside.py."""
+ASIDE = {*APART, "large_numbers_hide_nothing"}
+"""Checks that have nothing to say of the sound solver."""
 
 
 @pytest.fixture
