@@ -57,7 +57,7 @@ class NotSampled(BudgetExhausted):
 
 
 class UncheckedSolver(UserWarning):
-    """A solver from outside the package has not passed `dp-erm-bench check`."""
+    """A solver has not passed `dp-erm-bench check`, or something is in doubt."""
 
 
 class UndeclaredBounds(UserWarning):

@@ -151,8 +151,8 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         Warns
         -----
         DoubtfulChoice
-            If the choice does not beat w = 0 or is open, or was made for standardised
-            columns, which the estimator does not make.
+            If the choice does not beat w = 0 or is open, its algorithm is in doubt, or
+            it was made for standardised columns, which the estimator does not make.
 
         Raises
         ------
@@ -372,6 +372,8 @@ def _doubts(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
         )
     if row["open"]:
         yield f"its choice is open ({row['open']}): a better one may lie beyond"
+    if row["doubt"]:
+        yield f"its algorithm is in doubt: {row['doubt']}"
     if how := spec["dataset"].get("standardise"):
         yield (
             f"was tuned with dataset.standardise={shown(how)}, on columns that this "

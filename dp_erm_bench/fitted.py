@@ -62,11 +62,11 @@ class FitResult:
     uncharged : tuple of str
         Uses of the data that the budget does not pay for.
     checked : bool
-        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``
-        with nothing in doubt; otherwise ``epsilon_certified`` rests on the solver's own
-        declarations.
+        Whether the algorithm is the package's own or has passed ``dp-erm-bench check``,
+        and nothing is in doubt.
     doubt : str
-        ``not checked``, or ``checked, release not recounted``; empty if ``checked``.
+        ``not checked``, ``checked, release not recounted``, or ``checked, uncharged:``
+        with the uses that the solver declares; empty if ``checked``.
     columns : mapping
         The columns of ``trajectory`` but the optimum and the relative error.
     problem : Problem or None
@@ -246,7 +246,8 @@ def result_of(
     """
     problem, calibration = solved.problem, solved.calibration
     recounted = all(one.is_recounted() for one in solved.releases)
-    doubt = passed.doubt(passed.solver_digest(algorithm), recounted)
+    digest, uses = passed.solver_digest(algorithm), solved.solvers[b].uncharged
+    doubt = passed.doubt(digest, recounted, uses)
     certificate: dict[str, Any] = {
         "epsilon_certified": calibration.epsilon_certified,
         "releases": (*solved.shares, *solved.releases),

@@ -481,6 +481,7 @@ def _verdict(rows: pd.DataFrame) -> str:
     told += f", against {beside}" * bool(beside)
     told += f"; {NO_INTERCEPT}: {risks}" * bool(risks)
     told += f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+    told += f"; {best['line']} is in doubt: {best['doubt']}" * bool(best["doubt"])
     return told + aside
 
 
@@ -538,6 +539,8 @@ def _table(name: str, found: pd.DataFrame) -> Table:
             judged += [f"{row[one]:.3g}" for one in others]
             chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())
             ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
+            if row["doubt"]:
+                ended += f" (in doubt: {row['doubt']})"
             if row["constant"].endswith(NO_INTERCEPT):
                 ended += f" ({NO_INTERCEPT})"
             if row["algorithm"] not in built_in(ALGORITHM) and row["searched"]:

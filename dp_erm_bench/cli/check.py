@@ -91,7 +91,8 @@ def check_command(arguments: Sequence[str]) -> int:
             lacking = [
                 name for name in doubts if name not in candidate.solver.uncharged
             ]
-            _record(pin, is_kept, _doubt(candidate, bool(lacking)))
+            doubt = passed.doubt("", not lacking, candidate.solver.uncharged)
+            _record(pin, is_kept, doubt)
         kept.append(is_kept)
     return 0 if all(kept) else 1
 
@@ -124,13 +125,6 @@ def _doubts(candidate: Candidate) -> dict[str, str]:
     uses = candidate.solver.uncharged.items()
     found = {name: f"uncharged use {name}: {reason}" for name, reason in uses}
     return found | not_recounted(candidate)
-
-
-def _doubt(candidate: Candidate, lacking: bool) -> str:
-    """Return the doubt that is recorded with a pass."""
-    if names := ", ".join(candidate.solver.uncharged):
-        return f"{passed.UNCHARGED}{names}"
-    return passed.UNRECOUNTED if lacking else ""
 
 
 def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]:

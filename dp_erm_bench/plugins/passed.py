@@ -1,5 +1,7 @@
 """Records of the solvers from outside that have passed `dp-erm-bench check`.
 
+The package's own count as passed; what they use uncharged is in doubt like anyone's.
+
 A pass is a file of the cache, named by the solver's sources and by those of the
 package. It holds what is in doubt all the same: a release whose law is measured and not
 recounted, or a use of the records that no budget pays for. A file that is damaged, or
@@ -14,7 +16,7 @@ import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.code_identity import digest_of_text, package_state
@@ -35,9 +37,9 @@ NOT_RECOUNTED = " (not recounted)"
 """Behind the label of a calibration where a release that is declared has no twin."""
 UNCHECKED = "not checked"
 UNRECOUNTED = "checked, release not recounted"
-"""Doubts about a certificate; there are none of the package's own algorithms."""
+"""Doubts about a certificate of a solver from outside."""
 UNCHARGED = "checked, uncharged: "
-"""Before the names of the uses of the records that a solver declares."""
+"""Before the names of the uses of the records that any solver declares."""
 
 
 def solver_digest(algorithm: str) -> str:
@@ -73,7 +75,7 @@ def folder() -> Path:
     return cache_dir() / KIND
 
 
-def doubt(solver: str, recounted: bool = True) -> str:
+def doubt(solver: str, recounted: bool = True, uses: Iterable[str] = ()) -> str:
     """Return what is in doubt of sources under `check` of the package as it is.
 
     Parameters
@@ -83,6 +85,8 @@ def doubt(solver: str, recounted: bool = True) -> str:
         passed.
     recounted : bool
         Whether all that a run released has a twin, as its calibration says.
+    uses : iterable of str
+        Names of the uncharged uses that the solver's class declares.
 
     Returns
     -------
@@ -92,6 +96,10 @@ def doubt(solver: str, recounted: bool = True) -> str:
     found = _read(solver) if solver else ""
     if found is None:
         return UNCHECKED
+    names = ", ".join(uses)
+    # The record of a pass names all of them.
+    if names and not found:
+        return f"{UNCHARGED}{names}"
     return found or ("" if recounted else UNRECOUNTED)
 
 
@@ -140,14 +148,22 @@ def unchecked(algorithms: Iterable[str]) -> str:
     Parameters
     ----------
     algorithms : iterable of str
-        Names and pins; the package's own count as passed.
+        Names and pins, empty for none; the package's own count as passed.
     """
-    doubts = {name: doubt(solver_digest(name)) for name in dict.fromkeys(algorithms)}
+    doubts = {
+        name: doubt(solver_digest(name), uses=_solver(name).uncharged)
+        for name in dict.fromkeys(filter(None, algorithms))
+    }
     said = [_not_passed([name for name, why in doubts.items() if why == UNCHECKED])]
     for why in dict.fromkeys(doubts.values()):
         names = [label(name) for name, one in doubts.items() if one == why]
         said += [doubtful(names, why)] if why not in ("", UNCHECKED) else []
     return "; ".join(filter(None, said))
+
+
+def _solver(name: str) -> Any:
+    """Return the class of an algorithm, a name or a pin."""
+    return registry.target(registry.ALGORITHM, name)
 
 
 def doubtful(names: Iterable[str], doubt: str) -> str:

@@ -18,11 +18,12 @@ from dp_erm_bench.report import plot, style
 from dp_erm_bench.report.families import Contrast, family, pairs
 from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save, write_text
+from dp_erm_bench.report.panels import in_doubt, paragraphs
 from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.report.style import Style
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import read_manifest
-from dp_erm_bench.results.settings import final_rows, worst_if_lost
+from dp_erm_bench.results.settings import final_rows, unchecked_in, worst_if_lost
 from dp_erm_bench.results.statistics import (
     FLOOR,
     LOSES,
@@ -374,6 +375,7 @@ def page(
     batch = ranking["batch"].max()
     uses = {u for text in table["uncharged"].dropna() for u in text.split(",")} - {""}
     missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
+    doubts = in_doubt(unchecked_in(table)).replace("\n", " ")
     parts = boards(ranking)
     lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
     # Why, of lines such as `listed` gives.
@@ -387,6 +389,7 @@ def page(
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
+        doubts=f"\n- {doubts}" if doubts else "",
         boards="".join(
             _board(*one, models, found.get(one[0], {}), table) for one in parts.items()
         ),
@@ -707,13 +710,14 @@ class Leaderboard(Figure):
         }
         written = [write_text(path, text) for path, text in texts.items()]
         with style.house_style():
-            for stem, sheet in _sheets(ranking, models, name).items():
+            doubts = in_doubt(unchecked_in(table))
+            for stem, sheet in _sheets(ranking, models, name, doubts).items():
                 written += save(sheet, folder / f"leaderboard_{stem}")
         return written
 
 
 def _sheets(
-    ranking: pd.DataFrame, models: pd.DataFrame, profile: str
+    ranking: pd.DataFrame, models: pd.DataFrame, profile: str, doubts: str
 ) -> dict[str, Sheet]:
     """Return the sheets of a profile's standings by name, none where nothing ran."""
     parts = boards(ranking)
@@ -740,7 +744,7 @@ def _sheets(
         if stem != "heat":
             groups = [part for group in groups for part in _facets(*group)]
         cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
-        text = f"{_about(about, profile)}\n{CAPTIONS[stem]}"
+        text = paragraphs(_about(about, profile), CAPTIONS[stem], doubts)
         across, size, quantity = shape
         wide: dict[str, Any] = {"width": "page"}
         wide |= {"exact": True, **plot.MARGINS} if stem == "heat" else {}

@@ -470,7 +470,7 @@ def origin(drawn: Iterable[Bands], *folders: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
     Also which of their algorithms have not passed `dp-erm-bench check`, or with a
-    release that is not recounted.
+    doubt.
 
     Parameters
     ----------
@@ -490,11 +490,24 @@ def origin(drawn: Iterable[Bands], *folders: Path) -> str:
     shown = ", ".join(f"{run} ({commit or UNKNOWN})" for run, commit in known.items())
     more = len(names) - NAMED_RUNS
     tail = f"; {more} more in log.txt" if more > 0 else ""
-    names = sorted({name for one in drawn for name in one.unchecked})
+    return paragraphs(
+        f"Computed by runs/{shown}{tail}." if shown else "",
+        in_doubt(sorted({name for one in drawn for name in one.unchecked})),
+    )
+
+
+def in_doubt(names: Iterable[str]) -> str:
+    """Return which algorithms have not passed `check`, or passed with a doubt.
+
+    Parameters
+    ----------
+    names : iterable of str
+        What `unchecked_in` returns.
+    """
+    names = [*names]
     half = [name for name in names if name.endswith(")")]
     foreign = ", ".join(name for name in names if name not in half)
     return paragraphs(
-        f"Computed by runs/{shown}{tail}." if shown else "",
         f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
         f"Passed with a doubt: {', '.join(half)}." if half else "",
     )

@@ -76,13 +76,14 @@ COLUMNS = {
     ),
     "checked": Column(
         FLAG,
-        "whether the solver passed `check` by now and nothing is in doubt; true of the "
-        "package's own",
+        "whether the solver passed `check` by now and nothing is in doubt; the "
+        "package's own count as passed",
     ),
     "doubt": Column(
         TEXT,
-        "what is in doubt: `not checked`, or `checked, release not recounted`, of a "
-        "release from outside that names no twin",
+        "what is in doubt: `not checked`; `checked, release not recounted`, of a "
+        "release from outside that names no twin; or `checked, uncharged: NAME`, of "
+        "the uses that a solver declares, the package's own, too",
         "if `checked`",
     ),
     "exempt": Column(

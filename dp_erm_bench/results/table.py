@@ -104,9 +104,9 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     import pyarrow.compute as pc
 
     fixed = [_fixed(*trial) for trial in chunk]
-    doubts = functools.cache(doubt)
+    doubts = functools.cache(doubt_of)
     for row in fixed:
-        row["doubt"] = doubts(row["solver"], is_recounted(row["calibration"]))
+        row["doubt"] = doubts(*(row[name] for name in DOUBTED))
         row["checked"] = not row["doubt"]
     paths = [record.get("trajectory") or {} for _, record in chunk]
     counts = [max(len(path.get("iteration", ())), 1) for path in paths]
@@ -131,9 +131,16 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     return pa.table(filled, schema=schema)
 
 
-def is_recounted(calibration: Any) -> bool:
-    """Return whether the label of a calibration leaves no release without a twin."""
-    return not str(calibration).endswith(NOT_RECOUNTED)
+DOUBTED = ("solver", "calibration", "uncharged")
+"""The columns that tell what is in doubt of a row's solver."""
+BY_DATA = frozenset(("", *Uncharged))
+"""Uses of the records that are no solver's own; empty where there are none."""
+
+
+def doubt_of(solver: str, calibration: Any, uncharged: Any) -> str:
+    """Return what is in doubt by now of a row's solver, by its `DOUBTED`."""
+    uses = [use for use in str(uncharged).split(",") if use not in BY_DATA]
+    return doubt(solver, not str(calibration).endswith(NOT_RECOUNTED), uses)
 
 
 def _fixed(line: Row, record: Row) -> Row:
@@ -320,13 +327,8 @@ def lacking(folder: Path) -> str:
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
     """Tell of each row whether its solver has passed `check` by now."""
-    solvers, labels = table["solver"].unique(), table["calibration"].unique()
-    recounted = table["calibration"].map({x: is_recounted(x) for x in labels})
-    full, half = (
-        table["solver"].map({solver: doubt(solver, kind) for solver in solvers})
-        for kind in (True, False)
-    )
-    table["doubt"] = full.where(recounted.eq(True), half)
+    columns = (table[name].tolist() for name in DOUBTED)
+    table["doubt"] = [*map(functools.cache(doubt_of), *columns)]
     table["checked"] = table["doubt"].eq("")
     return table
 

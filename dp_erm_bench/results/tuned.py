@@ -99,7 +99,8 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         `from_results` takes it: whether it wins if only w = 0 is to be beaten;
         the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
         nan where there is none, and in `baselines` that of each of these medians, a
-        dict of dicts; `open`, why a better setting may lie beyond, and `uncharged`;
+        dict of dicts; `open`, why a better setting may lie beyond, `uncharged` and
+        `doubt`;
         `searched`, the parameters that were, and `default`, a dict of those that
         nobody gave. With several `splits` all of it was tuned on each, `chosen` and
         `trial` are the first one's, and `median` is the mean of the medians over
@@ -135,6 +136,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         }
         told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
         told |= {key: str(ends[key].iloc[0]) for key in ("uncharged", "trial")}
+        told["doubt"] = max(ends["doubt"])  # empty of a run that failed
         models = medians_of(baselines(runs, y))
         found.append({**told, "quantity": y, **beside, **models})
     if not found:

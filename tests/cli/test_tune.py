@@ -117,6 +117,26 @@ def test_a_csv_is_tuned_drawn_and_told(here, capsys):
         assert f"one value here, {told}; frank_wolfe was skipped: constraint=" in said
 
 
+def test_a_doubt_of_the_best_is_marked_told_and_warned_of(here, capsys, monkeypatch):
+    monkeypatch.setattr("dp_erm_bench.cli.app.WIDTH", 300)
+    doubt = "checked, uncharged: solved"
+    line = ["tune", *TINY, "algorithm=objective_perturbation,gd", "budget.epsilon=1000"]
+    assert main([*line, "tune.report=range(100,106)"]) == 0
+    said = capsys.readouterr().out
+    found = tuned("results/tune").set_index("line")["doubt"]
+    assert found.to_dict() == {"objective_perturbation": doubt, "gd": ""}
+    assert said.count(f"(in doubt: {doubt})") == 1
+    (told,) = re.findall("^epsilon 1000: (.*)$", said, re.M)
+    assert told.startswith("objective_perturbation is best, ")
+    assert told.endswith(f"; objective_perturbation is in doubt: {doubt}")
+    for name, times in found.ne("").items():
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            DPClassifier.from_results("results/tune", 1000.0, algorithm=name)
+        texts = [str(one.message) for one in seen]
+        assert sum(f"in doubt: {doubt}" in text for text in texts) == times
+
+
 def own_csv(y):
     """Write own.csv with a label, or numbers around 5, and return what tunes gd."""
     random = np.random.default_rng(0)

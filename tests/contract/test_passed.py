@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_erm_bench.api import fit, load_problem
+from dp_erm_bench import registry
+from dp_erm_bench.api import fit, load_problem, problem_from_arrays
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import require
@@ -79,6 +80,8 @@ OWN_KIND = SOUND.replace("yield Gaussian(", "yield Mine(").replace(
 )
 """The solver with a release of a kind from outside, which names no twin."""
 HALF = "checked, release not recounted"
+SOLVED = "checked, uncharged: solved"
+BOUNDED = ("dataset.bounds={columns:3,norm:5}", "dataset.clip_to_bounds=true")
 CHECKED = {"mine": {True}, "random_cd": {True}}
 
 
@@ -266,6 +269,64 @@ def test_a_release_without_a_twin_passes_with_a_doubt(here, capsys):
     assert passed.doubt(digest) == "" and passed.doubt(digest, False) == HALF
     passed.record(digest, True, HALF)
     assert not has_passed()
+
+
+def declaring(name):
+    """The solver with one use of the records that no budget pays for."""
+    return SOUND.replace(
+        "    clip:", f'    uncharged = {{"{name}": "why"}}\n    clip:', 1
+    )
+
+
+def test_an_uncharged_use_is_in_doubt_of_ours_as_of_theirs(here, capsys):
+    """Rows, fits, captions and stderr say so."""
+    (here / "mine.py").write_text(declaring("solved"))
+    assert main(["check", "mine.py", "--accept", "solved"]) == 0
+    names = ["mine", "output_perturbation"]
+    line = ["algorithm=mine.py,output_perturbation,random_cd", "seed=0", *BOUNDED]
+    assert main([*LINE[:2], *line, *LINE[-2:]]) == 0
+    said = capsys.readouterr().err
+    assert f"algorithm={','.join(names)}: {SOLVED}: the certified epsilon does" in said
+    assert both() == {**dict.fromkeys(names, {False}), "random_cd": {True}}
+    for table in (pd.read_parquet(FOLDER / NAME), load_results(FOLDER)):
+        doubts = table.groupby("algorithm")["doubt"].unique()
+        assert all(doubts[name] == [SOLVED] for name in names)
+        assert doubts["random_cd"] == [""]
+        assert unchecked_in(table) == tuple(f"{name} ({SOLVED})" for name in names)
+    # A pass that is lost is another doubt, of those from outside alone.
+    (here / "cache" / passed.KIND).rename(here / "lost")
+    doubts = load_results(FOLDER).groupby("algorithm")["doubt"].unique()
+    assert doubts.str[0].tolist() == ["not checked", SOLVED, ""]
+
+
+def test_a_use_that_is_called_as_one_of_the_data_is_in_doubt(here):
+    (here / "mine.py").write_text(declaring("tuning"))
+    assert main(["check", "mine.py", "--accept", "tuning"]) == 0
+    assert main(LINE) == 0
+    assert both() == UNCHECKED
+
+
+OURS = [
+    name
+    for name in registry.built_in(registry.ALGORITHM)
+    if registry.target(registry.ALGORITHM, name).uncharged
+]
+
+
+def test_a_fit_of_each_of_ours_that_solves_one_problem_warns(here):
+    assert "output_perturbation" in OURS
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 4))
+    given = {"loss": "logistic", "bounds": {"columns": 1.0, "norm": 1.0}}
+    ridge = {"name": "l2", "strength": 0.1}
+    norm = {"name": "cardinality", "function": "sqrt", "strength": 0.02, "l2": 0.1}
+    for name in OURS:
+        penalty = norm if name == "dual_frank_wolfe" else ridge
+        made = problem_from_arrays(X, np.sign(X[:, 0]), penalty=penalty, **given)
+        with pytest.warns(UncheckedSolver, match=f"{name}: {SOLVED}: ") as seen:
+            result = fit(made, name, epsilon=1.0, delta=1e-5)
+        assert len(seen) == 1
+        assert (result.checked, result.doubt) == (False, SOLVED)
+        assert f"algorithm {SOLVED}" in repr(result)
 
 
 def test_captions_name_those_that_have_not_passed(here, tmp_path):

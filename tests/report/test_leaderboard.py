@@ -18,6 +18,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.line import expand
 from dp_erm_bench.errors import Unsupported
+from dp_erm_bench.report import leaderboard
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.html.page import Gallery
 from dp_erm_bench.report.html.parts import Room
@@ -504,6 +505,20 @@ def test_the_page_says_who_wins_where(table):
     assert "| madelon_l2 | *w = 0* | *w = 0* |" in text
     assert "- By objective: madelon_l2 at epsilon 1, 10" in text
     assert "| gd | 4 | 2 | 0 | 2 |" in text
+
+
+def test_the_page_and_captions_name_those_in_doubt(table, tmp_path, monkeypatch):
+    assert "doubt" not in text_of(table)
+    doubt = np.where(table["line"].eq("sgd"), "checked, uncharged: solved", "")
+    table = table.assign(doubt=doubt, checked=doubt == "")
+    said = "Passed with a doubt: sgd (checked, uncharged: solved)."
+    assert f"\n- {said}\n" in text_of(table)
+    captions = []
+    monkeypatch.setattr(
+        leaderboard, "save", lambda sheet, _: captions.append(sheet.caption) or []
+    )
+    draw(table, tmp_path)
+    assert captions and all(about.endswith(f"\n{said}") for about in captions)
 
 
 def test_the_page_says_where_the_majority_is_as_good(table):
