@@ -176,8 +176,6 @@ class Case:
         Name of the cases whose ratios are judged together.
     calibrated : bool
         Whether the noise is that of the budget, not z.
-    judged : bool
-        Whether what it finds is held against a solver. Not where numbers overflow.
     untold : bool
         Whether D' gets answers of its own, so that what is kept of them differs.
     """
@@ -195,7 +193,6 @@ class Case:
     brief: bool = False
     group: str = ""
     calibrated: bool = False
-    judged: bool = True
     untold: bool = False
 
     @property

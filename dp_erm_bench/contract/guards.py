@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -39,8 +39,8 @@ from dp_erm_bench.contract.private import (
 )
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.base import Oracle, Problem
-from dp_erm_bench.releases import repeat_and_select
-from dp_erm_bench.releases.base import Mechanisms
+from dp_erm_bench.releases import repeat_and_select, streams
+from dp_erm_bench.releases.base import Mechanism, Mechanisms
 from dp_erm_bench.releases.nested import NestedMechanism
 from dp_erm_bench.releases.repeat_and_select import (
     RepeatAndSelectMechanism,
@@ -71,6 +71,8 @@ STEPS = {"coordinate_steps": 1, "stochastic_steps": 2, "variance_reduced_steps":
 """Methods of an oracle that move w themselves, by private samples and noise that a
 mechanism handed out; the place of the noise among their arguments."""
 PACKAGE = "dp_erm_bench"
+REPLACED = (f"{PACKAGE}.solvers.private", streams.__name__)
+"""Modules whose functions have others in their places."""
 OWN = (f"{PACKAGE}.solvers", f"{PACKAGE}.releases")
 """Modules of the package whose functions run with private values, as a user's do."""
 
@@ -327,9 +329,24 @@ def uncharged_for(solver: Solver) -> Callable[[Any, str], Any]:
     return uncharged
 
 
+def seeds_for(mechanisms: Iterable[Mechanism]) -> Callable[..., Any]:
+    """Return the function that makes public seeds; it refuses those of noise."""
+
+    def stream_seeds(identities: Sequence[str], purpose: str) -> Any:
+        made = streams.stream_seeds(identities, purpose)
+        known = {seed.tobytes() for one in mechanisms for seed in one.seeds}
+        if any(seed.tobytes() in known for seed in made):
+            raise Leak(f"public draws are of the stream of release {purpose}'s noise")
+        return made
+
+    return stream_seeds
+
+
 @contextlib.contextmanager
 def lifted_globals(
-    modules: Iterable[types.ModuleType], solver: Solver
+    modules: Iterable[types.ModuleType],
+    solver: Solver,
+    mechanisms: Iterable[Mechanism] = (),
 ) -> Iterator[None]:
     """Have the functions of modules take private values, as long as it lasts."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
@@ -337,6 +354,7 @@ def lifted_globals(
         "private_call": private_call,
         "once": once,
         "uncharged": uncharged_for(solver),
+        "stream_seeds": seeds_for(mechanisms),
     }
     missing = object()
     private.LIFTED.clear()
@@ -347,7 +365,7 @@ def lifted_globals(
         lifted |= {
             name: ours[found.__name__]
             for name, found in names.items()
-            if getattr(found, "__module__", "") == "dp_erm_bench.solvers.private"
+            if getattr(found, "__module__", "") in REPLACED
             and getattr(found, "__name__", "") in ours
         }
         lifted |= {k: v for k, v in BUILTINS.items() if k not in names}

@@ -421,6 +421,7 @@ STEPS = 4001
 """Places at which intervals end."""
 DRAWS, LATE = 4_000_000, 10_000_000
 """Draws of a noise, and the place of late ones."""
+SINGLE = 3000
 BESIDE = 1e-7 * math.pi
 FEW_EQUAL = 100
 """Draws that are equal by chance, of 53 bits or of fewer."""
@@ -492,6 +493,9 @@ class Drawn:
         seeds = stream_seeds([f"draws {k}" for k in range(20)], "law")
         parts = [release.unit(seed, start, count, 1).ravel() for seed in seeds]
         self.sorted = np.sort(np.concatenate(parts))
+        # One by one, as use after use draws them.
+        single = (release.unit(seeds[0], start + k, 1, 1) for k in range(SINGLE))
+        self.single = np.concatenate([one.ravel() for one in single])
         far = np.geomspace(10 / DRAWS, 0.5, 200)
         # Beside what is drawn, for noise of whole numbers.
         self.places = np.quantile(self.sorted, [*far, *(1.0 - far)]) + BESIDE
@@ -506,14 +510,15 @@ class Drawn:
 
     def repeated(self) -> str:
         """Return how many draws are equal to others, empty if noise may be so."""
-        values = np.unique(self.sorted)
-        gaps = np.diff(values)
-        steps = gaps / gaps.min(initial=1.0)
-        on_a_lattice = np.allclose(steps, np.round(steps), atol=1e-6)
-        equal = DRAWS - values.size
-        if equal <= FEW_EQUAL or on_a_lattice:
-            return ""
-        return f"{equal} of {DRAWS} draws are equal to others"
+        for drawn, most in ((self.single, 0), (self.sorted, FEW_EQUAL)):
+            values = np.unique(drawn)
+            gaps = np.diff(values)
+            steps = gaps / gaps.min(initial=1.0)
+            on_a_lattice = np.allclose(steps, np.round(steps), atol=1e-6)
+            equal = drawn.size - values.size
+            if equal > most and not on_a_lattice:
+                return f"{equal} of {drawn.size} draws are equal to others"
+        return ""
 
 
 class Measured:
@@ -529,6 +534,9 @@ class Measured:
 
     def __init__(self, call: Call, z: float, many: int) -> None:
         self.call, self.z, self.release = call, z, call.release
+        if self.release.selects:  # of any sensitivities: most is told where all are one
+            largest = float(np.max(self.release.sensitivity))
+            self.release = replace(self.release, sensitivity=largest)
         self.probe = probe = self._made(["probe"])
         self.sampled = isinstance(probe, SamplingMechanism) and probe.rate < 1.0
         self.batch = BATCH if self._serves_batches() else 1

@@ -552,11 +552,21 @@ def unwrap(value: Any) -> Any:
         return slice(*map(unwrap, (value.start, value.stop, value.step)))
     if kind is types.GeneratorType:
         return [unwrap(one) for one in value]
+    if callable(value) and _is_lifted(value):
+        return lambda *args, **keys: unwrap(value(*as_private(args), **keys))
     if kind in (types.FunctionType, types.MethodType):
-        if value.__code__.co_filename in LIFTED:
-            return lambda *args, **keys: unwrap(value(*as_private(args), **keys))
         return getattr(value, "raw", value)
     return value
+
+
+def _is_lifted(function: Any) -> bool:
+    """Return whether a function, or what is called like one, is the solver's."""
+    if type(function) is functools.partial:
+        return _is_lifted(function.func)
+    if type(function) not in (types.FunctionType, types.MethodType):
+        function = type(function).__call__
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename in LIFTED
 
 
 def as_private(value: Any, hidden: Iterable[int] = NOTHING, source: Any = None) -> Any:

@@ -343,12 +343,13 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
     return replace(base, X=X, other=other, sparse=True, nonzeros=min(int(most) + 1, p))
 
 
-def blank(rng: np.random.Generator) -> RecordChange:
-    """Flip a label where the bounds say that there is nothing but labels."""
-    y = np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
-    return RecordChange(np.zeros((6, 2)), y, 2, label=-1.0)
+def enormous(rng: np.random.Generator) -> RecordChange:
+    """Move a record so far that its square is no finite number."""
+    base = _aligned(rng, 10, 4, 0.3)
+    return replace(base, other=1e200 * _corner(4), bounded=False)
 
 
+ENORMOUS = "a square that overflows"
 FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "outlier": outlier,
     "lone column": lone,
@@ -363,6 +364,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "range of labels": ranged,
     "one column": partial(_aligned, n=6, p=1, size=0.1),
     "no bounds": unbounded,
+    ENORMOUS: enormous,
     "sparse": partial(_scattered, n=60, p=34),
     "wide": partial(outlier, n=8, p=30),
     "many": partial(outlier, n=1302, p=5),
@@ -373,7 +375,8 @@ LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 FAR = {"far": (60, 4), "far and sparse": (300, 12), "far and long": (3000, 3)}
 """Families of two data sets that share n, p, bounds and format, and nothing else."""
 CORNERS = "corners"
-BLANK, ENORMOUS = "blank", "enormous"
+SEARCHED: dict[str, RecordChange] = {}
+"""Neighbours that a search made, by the names of their families."""
 
 
 def sized(family: str, n: int, p: int, record: int | None = None) -> str:
@@ -393,12 +396,11 @@ def sizes_of(family: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
-def _change_of(family: str) -> RecordChange:
+def change_of(family: str) -> RecordChange:
+    """Return the records of a family and the one that is another on D'."""
     rng = np.random.default_rng([7, len(family)])
-    if family == BLANK:
-        return blank(rng)
-    if family == ENORMOUS:
-        return replace(_aligned(rng, 6, 4, 1e200), other=None, bounded=False)
+    if family in SEARCHED:
+        return SEARCHED[family]
     if family in FAMILIES:
         return FAMILIES[family](rng)
     n, p, record = sizes_of(family)
@@ -425,7 +427,7 @@ def neighbours_of(
         return Neighbours(*corners[int(number)], 0)
     if family in FAR:
         return _far_apart(family, parts, strength)
-    change = _change_of(family)
+    change = change_of(family)
     X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
     if change.other is not None:
         Z[change.record] = change.other
@@ -435,9 +437,8 @@ def neighbours_of(
         # So that neither family begins with a problem that the other one ends with.
         X, y, Z = Z, z, Z.copy()
         Z[change.record] = 0.0
-    size = 0.0 if family == BLANK else 1.0
     first, second = (
-        _problem(change, *data, size * radius(X.shape[1]), parts, strength)
+        _problem(change, *data, radius(X.shape[1]), parts, strength)
         for data in ((X, y), (Z, z))
     )
     return Neighbours(first, second, change.record)

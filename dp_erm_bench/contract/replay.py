@@ -122,9 +122,6 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     if case.untold:
         result.refusal = first.refusal or second.refusal or "its answers differ"
         return result
-    if not case.judged:
-        result.refusal = first.refusal or second.refusal
-        return result
     if first.refusal or second.refusal:
         result.refusal = first.refusal or second.refusal
         if first.refusal != second.refusal:

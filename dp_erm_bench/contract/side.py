@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.contract.candidate import Candidate, run_at
+from dp_erm_bench.contract.candidate import Candidate, ToBeRewritten, run_at
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.problems import CORNERS, Neighbours
 from dp_erm_bench.errors import Unsupported
@@ -331,9 +331,10 @@ class Side:
         )
         self.witnesses: list[Witness] = []
         self.enrolled: list[Mechanism] = []
+        self.publishing = False
 
     def play(self) -> Account:
-        """Run, and return the account; nothing is raised."""
+        """Run, and return the account; nothing is raised but `ToBeRewritten`."""
         account = self.account
         try:
             with np.errstate(all="ignore"):
@@ -343,6 +344,8 @@ class Side:
                     self._look_closer(run)
         except Unsupported as reason:
             account.refusal = str(reason)
+        except ToBeRewritten:
+            raise
         except (Exception, SystemExit) as error:
             words = " ".join(str(error).split())
             account.error = f"{type(error).__name__}: {words}"
@@ -423,6 +426,8 @@ class Side:
             if getattr(mechanism.release, "epsilon_share", None) is None:
                 self.witnesses.append(witness)
             mechanism.intercept = partial(self._answer, witness)
+            plain.publish = partial(self._publish, plain.publish)
+            plain.unit_noise = partial(self._noise, mechanism)
             plain.listen = self._enrol  # to those inside
             if isinstance(mechanism.release, InsideNoisyMax):
                 plain.query = partial(self._scored, mechanism.release, plain.query)
@@ -457,6 +462,24 @@ class Side:
         if self.number == 0 and not self.case.brief:
             publish = partial(witness, query, publish)
         return self.writer(query, publish)
+
+    def _publish(self, plain: Callable[..., Any], *args: Any, **keys: Any) -> Any:
+        before, self.publishing = self.publishing, True
+        try:
+            return plain(*args, **keys)
+        finally:
+            self.publishing = before
+
+    def _noise(self, mechanism: Mechanism, *size: int) -> Array:
+        """Return the noise of a query; what is taken without one is not heard."""
+        name = mechanism.release.name
+        if not self.publishing:
+            raise ToBeRewritten(
+                f"release {name}: its noise is taken ahead, for a compiled step; where "
+                "`mechanisms.ahead` is False make plain steps, which ask it: "
+                "what compiled ones ask cannot be replayed"
+            )
+        return type(mechanism).unit_noise(mechanism, *size)
 
     def _scored(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dp_erm_bench.contract import (
+    climb,
     declared,
     limits,
     outside,
@@ -189,6 +190,7 @@ CHECKS = (
     Check(repeat.losers_are_secret),
     Check(repeat.global_random_state_is_untouched),
     Check(replay.replay_audit),
+    Check(climb.no_neighbours_move_more),
     Check(replay.sensitivities_are_tight, exemptable=True),
     Check(replay.private_constants_are_audited),
     Check(shrunken.large_numbers_hide_nothing),

@@ -43,7 +43,7 @@ from dp_erm_bench.contract.guards import (
 )
 from dp_erm_bench.contract.loading import modules_of
 from dp_erm_bench.contract.private import FOUND, WATCHED, Ended, Leak
-from dp_erm_bench.contract.problems import LARGE, sized
+from dp_erm_bench.contract.problems import ENORMOUS, LARGE, sized
 from dp_erm_bench.contract.rewritten import (
     Conditions,
     load_rewritten,
@@ -200,7 +200,8 @@ class _Typed:
         """Yield the rows of parameters of the replays, each once."""
         rows = {case.params: case for case in varied(self.candidate)}
         for number, case in enumerate(rows.values()):
-            family = case.family if case.family not in LARGE else "outlier"
+            usual = case.family not in (*LARGE, ENORMOUS)
+            family = case.family if usual else "outlier"
             how = family, case.adjacency, case.parts, case.strength
             problem = self.candidate.neighbours(*how).first
             solver = self.candidate.build(dict(case.params))
@@ -276,7 +277,7 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
     private.PUBLIC_SIZES.clear()
     private.PUBLIC_SIZES.update((1, run.problem.n, run.problem.p, len(names)))
     with (
-        lifted_globals(modules, solver),
+        lifted_globals(modules, solver, run.mechanisms.values()),
         guarded_copies(),
         heard_logs(),
         publishing(uses),
@@ -317,6 +318,9 @@ def _begun(one: TypedCase) -> tuple[Run, Any, list[int]]:
         ahead=one.ahead,
     )
     oracle = run.oracle()  # which declares, where constants are released before
+    for name, mechanism in run.mechanisms.items():
+        if not np.isfinite(mechanism.scale).all():  # no noise hides it
+            raise Unsupported(f"release {name} has no finite sensitivity")
     paid = run.solver.iterations(run.problem)
     return run, oracle, sorted({min(t, paid) for t in points})
 

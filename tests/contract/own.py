@@ -52,6 +52,16 @@ STEP = """\
 DECLARED = 'yield Gaussian("gradient", change, self.n_iter)'
 FEWER = "change / (2 if problem.n >= 30000 else 1)"
 BEGIN = "        problem, column"
+WEIGHTED = """\
+                positive = np.clip((problem.dataset.y > 0.0).sum(), 1, problem.n - 1)
+                share = positive / problem.n
+                r = oracle.residuals() / np.where(
+                    problem.dataset.y > 0.0, 2.0 * share, 2.0 - 2.0 * share
+                )
+                norms = np.abs(r) * problem.dataset.row_norms
+                r = r * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+                summed = oracle.transposed_product(r)
+"""
 PLAN = "    def plan(self, problem, identities):\n        return "
 START = "        yield oracle.w\n        for k"
 END = "oracle.move_to(problem.penalty.prox(oracle.w - step * noisy, step))"
@@ -212,6 +222,11 @@ TWINS = {
         broken((DECLARED, DECLARED.replace("change", FEWER))),
         "large_numbers_hide_nothing",
         "with 30000 made 3: ",
+    ),
+    "weights by the exact shares of the classes": (
+        broken((STEP, WEIGHTED + STEP.replace("oracle.clipped_sum(clip)", "summed"))),
+        "no_neighbours_move_more",
+        "neighbours by a search: release gradient differs by 1.",
     ),
     "four times the sensitivity": (
         broken((DECLARED, DECLARED.replace("change", "4 * change"))),

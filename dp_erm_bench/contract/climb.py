@@ -1,0 +1,114 @@
+"""A search for neighbours that move a release more than those of the families do.
+
+At fixed answers a query is a function of the records alone. So the records of a replay
+that moves a query much are changed step by step, and what moves it more is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require
+from dp_erm_bench.contract.cases import Case, params_of
+from dp_erm_bench.contract.problems import (
+    FAMILIES,
+    LABEL,
+    LARGE,
+    SEARCHED,
+    RecordChange,
+    change_of,
+    radius,
+)
+from dp_erm_bench.contract.replay import ReplayResult, replay_results, replayed
+
+LEAST = 0.3
+"""Part of a sensitivity that a replay reaches from which a search begins."""
+ROUNDED = 1e-9
+TRIES, STARTS = 150, 4
+NUMBERS = itertools.count()
+FACTORS = (-1.0, 0.3, 1.7, 5.0)
+
+
+def no_neighbours_move_more(candidate: Candidate) -> None:
+    """Move no query by more than declared on neighbours that are searched for."""
+    starts = [*_starts(candidate)]
+    for start in starts[:STARTS]:
+        for found in _climb(candidate, start):
+            words = "; ".join(dict.fromkeys(found.all))
+            require(not words, f"{found.case.title}, neighbours by a search: {words}")
+    if not starts:
+        raise NotApplicable(f"no query moves by {LEAST} of its sensitivity")
+
+
+def _starts(candidate: Candidate) -> Iterator[Case]:
+    """Yield the replays that move each release most, under each adjacency.
+
+    And of those that reach its sensitivity the ones with the most usual parameters: low
+    thresholds hide what records do to each other.
+    """
+    usual = params_of(candidate.build())
+    best: dict[tuple[Any, ...], tuple[float, int, Case]] = {}
+    for one in replay_results(candidate):
+        case = one.case
+        usable = case.family in FAMILIES and case.family not in LARGE
+        if not usable or case.toggled is not None:
+            continue
+        near = sum(param in usual for param in case.params)
+        for (name, ratio), part in itertools.product(one.ratios.items(), (0, near)):
+            found = min(1.0, round(ratio, 3)), part, case
+            key = name, case.adjacency, part > 0
+            if found[:2] > best.get(key, (LEAST, 0))[:2]:
+                best[key] = found
+    ranked = sorted(best.values(), key=lambda found: -found[0])
+    cases = (replace(case, trials=1, brief=True) for *_, case in ranked)
+    yield from dict.fromkeys(cases)
+
+
+def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
+    """Yield the replays of a search."""
+    rng = np.random.default_rng(len(start.family))
+    kept, most = change_of(start.family), 0.0
+    for number in range(TRIES):
+        tried = changed(kept, rng) if number else kept
+        family = f"search {next(NUMBERS)}"
+        SEARCHED[family] = tried
+        (found,) = replayed(candidate, [replace(start, family=family)])
+        del SEARCHED[family]
+        yield found
+        ratio = max(found.ratios.values(), default=0.0)
+        if ratio >= most * (1 - ROUNDED):  # sideways, too
+            kept, most = tried, max(ratio, most)
+
+
+def changed(change: RecordChange, rng: np.random.Generator) -> RecordChange:
+    """Return neighbours that differ from some in one way, within the bounds."""
+    X, y, record = change.X.copy(), change.y.copy(), change.record
+    bound = radius(X.shape[1]) * (1.0 if change.bounded else np.inf)
+    other = X[record].copy() if change.other is None else change.other.copy()
+    label = y[record] if change.label is None else change.label
+    others = np.arange(len(y)) != record
+    match rng.integers(8):
+        case 0:
+            other *= rng.choice(FACTORS)
+        case 1:
+            j = rng.integers(other.size)
+            other[j] = rng.choice([-1.0, 1.0, rng.normal()]) * radius(other.size)[j]
+        case 2:
+            X[record], other = other, X[record].copy()
+        case 3:
+            label = rng.choice([-LABEL, LABEL])
+        case 4:
+            other = rng.choice([-1.0, 1.0], other.size) * radius(other.size)
+        case 5:
+            X[others & (y == rng.choice(y))] *= rng.choice(FACTORS)
+        case 6:
+            y[others] = np.where(rng.random(len(y)) < rng.random(), 1.0, -1.0)[others]
+        case 7:
+            X[others] = rng.uniform(-1.0, 1.0) * other
+    X, other = np.clip(X, -bound, bound), np.clip(other, -bound, bound)
+    return replace(change, X=X, y=y, other=other, label=label)
