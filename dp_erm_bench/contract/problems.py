@@ -270,27 +270,6 @@ def clusters(rng: np.random.Generator) -> RecordChange:
     return RecordChange(base.X, base.y, record, 15.0 * base.X[record])
 
 
-def flipped(rng: np.random.Generator) -> RecordChange:
-    """Flip a label that decides which class is the larger."""
-    base = _cloud(rng, 12)
-    return replace(base, label=-float(base.y[base.record]))
-
-
-def one_class(rng: np.random.Generator) -> RecordChange:
-    """Flip the only label of its class."""
-    return replace(_cloud(rng, 7), y=np.ones(7), label=-1.0)
-
-
-def duplicate(rng: np.random.Generator) -> RecordChange:
-    """Give the records another rank by one that was a copy of its neighbour."""
-    X = np.outer(rng.uniform(0.3, 1.0, 13), 0.5 * radius(6))
-    y = np.where(rng.random(13) < 0.5, 1.0, -1.0)
-    record = int(rng.integers(13))
-    X[record - 1] = X[record]
-    other = 0.9 * radius(6) * np.where(np.arange(6) % 2 == 0, 1.0, -1.0)
-    return RecordChange(X, y, record, other)
-
-
 def empty(rng: np.random.Generator) -> RecordChange:
     """Set the only record that is not zero, with the other label than ``outlier``.
 
@@ -355,9 +334,6 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "lone column": lone,
     "other column": orthogonal,
     "clusters": clusters,
-    "flipped label": flipped,
-    "one class": one_class,
-    "duplicate": duplicate,
     "empty": empty,
     "interior": interior,
     "opposed": opposed,

@@ -269,7 +269,7 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
         # Of a problem that is refused, too: the reason must be public.
         guarded: Any = GuardedProblem(problem)
         require_public(solver.refusal(guarded), "a refusal")
-    run, made, steps = _begun(one)
+    run, made, steps = begin(one)
     uses, length = UnchargedUses(solver.uncharged), max(steps)
     guarded = GuardedProblem(run.problem)
     solver, names = run.solver, tuple(run.identities)
@@ -297,13 +297,7 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
     return ends
 
 
-def run_plain(one: TypedCase) -> list[Any]:
-    """Return the iterates of the same run without private values."""
-    run, oracle, steps = _begun(one)
-    return [w.copy() for w in run.steps(oracle, steps)]
-
-
-def _begun(one: TypedCase) -> tuple[Run, Any, list[int]]:
+def begin(one: TypedCase) -> tuple[Run, Any, list[int]]:
     """Return a run of a subject, its oracle, and its checkpoints."""
     # Three: the length of what has two values, as labels, is not that of a batch.
     trials = 3 if one.solver.batchable else 1

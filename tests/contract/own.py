@@ -39,7 +39,7 @@ class Few(Candidate):
     """A candidate as by default, on few neighbours."""
 
     rows = ({},)
-    families = ("outlier", "empty", "flipped label", "one class")
+    families = ("outlier", "empty", "opposed", "interior")
 
 
 def few(candidate):

@@ -71,10 +71,50 @@ def test_private_values_change_no_bit(algorithm):
                 guarded = typed.run_guarded(subject, modules)
             except UsageError:
                 continue
-            plain = typed.run_plain(subject)
+            run, oracle, steps = typed.begin(subject)
+            plain = [w.copy() for w in run.steps(oracle, steps)]
             assert [w.tobytes() for w in guarded] == [w.tobytes() for w in plain]
             ended += 1
     assert ended >= 2
+
+
+SCORES = """KEPT = {}
+
+
+@dataclass
+class Scores:
+    \"\"\"Scores of entries.\"\"\"
+
+    weight: np.ndarray
+
+    def __call__(self, slope):
+        return np.where(self.weight > 0.0, np.abs(slope) * self.weight, -np.inf)
+
+    def of(self, sign, slope):
+        return self(sign * slope)
+"""
+
+
+@each("score", ["Scores(cap)", "functools.partial(Scores(cap).of, 1.0)"])
+def test_a_score_may_be_an_object_or_a_partial_method(score, candidate):
+    made = sound(
+        "selected", ("KEPT = {}\n", SCORES), ("slope, np.abs", f"slope, {score}")
+    )
+    assert check_named(TYPES).result(candidate(made)).verdict == OK
+
+
+@each("stream, words", [("slope", "of the stream of release slope"), ("start", "")])
+def test_public_draws_are_not_those_of_a_releases_noise(stream, words, candidate):
+    plan = (
+        "    def plan(self, problem, identities):\n"
+        f'        seeds = stream_seeds(identities, "{stream}")\n'
+        "        return np.stack([uniforms(seed, 0, 4) for seed in seeds])\n\n"
+    )
+    method = "    def iterations(self, problem):"
+    found = check_named(TYPES).result(
+        candidate(sound("descent", (method, plan + method)))
+    )
+    assert found.verdict == (FAILS if words else OK) and words in found.reason
 
 
 def test_what_is_listed_as_public_is_there_and_knows_no_records():
