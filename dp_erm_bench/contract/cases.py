@@ -132,10 +132,8 @@ def _scaled(solver: Solver, problem: Problem, longer: bool) -> Iterator[Solver]:
 
 LONG = 200
 """Steps of a long replay."""
-FEW, LEAST = 4, 6
-"""Families of a row at least, and rows of a family."""
-ENOUGH = 400
-"""Rows on families, where trials run together: no more for the sake of all families."""
+FEW, LEAST = 3, 6
+"""Families of a row, and rows of a family at least."""
 PAIRS = [
     *((Adjacency.REPLACE_ONE, 30.0), (Adjacency.ZERO_OUT, 1.0)),
     *((Adjacency.REPLACE_ONE, 1.0), (Adjacency.ZERO_OUT, 30.0)),
@@ -226,13 +224,11 @@ def varied(candidate: Candidate) -> Iterator[Case]:
         rows = covering({k: values_of(f) for k, f in fields.items()}, allowed)
     rows = [row for row in rows if allowed(row)]
     families = candidate.families
-    few = FEW
-    if candidate.solver.batchable and rows:
-        few = min(len(families), max(FEW, ENOUGH // len(rows)))
+    few = min(FEW, len(families))
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
     counts, turns = collections.Counter[str](), collections.Counter[str]()
     for number, row in enumerate([*rows] * again):
-        for k in range(min(few, len(families))):
+        for k in range(few):
             family = families[(few * number + k) % len(families)]
             served = _served(candidate, *row.items())
             if family == "range of labels":
@@ -286,7 +282,8 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
                 for record in range(n):
                     family = sized("outlier", n, 4, record)
                     how = (candidate, row, parts, family, PAIRS[1], 1, 1)
-                    yield from _on(*how, long=False)
+                    # Its coin is turned elsewhere.
+                    yield next(_on(*how, long=False))
 
 
 @functools.cache

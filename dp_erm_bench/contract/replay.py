@@ -352,8 +352,8 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
 def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:
     """Yield variants on problems, their records at the extremes, any two together once.
 
-    That is: each variant meets each loss, penalty and set that it serves, and so do
-    these each other; what meets has both adjacencies, and all pairs of neighbours.
+    That is: each value of a parameter meets each loss, penalty and set that it serves,
+    and so do these each other; what meets has both adjacencies, and all neighbours.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
         case = _loud(candidate, solver, parts, adjacency, group)
         # All other candidates meet toggled coins where they are varied.
         both = candidate.foreign and is_sampled(problem, solver, adjacency)
-        groups.setdefault((group, *parts), []).extend(
+        groups.setdefault((*variant.values(), clip, *parts), []).extend(
             replace(case, family=f"{CORNERS} {number}", toggled=toggled)
             for number in range(len(pairs))
             for toggled in ((None, 0, 1) if both else (None,))
