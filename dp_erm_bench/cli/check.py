@@ -1,6 +1,7 @@
 """dp-erm-bench check: algorithms through the contract that all of them keep."""
 
 import contextlib
+import os
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ from dp_erm_bench.plugins import passed
 WIDTH = max(len(check.name) for check in CHECKS)
 ONLY, ACCEPT, FIRST = "--only", "--accept", "--first"
 OF = {ONLY: "check", ACCEPT: "use or release"}
+FOLDERS = {"DP_ERM_BENCH_CACHE", "DP_ERM_BENCH_DATA"}
 PRINTED = 80
 """Characters of a solver's own output that are shown."""
 
@@ -55,6 +57,8 @@ def check_command(arguments: Sequence[str]) -> int:
     pins = [registry.pinned(name) for name in algorithms]
     with silenced():
         candidates = [candidate_of(pin) for pin in pins]
+    for name in FOLDERS & os.environ.keys():
+        os.environ[name] = os.path.abspath(os.environ[name])
     kept = []
     for pin, candidate in zip(pins, candidates, strict=True):
         print(candidate.name)
@@ -68,12 +72,15 @@ def check_command(arguments: Sequence[str]) -> int:
         exempt = [one.check for one in results if one.verdict == EXEMPT]
         unasked = len(CHECKS) - (len(checks) if rewritten else len(results))
         left = [f"not checked: {', '.join(exempt)}"] if exempt else []
-        left += [f"{unasked} checks not asked for"] if unasked else []
+        words = "not reached" if first else "not asked for"
+        left += [f"{unasked} checks {words}"] if unasked else []
         kept_all = not (failed or partly or rewritten or unasked)
         doubts = _doubts(candidate) if kept_all else {}
         for name, doubt in doubts.items():
             how = "accepted" if name in accepted else f"not accepted: {ACCEPT} {name}"
             print(f"  in doubt: {doubt} ({how})")
+        for name in set(accepted).difference(doubts) if kept_all else ():
+            print(f"  {ACCEPT} {name}: no use or release of that name is in doubt")
         doubted = any(name not in accepted for name in doubts)
         summary = "all is kept"
         if failed:

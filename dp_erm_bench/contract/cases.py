@@ -86,18 +86,24 @@ def within(x: float, limits: Mapping[str, Any]) -> bool:
 def covering(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
-    """Return rows of values, the first the usual ones, in which most pairs meet.
+    """Return rows in which any two values of two factors meet, if a row may be.
 
-    Each value stands beside the usual ones of all others, and any two that meet in one
-    of `DRAWN` rows at random stand in one row.
+    The first row holds the first, usual values. Others are drawn; two values that no
+    drawn row has stand beside the usual ones.
     """
     usual = {name: values[0] for name, values in factors.items()}
-    alone = [{**usual, k: x} for k, values in factors.items() for x in values]
     rng = random.Random(0)
     drawn = [{k: rng.choice(xs) for k, xs in factors.items()} for _ in range(DRAWN)]
-    rows = {tuple(row.items()): row for row in [usual, *alone, *drawn] if allowed(row)}
-    kept = pairwise_covering(rows)
-    return [row for key, row in rows.items() if row == usual or key in kept]
+    rows = [row for row in [usual, *drawn] if allowed(row)]
+    met = {pair for row in rows for pair in itertools.combinations(row.items(), 2)}
+    for (a, xs), (b, ys) in itertools.combinations(factors.items(), 2):
+        pairs = (((a, x), (b, y)) for x, y in itertools.product(xs, ys))
+        beside = (usual | dict(pair) for pair in pairs if pair not in met)
+        rows += [row for row in beside if allowed(row)]
+    alone = [{**usual, k: x} for k, xs in factors.items() for x in xs]
+    by_values = {tuple(row.items()): row for row in [*rows, *filter(allowed, alone)]}
+    kept = pairwise_covering(by_values)
+    return [row for key, row in by_values.items() if row == usual or key in kept]
 
 
 def resized(
@@ -158,7 +164,7 @@ class Case:
     trials : int
         Trials of the batch.
     z : float
-        Noise multiplier; 0: none, so that nothing is private, and nothing is judged.
+        Noise multiplier; 0: none.
     points : str
         Checkpoints: ``all``, ``few`` or ``ends``.
     toggled : int or None

@@ -36,13 +36,18 @@ FACTORS = (-1.0, 0.3, 1.7, 5.0)
 
 def no_neighbours_move_more(candidate: Candidate) -> None:
     """Move no query by more than declared on neighbours that are searched for."""
+    if candidate.foreign:
+        raise NotApplicable(f"it is about records, not about {candidate.foreign.kind}")
     starts = [*_starts(candidate)]
     for start in starts[:STARTS]:
-        for found in _climb(candidate, start):
+        for steps, found in enumerate(_climb(candidate, start)):
             words = "; ".join(dict.fromkeys(found.all))
-            require(not words, f"{found.case.title}, neighbours by a search: {words}")
+            title = (
+                f"{found.case.title}, neighbours: {start.family} after {steps} steps"
+            )
+            require(not words, f"{title} of a search: {words}")
     if not starts:
-        raise NotApplicable(f"no query moves by {LEAST} of its sensitivity")
+        raise NotApplicable(f"no replay moves a query by {LEAST} of its sensitivity")
 
 
 def _starts(candidate: Candidate) -> Iterator[Case]:

@@ -64,8 +64,8 @@ FORMS = 3
 """Forms of a kind (laws, shapes) that are measured."""
 MULTIPLIERS = (0.7, 2.5)
 """Noise scale / sensitivity, as the law says: most of a profile is seen there."""
-KNOWN_AT = (0.3, 0.7, 2.5, 10.0)
-"""The same where the noise is looked at by itself."""
+KNOWN_AT = (0.3, 0.7, 2.3, 9.7)
+"""The same where the noise is looked at by itself: moves that no lattice has."""
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
 """Orders of a Renyi curve, of higher ones rare events decide; the part of the answers
 whose ratios count in full."""
@@ -120,10 +120,6 @@ def is_foreign(release: Release) -> bool:
     own = {one.name for one in fields(release)}
     changed = _is_changed(*type(release).__mro__, *release.mechanism.__mro__)
     return not type(release).is_built_in() or changed or bool({*vars(release)} - own)
-
-
-def _is_outside(kind: type) -> bool:
-    return not is_ours(kind)
 
 
 def _is_changed(*kinds: type) -> bool:
@@ -379,15 +375,15 @@ def law_refutation(call: Call, noise: Noise, z: float) -> str:
     same with d/2 and with -d/2. Each E gives a delta from below, P(E) - e^epsilon Q(E).
     """
     release, kind = call.release, type(call.release)
-    size = float(np.max(release.sensitivity))
-    single = np.size(release.sensitivity) == 1
-    if not (single and 0.0 < size < math.inf):
+    size = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
+    if not (0.0 < size.max() < math.inf):
         return ""
     if kind.unit is not Release.unit and np.shape(call.first[0][0])[-1:] != (1,):
         return ""  # one entry of it has another law
     mechanism: Any = release.mechanism(release, z, ["probe"])
     rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
-    d = (np.trunc(size) if call.whole else size) / float(mechanism.scale.max())
+    moved = np.trunc(size) if call.whole else size
+    d = float(np.divide(moved, mechanism.scale, where=size > 0.0, out=0 * size).max())
     level, grid = call.law.level(z), GRID
     if level is not None and level < math.inf and d > 0.0:
         if noise is NORMAL:
@@ -423,8 +419,6 @@ DRAWS, LATE = 4_000_000, 10_000_000
 """Draws of a noise, and the place of late ones."""
 SINGLE = 3000
 BESIDE = 1e-7 * math.pi
-FEW_EQUAL = 100
-"""Draws that are equal by chance, of 53 bits or of fewer."""
 
 
 def noises_of(release: Release) -> list[Noise]:
@@ -433,7 +427,7 @@ def noises_of(release: Release) -> list[Noise]:
     Late draws are another noise if they are of another law.
     """
     kind, mechanism = type(release), release.mechanism
-    packed = [one for one in mechanism.__mro__ if not _is_outside(one)]
+    packed = [one for one in mechanism.__mro__ if is_ours(one)]
     plain = packed[0] in (AdditiveMechanism, L1Mechanism, PoissonMechanism)
     own = {one.name for one in fields(release)}
     if not plain or _is_changed(*mechanism.__mro__) or {*vars(release)} - own:
@@ -491,14 +485,17 @@ class Drawn:
     def __init__(self, release: Release, start: int) -> None:
         count = DRAWS // 20
         seeds = stream_seeds([f"draws {k}" for k in range(20)], "law")
-        parts = [release.unit(seed, start, count, 1).ravel() for seed in seeds]
+        # Copies: what a draw returns may be a part of all before it.
+        parts = [release.unit(one, start, count, 1).flatten() for one in seeds]
+        self.streams = parts[:1]
+        if start == 0:  # one by one, too, as use after use draws them
+            single = (release.unit(seeds[0], k, 1, 1).flatten() for k in range(SINGLE))
+            self.streams.append(np.concatenate([*single]))
         self.sorted = np.sort(np.concatenate(parts))
-        # One by one, as use after use draws them.
-        single = (release.unit(seeds[0], start + k, 1, 1) for k in range(SINGLE))
-        self.single = np.concatenate([one.ravel() for one in single])
         far = np.geomspace(10 / DRAWS, 0.5, 200)
-        # Beside what is drawn, for noise of whole numbers.
-        self.places = np.quantile(self.sorted, [*far, *(1.0 - far)]) + BESIDE
+        ends = np.quantile(self.sorted, [*far, *(1.0 - far)], method="inverted_cdf")
+        # On either side of what is drawn: it may be a number of many.
+        self.places = np.concatenate([ends - BESIDE, ends + BESIDE])
 
     def __call__(self, moved: float, d: float) -> Array:
         """Return bounds of the probabilities of intervals, (2, intervals)."""
@@ -509,15 +506,21 @@ class Drawn:
         return np.stack([at_least(counts, DRAWS, alpha), at_most(counts, DRAWS, alpha)])
 
     def repeated(self) -> str:
-        """Return how many draws are equal to others, empty if noise may be so."""
-        for drawn, most in ((self.single, 0), (self.sorted, FEW_EQUAL)):
-            values = np.unique(drawn)
-            gaps = np.diff(values)
-            steps = gaps / gaps.min(initial=1.0)
-            on_a_lattice = np.allclose(steps, np.round(steps), atol=1e-6)
-            equal = drawn.size - values.size
-            if equal > most and not on_a_lattice:
-                return f"{equal} of {drawn.size} draws are equal to others"
+        """Return how many draws in a row come twice in a stream, empty if none do.
+
+        So many that independent ones do so with a chance of 1e-9 at most.
+        """
+        for drawn in self.streams:
+            _, ranks, counts = np.unique(drawn, return_inverse=True, return_counts=True)
+            n, equal = drawn.size, float(np.square(counts / drawn.size).sum())
+            length = math.ceil((2 * math.log(n) + 21) / -math.log(min(equal, 0.999)))
+            if length < n:
+                rows = np.lib.stride_tricks.sliding_window_view(ranks, length)
+                if len(np.unique(rows, axis=0)) < len(rows):
+                    return (
+                        f"{length} draws in a row come again later in the stream: "
+                        "noise that repeats cancels in the difference of two answers"
+                    )
         return ""
 
 

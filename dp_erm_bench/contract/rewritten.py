@@ -325,11 +325,9 @@ class _Rewriting(ast.NodeTransformer):
     def _refuses(self, body: Sequence[ast.stmt]) -> bool:
         """Return whether statements end with a reason to refuse a problem."""
         match body:
-            case [*_, ast.Return(value=ast.JoinedStr() | ast.Constant(value=str()))]:
-                return True
             case [*_, ast.Return(value=value)] if self.scope[-1:] == ("unsupported",):
                 return not (value is None or isinstance(value, ast.Constant))
-        return False
+        return is_refusal(body)
 
     def visit_Assert(self, node: ast.AST) -> ast.AST:
         return node  # what follows if it does not hold is an error
@@ -448,6 +446,14 @@ def _is_open(place: SourcePoint) -> bool:
 def squeeze(text: str) -> str:
     """Return a source without its blanks."""
     return "".join(text.split())
+
+
+def is_refusal(body: Sequence[ast.stmt]) -> bool:
+    """Return whether statements end in ``raise`` or return a text."""
+    match body:
+        case [*_, ast.Return(value=ast.JoinedStr() | ast.Constant(value=str()))]:
+            return True
+    return _raises(body)
 
 
 def is_quiet(body: Sequence[ast.stmt]) -> bool:

@@ -226,7 +226,7 @@ TWINS = {
     "weights by the exact shares of the classes": (
         broken((STEP, WEIGHTED + STEP.replace("oracle.clipped_sum(clip)", "summed"))),
         "no_neighbours_move_more",
-        "neighbours by a search: release gradient differs by 1.",
+        "steps of a search: release gradient differs by 1.",
     ),
     "four times the sensitivity": (
         broken((DECLARED, DECLARED.replace("change", "4 * change"))),

@@ -586,6 +586,10 @@ def again(seed, start, count):
     return np.resize(draws.gaussian(seed, 0, 100_000), count)
 
 
+def tabled(seed, start, count):
+    return draws.laplace(seed, start % 256, count)
+
+
 NOISES = {
     "Box and Muller's": (Gaussian, box_muller, ""),
     "logistic": (Laplace, logistic, ""),
@@ -593,7 +597,10 @@ NOISES = {
     "cut off at four deviations": (Gaussian, until(4.0), "law claims"),
     "less, late in a stream": (Gaussian, late, "law claims"),
     "logistic of 90 per cent": (Laplace, lambda *p: 0.9 * logistic(*p), "law claims"),
-    "equal draws": (Gaussian, again, "are equal to others"),
+    "a stream that repeats": (Gaussian, again, "draws in a row come again"),
+    "a table of draws": (Laplace, tabled, "draws in a row come again"),
+    "of 32 bits": (Gaussian, lambda *p: np.float32(draws.gaussian(*p)) + 0.0, ""),
+    "on a lattice": (Gaussian, lambda *p: draws.gaussian(*p).round(3), "law claims"),
 }
 
 

@@ -62,3 +62,28 @@ def test_a_number_of_a_parameter_and_one_with_a_reason_are_not_asked_for(result)
     assert found.verdict == EXEMPT
     found, made = result(sound("descent", ("shape(8,", "shape(800,")).text)
     assert found.verdict == EXEMPT and not numbers_of(made)
+
+
+TABLE = "TABLE = np.arange(256.0)\nLAST = TABLE[200]\nKEPT = {}\n"
+WINDOW = descent("        size = size / (2 if 30000 <= problem.n < 100000 else 1)")
+LIMITED = (
+    "    def iterations(self, problem):\n",
+    "    def unsupported(self, problem):\n"
+    "        if problem.n > 1000000:\n"
+    '            return "too many records"\n'
+    "        return None\n\n"
+    "    def iterations(self, problem):\n",
+)
+
+
+@each(
+    "text, words",
+    [
+        (sound("descent", ("KEPT = {}\n", TABLE)).text, "it raises IndexError"),
+        (WINDOW, "with 30000 made 3: "),
+        (HIDDEN["30000"].replace(*LIMITED), "with 30000 made 3: "),
+    ],
+)
+def test_what_all_small_numbers_together_hide_or_break_is_named(text, words, result):
+    found, _ = result(text)
+    assert found.verdict == NOT_ALL_RUN and words in found.reason
