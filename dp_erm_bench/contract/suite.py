@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,10 +24,9 @@ from dp_erm_bench.contract.candidate import (
     ToBeRewritten,
     require,
 )
-from dp_erm_bench.contract.loading import modules_of
 from dp_erm_bench.contract.output import silenced
 from dp_erm_bench.contract.rewritten import squeeze
-from dp_erm_bench.releases.repeat_and_select import check_apart
+from dp_erm_bench.releases.repeat_and_select import SharedVariables
 
 OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"
 REWRITE = "to be rewritten"
@@ -103,15 +100,10 @@ class Check:
             self.run(candidate)
         except (ContractError, NotApplicable):
             raise
+        except SharedVariables as error:
+            raise ToBeRewritten(f"{error}; nothing is judged before") from error
         except Exception as error:
             message = " ".join(str(error).split())
-            if place := _handed_over(error, candidate):
-                raise ToBeRewritten(
-                    f"{place}: hand over a method, `def attempt(self, oracle, "
-                    "mechanisms, schedule)` of the class as `self.attempt`, for what a "
-                    "function within another one keeps of an earlier run cannot be "
-                    "told; that is no leak, and nothing is judged before"
-                ) from error
             raise ContractError(
                 f"it raises {type(error).__name__}: {message}"
             ) from error
@@ -134,20 +126,6 @@ class Check:
         seconds = time.perf_counter() - start
         printed = next((text for line in reversed(lines) if (text := line.strip())), "")
         return CheckResult(self.name, verdict, reason, seconds, printed)
-
-
-def _handed_over(error: Exception, candidate: Candidate) -> str:
-    """Return the line that hands over what makes a run, if that is no method."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    if frames[-1][0].f_code is not check_apart.__code__:
-        return ""
-    files = {module.__file__ for module in modules_of(candidate).values()}
-    own = [(f, line) for f, line in frames if f.f_code.co_filename in files]
-    if not own:
-        return ""
-    frame, line = own[-1]
-    text = linecache.getline(frame.f_code.co_filename, line).strip()
-    return f"line {line}, `{text}`"
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:

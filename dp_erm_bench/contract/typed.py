@@ -326,13 +326,15 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
         if solver is None:
             continue
         small = SMALL if number == 0 else SMALL[number % 2 : number % 2 + 1]
-        families = small[:1] if candidate.foreign else small
+        # Of others the problems under both adjacencies.
+        families = SMALL[:2] if candidate.foreign else small
         served = 0
         for family, parts in itertools.product(families, candidate.objectives()):
-            of = candidate.neighbours(family, Adjacency.REPLACE_ONE, parts, 1.0)
+            adjacency = BOTH[served % 2]
+            of = candidate.neighbours(family, adjacency, parts, 1.0)
             is_served = solver.refusal(of.first) is None
             served += is_served
-            yield TypedCase(solver, of.first, BOTH[served % 2])
+            yield TypedCase(solver, of.first, adjacency)
             if number and is_served:
                 break
         if number == 0:

@@ -168,17 +168,28 @@ class RepeatAndSelectMechanism(NestedMechanism):
         return self.intercept(replace(query, run=run), publish)
 
 
+class SharedVariables(UsageError):
+    """What makes a run may keep what an earlier run left."""
+
+
 def check_apart(attempt: Any, name: str) -> None:
-    """Refuse what makes a run unless it is a method that shares no variables."""
+    """Refuse what makes a run unless it is a method that shares no variables.
+
+    Raises
+    ------
+    SharedVariables
+        With the line where it is defined.
+    """
     code = getattr(getattr(attempt, "__func__", None), "__code__", None)
     # `super()` holds the class.
     held = sorted({*code.co_freevars} - {"__class__"} if code else ())
     if code is None or held or isinstance(attempt.__self__, type):
         shared = f", and this one holds {', '.join(held)}" if held else ""
-        raise UsageError(
+        line = getattr(getattr(attempt, "__code__", None), "co_firstlineno", "")
+        raise SharedVariables(
             f"release {name}: what makes a run must be a method of the solver, as in "
-            f"mechanisms[{name!r}](self.attempt), for a function within another one "
-            f"may keep what an earlier run left{shared}"
+            f"mechanisms[{name!r}](self.attempt), for a function within another one"
+            f"{line and f' (line {line})'} may keep what an earlier run left{shared}"
         )
 
 

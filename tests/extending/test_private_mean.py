@@ -11,6 +11,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import profile
 from dp_erm_bench.audit.pairs import audited_solver
 from dp_erm_bench.audit.statistic import LEAK, attack_on
+from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.suite import FAILS, OK
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -76,6 +77,11 @@ def test_the_runner_records_a_batch_of_it():
     assert rows.iteration == [0, 1] and rows.w.shape == (3, 4)
     assert np.ptp(rows.w, axis=0).min() > 0.0
     assert rows.measures == {}
+
+
+def test_it_keeps_all_that_is_checked(capsys):
+    assert main(["check", NOISY_MEAN]) == 0
+    assert "all is kept (" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
