@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dp_erm_bench.contract.candidate import (
@@ -18,8 +18,9 @@ from dp_erm_bench.contract.candidate import (
     NotApplicable,
     ToBeRewritten,
 )
+from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.loading import load_again, modules_of
-from dp_erm_bench.contract.replay import all_cases, replayed
+from dp_erm_bench.contract.replay import replay_results, replayed
 from dp_erm_bench.contract.rewritten import is_refusal, squeeze
 
 LEAST, MOST = 16, 1e12
@@ -43,10 +44,12 @@ def large_numbers_hide_nothing(candidate: Candidate) -> None:
     if not numbers:
         raise NotApplicable(f"its source has no number above {LEAST} to ask of")
     alone = [[one] for one in numbers] if len(numbers) > 1 else []
+    cases = [one.case for one in replay_results(candidate) if not one.case.untold]
     for small in SMALL:
         for some in (*alone, numbers):
-            most = CASES if some is numbers else CASES // len(numbers)
-            words = _complaint(candidate, some, small, most)
+            most = CASES if some is numbers else CASES // len(numbers) + 1
+            few = cases[:: len(cases) // most + 1]
+            words = _complaint(candidate, some, small, few)
             which = ", ".join(some)
             if words:
                 raise NotAllRun(
@@ -68,7 +71,7 @@ def numbers_of(candidate: Candidate) -> set[str]:
 
 
 def _complaint(
-    candidate: Candidate, numbers: Collection[str], small: int, most: int
+    candidate: Candidate, numbers: Collection[str], small: int, cases: Sequence[Case]
 ) -> str:
     """Return what is found with small numbers, empty if nothing is."""
 
@@ -82,8 +85,7 @@ def _complaint(
             load_again(candidate, compile_small) as (one, _),
             load_again(candidate, compile_small) as (other, _),
         ):
-            cases = [*all_cases(one)]
-            for found in replayed(one, cases[:: len(cases) // most + 1], other):
+            for found in replayed(one, cases, other):
                 if found.all:
                     title = f"{found.case.title}, neighbours: {found.case.family}"
                     return f"{title}: {found.all[0]}"
