@@ -21,7 +21,7 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.loading import load_again, modules_of
 from dp_erm_bench.contract.replay import replay_results, replayed
-from dp_erm_bench.contract.rewritten import is_refusal, squeeze
+from dp_erm_bench.contract.rewritten import UNASKED, is_refusal, squeeze
 
 LEAST, MOST = 16, 1e12
 """Numbers that are made small: others are lengths that replays have, or no sizes."""
@@ -115,6 +115,9 @@ class _Shrinking(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = getattr(node.func, "id", "")
         return node if name in KEPT else self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node if node.name in UNASKED else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST:
         if is_refusal(node.body):  # what follows does not run
