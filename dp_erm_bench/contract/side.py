@@ -476,7 +476,7 @@ class Side:
         if not self.publishing:
             raise ToBeRewritten(
                 f"release {name}: its noise is taken ahead, for a compiled step; where "
-                "`mechanisms.ahead` is False make plain steps, which ask it: "
+                "`ahead` of the mechanisms is False make plain steps, which ask it: "
                 "what compiled ones ask cannot be replayed"
             )
         return type(mechanism).unit_noise(mechanism, *size)

@@ -63,9 +63,8 @@ def test_the_broken_are_caught(name, candidate):
     if check:
         assert check_named(check).result(made).verdict in (FAILS, REWRITE)
     elif check_named("private_values_stay_private").result(made).verdict != FAILS:
-        searched = check_named("no_neighbours_move_more")
-        found = accused(made, all_cases(made)) or searched.result(made)
-        assert getattr(found, "verdict", FAILS) == FAILS
+        # A part of the cases finds most; all that vary come behind.
+        assert accused(made, itertools.chain(all_cases(made), varied(made)))
 
 
 @pytest.mark.parametrize("name", SOUND if FULL else [*SOUND][::4])
