@@ -263,9 +263,14 @@ class Candidate:
         return bounded or served
 
     def each(self) -> Iterator[Subject]:
-        """Yield every variant on every problem that it serves."""
-        for variant in self.variants:
-            for problem in self.problems(variant):
+        """Yield every variant on the problems that it serves, of many by turns.
+
+        Of more than two variants each is run on every third problem.
+        """
+        for turn, variant in enumerate(self.variants):
+            problems = self.problems(variant)
+            step = 3 if len(self.variants) > 2 else 1
+            for problem in problems[turn % step % len(problems) :: step]:
                 yield Subject(self, variant, problem)
 
     def first(self, without: str = "") -> Iterator[Subject]:

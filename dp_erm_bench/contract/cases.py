@@ -101,7 +101,8 @@ def covering(
         beside = (usual | dict(pair) for pair in pairs if pair not in met)
         rows += [row for row in beside if allowed(row)]
     alone = [{**usual, k: x} for k, xs in factors.items() for x in xs]
-    by_values = {tuple(row.items()): row for row in [*rows, *filter(allowed, alone)]}
+    # Behind what all rows share: one factor has no pairs of its own.
+    by_values = {("", *row.items()): row for row in [*rows, *filter(allowed, alone)]}
     kept = pairwise_covering(by_values)
     return [row for key, row in by_values.items() if row == usual or key in kept]
 

@@ -193,9 +193,11 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
     Winners are heard where noise does not drown the scores: with little noise, too.
     """
     served = 0
-    for on in candidate.first():
-        for adjacency in Adjacency:
-            for ahead in (True, False):
+    for number, on in enumerate(candidate.first()):
+        for place, adjacency in enumerate(Adjacency):
+            # Of many variants each is run plainly under one, and compiled.
+            one = (number + place) % 2 == 0
+            for ahead in (True, False) if number < 2 else (one,):
                 try:
                     run = on.calibrated(Budget(BUDGET, DELTA, adjacency))
                 except Unsupported:

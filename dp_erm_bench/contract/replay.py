@@ -440,9 +440,9 @@ def _grouped(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
 def _private(candidate: Candidate) -> Iterator[Case]:
     """Yield cases in which the smoothness constants are released."""
     parts = ("logistic", "l2", "none")
-    for (variant, clip, group), adjacency in itertools.product(
-        _clipped(candidate), Adjacency
-    ):
+    variants = {(*one[0].values(), one[1], ""): one for one in _clipped(candidate)}
+    for key, adjacency in itertools.product(pairwise_covering(variants), Adjacency):
+        variant, clip, group = variants[key]
         solver = candidate.build(variant, clip=clip, smoothness="private")
         group = f"{group}, smoothness=private"
         case = _loud(candidate, solver, parts, adjacency, group)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.cases import varied
+from dp_erm_bench.contract.cases import covering, varied
 from dp_erm_bench.contract.replay import all_cases, answered_anew, replayed
 from dp_erm_bench.contract.side import present
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK, REWRITE
@@ -141,6 +141,26 @@ def test_the_coins_of_two_releases_are_unrelated():
     for one, other in itertools.combinations(names, 2):
         equal = sum(present(one, *use) == present(other, *use) for use in uses)
         assert 0.3 < equal / len(uses) < 0.7
+
+
+FACTORS = {"a": [0, 1, 2, 3], "b": ["x", "y"], "c": [None, 0.5, 2.0], "d": [7, 8]}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+def test_any_two_values_that_may_meet_do(count):
+    factors = dict([*FACTORS.items()][:count])
+    rows = covering(factors, lambda row: (row.get("a"), row.get("b")) != (3, "y"))
+    assert rows[0] == {name: values[0] for name, values in factors.items()}
+    met = {pair for row in rows for pair in itertools.combinations(row.items(), 2)}
+    wanted = {
+        ((a, x), (b, y))
+        for (a, xs), (b, ys) in itertools.combinations(factors.items(), 2)
+        for x, y in itertools.product(xs, ys)
+    }
+    assert wanted - met == ({(("a", 3), ("b", "y"))} if count > 1 else set())
+    values = {item for row in rows for item in row.items()}
+    assert values == {(k, x) for k, xs in factors.items() for x in xs}
+    assert len(rows) <= 2 + 4 * 4
 
 
 class Alone(OneSolve):

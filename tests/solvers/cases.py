@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from dp_erm_bench import registry
 from dp_erm_bench.contract import replay
-from dp_erm_bench.contract.candidate import Candidate, Subject, candidate_of, run_at
+from dp_erm_bench.contract.candidate import candidate_of, run_at
 from dp_erm_bench.contract.cases import pairwise_covering, varied
 from dp_erm_bench.contract.problems import (
     curved_losses,
@@ -85,24 +85,6 @@ def some_objectives(constrained=False):
             place += [] if name in place else [name]
         if sum(p.index(n) for p, n in zip(places, parts, strict=True)) % 2 == 0:
             yield parts
-
-
-class ByTurns(Candidate):
-    """A candidate whose variants take turns on the problems that they serve."""
-
-    def each(self):
-        """Yield every variant on every third problem, and all problems of a few."""
-        for turn, variant in enumerate(self.variants):
-            problems = self.problems(variant)
-            step = 3 if len(self.variants) > 2 else 1
-            for problem in problems[turn % step % len(problems) :: step]:
-                yield Subject(self, variant, problem)
-
-
-def by_turns(name):
-    """The candidate of a name, replayed and run in this process."""
-    made = CANDIDATES[name]
-    return ByTurns(made.name, made.solver, made.preset)
 
 
 @contextlib.contextmanager
