@@ -43,7 +43,7 @@ def check_command(arguments: Sequence[str]) -> int:
         Names, or paths of solvers' files; all names there are by default. Names of
         checks after ``--only``, with commas between them, are the only ones run. Names
         after ``--accept`` are those of uses and releases whose doubt is accepted.
-        ``--first`` ends at the first finding.
+        ``--first`` ends at the first check that fails.
 
     Raises
     ------
@@ -109,9 +109,8 @@ def _results(
 ) -> Iterator[CheckResult]:
     """Yield the results of checks and print a line of each.
 
-    ``first`` ends at the first one that fails.
-
-    What is to be rewritten ends it always: other checks would say the same.
+    ``first`` ends at the first one that fails. What is to be rewritten ends it always:
+    other checks would say the same.
     """
     for check in checks:
         print(f"  {check.name.replace('_', ' '):{WIDTH}}", end="", flush=True)

@@ -21,7 +21,7 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.contract.cases import Case
 from dp_erm_bench.contract.loading import load_again, modules_of
 from dp_erm_bench.contract.replay import replay_results, replayed
-from dp_erm_bench.contract.rewritten import UNASKED, is_refusal, squeeze
+from dp_erm_bench.contract.rewritten import UNASKED, is_quiet, is_refusal, squeeze
 
 LEAST, MOST = 16, 1e12
 """Numbers that are made small: others are lengths that replays have, or no sizes."""
@@ -30,6 +30,8 @@ CASES = 200
 """Replays of all numbers, at most."""
 KEPT = frozenset({"shape", "value", "Limit"})
 """Calls whose numbers are parameters, which have values of their own."""
+REFUSALS = frozenset({"unsupported", "refusal"})
+"""Methods whose texts are reasons to refuse a problem."""
 ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 
 
@@ -110,17 +112,24 @@ class _Shrinking(ast.NodeTransformer):
 
     def __init__(self, numbers: Collection[str] | None, small: int) -> None:
         self.numbers, self.small = numbers, small
-        self.found = set[str]()
+        self.found, self.function = set[str](), ""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = getattr(node.func, "id", "")
         return node if name in KEPT else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node if node.name in UNASKED else self.generic_visit(node)
+        if node.name in UNASKED:
+            return node
+        outer, self.function = self.function, node.name
+        self.generic_visit(node)
+        self.function = outer
+        return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        if is_refusal(node.body):  # what follows does not run
+        # What follows does not run; elsewhere a text may say which way to go.
+        ends = is_refusal if self.function in REFUSALS else is_quiet
+        if ends(node.body):
             node.orelse = [self.visit(one) for one in node.orelse]
             return node
         return self.generic_visit(node)

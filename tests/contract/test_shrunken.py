@@ -76,9 +76,21 @@ LIMITED = (
 )
 
 
+KINDS = (
+    "    def iterations(self, problem):\n",
+    "    def kind(self, problem):\n"
+    "        if problem.n > 30000:\n"
+    '            return "many"\n'
+    '        return "few"\n\n'
+    "    def iterations(self, problem):\n",
+)
+SAID = descent('        size = size / (2 if self.kind(problem) == "many" else 1)')
+
+
 @each(
     "text, words",
     [
+        (SAID.replace(*KINDS), "with 30000 made 3: "),
         (sound("descent", ("KEPT = {}\n", TABLE)).text, "it raises IndexError"),
         (WINDOW, "with 30000 made 3: "),
         (HIDDEN["30000"].replace(*LIMITED), "with 30000 made 3: "),
