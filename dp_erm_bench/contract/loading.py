@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.plugins.names import sources
 
-Compile = Callable[[bytes, str], Any]
-"""Makes code of the source of a file."""
-
-
-def compile_source(source: bytes, file: str) -> Any:
-    """Return the code of a source as it is."""
-    return compile(source, file, "exec")
+Rewrite = Callable[[ModuleType, str], ast.Module]
+"""Makes what is run in place of a module, of the module and its source."""
 
 
 def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
@@ -34,7 +29,8 @@ def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
         return {}
     if getattr(own, solver.__name__, None) is not solver:  # made in a function
         return {}
-    paths = {str(file) for file in sources(inspect.getfile(solver)).values()}
+    # Not what was loaded of the same file before it changed.
+    paths = {*map(str, sources(inspect.getfile(solver)).values())} - {own.__file__}
     found = {
         name: module
         for name, module in list(sys.modules.items())
@@ -45,7 +41,7 @@ def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
 
 @contextlib.contextmanager
 def load_again(
-    candidate: Candidate, compiling: Compile = compile_source
+    candidate: Candidate, rewrite: Rewrite | None = None
 ) -> Iterator[tuple[Candidate, dict[str, ModuleType]]]:
     """Yield a candidate of modules that are loaded again, and these modules.
 
@@ -55,14 +51,14 @@ def load_again(
     Parameters
     ----------
     candidate : Candidate
-    compiling : callable
-        Makes code of a source, (bytes, path).
+    rewrite : callable, optional
+        Makes what is run in place of each, (module, source).
     """
     plain = modules_of(candidate)
     if not plain:
         yield candidate, {}
         return
-    finder = _Finder({name: str(m.__file__) for name, m in plain.items()}, compiling)
+    finder = _finder(plain, rewrite)
     for name in plain:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)
@@ -71,11 +67,10 @@ def load_again(
     finally:
         sys.meta_path.remove(finder)
         sys.modules.update(plain)
-    for name, module in modules.items() if compiling is compile_source else ():
+    for name, module in modules.items() if rewrite is None else ():
         _share_kernels(module, plain[name])
     solver = getattr(modules[candidate.solver.__module__], candidate.solver.__name__)
-    made = type(candidate)(candidate.name, solver, candidate.preset)
-    yield made, modules
+    yield type(candidate)(candidate.name, solver, candidate.preset), modules
 
 
 def _share_kernels(module: ModuleType, plain: ModuleType) -> None:
@@ -85,30 +80,27 @@ def _share_kernels(module: ModuleType, plain: ModuleType) -> None:
             vars(module)[name] = found
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of a solver."""
+def _finder(modules: dict[str, ModuleType], rewrite: Rewrite | None) -> Any:
+    """Return what finds some modules, and compiles their sources itself."""
 
-    def __init__(self, files: dict[str, str], compiling: Compile) -> None:
-        self.files, self.compiling = files, compiling
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: Any = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        file = self.files.get(name)
-        if file is None:
+    def find_spec(name: str, *_: Any) -> ModuleSpec | None:
+        if name not in modules:
             return None
-        loader = _Loader(name, file)
-        loader.compiling = self.compiling
-        inside = [str(Path(file).parent)] if file.endswith("__init__.py") else None
-        return importlib.util.spec_from_file_location(
-            name, file, loader=loader, submodule_search_locations=inside
-        )
+        file = str(modules[name].__file__)
+        loader: Any = SourceFileLoader(name, file)
+        loader.get_code = lambda _: _code_of(modules[name], rewrite)
+        return importlib.util.spec_from_file_location(name, file, loader=loader)
+
+    return SimpleNamespace(find_spec=find_spec)
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Compiles a source itself."""
+def source_of(module: ModuleType) -> str:
+    """Return the source of a module."""
+    return importlib.util.decode_source(Path(str(module.__file__)).read_bytes())
 
-    compiling: Compile
 
-    def get_code(self, fullname: str) -> Any:
-        return self.compiling(self.get_data(self.path), self.path)
+def _code_of(module: ModuleType, rewrite: Rewrite | None) -> Any:
+    """Return the code of a module, as it is or rewritten."""
+    source = source_of(module)
+    tree = rewrite(module, source) if rewrite else ast.parse(source)
+    return compile(ast.fix_missing_locations(tree), str(module.__file__), "exec")

@@ -11,12 +11,13 @@ import ast
 import builtins
 import contextlib
 import copy
-import importlib.util
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class SourcePoint:
     reason : str
         Why a solver declares that nothing is asked of it (``exempt``).
     wanted : str
-        What is missing, in words.
+        What is missing, in words; empty if it is what did not come, or did not run.
     """
 
     line: int
@@ -76,12 +77,19 @@ class SourcePoint:
     came: set[bool] = field(default_factory=set)
     met_by: Any = None
     reason: str = ""
-    wanted: str = "was not run"
+    wanted: str = ""
 
     @property
     def sentence(self) -> str:
         """Return what is missing, with the line."""
-        return f"line {self.line}, `{self.text}` {self.wanted}"
+        never = f"was never {str(True not in self.came).lower()}"
+        wanted = self.wanted or (never if self.came else "was not run")
+        return f"line {self.line}, `{self.text}` {wanted}"
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a condition was met, and has to come out both ways."""
+        return self.is_asked and bool(self.came) and not self.reason
 
 
 class Conditions:
@@ -94,7 +102,6 @@ class Conditions:
         self.exempt = {squeeze(name): reason for name, reason in exempt.items()}
         self._forced: tuple[SourcePoint | None, bool] = (None, False)
         self._left = TURNS
-        self._tried: set[tuple[int, bool]] = set()
 
     def decide(self, number: int, value: Any) -> Any:
         """Return how a condition comes out: as it is, or as it is forced."""
@@ -124,19 +131,19 @@ class Conditions:
 
         What is forced may lead to others, which follow.
         """
+        tried = set[tuple[SourcePoint, bool]]()
         while True:
-            for number, place in enumerate(self.conditions):
-                for value in {True, False} - place.came if _is_open(place) else ():
-                    key = number, value
-                    if key not in self._tried:
-                        self._tried.add(key)
-                        yield place, value
-                        break
-                else:
-                    continue
-                break
-            else:
+            left = [
+                (place, way)
+                for place in self.conditions
+                if place.is_open
+                for way in (False, True)
+                if way not in place.came and (place, way) not in tried
+            ]
+            if not left:
                 return
+            tried.add(left[0])
+            yield left[0]
 
     def note_unjudged(self, place: SourcePoint, value: bool) -> None:
         """Note a condition that could not be judged where it is forced."""
@@ -145,23 +152,19 @@ class Conditions:
 
     def is_complete(self) -> bool:
         """Return whether nothing is left, but for what a solver declares."""
-        return not any(_is_open(place) or not place.came for place in self.left())
+        return not any(place.is_open or not place.came for place in self.left())
 
     def left(self) -> Iterator[SourcePoint]:
         """Yield conditions that came out one way, and the outermost blocks not run."""
         for place in self.conditions:
             if place.is_asked and len(place.came) == 1:
-                if place.wanted == "was not run":
-                    other = str(not place.came.copy().pop()).lower()
-                    place.wanted = f"was never {other}"
                 yield place
         ran = [one for one in self.blocks if one.function and one.entered]
         mentioned = set[str]().union(*(one.names for one in ran))
         for block in self.blocks:
-            if block.entered or not block.is_asked:
-                continue
             inside = block.parent is not None and block.parent.entered
-            if inside if not block.function else block.function in mentioned:
+            reached = block.function in mentioned if block.function else inside
+            if reached and block.is_asked and not block.entered:
                 yield block
 
 
@@ -172,23 +175,17 @@ def load_rewritten(
     """Yield a candidate whose modules ask for their conditions, these, and those."""
     conditions, plain = Conditions(candidate.solver.exempt), modules_of(candidate)
 
-    def rewrite(source: bytes, file: str) -> Any:
-        text = importlib.util.decode_source(source)
-        tree = _Rewriting(conditions, text).visit(ast.parse(source))
-        return compile(ast.fix_missing_locations(tree), file, "exec")
+    def rewrite(_: ModuleType, source: str) -> Any:
+        return _Rewriting(conditions, source).visit(ast.parse(source))
 
-    tools = {
+    tools: dict[str, Any] = {
         DECIDE: conditions.decide,
         ENTER: conditions.enter,
-        KERNEL: lambda function, risk: AsWritten(function, risk, plain),
+        KERNEL: lambda risk: functools.partial(AsWritten, plain, risk),
     }
-    vars(builtins).update(tools)
-    try:
+    with patch.multiple(builtins, create=True, **tools):
         with load_again(candidate, rewrite) as (made, modules):
             yield made, modules, conditions
-    finally:
-        for name in tools:
-            del vars(builtins)[name]
 
 
 class AsWritten:
@@ -196,19 +193,18 @@ class AsWritten:
 
     Parameters
     ----------
-    function : function
-    risk : str
-        What it may do that would tell of its arguments; empty if nothing.
     plain : dict of str to module
         The modules as they were loaded before, with the compiled function.
+    risk : str
+        What it may do that would tell of its arguments; empty if nothing.
+    function : function
     """
 
-    def __init__(self, function: Any, risk: str, plain: dict[str, ModuleType]) -> None:
+    def __init__(self, plain: dict[str, ModuleType], risk: str, function: Any) -> None:
         self.py_func, self.risk = function, risk
         self.__name__ = self.__qualname__ = function.__name__
         self.__module__ = function.__module__
-        home = plain[function.__module__]
-        self.compiled = getattr(home, function.__name__, None)
+        self.compiled = getattr(plain[function.__module__], self.__name__, None)
 
     def __call__(self, *args: Any) -> Any:
         """Run on plain values; the machine code does where Python's differs."""
@@ -230,46 +226,46 @@ class _Rewriting(ast.NodeTransformer):
     """Has the functions of a module ask for conditions and note their blocks."""
 
     def __init__(self, made: Conditions, source: str) -> None:
-        self.made = made
-        self.lines = [line.encode() for line in re.split("\r\n|\r|\n", source)]
+        self.made, self.source = made, source
         self.scope: tuple[str, ...] = ()
         self.block: SourcePoint | None = None
         self.asked = True
         # Whether a condition inside another one is asked for.
 
+    @contextlib.contextmanager
+    def _within(self, **values: Any) -> Iterator[None]:
+        """Visit what stands in another scope or block, or in a condition."""
+        before = dict(vars(self))
+        vars(self).update(values)
+        yield
+        vars(self).update(before)
+
     # Functions.
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        outer = self.scope, self.block
-        compilers = [one for one in node.decorator_list if _compiles(one)]
-        if compilers:
+        if any(map(_compiles, node.decorator_list)):
             node.decorator_list = [_kernel(node)]
         else:
             node.decorator_list = [self.visit(one) for one in node.decorator_list]
-        self.scope = (*self.scope, node.name)
-        names = _mentions(node)
-        node.body = self._block(node.body, function=node.name, names=names)
-        self.scope, self.block = outer
+        names = {getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node)}
+        with self._within(scope=(*self.scope, node.name)):
+            node.body = self._block(node.body, function=node.name, names=names)
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        outer = self.scope, self.block
-        self.scope, self.block = (*self.scope, node.name), None
-        node.body = [self.visit(one) for one in node.body]
-        self.scope, self.block = outer
+        with self._within(scope=(*self.scope, node.name), block=None):
+            node.body = [self.visit(one) for one in node.body]
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
-        outer = self.block
-        block = self.block = self._place(node.body, self.block is not None)
-        self.made.blocks.append(block)
-        mark = _call(ENTER, len(self.made.blocks) - 1)
-        pair = ast.Tuple([mark, self.visit(node.body)], ast.Load())
+        block = self._place(node.body, self.block is not None)
+        mark = self._mark(block)
+        with self._within(block=block):
+            pair = ast.Tuple([mark, self.visit(node.body)], ast.Load())
         node.body = ast.Subscript(pair, ast.Constant(1), ast.Load())
-        self.block = outer
-        return ast.copy_location(node, node)
+        return node
 
     # Blocks.
 
@@ -281,16 +277,17 @@ class _Rewriting(ast.NodeTransformer):
             return []
         first = 1 if len(body) > 1 and _is_text(body[0]) else 0
         asked = not (is_quiet(body) or self._refuses(body))
-        outer, block = self.block, self._place(body[first], asked)
-        block.function, block.names = function, set(names)
+        block = self._place(body[first], asked, function=function, names=names)
         block.reason = block.reason or reason
-        self.block = block
+        mark = ast.copy_location(ast.Expr(self._mark(block)), body[first])
+        with self._within(block=block):
+            made = [self.visit(one) for one in body]
+        return [*made[:first], mark, *made[first:]]
+
+    def _mark(self, block: SourcePoint) -> ast.expr:
+        """Return a call that notes that a block is entered."""
         self.made.blocks.append(block)
-        mark = ast.Expr(_call(ENTER, len(self.made.blocks) - 1))
-        made = [self.visit(one) for one in body]
-        made.insert(first, ast.copy_location(mark, body[first]))
-        self.block = outer
-        return made
+        return _call(ENTER, len(self.made.blocks) - 1)
 
     def visit_If(self, node: Any) -> Any:
         if self.block is None:
@@ -340,14 +337,10 @@ class _Rewriting(ast.NodeTransformer):
         """Return a condition that is asked for."""
         if self.block is None or isinstance(test, ast.Constant):
             return self.visit(test)
-        outer, self.asked = self.asked, self.asked and asked
-        asked = self.asked
-        place = self._place(test, asked)
-        self.made.conditions.append(place)
-        number = len(self.made.conditions) - 1
-        made = ast.copy_location(_call(DECIDE, number, self.visit(test)), test)
-        self.asked = outer
-        return made
+        with self._within(asked=self.asked and asked):
+            self.made.conditions.append(self._place(test, self.asked))
+            number = len(self.made.conditions) - 1
+            return ast.copy_location(_call(DECIDE, number, self.visit(test)), test)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         node.test = self._condition(node.test)
@@ -373,12 +366,11 @@ class _Rewriting(ast.NodeTransformer):
             return self.visit(node.args[0])
         return self.generic_visit(node)
 
-    def _place(self, node: Any, asked: bool) -> SourcePoint:
-        text, exempt = _text(self.lines, node), self.made.exempt
+    def _place(self, node: Any, asked: bool, **how: Any) -> SourcePoint:
+        text, exempt = _text(self.source, node), self.made.exempt
         names = (squeeze(text), *self.scope)
-        reason = next((exempt[name] for name in names if name in exempt), "")
-        asked = asked and not UNASKED & {*self.scope}
-        how: Any = {"is_asked": asked, "reason": reason}
+        how["reason"] = next((exempt[name] for name in names if name in exempt), "")
+        how["is_asked"] = asked and not UNASKED & {*self.scope}
         return SourcePoint(node.lineno, text, self.scope, self.block, **how)
 
 
@@ -389,11 +381,7 @@ def _kernel(node: Any) -> ast.expr:
     risk = "prints" if "print" in calls else ""
     if any(isinstance(one, ast.Raise | ast.Assert) for one in inside):
         risk = "may raise an error"
-    made = ast.parse(f"lambda function: {KERNEL}(function, {risk!r})", mode="eval").body
-    for each in ast.walk(made):
-        if hasattr(each, "lineno"):
-            ast.copy_location(each, node)
-    return made
+    return _call(KERNEL, risk)
 
 
 def _compiles(node: Any) -> bool:
@@ -412,16 +400,6 @@ def _compares(node: Any) -> bool:
     return both or isinstance(plain, ast.BoolOp)
 
 
-def _mentions(node: ast.AST) -> set[str]:
-    """Return the names in a source, attributes among them."""
-    found = set()
-    for each in ast.walk(node):
-        match each:
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                found.add(name)
-    return found
-
-
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
@@ -436,11 +414,6 @@ def _raises(body: Sequence[ast.stmt]) -> bool:
         case [*_, ast.With(body=first)]:
             return _raises(first)
     return False
-
-
-def _is_open(place: SourcePoint) -> bool:
-    """Return whether a condition was met, and has to come out both ways."""
-    return place.is_asked and bool(place.came) and not place.reason
 
 
 def squeeze(text: str) -> str:
@@ -463,14 +436,13 @@ def is_quiet(body: Sequence[ast.stmt]) -> bool:
     )
 
 
-def _text(lines: Sequence[bytes], node: Any) -> str:
+def _text(source: str, node: Any) -> str:
     """Return a node as it is written, of several lines the first of its meaning."""
     if node.lineno == node.end_lineno:
-        written = lines[node.lineno - 1][node.col_offset : node.end_col_offset]
-        return str(written.decode())
+        return ast.get_source_segment(source, node) or ""
     return ast.unparse(node).partition("\n")[0]
 
 
-def _call(name: str, number: int, *args: ast.expr) -> ast.expr:
-    given = [ast.Constant(number), *args]
+def _call(name: str, what: int | str, *args: ast.expr) -> ast.expr:
+    given = [ast.Constant(what), *args]
     return ast.Call(ast.Name(name, ast.Load()), given, [])

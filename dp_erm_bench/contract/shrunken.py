@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Collection, Sequence
+from types import ModuleType
 from typing import Any
 
+from dp_erm_bench import extend
 from dp_erm_bench.contract.candidate import (
     Candidate,
     NotAllRun,
@@ -19,7 +21,7 @@ from dp_erm_bench.contract.candidate import (
     ToBeRewritten,
 )
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.loading import load_again, modules_of
+from dp_erm_bench.contract.loading import load_again, modules_of, source_of
 from dp_erm_bench.contract.replay import replay_results, replayed
 from dp_erm_bench.contract.rewritten import UNASKED, is_quiet, is_refusal, squeeze
 
@@ -28,8 +30,8 @@ LEAST, MOST = 16, 1e12
 SMALL = (3, 5)
 CASES = 200
 """Replays of all numbers, at most."""
-KEPT = frozenset({"shape", "value", "Limit"})
-"""Calls whose numbers are parameters, which have values of their own."""
+KEPT = (extend.shape, extend.value, extend.Limit)
+"""Functions whose numbers are parameters, which have values of their own."""
 REFUSALS = frozenset({"unsupported", "refusal"})
 """Methods whose texts are reasons to refuse a problem."""
 ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
@@ -65,9 +67,8 @@ def numbers_of(candidate: Candidate) -> set[str]:
     """Return the large numbers of a solver's sources, as they are written."""
     found = set[str]()
     for module in modules_of(candidate).values():
-        with open(str(module.__file__), "rb") as file:
-            shrinking = _Shrinking(None, 0)
-            shrinking.visit(ast.parse(file.read()))
+        shrinking = _Shrinking(module, None, 0)
+        shrinking.visit(ast.parse(source_of(module)))
         found |= shrinking.found
     return found
 
@@ -77,15 +78,14 @@ def _complaint(
 ) -> str:
     """Return what is found with small numbers, empty if nothing is."""
 
-    def compile_small(source: bytes, file: str) -> Any:
-        tree = _Shrinking(numbers, small).visit(ast.parse(source))
-        return compile(ast.fix_missing_locations(tree), file, "exec")
+    def make_small(module: ModuleType, source: str) -> Any:
+        return _Shrinking(module, numbers, small).visit(ast.parse(source))
 
     refusals = []
     try:
         with (
-            load_again(candidate, compile_small) as (one, _),
-            load_again(candidate, compile_small) as (other, _),
+            load_again(candidate, make_small) as (one, _),
+            load_again(candidate, make_small) as (other, _),
         ):
             for found in replayed(one, cases, other):
                 if found.all:
@@ -104,19 +104,27 @@ class _Shrinking(ast.NodeTransformer):
 
     Parameters
     ----------
+    module : module
+        What the source made.
     numbers : collection of str or None
         Those to be replaced, as they are written; None: all.
     small : int
         What they become.
     """
 
-    def __init__(self, numbers: Collection[str] | None, small: int) -> None:
-        self.numbers, self.small = numbers, small
+    def __init__(
+        self, module: ModuleType, numbers: Collection[str] | None, small: int
+    ) -> None:
+        self.module, self.numbers, self.small = module, numbers, small
         self.found, self.function = set[str](), ""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        name = getattr(node.func, "id", "")
-        return node if name in KEPT else self.generic_visit(node)
+        # Names of a function may be its own.
+        home, _, name = ast.unparse(node.func).rpartition(".")
+        holder = vars(self.module).get(home) if home else self.module
+        called = None if self.function else getattr(holder, name, None)
+        is_kept = any(called is one for one in KEPT)
+        return node if is_kept else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if node.name in UNASKED:

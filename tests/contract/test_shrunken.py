@@ -64,6 +64,20 @@ def test_a_number_of_a_parameter_and_one_with_a_reason_are_not_asked_for(result)
     assert found.verdict == EXEMPT and not numbers_of(made)
 
 
+HEAD = "@dataclass(frozen=True)\n"
+OWN = "def Limit(n, most):\n    return n >= most\n\n\n"
+
+
+def test_what_a_name_is_in_the_module_says_whether_it_makes_a_parameter(result):
+    line = "        size = size / (2 if Limit(problem.n, 30000) else 1)"
+    found, made = result(descent(line).replace(HEAD, OWN + HEAD, 1))
+    assert found.verdict == NOT_ALL_RUN and numbers_of(made) == {"30000"}
+    own = "import dp_erm_bench.extend as own\n\n\n"
+    text = sound("descent", ("shape(8,", "own.shape(800,")).text
+    found, made = result(text.replace(HEAD, own + HEAD, 1))
+    assert found.verdict == EXEMPT and not numbers_of(made)
+
+
 TABLE = "TABLE = np.arange(256.0)\nLAST = TABLE[200]\nKEPT = {}\n"
 WINDOW = descent("        size = size / (2 if 30000 <= problem.n < 100000 else 1)")
 LIMITED = (
