@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -66,14 +67,11 @@ def check_command(arguments: Sequence[str]) -> int:
         # What a solver writes stays in a folder that nobody keeps.
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             results = list(_results(candidate, checks, first))
-        failed = sum(one.verdict == FAILS for one in results)
-        partly = any(one.verdict == NOT_ALL_RUN for one in results)
-        rewritten = any(one.verdict == REWRITE for one in results)
+        verdicts = Counter(one.verdict for one in results)
+        failed, partly = verdicts[FAILS], verdicts[NOT_ALL_RUN]
+        rewritten = verdicts[REWRITE]
         exempt = [one.check for one in results if one.verdict == EXEMPT]
         unasked = len(CHECKS) - (len(checks) if rewritten else len(results))
-        left = [f"not checked: {', '.join(exempt)}"] if exempt else []
-        words = "not reached" if first else "not asked for"
-        left += [f"{unasked} checks {words}"] if unasked else []
         kept_all = not (failed or partly or rewritten or unasked)
         doubts = _doubts(candidate) if kept_all else {}
         for name, doubt in doubts.items():
@@ -82,24 +80,26 @@ def check_command(arguments: Sequence[str]) -> int:
         for name in set(accepted).difference(doubts) if kept_all else ():
             print(f"  {ACCEPT} {name}: no use or release of that name is in doubt")
         doubted = any(name not in accepted for name in doubts)
-        summary = "all is kept"
-        if failed:
-            summary = f"{failed} of {len(results)} checks fail"
-        elif rewritten:
-            summary = "not judged as it is written"
-        elif doubted:
-            summary = "all is kept, but for what is in doubt"
-        elif partly:
-            summary = "all is kept where it was run, and not all was run"
-        summary += f" ({'; '.join(left)})" if left else ""
+        found = {
+            f"{failed} of {len(results)} checks fail": failed,
+            "not judged as it is written": rewritten,
+            "all is kept, but for what is in doubt": doubted,
+            "all is kept where it was run, and not all was run": partly,
+            "all is kept": True,
+        }
+        summary = next(words for words, holds in found.items() if holds)
+        how = "not reached" if first else "not asked for"
+        left = {
+            f"not checked: {', '.join(exempt)}": exempt,
+            f"{unasked} checks {how}": unasked,
+        }
+        lacks = "; ".join(words for words, holds in left.items() if holds)
+        summary += f" ({lacks})" if lacks else ""
         print(f"  {candidate.name}: {summary}, {time.perf_counter() - start:.1f} s")
         is_kept = not (failed or partly or rewritten or doubted)
         if not (is_kept and unasked):
-            lacking = [
-                name for name in doubts if name not in candidate.solver.uncharged
-            ]
-            doubt = passed.doubt("", not lacking, candidate.solver.uncharged)
-            _record(pin, is_kept, doubt)
+            uses = candidate.solver.uncharged
+            _record(pin, is_kept, passed.doubt("", doubts.keys() <= uses.keys(), uses))
         kept.append(is_kept)
     return 0 if all(kept) else 1
 
@@ -114,7 +114,11 @@ def _results(
     """
     for check in checks:
         print(f"  {check.name.replace('_', ' '):{WIDTH}}", end="", flush=True)
-        result = check.result(candidate)
+        try:
+            result = check.result(candidate)
+        except BaseException:
+            print(flush=True)  # the line has no end yet
+            raise
         words = [result.verdict, "" if result.verdict == OK else result.reason]
         print(f" {result.seconds:6.1f} s  {': '.join(filter(None, words))}", flush=True)
         if result.verdict == FAILS and result.printed:
@@ -137,7 +141,6 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]
     """Return the algorithms, the checks and the accepted names of a command line."""
     algorithms: list[str] = []
     named: dict[str, list[str]] = {ONLY: [], ACCEPT: []}
-    wanted = named[ONLY]
     words = iter(arguments)
     for word in words:
         key, equals, value = word.partition("=")
@@ -157,9 +160,10 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]
             )
         else:
             algorithms.append(word)
-    for name in wanted:
-        registry.check_choice(ONLY, name, [check.name for check in CHECKS])
-    checks = [one for one in CHECKS if not wanted or one.name in wanted]
+    known = {check.name: check for check in CHECKS}
+    for name in named[ONLY]:
+        registry.check_choice(ONLY, name, [*known])
+    checks = [one for name, one in known.items() if name in (named[ONLY] or known)]
     names = algorithms or registry.names(registry.ALGORITHM)
     return names, checks, named[ACCEPT]
 

@@ -281,6 +281,16 @@ def test_the_exit_code_tells_whether_all_is_kept(few, capsys):
     assert "sgd: 1 of 3 checks fail" in told
 
 
+def test_an_interrupted_check_ends_its_line(monkeypatch, capsys):
+    def stopped(candidate):
+        """Be stopped."""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dp_erm_bench.cli.check.CHECKS", (Check(stopped),))
+    assert main(["check", "random_cd"]) == 130
+    assert capsys.readouterr().out.rpartition("  stopped")[2].strip(" ") == "\n"
+
+
 def test_all_are_checked_by_default(few, capsys):
     assert main(["check"]) == 1
     told = capsys.readouterr().out
