@@ -7,10 +7,12 @@ A test holds that each name exists and is equal on neighbours and on far data.
 from __future__ import annotations
 
 import contextlib
-import functools
+import io
 import logging
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -24,21 +26,22 @@ from dp_erm_bench.contract.private import (
     Leak,
     LiftedModule,
     Private,
-    Sink,
     any_private,
     as_private,
     as_public,
     call,
-    is_guard,
-    is_private,
+    first_private,
+    guard,
+    guarded,
     lift,
     lifted_value,
+    name_of,
     public_object,
     unwrap,
-    walk,
 )
 from dp_erm_bench.datasets.base import Dataset
 from dp_erm_bench.problems.base import Oracle, Problem
+from dp_erm_bench.problems.erm.second_order import Geometry
 from dp_erm_bench.releases import repeat_and_select, streams
 from dp_erm_bench.releases.base import Mechanism, Mechanisms
 from dp_erm_bench.releases.nested import NestedMechanism
@@ -75,65 +78,82 @@ REPLACED = (f"{PACKAGE}.solvers.private", streams.__name__)
 """Modules whose functions have others in their places."""
 OWN = (f"{PACKAGE}.solvers", f"{PACKAGE}.releases")
 """Modules of the package whose functions run with private values, as a user's do."""
+LIFTED = (f"{PACKAGE}.kernels", f"{PACKAGE}.problems")
+"""Modules of the package whose functions are called by their names in them."""
 
 
 def require_public(value: Any, what: str) -> Any:
     """Return a raw value that must be public; raise `Leak` if it is private."""
-    found = next(filter(is_private, walk(value)), None)
-    if found is not None:
+    if (found := first_private(value)) is not None:
         raise Leak(f"{what} is a private value", found)
     return unwrap(value)
 
 
-class GuardedDataset(Guard):
+class Guarded(Guard):
+    """A guard that hands out what `PUBLIC` lists as it is, and all else as private."""
+
+    _public: frozenset[str]
+    _others: Mapping[str, Callable[[Any, Any], Any]] = {}
+    """What makes the answers of some attributes, of the guard and what is there."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._raw, name)
+        if name in self._public:
+            return found
+        answer: Any = self._others.get(name, Guarded._hide)
+        return answer(self, found)
+
+    def _hide(self, found: Any) -> Any:
+        is_method = callable(found)
+        return partial(call, found, forced=True) if is_method else as_private(found)
+
+
+class GuardedDataset(Guarded):
     """A dataset: X, y and all else that depends on records are private."""
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._raw, name)
-        return found if name in PUBLIC["dataset"] else as_private(found)
+    _public = PUBLIC["dataset"]
 
 
-class GuardedSmoothness(Guard):
+class GuardedSmoothness(Guarded):
     """Smoothness constants: public, or listed as uncharged; not what made them."""
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._raw, name)
-        return found if name in PUBLIC["smoothness"] else as_private(found)
+    _public = PUBLIC["smoothness"]
 
 
-class GuardedProblem(Guard):
+class GuardedProblem(Guarded):
     """A problem: sizes, bounds, loss, penalty and constants are public."""
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._raw, name)
-        if name == "dataset":
-            return GuardedDataset(found)
-        if name == "smoothness":
-            return GuardedSmoothness(found)
-        if name == "oracle":
-            return lambda *batch, **how: GuardedOracle(
+    _public = PUBLIC["problem"]
+    _others = {
+        **dict.fromkeys(OBJECTS, lambda _, found: public_object(found)),
+        "dataset": lambda _, found: GuardedDataset(found),
+        "smoothness": lambda _, found: GuardedSmoothness(found),
+        "oracle": lambda self, found: (
+            lambda *batch, **how: GuardedOracle(
                 self, found(*batch, **how), ArrayState(True)
             )
-        if name in OBJECTS:
-            return public_object(found)
-        if name in PUBLIC["problem"]:
-            return found
-        if callable(found):
-            return functools.partial(call, found, forced=True)
-        return as_private(found)
+        ),
+    }
 
 
 class Recorded(dict[str, Any]):
     """Columns that are recorded and not released: they may be private."""
 
 
-class GuardedOracle(Guard):
+class GuardedOracle(Guarded):
     """An oracle: its iterates are public, all other answers are private.
 
     Those of an oracle that a solver makes for itself may be private.
     """
 
     secret = True
+    _public = PUBLIC["oracle"]
+    _others = {
+        "loss": lambda _, found: public_object(found),
+        "w": lambda self, found: Private(found, state=self._state),
+        **dict.fromkeys(MOVES, lambda self, found: partial(self._move, found)),
+        **dict.fromkeys(STEPS, lambda self, found: partial(self._step, found)),
+    }
 
     def __init__(
         self, problem: GuardedProblem, raw: Any, state: ArrayState | None = None
@@ -141,38 +161,21 @@ class GuardedOracle(Guard):
         if isinstance(raw, int):  # as `type(oracle)(problem, batch)` makes a new one
             raw, state = problem._raw.oracle(raw), ArrayState(True)
         super().__init__(raw)
-        object.__setattr__(self, "problem", problem)
-        object.__setattr__(self, "_state", state or Sink("oracle.w"))
-        object.__setattr__(self, "told", Recorded())
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._raw, name)
-        if name == "loss":
-            return public_object(found)
-        if name == "w":
-            return Private(found, state=self._state)
-        if name in PUBLIC["oracle"]:
-            return found
-        if name in MOVES:
-            return functools.partial(self._move, found)
-        if name in STEPS:
-            return functools.partial(self._step, found, STEPS[name])
-        if callable(found):
-            return functools.partial(call, found, forced=True)
-        return as_private(found)
+        state = state or ArrayState(True, published="oracle.w")
+        vars(self).update(problem=problem, told=Recorded(), _state=state)
 
     def _move(self, found: Any, *args: Any, **keys: Any) -> Any:
-        if type(self._state) is Sink:
-            what = "where the iterate moves to"
-            require_public([*args, *keys.values()], what)
+        if self._state.published:
+            require_public([*args, *keys.values()], "where the iterate moves to")
         elif any_private(args, keys):
             self._state.write(None)
         return found(*unwrap(args), **unwrap(keys))
 
-    def _step(self, found: Any, place: int, *args: Any, **keys: Any) -> Any:
+    def _step(self, found: Any, *args: Any, **keys: Any) -> Any:
+        place = STEPS[found.__name__]
         noise = keys.get("noise", args[place] if place < len(args) else None)
         known = type(noise) is Private and noise._is_noise
-        if type(self._state) is Sink and not known:
+        if self._state.published and not known:
             words = "moves public iterates by noise that no mechanism handed out"
             raise Leak(f"{found.__name__} {words}: use an oracle of your own")
         return found(*unwrap(args), **unwrap(keys))
@@ -181,8 +184,25 @@ class GuardedOracle(Guard):
         setattr(self._raw, name, require_public(value, f"oracle.{name}"))
 
 
-class GuardedMechanism(Guard):
+class GuardedMechanism(Guarded):
     """A mechanism: private values go in, and published ones come out."""
+
+    _public = PUBLIC["mechanism"]
+    _others = {
+        **dict.fromkeys(
+            ("sample", "allocation"), lambda self, found: partial(self._sample, found)
+        ),
+        **dict.fromkeys(
+            ("take", "take_vectors"),
+            lambda _, found: lambda *args: Private(found(*unwrap(args)), is_noise=True),
+        ),
+        **dict.fromkeys(
+            ("next_records", "permutation"),
+            lambda self, found: self._hide(found) if self._raw.release.drawn else found,
+        ),
+        # The point that a perturbed objective publishes.
+        "minimiser": lambda _, found: lambda w: as_public(found(unwrap(w))),
+    }
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
         """Return what is published."""
@@ -195,24 +215,6 @@ class GuardedMechanism(Guard):
         ]
         done = self._raw(*asked, **unwrap(keys))
         return as_private(done) if self._raw.release.secret else as_public(done)
-
-    def minimiser(self, w: Any) -> Any:
-        """Return the point that a perturbed objective publishes."""
-        return as_public(self._raw.minimiser(unwrap(w)))
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._raw, name)
-        if name in PUBLIC["mechanism"]:
-            return found
-        if name in ("sample", "allocation"):
-            return functools.partial(self._sample, found)
-        if name in ("take", "take_vectors"):
-            return lambda *args: Private(found(*unwrap(args)), is_noise=True)
-        if name in ("next_records", "permutation") and not self._raw.release.drawn:
-            return found
-        if callable(found):
-            return functools.partial(call, found, forced=True)
-        return as_private(found)
 
     def _sample(self, found: Any, *args: Any) -> Any:
         records, offsets = done = found(*require_public(args, "a sample's argument"))
@@ -248,20 +250,10 @@ def _guard_part(function: Any) -> Any:
     return types.MethodType(run, function.__self__) if is_method else run
 
 
-def guard(value: Any) -> Any:
-    """Return the stand-in of an oracle, a problem, a dataset or mechanisms."""
-    if is_guard(value):  # which looks like what it stands for
-        return value
-    if isinstance(value, Oracle):
-        return GuardedOracle(GuardedProblem(value.problem), value)
-    if isinstance(value, Problem):
-        return GuardedProblem(value)
-    if isinstance(value, Dataset):
-        return GuardedDataset(value)
-    return GuardedMechanisms(value) if isinstance(value, Mechanisms) else value
-
-
-private.STAND_INS[:] = [guard]
+guarded.register(Dataset, GuardedDataset)
+guarded.register(Problem, GuardedProblem)
+guarded.register(Mechanisms, GuardedMechanisms)
+guarded.register(Oracle, lambda raw: GuardedOracle(GuardedProblem(raw.problem), raw))
 
 # What replaces the functions of `extend` ----------------------------------------------
 
@@ -274,17 +266,19 @@ def private_call(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
     plain = getattr(function, "raw", function)
     code = getattr(plain, "__code__", None)
     own = plain.__globals__ if code and code.co_filename in private.LIFTED else {}
-    before = _state_of(own)
+    before, printed = _state_of(own), io.StringIO()
     raws = unwrap(args), unwrap(keys)
     try:
-        done = bare_function(plain)(*raws[0], **raws[1])
+        with redirect_stdout(printed), redirect_stderr(printed):
+            done = bare_function(plain)(*raws[0], **raws[1])
     except Leak:
         raise
     except Exception:
         done = unwrap(instead)
+    if printed.getvalue():
+        raise Leak(f"{name_of(plain)} prints within a private_call")
     if _state_of(own) != before:
-        name = getattr(plain, "__name__", "a function")
-        raise Leak(f"{name} keeps something of private values in its module")
+        raise Leak(f"{name_of(plain)} keeps something of private values in its module")
     if done is None:
         raise Leak("a private_call returns None, which no value can stay private as")
     return as_private(done)
@@ -295,10 +289,13 @@ def bare_function(function: Any) -> Any:
     code = getattr(function, "__code__", None)
     if code is None or code.co_filename not in private.LIFTED:
         return function
-    names = {k: getattr(v, "raw", v) for k, v in function.__globals__.items()}
-    names |= {k: v._module for k, v in names.items() if isinstance(v, LiftedModule)}
-    for name in BUILTINS:
-        names.pop(name, None)
+    names = {
+        name: found._module
+        if isinstance(found, LiftedModule)
+        else getattr(found, "raw", found)
+        for name, found in function.__globals__.items()
+        if found is not BUILTINS.get(name)
+    }
     how = function.__name__, function.__defaults__, function.__closure__
     made = types.FunctionType(code, names, *how)
     made.__kwdefaults__ = function.__kwdefaults__
@@ -313,20 +310,6 @@ def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in names.items()
         if not name.startswith("__")
     }
-
-
-def once(data: Any, function: Callable[[Any], Any]) -> Any:
-    """Compute what a dataset or a problem keeps."""
-    return function(data)
-
-
-def uncharged_for(solver: Solver) -> Callable[[Any, str], Any]:
-    """Return the function that publishes a declared use of the records."""
-
-    def uncharged(value: Any, name: str) -> Any:
-        return check_use(unwrap(value), name, solver.uncharged)
-
-    return uncharged
 
 
 def seeds_for(mechanisms: Iterable[Mechanism]) -> Callable[..., Any]:
@@ -349,62 +332,50 @@ def lifted_globals(
     mechanisms: Iterable[Mechanism] = (),
 ) -> Iterator[None]:
     """Have the functions of modules take private values, as long as it lasts."""
-    changed: list[tuple[dict[str, Any], str, Any]] = []
     ours = {
         "private_call": private_call,
-        "once": once,
-        "uncharged": uncharged_for(solver),
+        "once": lambda data, function: function(data),
+        # What a declared use publishes is public.
+        "uncharged": lambda x, name: check_use(unwrap(x), name, solver.uncharged),
         "stream_seeds": seeds_for(mechanisms),
     }
-    missing = object()
-    private.LIFTED.clear()
-    for module in modules:
-        names = vars(module)
-        private.LIFTED.add(str(module.__file__))
-        lifted = {name: _lifted_global(found) for name, found in names.items()}
-        lifted |= {
-            name: ours[found.__name__]
-            for name, found in names.items()
-            if getattr(found, "__module__", "") in REPLACED
-            and getattr(found, "__name__", "") in ours
-        }
-        lifted |= {k: v for k, v in BUILTINS.items() if k not in names}
-        for name, found in lifted.items():
-            if found is not None:
-                changed.append((names, name, names.get(name, missing)))
-                names[name] = found
-    try:
-        yield
-    finally:
+    with contextlib.ExitStack() as stack:
+        stack.callback(private.LIFTED.clear)
         private.LIFTED.clear()
-        for names, name, found in reversed(changed):
-            if found is missing:
-                del names[name]
-            else:
-                names[name] = found
+        for module in modules:
+            private.LIFTED.add(str(module.__file__))
+            before = dict(vars(module))
+            made = BUILTINS | {k: _lifted_global(x, ours) for k, x in before.items()}
+            made = {k: x for k, x in made.items() if x is not before.get(k, made)}
+            vars(module).update(made)
+            stack.callback(_restore, vars(module), before, made)
+        yield
 
 
-def _lifted_global(found: Any) -> Any:
-    """Return what stands for a global of a solver's module, None for itself."""
-    if isinstance(found, types.ModuleType):
-        parts = found.__name__.split(".")
-        if parts[0] in ("numpy", "scipy", "math"):
-            return LiftedModule(found)
-        inside = f"{PACKAGE}.kernels", f"{PACKAGE}.problems"
-        return LiftedModule(found) if found.__name__.startswith(inside) else None
-    home = getattr(found, "__module__", "") or ""
-    if isinstance(found, type) and home.startswith("scipy.sparse"):
-        return lifted_value(found)
-    if isinstance(found, type):
-        # They read the records of an oracle, or of a problem, that they are given.
-        return lift(found) if found.__name__ in ("Geometry",) else None
-    if not callable(found) or isinstance(found, np.ufunc):
-        return None
-    if not hasattr(found, "__name__"):
-        return None
-    of_package = home.startswith(PACKAGE) and not home.startswith(OWN)
-    outside = home.split(".")[0] in ("scipy", "math", "numpy")
-    return lift(found) if of_package or outside or hasattr(found, "py_func") else None
+def _restore(names: dict[str, Any], before: dict[str, Any], made: Any) -> None:
+    """Give some names of a module their values of before; others stay as they are."""
+    for name in made:
+        names.pop(name, None)
+    names.update({name: before[name] for name in made if name in before})
+
+
+def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
+    """Return what stands for a global of a solver's module, as a rule itself."""
+    is_module, is_kind = isinstance(found, types.ModuleType), isinstance(found, type)
+    name = getattr(found, "__name__", "")
+    home = name if is_module else getattr(found, "__module__", "") or ""
+    if home in REPLACED and name in ours:
+        return ours[name]
+    lifts = home.partition(".")[0] in ("numpy", "scipy", "math")
+    if is_module:
+        lifts = lifts or home.startswith(LIFTED)
+    elif not is_kind:
+        lifts = lifts or (home.startswith(PACKAGE) and not home.startswith(OWN))
+        lifts = bool(name) and (lifts or hasattr(found, "py_func"))
+    # It reads the records of an oracle, or of a problem, that it is given.
+    if found is Geometry:
+        return lift(found)
+    return lifted_value(found) if lifts else found
 
 
 @contextlib.contextmanager
@@ -414,26 +385,21 @@ def heard_logs() -> Iterator[None]:
 
     def make_record(*args: Any, **keys: Any) -> Any:
         if any_private(args, keys):
-            raise Leak(private.PRINTED, next(filter(is_private, walk(args)), None))
+            raise Leak(private.PRINTED, first_private(args))
         return plain(*args, **keys)
 
-    logging.setLogRecordFactory(make_record)
-    try:
-        with patch.object(logging.Logger, "isEnabledFor", lambda *_: True):
-            yield
-    finally:
-        logging.setLogRecordFactory(plain)
-
-
-@contextlib.contextmanager
-def guarded_copies() -> Iterator[None]:
-    """Have repeated runs take what is handed guarded values; it is checked before."""
-    plain = repeat_and_select.check_apart
-    repeat_and_select.check_apart = lambda attempt, name: None
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(logging.setLogRecordFactory, plain)
+        logging.setLogRecordFactory(make_record)
+        stack.enter_context(
+            patch.object(logging.Logger, "isEnabledFor", lambda *_: True)
+        )
         yield
-    finally:
-        repeat_and_select.check_apart = plain
+
+
+def guarded_copies() -> Any:
+    """Have repeated runs take what is handed guarded values; it is checked before."""
+    return patch.object(repeat_and_select, "check_apart", lambda *_: None)
 
 
 def kept_beyond(solver: Solver, modules: Iterable[types.ModuleType]) -> Iterator[str]:

@@ -14,8 +14,10 @@ import functools
 import linecache
 import operator
 import sys
+import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +26,11 @@ from scipy import sparse
 
 from dp_erm_bench.errors import UsageError
 
-SHAPES = {"shape", "ndim", "size", "dtype", "nbytes", "itemsize", "format", "strides"}
+SIZES = {"shape", "size", "nbytes", "strides"}
+PUBLIC = {*SIZES, "ndim", "dtype", "itemsize", "format"}
+"""Attributes of a value that are public, sizes unless a length is private."""
+STORED = {"nnz", "indices", "indptr", "data", "row", "col"}
+"""What a sparse matrix stores: which entries, and how many, depends on records."""
 FORBIDDEN = {"tofile", "tobytes", "dump", "dumps", "ctypes", "setflags", "base"}
 """Attributes of an array by which its entries leave without a call of ours."""
 WRITING = {
@@ -61,6 +67,8 @@ OPERATORS = {
     "absolute": abs,
 }
 """What sparse matrices, which know no ufuncs, have in their place."""
+OBJECTS = tuple(f"dp_erm_bench.{x}" for x in ("norms", "losses", "pen", "constr"))
+"""Modules of public objects."""
 WATCHED: set[str] = set()
 """Files of the solver that runs: their lines are named."""
 LIFTED: set[str] = set()
@@ -94,34 +102,19 @@ def _frame() -> types.FrameType | None:
     return frame
 
 
-def _line(code: types.CodeType, instruction: int) -> int | None:
-    """Return the line of an instruction."""
-    for first, end, line in code.co_lines():
-        if first <= instruction < end:
-            return line
-    return None
-
-
 def place_of(frame: types.FrameType | None) -> CodeLine:
     """Return the place where a frame of the solver is."""
     if frame is None:
         return CodeLine("", 0, "")
-    callers: list[int] = []
-    outer = frame.f_back
-    while outer is not None and len(callers) < 3:
-        if outer.f_code.co_filename == frame.f_code.co_filename:
-            callers.append(outer.f_lineno)
-        outer = outer.f_back
-    named = _expression(frame.f_code, frame.f_lasti)
-    # The caller of `iterates` is the check; it is no line of the solver.
-    return named._replace(callers=tuple(callers))
+    file, outer = frame.f_code.co_filename, traceback.walk_stack(frame.f_back)
+    callers = [line for one, line in outer if one.f_code.co_filename == file]
+    named = _expression(frame.f_code, frame.f_lasti, frame.f_lineno)
+    return named._replace(callers=tuple(callers[:3]))
 
 
-def _expression(code: types.CodeType, instruction: int) -> CodeLine:
+def _expression(code: types.CodeType, instruction: int, line: int) -> CodeLine:
     """Return the expression that an instruction belongs to."""
-    positions = list(code.co_positions())
-    line, end, first, last = positions[instruction // 2]
-    line = line or code.co_firstlineno
+    _, end, first, last = [*code.co_positions()][instruction // 2]
     linecache.checkcache(code.co_filename)
     text = linecache.getline(code.co_filename, line)
     if line == end and first is not None:
@@ -137,57 +130,40 @@ class Leak(UsageError):
     """A private value would become public; says where, and where it became private."""
 
     def __init__(self, what: str, value: Any = None) -> None:
-        self.what, self.place = what, place_of(_frame())
+        place = place_of(_frame())
         origins = (value._origin, value._before) if type(value) is Private else ()
         made = [_expression(*origin) for origin in origins if origin]
-        elsewhere = [one for one in made if one[:2] != self.place[:2]]
-        self.made = next(iter(elsewhere), None)
-        super().__init__(self.sentence)
+        first = next((one for one in made if one[:2] != place[:2]), None)
+        where = f"{place}: " if place.line else ""
+        since = f"; the value is private since {first}" if first else ""
+        super().__init__(f"{where}{what}{since}")
         FOUND.append(self)
 
-    @property
-    def sentence(self) -> str:
-        """Return the place and what is wrong there."""
-        where = f"{self.place}: " if self.place.line else ""
-        made = f"; the value is private since {self.made}" if self.made else ""
-        return f"{where}{self.what}{made}"
 
-
+@dataclass
 class ArrayState:
-    """Whether nothing private was written so far to an array and its views."""
+    """Whether nothing private was written so far to an array and its views.
 
-    def __init__(self, is_public: bool) -> None:
-        self.is_public = is_public
+    Attributes
+    ----------
+    is_public : bool
+    published : str
+        The name of an array that has to stay public, empty for all others.
+    """
+
+    is_public: bool
+    published: str = ""
 
     def write(self, value: Any) -> None:
-        """Note that something private is written."""
+        """Note that something private is written, or refuse it."""
+        if self.published:
+            raise Leak(f"a private value is written to {self.published}", value)
         self.is_public = False
-
-
-class Sink(ArrayState):
-    """The state of an array that has to stay public."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(True)
-        self.name = name
-
-    def write(self, value: Any) -> None:
-        """Refuse it."""
-        raise Leak(f"a private value is written to {self.name}", value)
 
 
 def is_private(value: Any) -> bool:
     """Return whether a value is private; a solver's own array is once written to."""
     return type(value) is Private and not value._state.is_public
-
-
-def _refuse(what: str, plain: Callable[..., Any]) -> Any:
-    def method(self: Private, *args: Any, **keys: Any) -> Any:
-        if is_private(self):
-            raise Leak(what, self)
-        return plain(self._raw, *args, **keys)
-
-    return method
 
 
 CONDITION = "a condition on a private value"
@@ -200,9 +176,44 @@ PLAIN = (
 )
 PRINTED = "a private value is printed or made a text"
 LENGTH = "a private length (of a sample, of a selection) is made public"
+REFUSED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "__bool__": (CONDITION, bool),
+    "__contains__": (CONDITION, operator.contains),
+    "__float__": (NUMBER, float),
+    "__complex__": (NUMBER, complex),
+    "__int__": (NUMBER, int),
+    "__index__": (COUNT, operator.index),
+    "__array__": (PLAIN, lambda x, dtype=None, copy=None: np.asarray(x, dtype)),
+    "__hash__": ("a private value is a key", hash),
+    "__str__": (PRINTED, str),
+    "__repr__": (PRINTED, repr),
+    "__format__": (PRINTED, format),
+    "__bytes__": (PRINTED, bytes),
+    "__reduce_ex__": ("a private value is stored", lambda x, p: x.__reduce_ex__(p)),
+}
+"""Methods that would publish a private value: what is said, and what public ones do."""
 
 
-class Private(NDArrayOperatorsMixin):
+def _refused(what: str, plain: Callable[..., Any]) -> Any:
+    def method(self: Private, *args: Any, **keys: Any) -> Any:
+        if is_private(self):
+            raise Leak(what, self)
+        return plain(self._raw, *args, **keys)
+
+    return method
+
+
+class StandIn:
+    """What looks like what it stands for: kinds are public."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(object.__getattribute__(self, "_raw"))
+
+
+class Private(StandIn, NDArrayOperatorsMixin):
     """A value that depends on records, or an array of a solver that may come to.
 
     Parameters
@@ -221,8 +232,8 @@ class Private(NDArrayOperatorsMixin):
 
     __slots__ = ("_before", "_hidden", "_is_noise", "_origin", "_raw", "_state")
     _is_noise: bool
-    _origin: tuple[types.CodeType, int] | None
-    _before: tuple[types.CodeType, int] | None
+    _origin: tuple[types.CodeType, int, int] | None
+    _before: tuple[types.CodeType, int, int] | None
     __array_priority__ = 1e6
 
     def __init__(
@@ -237,47 +248,24 @@ class Private(NDArrayOperatorsMixin):
         self._raw, self._hidden = raw, frozenset(hidden)
         self._state = ArrayState(False) if state is None else state
         frame = None if state is not None and state.is_public else _frame()
-        self._origin = None if frame is None else (frame.f_code, frame.f_lasti)
+        self._origin = frame and (frame.f_code, frame.f_lasti, frame.f_lineno)
         # Where it came from: the last line before this one.
         self._before = source._origin if type(source) is Private else None
-        if frame and self._before and self._before[0] is frame.f_code:
-            if _line(*self._before) == frame.f_lineno:
-                self._before = source._before
+        if self._origin and self._before and self._origin[::2] == self._before[::2]:
+            self._before = source._before
 
-    __bool__ = _refuse(CONDITION, bool)
-    __float__ = _refuse(NUMBER, float)
-    __complex__ = _refuse(NUMBER, complex)
-    __int__ = _refuse(NUMBER, int)
-    __index__ = _refuse(COUNT, operator.index)
-    __array__ = _refuse(PLAIN, lambda x, dtype=None, copy=None: np.asarray(x, dtype))
-    __hash__ = _refuse("a private value is a key", hash)
-    __contains__ = _refuse(CONDITION, operator.contains)
-    __str__ = _refuse(PRINTED, str)
-    __repr__ = _refuse(PRINTED, repr)
-    __format__ = _refuse(PRINTED, format)
-    __bytes__ = _refuse(PRINTED, bytes)
-    __reduce_ex__ = _refuse(
-        "a private value is stored", lambda x, p: x.__reduce_ex__(p)
-    )
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        # Kinds are public: isinstance(X, np.ndarray).
-        return type(self._raw)
-
-    def __deepcopy__(self, memo: Any) -> Private:
+    def __copy__(self, memo: Any = None) -> Private:
         raw = self._raw.copy() if hasattr(self._raw, "copy") else self._raw
         return Private(raw, self._hidden, ArrayState(self._state.is_public))
 
-    def __copy__(self) -> Private:
-        return self.__deepcopy__(None)
+    __deepcopy__ = __copy__
 
     def __round__(self, *args: Any) -> Any:
         return self._computed(round(self._raw, *args))
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
         """Call a private function: what it returns is private."""
-        return call(self._raw, *args, forced=True, **keys)
+        return call(self._raw, *args, about=self, **keys)
 
     def _computed(
         self, found: Any, hidden: Iterable[int] = NOTHING, also: bool = False
@@ -298,17 +286,16 @@ class Private(NDArrayOperatorsMixin):
         if name.startswith("__"):
             raise AttributeError(name)
         found = getattr(self._raw, name)
-        if name in ("size", "nbytes", "nnz") and sparse.issparse(self._raw):
-            return Private(found)  # how many entries are stored
-        if name in SHAPES:
-            if self._hidden and name not in ("ndim", "dtype", "itemsize", "format"):
-                raise Leak(LENGTH, self)
-            return found
-        if name in ("indices", "indptr", "data", "row", "col"):
+        if name in STORED or (
+            name in ("size", "nbytes") and sparse.issparse(self._raw)
+        ):
             return Private(found, _lengths(found))
+        if name in SIZES and self._hidden:
+            raise Leak(LENGTH, self)
+        if name in PUBLIC:
+            return found
         if callable(found):
-            sized = name in SIZED_BY_VALUE
-            return functools.partial(_call_method, self, found, sized)
+            return functools.partial(_call_method, self, found)
         return self._computed(found, self._hidden)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -330,10 +317,11 @@ class Private(NDArrayOperatorsMixin):
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        hidden, parts = set(self._hidden) | hidden_of(key), _parts(key)
+        # Not isinstance: a private value looks like what it stands for.
+        parts = key if issubclass(type(key), tuple) else (key,)
         found = apply(operator.getitem, self._raw, unwrap(key), about=(self, key))
-        ends = [(k.start, k.stop, k.step) for k in parts if isinstance(k, slice)]
-        if any(any_private(each) for each in ends) or any(map(_is_mask, parts)):
+        hidden = hidden_of(self, key)
+        if any(map(_is_selection, parts)):
             hidden |= _lengths(found)
         return self._computed(found, hidden, any_private(key))
 
@@ -372,10 +360,13 @@ class Private(NDArrayOperatorsMixin):
             if method == "at" and any_private(inputs[1:]):
                 _write(inputs[0], self)
             return out[0] if out else None
-        source = next(filter(is_private, walk(inputs)), None)
         if not private:
             return as_public(done)
-        return as_private(done, hidden_of(inputs), source)
+        return as_private(done, hidden_of(inputs), first_private(inputs))
+
+
+for _name, _refusal in REFUSED.items():
+    setattr(Private, _name, _refused(*_refusal))
 
 
 def apply(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
@@ -396,12 +387,13 @@ def apply(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
         ours = isinstance(error, Leak | Ended) or len(FOUND) > known
         if ours or not any_private(about):
             raise
-        private = next(filter(is_private, walk(about)), None)
-        name = getattr(function, "__name__", str(function))
-        words = f"{type(error).__name__}: {error}"
-        raise Leak(f"{name} raises an error on private values: {words}", private) from (
-            error
-        )
+        words = f"raises an error on private values: {type(error).__name__}: {error}"
+        raise Leak(f"{name_of(function)} {words}", first_private(about)) from error
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function, or of what is called like one."""
+    return str(getattr(function, "__name__", function))
 
 
 def _write(target: Any, value: Any) -> None:
@@ -411,28 +403,22 @@ def _write(target: Any, value: Any) -> None:
     target._state.write(value)
 
 
-def _call_method(
-    self: Private, found: Any, sized: bool, *args: Any, **keys: Any
-) -> Any:
+def _call_method(self: Private, found: Any, *args: Any, **keys: Any) -> Any:
+    private = any_private(args, keys)
     if found.__name__ == "tolist" and self._hidden:
         raise Leak(LENGTH, self)
-    if is_private(self):
-        how: Any = {"forced": True, "hides": self._hidden, "sized": sized}
-        return call(found, *args, about=self, **how, **keys)
-    if any_private(args, keys) and found.__name__ in ("fill", "put", "itemset"):
-        self._state.write(next(filter(is_private, walk((args, keys))), None))
-    done = call(found, *args, **keys)
-    if isinstance(done, np.ndarray) and not any_private(args, keys):
-        return self._computed(unwrap(done))
-    return done
+    if private and found.__name__ in ("fill", "put", "itemset"):
+        self._state.write(first_private(args, keys))
+    done = call(found, *args, about=self, **keys)
+    if private or is_private(self) or not isinstance(done, np.ndarray):
+        return done
+    return self._computed(unwrap(done))
 
 
-def _parts(key: Any) -> tuple[Any, ...]:
-    # Not isinstance: a private value looks like what it stands for.
-    return key if issubclass(type(key), tuple) else (key,)
-
-
-def _is_mask(key: Any) -> bool:
+def _is_selection(key: Any) -> bool:
+    """Return whether a part of a key, a slice or a mask, hides how many it selects."""
+    if type(key) is slice:
+        return any_private(key)
     return is_private(key) and np.ndim(key._raw) > 0 and key._raw.dtype.kind == "b"
 
 
@@ -441,7 +427,7 @@ def _lengths(found: Any) -> set[int]:
     return {size for one in every for size in np.shape(one)} - PUBLIC_SIZES
 
 
-class Guard:
+class Guard(StandIn):
     """A stand-in of an object of the package, whose answers are private or public."""
 
     secret = False
@@ -449,10 +435,6 @@ class Guard:
 
     def __init__(self, raw: Any) -> None:
         object.__setattr__(self, "_raw", raw)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return type(object.__getattribute__(self, "_raw"))
 
     def __deepcopy__(self, memo: Any) -> Guard:
         return self
@@ -480,41 +462,37 @@ def public_object(raw: Any) -> Any:
     return made
 
 
-STAND_INS: list[Callable[[Any], Any]] = []
-"""Functions that return the guard of an object of the package, or the object."""
+@functools.singledispatch
+def guarded(value: Any) -> Any:
+    """Return the guard of an object that may hold records; of others themselves.
 
-
-def stand_in(value: Any) -> Any:
-    """Return the guard of an object of the package that may hold records."""
-    for made in STAND_INS:
-        value = made(value)
+    Functions for each kind are registered where the guards are.
+    """
     return value
 
 
-def _is_public_object(value: Any) -> bool:
-    """Return whether a value is a public object of the package: a norm, a loss."""
-    kind = type(value)
-    kinds = (type, tuple, dict, list, Exception)
-    home = getattr(kind, "__module__", "")
-    ours = home.startswith(("dp_erm_bench.norms", "dp_erm_bench.losses"))
-    ours = ours or home.startswith(("dp_erm_bench.pen", "dp_erm_bench.constr"))
-    return ours and not isinstance(value, kinds) and not is_guard(value)
+def guard(value: Any) -> Any:
+    """Return what stands for a value: guards look like what they stand for."""
+    return guarded.dispatch(type(value))(value)
 
 
 def walk(value: Any) -> Iterator[Any]:
     """Yield all leaves of nested containers."""
     kind = type(value)
-    if issubclass(kind, tuple | list):
+    if kind is dict:
+        value = [*value, *value.values()]
+    elif kind is slice:
+        value = [value.start, value.stop, value.step]
+    if issubclass(type(value), tuple | list | set | frozenset):
         for one in value:
             yield from walk(one)
-    elif kind is dict:
-        yield from walk([*value, *value.values()])
-    elif kind in (set, frozenset):
-        yield from walk(list(value))
-    elif kind is slice:
-        yield from (value.start, value.stop, value.step)
     else:
         yield value
+
+
+def first_private(*values: Any) -> Any:
+    """Return the first private value among some, None if none is."""
+    return next(filter(is_private, walk(values)), None)
 
 
 def any_private(*values: Any) -> bool:
@@ -535,6 +513,16 @@ def is_guard(value: Any) -> bool:
     return issubclass(type(value), Guard)
 
 
+def over(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return a container with a function of what it holds."""
+    if type(value) is dict:
+        return {key: function(one) for key, one in value.items()}
+    if type(value) is slice:
+        return slice(*map(function, (value.start, value.stop, value.step)))
+    made = map(function, value)
+    return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+
+
 def unwrap(value: Any) -> Any:
     """Return raw values; functions of the solver become such that take raw ones."""
     kind = type(value)
@@ -542,16 +530,8 @@ def unwrap(value: Any) -> Any:
         return value._raw
     if kind is LiftedType:
         return value.plain
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*map(unwrap, value))
-    if kind in (tuple, list, set, frozenset):
-        return kind(map(unwrap, value))
-    if kind is dict:
-        return {key: unwrap(one) for key, one in value.items()}
-    if kind is slice:
-        return slice(*map(unwrap, (value.start, value.stop, value.step)))
-    if kind is types.GeneratorType:
-        return [unwrap(one) for one in value]
+    if kind in (tuple, list, set, frozenset, dict, slice) or _is_named_tuple(value):
+        return over(unwrap, value)
     if callable(value) and _is_lifted(value):
         return lambda *args, **keys: unwrap(value(*as_private(args), **keys))
     if kind in (types.FunctionType, types.MethodType):
@@ -569,46 +549,46 @@ def _is_lifted(function: Any) -> bool:
     return code is not None and code.co_filename in LIFTED
 
 
+def _is_named_tuple(value: Any) -> bool:
+    return issubclass(type(value), tuple) and hasattr(value, "_fields")
+
+
 def as_private(value: Any, hidden: Iterable[int] = NOTHING, source: Any = None) -> Any:
     """Return private values, computed from a source; containers stay such."""
-    kind = type(value)
-    value = stand_in(value)
+    kind, value = type(value), guard(value)
     if value is None or is_guard(value) or kind in (type, np.dtype, types.EllipsisType):
         return value
     if kind is Private:
         return value if is_private(value) else Private(value._raw, value._hidden)
-    if isinstance(value, tuple):
-        made = [as_private(one, hidden, source) for one in value]
-        return kind(*made) if hasattr(value, "_fields") else tuple(made)
-    if kind is list:
-        return [as_private(one, hidden, source) for one in value]
-    if kind is dict:
-        return {key: as_private(one, hidden, source) for key, one in value.items()}
+    if kind in (tuple, list, dict) or _is_named_tuple(value):
+        return over(lambda one: as_private(one, hidden, source), value)
     private = {*hidden} & {*np.shape(value)} if hasattr(value, "shape") else NOTHING
     return Private(value, private, source=source)
 
 
 def as_public(value: Any, state: ArrayState | None = None) -> Any:
     """Return public arrays as such to which private values may be written."""
-    value = stand_in(value)
+    value = guard(value)
     kind = type(value)
     if kind is np.ndarray:
-        return Private(value, NOTHING, ArrayState(True) if state is None else state)
-    if isinstance(value, np.random.Generator) or _is_public_object(value):
+        return Private(value, NOTHING, state or ArrayState(True))
+    if isinstance(value, np.random.Generator) or _is_public_object(kind):
         return public_object(value)
-    return kind(map(as_public, value)) if kind in (tuple, list) else value
+    return over(as_public, value) if kind in (tuple, list) else value
+
+
+def _is_public_object(kind: type) -> bool:
+    """Return whether a class is of public objects of the package: a norm, a loss."""
+    others = (type, tuple, dict, list, Exception, Guard)
+    return kind.__module__.startswith(OBJECTS) and not issubclass(kind, others)
 
 
 def call(
-    function: Any,
-    *args: Any,
-    forced: bool = False,
-    hides: Iterable[int] = NOTHING,
-    sized: bool = False,
-    about: Any = None,
-    **keys: Any,
+    function: Any, *args: Any, forced: bool = False, about: Any = None, **keys: Any
 ) -> Any:
     """Call what knows no private values; its results are private if an argument is.
+
+    What it wrote to public arrays is private then.
 
     Parameters
     ----------
@@ -617,54 +597,39 @@ def call(
         Its arguments.
     forced : bool
         Whether the results are private whatever the arguments are.
-    hides : iterable of int
-        Private lengths of what it is a method of.
-    sized : bool
-        Whether the lengths of its results are private.
     about : object
         What it is a method of.
     """
-    name = getattr(function, "__name__", str(function))
+    name = name_of(function)
     if name in ("shape", "ndim", "size") and args and type(args[0]) is Private:
         return getattr(args[0], name)
+    # A generator is read once, and what it yields may be private.
+    args = tuple([*x] if type(x) is types.GeneratorType else x for x in args)
+    given, raws = [*walk((about, args, keys))], (unwrap(args), unwrap(keys))
     if name in KINDS:
-        return function(*unwrap(args), **unwrap(keys))
-    if not forced and not any_private(args, keys):
-        return as_public(function(*unwrap(args), **unwrap(keys)))
-    private = next(filter(is_private, walk((about, args, keys))), None)
+        return function(*raws[0], **raws[1])
+    if not forced and not any_private(given):
+        return as_public(function(*raws[0], **raws[1]))
+    private = first_private(given)
     if name in WRITING:
         raise Leak(f"{name} writes or prints a private value", private)
+    instead = f"use private_call({name}, ..., instead=...)"
     if risk := getattr(function, "risk", ""):
-        words = f"use private_call({name}, ..., instead=...)"
-        raise Leak(
-            f"the kernel {name} {risk}, and gets private values: {words}", private
-        )
+        what = f"the kernel {name} {risk}, and gets private values: {instead}"
+        raise Leak(what, private)
     home = getattr(function, "__module__", "") or ""
     if name in RAISING and "linalg" in home or home.startswith("numpy.testing"):
-        words = f"private_call({name}, ..., instead=...)"
-        raise Leak(f"{name} raises an error for some records: use {words}", private)
-    return _call_raw(function, args, keys, hides, sized, (about, private))
-
-
-def _call_raw(
-    function: Any, args: Any, keys: Any, hides: Any, sized: bool, about: Any
-) -> Any:
-    """Call with raw values; what it wrote to public arrays is private then."""
-    name = getattr(function, "__name__", str(function))
-    given = [*walk((args, list(keys.values())))]
-    plain = [
-        one for one in given if isinstance(one, np.ndarray) and not is_private(one)
-    ]
+        raise Leak(f"{name} raises an error for some records: {instead}", private)
+    plain = [x for x in given if isinstance(x, np.ndarray) and not is_private(x)]
     before = [unwrap(one).tobytes() for one in plain]
-    hidden = {*hides} | hidden_of(given)
-    raws = unwrap(args), unwrap(keys)
-    done = apply(function, *raws[0], **raws[1], about=[about, args, keys])
+    done = apply(function, *raws[0], **raws[1], about=given)
     for one, was in zip(plain, before, strict=True):
         if unwrap(one).tobytes() != was:
-            _write(one, about[1])
-    if sized or (name in SIZED_BY_VALUE and not (name == "where" and len(args) > 1)):
+            _write(one, private)
+    hidden = hidden_of(given)
+    if name in SIZED_BY_VALUE and not (name == "where" and len(args) > 1):
         hidden |= _lengths(done)
-    return as_private(done, hidden, about[1])
+    return as_private(done, hidden, private)
 
 
 def lift(function: Any) -> Any:
@@ -683,13 +648,11 @@ def lift(function: Any) -> Any:
         try:
             done = function(*args, **keys)
             # A problem that was made of a guarded one is made anew of the raw one.
-            if is_guard(done) or stand_in(done) is done:
+            if guard(done) is done:
                 return as_public(done)
-        except UsageError as refused:
-            if not isinstance(refused, Leak):
+        except Exception as error:  # as what is written for plain values raises
+            if isinstance(error, UsageError) and not isinstance(error, Leak):
                 raise
-        except Exception:  # it is written for plain values
-            pass
         del FOUND[known:]
         return call(function, *args, forced=True, **keys)
 
@@ -717,31 +680,22 @@ class LiftedType(type):
 
     def __call__(cls, *args: Any, **keys: Any) -> Any:
         """Return a value of the kind."""
-        if any_private(args, keys):
-            return call(cls.plain, *args, **keys)
-        return cls.plain(*unwrap(args), **unwrap(keys))
+        return call(cls.plain, *args, **keys)
+
+
+def lifted_type(plain: type) -> LiftedType:
+    """Return what stands for a kind."""
+    return LiftedType(plain.__name__, (), {"plain": plain})
 
 
 def lifted_value(found: Any) -> Any:
     """Return what stands for a value of a lifted module."""
     if isinstance(found, types.ModuleType):
         return LiftedModule(found)
-    if isinstance(found, type) and found.__module__.startswith("scipy.sparse"):
-        return LiftedType(found.__name__, (), {"plain": found})
-    plain = callable(found) and not isinstance(found, type | np.ufunc)
-    return lift(found) if plain else found
-
-
-class Float(metaclass=LiftedType):
-    """Python's float."""
-
-    plain = float
-
-
-class Int(metaclass=LiftedType):
-    """Python's int."""
-
-    plain = int
+    if isinstance(found, type):
+        is_sparse = found.__module__.startswith("scipy.sparse")
+        return lifted_type(found) if is_sparse else found
+    return lift(found) if callable(found) and type(found) is not np.ufunc else found
 
 
 def _lift_extreme(plain: Any, ufunc: Any) -> Any:
@@ -761,8 +715,8 @@ def _length(value: Any) -> Any:
 
 
 BUILTINS = {
-    "float": Float,
-    "int": Int,
+    "float": lifted_type(float),
+    "int": lifted_type(int),
     "min": _lift_extreme(min, np.minimum),
     "max": _lift_extreme(max, np.maximum),
     "len": _length,

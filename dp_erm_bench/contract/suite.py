@@ -30,6 +30,12 @@ from dp_erm_bench.releases.repeat_and_select import SharedVariables
 
 OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"
 REWRITE = "to be rewritten"
+VERDICTS = {
+    ContractError: FAILS,
+    NotAllRun: NOT_ALL_RUN,
+    ToBeRewritten: REWRITE,
+    NotApplicable: EXEMPT,
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Check:
             raise
         except SharedVariables as error:
             raise ToBeRewritten(f"{error}; nothing is judged before") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = " ".join(str(error).split())
             raise ContractError(
                 f"it raises {type(error).__name__}: {message}"
@@ -115,14 +121,8 @@ class Check:
         with silenced() as lines:
             try:
                 self.on(candidate)
-            except NotAllRun as error:
-                verdict, reason = NOT_ALL_RUN, str(error)
-            except ToBeRewritten as error:
-                verdict, reason = REWRITE, str(error)
-            except ContractError as error:
-                verdict, reason = FAILS, str(error)
-            except NotApplicable as error:
-                verdict, reason = EXEMPT, str(error)
+            except tuple(VERDICTS) as error:
+                verdict, reason = VERDICTS[type(error)], str(error)
         seconds = time.perf_counter() - start
         printed = next((text for line in reversed(lines) if (text := line.strip())), "")
         return CheckResult(self.name, verdict, reason, seconds, printed)

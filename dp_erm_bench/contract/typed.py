@@ -94,7 +94,7 @@ class Findings:
         Runs that came to their end.
     refusals : dict of str to None
         Reasons for which nothing was run.
-    error : Exception or None
+    error : BaseException or None
         That of the first run in which nothing was found.
     conditions : Conditions or None
         How the conditions of the sources came out; None where no file holds them.
@@ -103,7 +103,7 @@ class Findings:
     leaks: dict[str, None] = field(default_factory=dict)
     ended: int = 0
     refusals: dict[str, None] = field(default_factory=dict)
-    error: Exception | None = None
+    error: BaseException | None = None
     conditions: Conditions | None = None
 
 
@@ -164,27 +164,22 @@ class _Typed:
     def __init__(self, candidate: Candidate, stack: contextlib.ExitStack) -> None:
         self.found = Findings()
         self.candidate = candidate
-        ours = solver_modules()
-        self.modules = ours
-        if own := modules_of(candidate):
+        self.modules = watched = solver_modules()
+        if modules_of(candidate):
             loaded = stack.enter_context(load_rewritten(candidate))
             self.candidate, own, self.found.conditions = loaded
-            self.modules += [*own.values(), extend]
-        files = [str(m.__file__) for m in (own.values() if own else ours)]
+            watched = [*own.values()]
+            self.modules += [*watched, extend]
         stack.callback(WATCHED.clear)
-        WATCHED.clear()
-        WATCHED.update(files)
+        WATCHED.update(str(module.__file__) for module in watched)
 
     def judge(self) -> Findings:
         """Run all subjects, and each condition both ways."""
         todo = list(subjects(self.candidate))
         few = todo[:: len(todo) // 4 + 1]
         compiled = [replace(one, ahead=True) for one in few]
-        for one in [
-            *todo,
-            *compiled,
-            *(replace(one, noise="certified") for one in few),
-        ]:
+        certified = [replace(one, noise="certified") for one in few]
+        for one in (*todo, *compiled, *certified):
             self.play(one)
         conditions = self.found.conditions
         if conditions is None or self.found.leaks or not self.found.ended:
@@ -200,8 +195,8 @@ class _Typed:
         """Yield the rows of parameters of the replays, each once."""
         rows = {case.params: case for case in varied(self.candidate)}
         for number, case in enumerate(rows.values()):
-            usual = case.family not in (*LARGE, ENORMOUS)
-            family = case.family if usual else "outlier"
+            is_large = case.family in (*LARGE, ENORMOUS)
+            family = "outlier" if is_large else case.family
             how = family, case.adjacency, case.parts, case.strength
             problem = self.candidate.neighbours(*how).first
             solver = self.candidate.build(dict(case.params))
@@ -209,14 +204,10 @@ class _Typed:
 
     def _larger(self, todo: Sequence[TypedCase]) -> Iterator[TypedCase]:
         """Yield the first solver on problems of other sizes."""
-        for family, one in itertools.product(SIZES, todo[:1]):
-            for parts in self.candidate.objectives():
-                if self.candidate.foreign:
-                    return
-                of = self.candidate.neighbours(family, one.adjacency, parts, 1.0)
-                if one.solver.refusal(of.first) is None:
-                    yield TypedCase(one.solver, of.first, one.adjacency)
-                    break
+        families = () if self.candidate.foreign else SIZES
+        for family, one in itertools.product(families, todo[:1]):
+            found = served(self.candidate, one.solver, family, one.adjacency)
+            yield from itertools.islice(found, 1)
 
     def _force(self, conditions: Conditions, todo: Sequence[TypedCase]) -> None:
         """Make each condition come out in the way in which it has not."""
@@ -234,25 +225,21 @@ class _Typed:
     def play(self, one: TypedCase, note: str = "") -> bool:
         """Run a subject; return whether what it did could be judged."""
         FOUND.clear()
-        forced = bool(note)
         judged = True
         if self.found.conditions:
             self.found.conditions.running = one
         try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
                 run_guarded(one, self.modules)
             self.found.ended += 1
         except (Unsupported, Ended, NotSolved) as reason:
             self.found.refusals[str(reason)] = None
-        except Leak:
-            pass
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             judged = bool(FOUND)
-            if not (forced or judged):
+            if not (note or judged):
                 self.found.error = self.found.error or error
         for leak in FOUND[:1]:  # what follows is of its making
-            self.found.leaks[f"{note}{leak.sentence}"] = None
+            self.found.leaks[f"{note}{leak}"] = None
         return judged
 
 
@@ -269,7 +256,7 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
         # Of a problem that is refused, too: the reason must be public.
         guarded: Any = GuardedProblem(problem)
         require_public(solver.refusal(guarded), "a refusal")
-    run, made, steps = begin(one)
+    run, made, steps = begin_run(one)
     uses, length = UnchargedUses(solver.uncharged), max(steps)
     guarded = GuardedProblem(run.problem)
     solver, names = run.solver, tuple(run.identities)
@@ -297,7 +284,7 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
     return ends
 
 
-def begin(one: TypedCase) -> tuple[Run, Any, list[int]]:
+def begin_run(one: TypedCase) -> tuple[Run, Any, list[int]]:
     """Return a run of a subject, its oracle, and its checkpoints."""
     # Three: the length of what has two values, as labels, is not that of a batch.
     trials = 3 if one.solver.batchable else 1
@@ -328,12 +315,12 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
         small = SMALL if number == 0 else SMALL[number % 2 : number % 2 + 1]
         # Of others the problems under both adjacencies.
         families = SMALL[:2] if candidate.foreign else small
-        served = 0
+        count = 0
         for family, parts in itertools.product(families, candidate.objectives()):
-            adjacency = BOTH[served % 2]
+            adjacency = BOTH[count % 2]
             of = candidate.neighbours(family, adjacency, parts, 1.0)
             is_served = solver.refusal(of.first) is None
-            served += is_served
+            count += is_served
             yield TypedCase(solver, of.first, adjacency)
             if number and is_served:
                 break
@@ -347,10 +334,19 @@ def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
         solver = _build(candidate, {**variant, **more}, **more)
         if solver is None or next(iter(more)) not in candidate.parameters:
             continue
-        for parts in candidate.objectives():
-            of = candidate.neighbours("outlier", Adjacency.REPLACE_ONE, parts, 1.0)
-            if solver.refusal(of.first) is None and is_bounded(of.first, solver):
-                yield TypedCase(solver, of.first, Adjacency.REPLACE_ONE)
+        for one in served(candidate, solver, "outlier", Adjacency.REPLACE_ONE):
+            if is_bounded(one.problem, solver):
+                yield one
+
+
+def served(
+    candidate: Candidate, solver: Solver, family: str, adjacency: Adjacency
+) -> Iterator[TypedCase]:
+    """Yield a solver on those problems of a family that it serves."""
+    for parts in candidate.objectives():
+        problem = candidate.neighbours(family, adjacency, parts, 1.0).first
+        if solver.refusal(problem) is None:
+            yield TypedCase(solver, problem, adjacency)
 
 
 def _build(candidate: Candidate, variant: Any, **more: Any) -> Solver | None:

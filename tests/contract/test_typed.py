@@ -1,5 +1,7 @@
 """Solvers that are handed private values, and conditions that come out both ways."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,7 @@ def test_private_values_change_no_bit(algorithm):
                 guarded = typed.run_guarded(subject, modules)
             except UsageError:
                 continue
-            run, oracle, steps = typed.begin(subject)
+            run, oracle, steps = typed.begin_run(subject)
             plain = [w.copy() for w in run.steps(oracle, steps)]
             assert [w.tobytes() for w in guarded] == [w.tobytes() for w in plain]
             ended += 1
@@ -199,6 +201,11 @@ def test_what_is_computed_of_one_is_private_and_kinds_are_public():
     assert x.shape == (2, 2) and isinstance(x, np.ndarray) and len(x) == 2
 
 
+def test_what_a_generator_yields_stays_private():
+    total = private.lift(math.fsum)(one for one in Private(X[0]))
+    assert private.is_private(total) and total._raw == -1.0
+
+
 def test_an_array_is_public_until_something_private_is_written_to_a_view_of_it():
     mine = private.as_public(np.zeros((2, 2)))
     view = mine[0]
@@ -245,6 +252,11 @@ def test_what_to_write_instead_is_said(name, candidate):
     made, words = IDIOMS[name]
     found = check_named(TYPES).result(candidate(made))
     assert found.verdict == FAILS and words in found.reason
+
+
+def test_a_run_that_ends_the_process_fails(candidate):
+    found = both(candidate(moved("raise SystemExit(0)")))[0]
+    assert (found.verdict, found.reason) == (FAILS, "it raises SystemExit: 0")
 
 
 LEFT = {
@@ -356,6 +368,11 @@ LEAKS = {
         "told = told + KEPT['a']",
     ),
     "a private call of nothing": ("private_call(KEPT.get, 'x', instead=0)",),
+    "a private call that prints": ("private_call(print, summed, instead=0)",),
+    "a private call that writes": (
+        "import sys",
+        "private_call(lambda x: sys.stderr.write(str(x)), summed, instead=0)",
+    ),
 }
 
 
@@ -393,6 +410,9 @@ def test_steps_without_the_noise_of_a_mechanism_are_found(candidate):
 # Functions of `extend` ----------------------------------------------------------------
 
 
+OWN_MAX = "def max(x):\n    return x\n\n\ndef halved(x):\n    return x / max(2)\n\n\n"
+
+
 def test_a_private_call_catches_what_a_function_raises():
     singular = np.zeros((2, 2))
     assert private_call(np.linalg.inv, singular, instead=7) == 7
@@ -400,6 +420,12 @@ def test_a_private_call_catches_what_a_function_raises():
         [1, 0],
         [0, 1],
     ]
+
+
+def test_a_private_call_finds_names_that_builtins_have_too(candidate):
+    own = ("@dataclass(frozen=True)\n", OWN_MAX + "@dataclass(frozen=True)\n")
+    made = Made("descent", (own, at(QUERY, "private_call(halved, cap, instead=None)")))
+    assert both(candidate(made))[0].verdict == OK
 
 
 CALLS = []
