@@ -78,6 +78,7 @@ FOUND: list[Leak] = []
 PUBLIC_SIZES: set[int] = {1}
 """Lengths that say nothing: n, p and the number of trials are added for a run."""
 NOTHING: frozenset[int] = frozenset()
+NESTED = (tuple, list, set, frozenset)
 
 
 class CodeLine(NamedTuple):
@@ -483,7 +484,7 @@ def walk(value: Any) -> Iterator[Any]:
         value = [*value, *value.values()]
     elif kind is slice:
         value = [value.start, value.stop, value.step]
-    if issubclass(type(value), tuple | list | set | frozenset):
+    if issubclass(type(value), NESTED):
         for one in value:
             yield from walk(one)
     else:
@@ -530,7 +531,7 @@ def unwrap(value: Any) -> Any:
         return value._raw
     if kind is LiftedType:
         return value.plain
-    if kind in (tuple, list, set, frozenset, dict, slice) or _is_named_tuple(value):
+    if kind in NESTED or kind in (dict, slice) or _is_named_tuple(value):
         return over(unwrap, value)
     if callable(value) and _is_lifted(value):
         return lambda *args, **keys: unwrap(value(*as_private(args), **keys))
@@ -632,6 +633,7 @@ def call(
     return as_private(done, hidden, private)
 
 
+@functools.lru_cache(maxsize=1000)
 def lift(function: Any) -> Any:
     """Return a function that takes private values.
 
