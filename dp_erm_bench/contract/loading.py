@@ -25,9 +25,8 @@ def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
     """Return a solver's module and those beside it, by name; none without a file."""
     solver = candidate.solver
     own = sys.modules.get(solver.__module__)
-    if own is None or getattr(own, "__file__", None) is None:
-        return {}
-    if getattr(own, solver.__name__, None) is not solver:  # made in a function
+    is_there = getattr(own, solver.__name__, None) is solver  # not made in a function
+    if own is None or not getattr(own, "__file__", None) or not is_there:
         return {}
     # Not what was loaded of the same file before it changed.
     paths = {*map(str, sources(inspect.getfile(solver)).values())} - {own.__file__}

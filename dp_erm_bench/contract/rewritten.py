@@ -355,8 +355,8 @@ class _Rewriting(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         *first, last = node.values
         # Others are guards, as of a division, or of what may be None.
-        node.values = [self._condition(one, _compares(one)) for one in first]
-        node.values.append(self.visit(last))
+        guards = [self._condition(one, _compares(one)) for one in first]
+        node.values = [*guards, self.visit(last)]
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:

@@ -160,8 +160,7 @@ class _Shrinking(ast.NodeTransformer):
 
 def _number(node: ast.expr) -> Any:
     """Return the value of an expression of numbers alone, else None."""
-    if not all(isinstance(one, ARITHMETIC) for one in ast.walk(node)):
-        return None
-    with contextlib.suppress(Exception):
-        return eval(compile(ast.Expression(node), "", "eval"))  # of the solver's file
+    if all(isinstance(one, ARITHMETIC) for one in ast.walk(node)):
+        with contextlib.suppress(Exception):
+            return eval(compile(ast.Expression(node), "", "eval"))  # of the solver's
     return None

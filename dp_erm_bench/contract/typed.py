@@ -217,10 +217,10 @@ class _Typed:
             note = f"if `{place.text}` were {value}: "
             judged = [self.play(one, note) for one in (place.met_by, *few)]
             conditions.force(None, False)
-            if not any(judged) and not self.found.leaks:
-                conditions.note_unjudged(place, value)
             if self.found.leaks:
                 return
+            if not any(judged):
+                conditions.note_unjudged(place, value)
 
     def play(self, one: TypedCase, note: str = "") -> bool:
         """Run a subject; return whether what it did could be judged."""
