@@ -94,8 +94,7 @@ def changed(change: RecordChange, rng: np.random.Generator) -> RecordChange:
     """Return neighbours that differ from some in one way, within the bounds."""
     X, y, record = change.X.copy(), change.y.copy(), change.record
     bound = radius(X.shape[1]) * (1.0 if change.bounded else np.inf)
-    other = X[record].copy() if change.other is None else change.other.copy()
-    label = y[record] if change.label is None else change.label
+    other, label = change.other.copy(), change.label
     others = np.arange(len(y)) != record
     match rng.integers(8):
         case 0:
