@@ -48,9 +48,8 @@ def declaration(candidate: Candidate) -> None:
 def no_noise_scale_in_the_source(candidate: Candidate) -> None:
     """Name no budget and no noise scale in the source."""
     for module, file in sources(inspect.getfile(candidate.solver)).items():
-        named = sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN)
-        words = ", ".join(named)
-        require(not named, f"module {module} names {words}: noise is fixed outside")
+        named = ", ".join(sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN))
+        require(not named, f"module {module} names {named}: noise is fixed outside")
     for name in candidate.parameters:
         budget = any(word.lower() in name for word in FORBIDDEN)
         require(not budget, f"parameter {name} is a budget or a noise scale")
@@ -134,16 +133,15 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
         longer = on.run({"n_iter": more}, checkpoints=(0, more))
         shorter = on.run({"n_iter": few})
         times = {release.name: release.times for release in shorter.releases}
-        declared = {release.name: release.times for release in longer.releases}
-        if all(uses <= times.get(name, 0) for name, uses in declared.items()):
+        if all(one.times <= times.get(one.name, 0) for one in longer.releases):
             continue
         served += 1
         longer.mechanisms = shorter.mechanisms
         with contextlib.suppress(BudgetExhausted):
             longer.iterates()
-            title = f"makes {more} steps on the releases of {few}"
             early = candidate.solver.may_stop_early and longer.mechanisms.shortfall()
-            require(early, f"{on.title} {title}")
+            title = f"{on.title} makes {more} steps on the releases of {few}"
+            require(early, title)
     if not served:
         raise NotApplicable("no more is declared for a longer run")
 
@@ -159,8 +157,8 @@ def no_iterations_return_the_start(candidate: Candidate) -> None:
         times = {release.name: release.times for release in run.releases}
         require(not any(times.values()), f"{title} declares {times} for no iterations")
         require(len(ends) == 1, f"{title} yields {len(ends)} iterates for no iteration")
-        start = on.problem.start(len(ends[0]))
-        require(np.array_equal(ends[0], start), f"{title} does not start at zero")
+        still = np.array_equal(ends[0], on.problem.start(len(ends[0])))
+        require(still, f"{title} does not start at zero")
 
 
 def _require_length(candidate: Candidate) -> None:
@@ -204,12 +202,10 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
                     continue
                 run.mechanisms.ahead = ahead
                 watch(run.mechanisms)
-                witnesses = None if ahead else listen(run.mechanisms)
+                heard = None if ahead else listen(run.mechanisms)
                 run.iterates()
                 try:
-                    counted = recount(
-                        run.mechanisms, run.calibration, witnesses=witnesses
-                    )
+                    counted = recount(run.mechanisms, run.calibration, witnesses=heard)
                 except NoTwin as reason:
                     raise NotApplicable(str(reason)) from None
                 early = candidate.solver.may_stop_early
@@ -219,11 +215,8 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
         quiet = on.run(z=LITTLE)
         winners = listen(quiet.mechanisms)
         quiet.iterates()
-        for release in quiet.releases:
-            witness = winners.get(release.name)
-            least = LITTLE * release.weight * (1 - 1e-6)
-            enough = witness is None or witness.ratio >= least
-            title = f"release {release.name} has other noise than its own"
-            require(enough, f"{on.title}: {title}")
+        for name, witness in winners.items():
+            title = f"{on.title}: release {name} has other noise than its own"
+            require(witness.is_as_loud(LITTLE), title)
     if not served:
         raise NotApplicable(f"it serves no problem of the check at epsilon={BUDGET:g}")
