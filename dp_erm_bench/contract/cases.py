@@ -24,6 +24,7 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.contract.problems import (
     LARGE,
     STRENGTH,
+    Neighbours,
     Parts,
     neighbours_of,
     sized,
@@ -206,6 +207,11 @@ class Case:
         words = " + ".join(part for part in self.parts if part != "none")
         return f"{self.group} on {words}, {self.adjacency.value}"
 
+    def neighbours(self, candidate: Candidate) -> Neighbours:
+        """Return its neighbours."""
+        names = (self.family, self.adjacency, self.parts, self.strength)
+        return candidate.neighbours(*names)
+
 
 def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a solver."""
@@ -233,31 +239,29 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     families = candidate.families
     few = min(FEW, len(families))
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
-    counts, turns = collections.Counter[str](), collections.Counter[str]()
-    for number, row in enumerate([*rows] * again):
-        for k in range(few):
-            family = families[(few * number + k) % len(families)]
-            served = _served(candidate, *row.items())
-            if family == "range of labels":
-                served = [one for one in served if not _classifies(one[0])]
-            if not served:
-                continue
-            # Large ones every third time, at first twice of three times.
-            counts[family] += 1
-            count, large = counts[family], family in LARGE
-            if large and count % 3 not in ((1, 2) if count <= LEAST else (1,)):
-                continue
-            turn = turns[family]
-            turns[family] += 1
-            pair = PAIRS[turn % len(PAIRS)]
-            # Not in step with the pairs, so that each is met with each.
-            parts = served[(turn + turn // len(PAIRS)) % len(served)]
-            # Each step costs time: on some families.
-            long = not large and turn == 0 and len(turns) <= FEW
-            how = (candidate, row, parts, family, pair, number, turn)
-            if number == k == 0:  # what further cases begin with is short
-                yield from _on(*how, long=False)
-            yield from _on(*how, long)
+    counts = collections.defaultdict[str, Iterator[int]](itertools.count)
+    turns = counts.copy()
+    places = itertools.product(enumerate([*rows] * again), range(few))
+    for ((number, row), k), family in zip(
+        places, itertools.cycle(families), strict=False
+    ):
+        served, large = _served(candidate, *row.items()), family in LARGE
+        if family == "range of labels":
+            served = [one for one in served if not _classifies(one[0])]
+        if not served:
+            continue
+        count = next(counts[family])
+        # Large ones every third time, at first twice of three times.
+        if large and count % 3 >= (2 if count < LEAST else 1):
+            continue
+        turn = next(turns[family])
+        # Not in step with the pairs, so that each is met with each.
+        parts = served[(turn + turn // len(PAIRS)) % len(served)]
+        how = (candidate, row, parts, family, PAIRS[turn % len(PAIRS)], number, turn)
+        if number == k == 0:  # what further cases begin with is short
+            yield from _on(*how, long=False)
+        # Each step costs time: on some families.
+        yield from _on(*how, not large and turn == 0 and len(turns) <= FEW)
 
 
 SMALL = 5, 8
@@ -283,14 +287,13 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
         if "int" in str(one.type) and name not in LENGTHS
     }
     rows = [usual, *({**usual, k: x} for k, xs in counts.items() for x in xs)]
-    for row in rows:
+    places = [(n, record) for n in SMALL for record in range(n)]
+    for row, (n, record) in itertools.product(rows, places):
+        family = sized("outlier", n, 4, record)
         for parts in _served(candidate, *row.items())[:1]:
-            for n in SMALL:
-                for record in range(n):
-                    family = sized("outlier", n, 4, record)
-                    how = (candidate, row, parts, family, PAIRS[1], 1, 1)
-                    # Its coin is turned elsewhere.
-                    yield next(_on(*how, long=False))
+            how = (candidate, row, parts, family, PAIRS[1], 1, 1)
+            # Its coin is turned elsewhere.
+            yield next(_on(*how, long=False))
 
 
 @functools.cache
@@ -335,10 +338,9 @@ def _on(
     """Yield the cases of a row of parameters, of some number, on a family."""
     adjacency, z = pair
     problem = neighbours_of(family, adjacency, parts).first
-    solver, lengths = candidate.build(row), (LONG, 2 * LONG) if long else ()
+    solver, usual = candidate.build(row), candidate.parameters
     with contextlib.suppress(Exception):  # what it is, a replay as it is says
-        solver = resized(solver, problem, *lengths)
-    usual = candidate.parameters
+        solver = resized(solver, problem, *((LONG, 2 * LONG) if long else ()))
     apart = {k: f"{k}={x}" for k, x in row.items() if x != usual[k].default}
     case = Case(
         params_of(solver),

@@ -228,8 +228,7 @@ def losers_are_secret(candidate: Candidate) -> None:
 
 def _run_of(candidate: Candidate, case: Case) -> Run:
     """Return the run of a case, for one trial."""
-    names = (case.family, case.adjacency, case.parts, case.strength)
-    problem = candidate.neighbours(*names).first
+    problem = case.neighbours(candidate).first
     solver = candidate.build(dict(case.params))
     return run_at(problem, [solver], case.z, adjacency=case.adjacency)
 

@@ -15,7 +15,6 @@ record, so that records charged for a sample, or for being read once, are just t
 
 from __future__ import annotations
 
-import collections
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +37,10 @@ from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
 from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
-from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
+from dp_erm_bench.releases.single_use_gaussian import (
+    SingleUseGaussian,
+    SingleUseMechanism,
+)
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.private import UnchargedUses
@@ -70,13 +72,16 @@ def spread_of(
     return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
 
 
-def public_samples(
+def public_sample(
     mechanism: SamplingMechanism,
     record: int,
     turned: bool,
-    done: collections.Counter[tuple[str, int]],
-) -> Callable[[int, int, int], Batch]:
-    """Return a sampler for a mechanism, with the changed record by a public pattern.
+    done: Counter[tuple[str, int]],
+    trial: int,
+    n: int,
+    steps: int,
+) -> Batch:
+    """Return samples of a mechanism, with the changed record by a public pattern.
 
     Samples of coins are the record alone, all records, or as the coins fall. Each has
     a positive probability, so that a proof for all samples covers these. Of a sample
@@ -91,23 +96,19 @@ def public_samples(
         Whether it is present exactly where the pattern says that it is not.
     done : Counter
         The samples so far of each release and trial, in all of repeated runs.
+    trial, n, steps : int
+        As of the mechanism's own ``sample``, which counts.
     """
-    plain, name = mechanism.sample, mechanism.release.name
-    fixed = isinstance(mechanism, FixedSizeMechanism)
-    held = placed if fixed else tossed
-
-    def sample(trial: int, n: int, steps: int) -> Batch:
-        plain(trial, n, steps)
-        samples = []
-        for use in range(done[name, trial], done[name, trial] + steps):
-            rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
-            is_in = present(name, trial, use) != turned
-            samples.append(held(rng, mechanism.rate, n, record, is_in))
-        done[name, trial] += steps
-        offsets = np.cumsum([0, *(one.size for one in samples)])
-        return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
-
-    return sample
+    type(mechanism).sample(mechanism, trial, n, steps)
+    samples, name = [], mechanism.release.name
+    held = placed if isinstance(mechanism, FixedSizeMechanism) else tossed
+    for use in range(done[name, trial], done[name, trial] + steps):
+        rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
+        is_in = present(name, trial, use) != turned
+        samples.append(held(rng, mechanism.rate, n, record, is_in))
+    done[name, trial] += steps
+    offsets = np.cumsum([0, *(one.size for one in samples)])
+    return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
 
 
 def tossed(
@@ -142,27 +143,21 @@ def present(name: str, trial: int, use: int) -> bool:
 
 
 def public_order(
-    mechanism: SingleUseMechanism, record: int, family: str
-) -> Callable[[int], Indices]:
+    release: SingleUseGaussian, record: int, family: str, trial: int
+) -> Indices:
     """Return an order of the records, for both sides, with a public place of one.
 
     It is the last one read at the extremes. In other families it is not read at all in
     one of four; else it is anywhere among those that are.
     """
-    release = mechanism.release
-    m, n = release.fresh, release.records
-
-    def order(trial: int) -> Indices:
-        seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
-        rng = np.random.default_rng([seed, trial])
-        others = rng.permutation(n)
-        others = others[others != record]
-        place = m - 1 if family.startswith(CORNERS) else int(rng.integers(m))
-        if not family.startswith(CORNERS) and seed % 4 == 0 and m < n:
-            place = int(rng.integers(m, n))
-        return np.insert(others, place, record)
-
-    return order
+    m, n, extreme = release.fresh, release.records, family.startswith(CORNERS)
+    seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
+    rng = np.random.default_rng([seed, trial])
+    others = rng.permutation(n)
+    place = m - 1 if extreme else int(rng.integers(m))
+    if not extreme and seed % 4 == 0 and m < n:
+        place = int(rng.integers(m, n))
+    return np.insert(others[others != record], place, record)
 
 
 def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
@@ -196,8 +191,7 @@ def matched(
     neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
     """Return the terms of D' for the terms of a run on D."""
-    releases = [mechanism.release for mechanism in run.mechanisms.values()]
-    secret = [release for release in releases if release.secret]
+    secret = [one.release for one in run.mechanisms.values() if one.release.secret]
     # The first value that was computed from the minimiser.
     answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
     return [
@@ -209,7 +203,7 @@ def matched(
 def _of_term(
     neighbours: Neighbours, release: Any, term: Array, answer: Array
 ) -> Matched:
-    problem, other = neighbours.first, neighbours.second
+    problem, other, _ = neighbours
     # A curvature is log(1 + beta / (n modulus)).
     scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
     grown = float(np.expm1(release.curvature))
@@ -319,10 +313,9 @@ class Side:
     ) -> None:
         self.case, self.number = case, number
         self.solver = candidate.build(dict(case.params))
-        names = (case.family, case.adjacency, case.parts, case.strength)
-        self.neighbours = candidate.neighbours(*names)
+        self.neighbours = case.neighbours(candidate)
         side = number if case.toggled is None else case.toggled
-        self.problem = self.neighbours.second if side else self.neighbours.first
+        self.problem = self.neighbours[:2][side]
         self.account = Account()
         self.writer = Writer(self.account.log, first.log if first else None)
         self.fed_terms = [one.term for one in first.matched] if first else []
@@ -361,14 +354,13 @@ class Side:
         # The budget may pay for fewer steps.
         paid = run.solver.iterations(self.problem)
         account.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
-        for w in run.steps(oracle, account.steps):
-            account.log.iterates.append(w.copy())
+        account.log.iterates = [w.copy() for w in run.steps(oracle, account.steps)]
         z = run.calibration.z if self.case.calibrated else self.case.z
         for release in with_inside(run.releases, z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
-            bits = (size.shape, size.tobytes())
             # By its words: the two sides have classes of their own.
-            account.declared.append((release.name, *bits, repr(release.law())))
+            law = repr(release.law())
+            account.declared.append((release.name, size.shape, size.tobytes(), law))
         if self.case.calibrated:  # the solver may be another one then
             passes = partial(run.solver.passes_at, self.problem)
             account.declared += map(passes, account.steps)
@@ -385,12 +377,14 @@ class Side:
     def _look_closer(self, run: Run) -> None:
         """Judge what needs the run on D alone."""
         account = self.account
-        if not self.case.brief:
-            self._hear_little()
-            self._compare_compiled()
+        for witness in self.witnesses:
+            if not witness.is_as_loud(self.case.z, HEARD):
+                name = witness.release.name
+                self._complain(f"release {name} has other noise than its own")
         if account.terms:
-            how = (self.neighbours, run, account.terms, account.log)
-            account.matched = matched(*how)
+            account.matched = matched(self.neighbours, run, account.terms, account.log)
+        elif not self.case.brief:
+            self._compare_compiled()
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case; ``made`` is called with its mechanisms."""
@@ -433,7 +427,10 @@ class Side:
                 plain.query = partial(self._scored, mechanism.release, plain.query)
 
     def _sample(self, mechanisms: Mechanisms) -> None:
+        how: tuple[Any, ...]
+        record = self.neighbours.record
         for name, mechanism in mechanisms.items():
+            plain: Any = mechanism
             if self.case.z and not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, NestedMechanism):
@@ -441,20 +438,21 @@ class Side:
                 mechanism.listen = self._sample
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
-                how = (mechanism, self.neighbours.record, turned, self.samples)
-                sample = public_samples(*how)
-                setattr(mechanism, "sample", sample)  # noqa: B010
+                how = (mechanism, record, turned, self.samples)
+                plain.sample = partial(public_sample, *how)
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = mechanism.halved
                     if getattr(mechanism.release, "zeroed", False):
                         self.account.zeroed.add(name)
             if isinstance(mechanism, SingleUseMechanism):
-                record, m = self.neighbours.record, mechanism.release.fresh
-                if mechanism.release.drawn:
-                    order = public_order(mechanism, record, self.case.family)
-                    setattr(mechanism, "permutation", order)  # noqa: B010
+                release = mechanism.release
+                if release.drawn:
+                    how = (release, record, self.case.family)
+                    plain.permutation = partial(public_order, *how)
                 orders = map(mechanism.permutation, range(mechanisms.batch))
-                self.account.read[name] = [record in order[:m] for order in orders]
+                self.account.read[name] = [
+                    record in order[: release.fresh] for order in orders
+                ]
 
     def _answer(
         self, witness: Witness, query: Query, publish: Callable[[], Any]
@@ -472,12 +470,11 @@ class Side:
 
     def _noise(self, mechanism: Mechanism, *size: int) -> Array:
         """Return the noise of a query; what is taken without one is not heard."""
-        name = mechanism.release.name
         if not self.publishing:
             raise ToBeRewritten(
-                f"release {name}: its noise is taken ahead, for a compiled step; where "
-                "`ahead` of the mechanisms is False make plain steps, which ask it: "
-                "what compiled ones ask cannot be replayed"
+                f"release {mechanism.release.name}: its noise is taken ahead, for a "
+                "compiled step; where `ahead` of the mechanisms is False make plain "
+                "steps, which ask it: what compiled ones ask cannot be replayed"
             )
         return type(mechanism).unit_noise(mechanism, *size)
 
@@ -505,17 +502,8 @@ class Side:
     def _complain(self, sentence: str) -> None:
         self.account.complaints.append(sentence)
 
-    def _hear_little(self) -> None:
-        """Compare the noise of the answers with the streams as they were."""
-        for witness in self.witnesses:
-            name, weight = witness.release.name, witness.release.weight
-            if witness.ratio < self.case.z * weight * (1 - HEARD):
-                self._complain(f"release {name} has other noise than its own")
-
     def _compare_compiled(self) -> None:
         """Compare with compiled steps, noise being taken ahead."""
-        if self.account.terms:
-            return
         ends = self._made(self._sample, ahead=True).iterates()
         for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
