@@ -118,19 +118,23 @@ def _loaded_again(candidate: Candidate) -> Candidate:
 
 def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
-    result = ReplayResult(case)
+    result = ReplayResult(case, refusal=first.refusal or second.refusal)
     if case.untold:
-        result.refusal = first.refusal or second.refusal or "its answers differ"
-        return result
-    if first.refusal or second.refusal:
-        result.refusal = first.refusal or second.refusal
+        result.refusal = result.refusal or "its answers differ"
+    elif result.refusal:
         if first.refusal != second.refusal:
             words = f"a refusal depends on the data: {result.refusal}"
             result.declared.append(words)
-        return result
-    if first.error or second.error:
+    elif first.error or second.error:
         _raised(result, first.error, second.error)
-        return result
+    else:
+        _compare(result, first, second)
+    return result
+
+
+def _compare(result: ReplayResult, first: Account, second: Account) -> None:
+    """Judge two runs that came to their ends."""
+    case = result.case
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
         result.declared.append("what is declared depends on the data")
@@ -147,7 +151,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     if case.family in FAR:  # how far queries move says nothing
         report.ratios = {}
         result.violations += _departures(report, second, case.z)
-        return result
+        return
     result.ratios = report.ratios
     sentences = _departures(report, second, case.z)
     if case.toggled is None:
@@ -158,7 +162,6 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         result.sampled += [f"{words}, by a record's coin alone" for words in sentences]
         if case.adjacency is Adjacency.REPLACE_ONE:
             result.sampled += side.too_large(first, report.ratios)
-    return result
 
 
 def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
@@ -240,17 +243,24 @@ def _far_cases(candidate: Candidate) -> Iterator[Case]:
     for number, variant in enumerate([] if candidate.foreign else candidate.variants):
         solver = candidate.build(variant, clip=CLIP)
         for k, family in enumerate(FAR):
-            served = []
-            for parts in candidate.objectives():
-                problem = candidate.neighbours(family, adjacency, parts, STRENGTH).first
-                if solver.refusal(problem) is None and is_bounded(problem, solver):
-                    served.append((resized(solver, problem), parts))
-                if len(served) > number % 3:
-                    break
-            for made, parts in served[-1:]:
-                how: Any = {"z": (0.3, 30.0)[(number + k) % 2], "brief": True}
-                how |= {"group": candidate.title(variant)}
-                yield Case(params_of(made), parts, family, adjacency, **how)
+            pairs = (
+                (candidate.neighbours(family, adjacency, parts, STRENGTH).first, parts)
+                for parts in candidate.objectives()
+            )
+            served = (
+                (problem, parts)
+                for problem, parts in pairs
+                if solver.refusal(problem) is None and is_bounded(problem, solver)
+            )
+            # Variants take turns with the problems.
+            for problem, parts in [*itertools.islice(served, number % 3 + 1)][-1:]:
+                yield Case(
+                    params_of(resized(solver, problem)),
+                    *(parts, family, adjacency),
+                    z=(0.3, 30.0)[(number + k) % 2],
+                    brief=True,
+                    group=candidate.title(variant),
+                )
 
 
 def samples_are_those_charged(candidate: Candidate) -> None:
@@ -388,12 +398,14 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
 
 def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
     """Return variants, each with a threshold or None, and their names in messages."""
-    clipped: list[tuple[Variant, float | None, str]] = []
-    for variant in candidate.variants:
-        if "clip" in candidate.parameters:
-            clipped.append((variant, CLIP, f"{candidate.title(variant)}, clip={CLIP}"))
-        clipped.append((variant, None, candidate.title(variant)))
-    return clipped
+    clips: dict[float | None, str] = {None: ""}
+    if "clip" in candidate.parameters:
+        clips = {CLIP: f", clip={CLIP}", **clips}
+    return [
+        (variant, clip, candidate.title(variant) + words)
+        for variant in candidate.variants
+        for clip, words in clips.items()
+    ]
 
 
 def _loud(
@@ -446,9 +458,11 @@ def _private(candidate: Candidate) -> Iterator[Case]:
         solver = candidate.build(variant, clip=clip, smoothness="private")
         group = f"{group}, smoothness=private"
         case = _loud(candidate, solver, parts, adjacency, group)
-        # A record of zeros moves the M_j most: it is a replacement, too.
-        for kind in sorted({adjacency, Adjacency.ZERO_OUT}):
-            for number in range(len(neighbours(kind, parts, WEAK))):
-                for epsilon in SHARES:
-                    family = f"{CORNERS} {number} {kind.value}"
-                    yield replace(case, family=family, epsilon=epsilon)
+        families = [
+            f"{CORNERS} {number} {kind.value}"
+            # A record of zeros moves the M_j most: it is a replacement, too.
+            for kind in sorted({adjacency, Adjacency.ZERO_OUT})
+            for number in range(len(neighbours(kind, parts, WEAK)))
+        ]
+        for family, epsilon in itertools.product(families, SHARES):
+            yield replace(case, family=family, epsilon=epsilon)
