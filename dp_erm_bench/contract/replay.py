@@ -206,7 +206,7 @@ def _round(first: Account, second: Account) -> None:
 
 TRIALS = 6
 LOUD = 30.0
-TIMES, LONGER = 20.0, 60
+TIMES, LONGER = 20, 60
 """Times a parameter, and steps: every record is sampled, far from the start."""
 SHARES = (5.0, 500.0)
 """Of the second, released constants are above the floor that noise puts under them."""
