@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp_erm_bench.audit.pairs import LENGTHS, alternatives
+from dp_erm_bench.audit.pairs import LENGTHS, alternatives, nearest
 from dp_erm_bench.contract.candidate import (
     ORIGINS,
     Candidate,
@@ -56,9 +56,8 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
         return [field.default, *alternatives(field)]
     ends = [limits[key] for key in ("least", "most") if key in limits]
     tried = dict.fromkeys((*ends, *(INTEGERS if "int" in kind else REALS)))
-    numbers = [x for x in tried if within(x, limits)][:VALUES]
-    none = [None] if "None" in kind else []
-    values = [*numbers, *limits.get("words", ()), *none]
+    numbers = [x for x in tried if nearest(field, x) == x][:VALUES]
+    values = [*numbers, *limits.get("words", ()), *([None] if "None" in kind else ())]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
 
 
@@ -76,14 +75,6 @@ def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row for row in met if row in kept]
 
 
-def within(x: float, limits: Mapping[str, Any]) -> bool:
-    """Return whether a number is within a field's limits."""
-    if "choices" in limits:
-        return x in limits["choices"]
-    low, high = limits.get("least", -1e300), limits.get("most", 1e300)
-    return bool(low <= x <= high and x > limits.get("above", -1e300))
-
-
 def covering(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
@@ -95,12 +86,12 @@ def covering(
     usual = {name: values[0] for name, values in factors.items()}
     rng = random.Random(0)
     drawn = [{k: rng.choice(xs) for k, xs in factors.items()} for _ in range(DRAWN)]
-    rows = [row for row in [usual, *drawn] if allowed(row)]
+    rows = [*filter(allowed, [usual, *drawn])]
     met = {pair for row in rows for pair in itertools.combinations(row.items(), 2)}
     for (a, xs), (b, ys) in itertools.combinations(factors.items(), 2):
         pairs = (((a, x), (b, y)) for x, y in itertools.product(xs, ys))
         beside = (usual | dict(pair) for pair in pairs if pair not in met)
-        rows += [row for row in beside if allowed(row)]
+        rows += filter(allowed, beside)
     alone = [{**usual, k: x} for k, xs in factors.items() for x in xs]
     # Behind what all rows share: one factor has no pairs of its own.
     by_values = {("", *row.items()): row for row in [*rows, *filter(allowed, alone)]}
@@ -131,7 +122,7 @@ def _scaled(solver: Solver, problem: Problem, longer: bool) -> Iterator[Solver]:
         value = getattr(solver, field.name)
         if type(value) in (int, float):
             for other in (type(value)(value / 2), 2 * value):
-                if within(other, field.metadata):
+                if nearest(field, other) == other:
                     changed = dataclasses.replace(solver, **{field.name: other})
                     change = changed.iterations(problem) - length
                     if change > 0 if longer else change < 0:
@@ -363,8 +354,8 @@ def _on(
 def is_sampled(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
     """Return whether a release is charged for samples; not if it cannot be made."""
     try:
-        run = run_at(problem, [solver], adjacency=adjacency)
-        releases = list(with_inside(run.releases, 1.0))
+        made = run_at(problem, [solver], adjacency=adjacency).releases
+        releases = list(with_inside(made, 1.0))
     except Exception:
         return False
     return any(isinstance(one, SampledRelease) and one.rate < 1 for one in releases)

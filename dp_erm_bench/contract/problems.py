@@ -45,7 +45,7 @@ def objectives(constrained: bool = False) -> list[Parts]:
     """
     losses, free = curved_losses(), ["none"]
     others = [name for name in registry.names("loss") if name not in losses]
-    linear = [name for name in others if registry.build("loss", name).smooth]
+    linear = [name for name in others if build("loss", name).smooth]
     kinked = itertools.cycle(name for name in others if name not in linear)
     penalties = separable_penalties()
     names = list(itertools.product(losses, penalties, free))
@@ -65,16 +65,18 @@ def objectives(constrained: bool = False) -> list[Parts]:
 
 def curved_losses() -> list[str]:
     """Return the names of the convex losses whose smoothness constant steps follow."""
-    built = {name: registry.build("loss", name) for name in registry.names("loss")}
+    built = {name: build("loss", name) for name in registry.names("loss")}
     return [name for name, loss in built.items() if loss.curved and loss.convex]
 
 
 @functools.cache
 def separable_penalties() -> tuple[str, ...]:
     """Return the names of the penalties that compiled kernels take."""
-    names = registry.names("penalty")
-    kinds = {name: registry.target("penalty", name) for name in names}
-    return tuple(n for n, kind in kinds.items() if issubclass(kind, SeparablePenalty))
+    return tuple(
+        name
+        for name in registry.names("penalty")
+        if issubclass(registry.target("penalty", name), SeparablePenalty)
+    )
 
 
 def objective_problem(
@@ -86,13 +88,13 @@ def objective_problem(
     **box: float,
 ) -> ERMProblem:
     """Return the problem of an objective, its penalty of some strength."""
-    psi = registry.build("penalty", penalty)
+    psi = build("penalty", penalty)
     values: dict[str, Any] = psi.example(data.p)
     values |= {"strength": strength} if hasattr(psi, "strength") else {}
     values = dict(box) if penalty == "box" else values
-    size = registry.target("constraint", constraint).example(data.p)
-    space = {"name": constraint, **size}
-    return build_problem(data, loss, {"name": penalty, **values}, space)
+    space = registry.target("constraint", constraint).example(data.p)
+    named = {"name": penalty, **values}, {"name": constraint, **space}
+    return build_problem(data, loss, *named)
 
 
 @functools.cache

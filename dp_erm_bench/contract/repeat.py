@@ -116,8 +116,7 @@ def batches_change_nothing(candidate: Candidate) -> None:
 
 def _batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
     """Return noise and last iterates of a batch whose trials have own thresholds."""
-    clips = [{"clip": CLIPS[name]} for name in names]
-    return _drawn(on.run(*clips, names=names))
+    return _drawn(on.run(*({"clip": CLIPS[name]} for name in names), names=names))
 
 
 def _drawn(run: Run) -> tuple[dict[str, Array], Array]:

@@ -47,7 +47,7 @@ from dp_erm_bench.contract.side import EQUAL, Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.trust.replay import PAST, ReplayReport, compare
+from dp_erm_bench.trust.replay import compare
 
 AT_ONCE = 20
 """Cases whose accounts are kept at a time."""
@@ -144,16 +144,19 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
     for one in first.matched:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
+    # What is computed of iterates that noise drives far away is rounded as they are.
+    slack = max(side.SLACK, ROUNDED * case.z)
     if case.toggled is not None:
         # Of a sample in which another record stands in our place.
-        for name in first.zeroed & report.ratios.keys():
-            report.ratios[name] /= 2.0
+        for name in first.sampled.keys() & report.ratios.keys():
+            twice = getattr(first.sampled[name], "zeroed", False)
+            report.ratios[name] /= 2.0 if twice else 1.0
     if case.family in FAR:  # how far queries move says nothing
         report.ratios = {}
-        result.violations += _departures(report, second, case.z)
+        result.violations += report.violations(slack)
         return
     result.ratios = report.ratios
-    sentences = _departures(report, second, case.z)
+    sentences = report.violations(slack)
     if case.toggled is None:
         result.violations += sentences
         result.sampled += side.unsampled(first, second)
@@ -162,21 +165,6 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
         result.sampled += [f"{words}, by a record's coin alone" for words in sentences]
         if case.adjacency is Adjacency.REPLACE_ONE:
             result.sampled += side.too_large(first, report.ratios)
-
-
-def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
-    """Return the violations of a report, with the step at which iterates differ."""
-    # What is computed of iterates that noise drives far away is rounded as they are.
-    slack = max(side.SLACK, ROUNDED * z)
-    words = dict.fromkeys(report.violations(slack), "")
-    if PAST in words and report.iterate is not None:
-        k, steps = report.iterate, second.steps
-        step = f"step {steps[k]}" if k < len(steps) else "the end"
-        if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
-            step = f"steps {steps[k - 1] + 1} to {steps[k]}"
-        signs = " in the sign of a zero" if report.signs_alone else ""
-        words[PAST] = f": {step}: w differs{signs} though all answers were equal"
-    return [f"{text}{more}" for text, more in words.items()]
 
 
 def _raised(result: ReplayResult, first: str, second: str) -> None:
@@ -197,8 +185,8 @@ def _round(first: Account, second: Account) -> None:
     """Equate values computed from equal minimisers where they nearly agree."""
     queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
     both = [(one.query.value, other.query.value) for one, other in queries]
-    ends = zip(first.log.iterates, second.log.iterates, strict=False)
-    for one, other in [*both, *ends]:
+    both += zip(first.log.iterates, second.log.iterates, strict=False)
+    for one, other in both:
         if one.shape == other.shape:
             near = np.isclose(one, other, rtol=EQUAL, atol=EQUAL)
             other[near] = one[near]
@@ -215,10 +203,8 @@ WEAK = 0.02
 
 def replay_audit(candidate: Candidate) -> None:
     """Let data through the mechanisms alone, within the declared sensitivities."""
-    results = replay_results(candidate)
-    _require_none(results, lambda one: one.violations)
-    if all(one.refusal for one in results):
-        raise NotApplicable("it serves no problem of the check")
+    words = "it serves no problem of the check"
+    _require_none(replay_results(candidate), lambda one: one.violations, words)
 
 
 def declarations_know_no_data(candidate: Candidate) -> None:
@@ -232,9 +218,7 @@ def far_data_change_nothing(candidate: Candidate) -> None:
     What is computed of answers alone is equal to the bit on any data.
     """
     results = [*replayed(candidate, [*_far_cases(candidate)])]
-    if all(one.refusal for one in results):
-        raise NotApplicable("it serves no such data")
-    _require_none(results, lambda one: one.all)
+    _require_none(results, lambda one: one.all, "it serves no such data")
 
 
 def _far_cases(candidate: Candidate) -> Iterator[Case]:
@@ -282,10 +266,9 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
     known = {case for case in corners(candidate) if case.toggled is None}
     at_corners = [one for one in replay_results(candidate) if one.case in known]
     least = {one.case.title: _least(one.case) for one in at_corners}
-    grouped = _grouped(at_corners)
     loose = {
         title
-        for title, ratios in grouped.items()
+        for title, ratios in _grouped(at_corners).items()
         if any(ratio < least[title] for ratio in ratios.values())
     }
     far = [case for case in _stretched(candidate) if case.title in loose]
@@ -302,18 +285,24 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
-    served = [one for one in private_results(candidate) if not one.refusal]
-    if not served:
-        raise NotApplicable("it serves no constants that are released")
-    _require_none(served, lambda one: one.all)
+    results = replayed(candidate, [*_private(candidate)])
+    served = [one for one in results if not one.refusal]
+    _require_none(
+        served, lambda one: one.all, "it serves no constants that are released"
+    )
     for title, ratios in _grouped(served).items():
         ratio = ratios.get("smoothness", 0.0)
         require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
 
 
 def _require_none(
-    results: Iterable[ReplayResult], of: Callable[[ReplayResult], list[str]]
+    results: Sequence[ReplayResult],
+    of: Callable[[ReplayResult], list[str]],
+    nothing: str = "",
 ) -> None:
+    """Require that nothing is found; ``nothing``: the reason where none was run."""
+    if nothing and all(one.refusal for one in results):
+        raise NotApplicable(nothing)
     for one in results:
         words = "; ".join(dict.fromkeys(of(one)))
         title = f"{one.case.title}, neighbours: {one.case.family}"
@@ -338,12 +327,6 @@ def answered_anew(candidate: Candidate) -> Iterator[Case]:
         if case.family not in LARGE and case.toggled is None:
             yield replace(case, untold=True)
             yield case
-
-
-@functools.lru_cache(maxsize=16)
-def private_results(candidate: Candidate) -> list[ReplayResult]:
-    """Return the results of the cases of released constants."""
-    return list(replayed(candidate, list(_private(candidate))))
 
 
 def all_cases(candidate: Candidate) -> Iterator[Case]:
@@ -412,9 +395,9 @@ def _loud(
     candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency, group: str
 ) -> Case:
     """Return a loud case on records at the corners of their bounds."""
+    head = (params_of(solver), parts, CORNERS, adjacency)
     trials = TRIALS if candidate.solver.batchable else 1
-    head = (params_of(solver), parts, CORNERS, adjacency, trials)
-    return Case(*head, z=LOUD, strength=WEAK, brief=True, group=group)
+    return Case(*head, trials, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
 def _stretched(candidate: Candidate) -> Iterator[Case]:

@@ -36,7 +36,12 @@ from dp_erm_bench.releases.base import Mechanism, Mechanisms, Query, Seed
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
-from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
+from dp_erm_bench.releases.sampling import (
+    Batch,
+    Indices,
+    SampledRelease,
+    SamplingMechanism,
+)
 from dp_erm_bench.releases.single_use_gaussian import (
     SingleUseGaussian,
     SingleUseMechanism,
@@ -217,7 +222,7 @@ def _of_term(
             f"that of its objective is {np.log1p(scale / modulus):.3g}"
         )
     if not np.isfinite(modulus):
-        return Matched(term, 0.0, complaint or "release charges no curvature")
+        return Matched(term, 0.0, "release charges no curvature")
     moved = np.empty_like(term)
     for b, row in zip(term, moved, strict=True):
         w = minimise_perturbed(problem, b / problem.n, max(0.0, modulus - own), NEAR).w
@@ -264,15 +269,10 @@ class Account:
         The secret linear terms of objectives that the solver got.
     matched : list of Matched
         The terms that give the same minimisers on D'.
-    sampled : dict of str to bool
-        Releases of sums over samples, and whether a record's own term must be at most
-        half of the sensitivity under ``replace_one``.
-    zeroed : set of str
-        Those in whose samples an exchange is charged at twice the sensitivity.
+    sampled : dict of str to Release
+        Those of sums over samples.
     read : dict of str to list of bool
         Releases that read each record once: whether the trials read the one exchanged.
-    steps : list of int
-        The checkpoints.
     uncharged : list
         The values that were published by `uncharged`.
     """
@@ -284,10 +284,8 @@ class Account:
     complaints: list[str] = field(default_factory=list)
     terms: list[Array] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
-    sampled: dict[str, bool] = field(default_factory=dict)
-    zeroed: set[str] = field(default_factory=set)
+    sampled: dict[str, SampledRelease] = field(default_factory=dict)
     read: dict[str, list[bool]] = field(default_factory=dict)
-    steps: list[int] = field(default_factory=list)
     uncharged: list[Any] = field(default_factory=list)
 
 
@@ -332,9 +330,8 @@ class Side:
         try:
             with np.errstate(all="ignore"):
                 account.refusal = self.solver.refusal(self.problem) or ""
-                run = None if account.refusal else self._run()
-                if run is not None and self.number == 0 and not self.case.untold:
-                    self._look_closer(run)
+                if not account.refusal:
+                    self._run()
         except Unsupported as reason:
             account.refusal = str(reason)
         except ToBeRewritten:
@@ -344,7 +341,7 @@ class Side:
             account.error = f"{type(error).__name__}: {words}"
         return account
 
-    def _run(self) -> Run:
+    def _run(self) -> None:
         account, length = self.account, self.solver.iterations(self.problem)
         passes = partial(self.solver.passes_at, self.problem)
         account.declared = [length, *map(passes, (0, 1, length // 2, length))]
@@ -353,8 +350,8 @@ class Side:
         oracle = run.oracle()
         # The budget may pay for fewer steps.
         paid = run.solver.iterations(self.problem)
-        account.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
-        account.log.iterates = [w.copy() for w in run.steps(oracle, account.steps)]
+        account.log.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
+        account.log.iterates = [w.copy() for w in run.steps(oracle, account.log.steps)]
         z = run.calibration.z if self.case.calibrated else self.case.z
         for release in with_inside(run.releases, z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
@@ -363,8 +360,8 @@ class Side:
             account.declared.append((release.name, size.shape, size.tobytes(), law))
         if self.case.calibrated:  # the solver may be another one then
             passes = partial(run.solver.passes_at, self.problem)
-            account.declared += map(passes, account.steps)
-        count, expected = len(account.log.iterates), len(account.steps)
+            account.declared += map(passes, account.log.steps)
+        count, expected = len(account.log.iterates), len(account.log.steps)
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
         account.log.uses = [(one.release.name, one.used) for one in self.enrolled]
@@ -372,7 +369,8 @@ class Side:
         lacking = run.mechanisms.shortfall()
         if lacking and ended and not self.solver.may_stop_early:
             self._complain(lacking)
-        return run
+        if self.number == 0 and not self.case.untold:
+            self._look_closer(run)
 
     def _look_closer(self, run: Run) -> None:
         """Judge what needs the run on D alone."""
@@ -392,13 +390,12 @@ class Side:
         self.samples = Counter[tuple[str, int]]()
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
         middle = {"all": range(length), "few": [length // 3], "ends": []}[case.points]
-        noise: Any = "certified" if case.calibrated else case.z
-        points = tuple(sorted({0, length, *middle}))
         return run_at(
             self.problem,
             [self.solver] * case.trials,
-            *(noise, names, case.adjacency),
-            checkpoints=points,
+            "certified" if case.calibrated else case.z,
+            *(names, case.adjacency),
+            checkpoints=sorted({0, length, *middle}),
             epsilon=case.epsilon,
             ahead=ahead,
             streams=tuple(f"{name}, side {self.number}" for name in names),
@@ -406,25 +403,26 @@ class Side:
             uses=self.uses if made == self._enrol else None,
         )
 
-    def _enrol(self, mechanisms: Mechanisms) -> None:
-        """Listen to mechanisms as soon as they are made."""
+    def _enrol(self, mechanisms: Any) -> None:
+        """Listen to mechanisms as soon as they are made: in place of their methods."""
         mechanisms.ahead = False
         self.enrolled += mechanisms.values()
         self._sample(mechanisms)
         for mechanism in mechanisms.values():
-            plain: Any = mechanism
             if mechanism.release.secret:
-                plain.publish = partial(self._next_term, plain.publish)
+                mechanism.publish = partial(self._next_term, mechanism.publish)
                 continue
             witness = Witness(mechanism)
             if getattr(mechanism.release, "epsilon_share", None) is None:
                 self.witnesses.append(witness)
             mechanism.intercept = partial(self._answer, witness)
-            plain.publish = partial(self._publish, plain.publish)
-            plain.unit_noise = partial(self._noise, mechanism)
-            plain.listen = self._enrol  # to those inside
+            mechanism.publish = partial(self._publish, mechanism.publish)
+            mechanism.unit_noise = partial(self._noise, mechanism)
+            mechanism.listen = self._enrol  # to those inside
             if isinstance(mechanism.release, InsideNoisyMax):
-                plain.query = partial(self._scored, mechanism.release, plain.query)
+                mechanism.query = partial(
+                    self._scored, mechanism.release, mechanism.query
+                )
 
     def _sample(self, mechanisms: Mechanisms) -> None:
         how: tuple[Any, ...]
@@ -441,9 +439,7 @@ class Side:
                 how = (mechanism, record, turned, self.samples)
                 plain.sample = partial(public_sample, *how)
                 if mechanism.rate < 1.0:
-                    self.account.sampled[name] = mechanism.halved
-                    if getattr(mechanism.release, "zeroed", False):
-                        self.account.zeroed.add(name)
+                    self.account.sampled[name] = plain.release
             if isinstance(mechanism, SingleUseMechanism):
                 release = mechanism.release
                 if release.drawn:
@@ -526,7 +522,7 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
     the difference of two terms of one sign says nothing of that
     (``releases/sampling.py``).
     """
-    for name in sorted(name for name, halved in first.sampled.items() if halved):
+    for name in sorted(name for name, one in first.sampled.items() if one.halved):
         ratio = ratios.get(name, 0.0)
         if HALF + SLACK < ratio <= 1.0 + SLACK:
             yield (

@@ -11,7 +11,7 @@ It is deterministic and takes milliseconds, but for pairs of records at the
 extremes of the bounds and loud noise it finds the errors that count.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,11 +37,13 @@ class Log:
     """The queries of a run with their answers, its iterates, and its uses by release.
 
     Of a release that was made several times, inside of others, ``uses`` has each.
+    ``steps`` are those of the iterates, if anybody knows them.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
     iterates: list[Array] = field(default_factory=list)
     uses: list[tuple[str, int]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -56,16 +58,10 @@ class ReplayReport:
         What else differs, in sentences: the iterates, of which two are equal if they
         are to the bit; the releases that are asked, in order; the uses of a mechanism;
         the sensitivities, hence the noise scales.
-    iterate : int or None
-        The first iterate that differs, None if none does.
-    signs_alone : bool
-        Whether it differs in signs of zeros alone.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
     departures: list[str] = field(default_factory=list)
-    iterate: int | None = None
-    signs_alone: bool = False
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
@@ -122,18 +118,25 @@ def compare(first: Log, second: Log) -> ReplayReport:
         report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
         same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
     pairs = enumerate(zip(first.iterates, second.iterates, strict=False))
-    apart = ((k, both) for k, both in pairs if not _same(*both))
-    if (found := next(apart, None)) is not None:
-        report.iterate, both = found
-        report.signs_alone = np.array_equal(*both)
+    apart = next(((k, *both) for k, both in pairs if not _same(*both)), None)
+    past = PAST + (_place(second.steps, *apart) if apart else "")
     kept = {
-        PAST: report.iterate is None and same_length,
+        past: apart is None and same_length,
         "the releases depend on the data": same_queries,
         "the numbers of uses depend on the data": first.uses == second.uses,
         "sensitivities depend on the data": same_noise,
     }
     report.departures = [text for text, same in kept.items() if not same]
     return report
+
+
+def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
+    """Return where iterates k differ first, and how, in words."""
+    step = f"step {steps[k]}" if k < len(steps) else "the end"
+    if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
+        step = f"steps {steps[k - 1] + 1} to {steps[k]}"
+    signs = " in the sign of a zero" if np.array_equal(one, other) else ""
+    return f": {step}: w differs{signs} though all answers were equal"
 
 
 def _same(one: Array, other: Array) -> bool:
