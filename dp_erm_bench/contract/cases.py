@@ -200,14 +200,17 @@ class Case:
 
     def neighbours(self, candidate: Candidate) -> Neighbours:
         """Return its neighbours."""
-        names = (self.family, self.adjacency, self.parts, self.strength)
-        return candidate.neighbours(*names)
+        return candidate.neighbours(
+            self.family, self.adjacency, self.parts, self.strength
+        )
 
 
 def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a solver."""
-    fields = dataclasses.fields(solver)
-    return tuple((field.name, getattr(solver, field.name)) for field in fields)
+    return tuple(
+        (field.name, getattr(solver, field.name))
+        for field in dataclasses.fields(solver)
+    )
 
 
 def varied(candidate: Candidate) -> Iterator[Case]:

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -103,20 +104,19 @@ def uses_are_those_declared(candidate: Candidate) -> None:
     Of an algorithm that may stop early, as often at most; replays compare its uses.
     """
     early = candidate.solver.may_stop_early
-    for on in candidate.each():
-        for ahead in (False, True):
-            run = on.run(ahead=ahead)
-            run.iterates()
-            require(run.mechanisms, f"{on.title} declares no release")
-            for name, mechanism in run.mechanisms.items():
-                used, times = mechanism.used, mechanism.release.times
-                require(
-                    used == times or (early and used < times),
-                    f"{on.title} uses release {name} {used} times and declares {times}",
-                )
-                with contextlib.suppress(BudgetExhausted):
-                    mechanism.spend(times - used + 1)
-                    require(False, f"{on.title}: release {name} is not counted")
+    for on, ahead in itertools.product(candidate.each(), (False, True)):
+        run = on.run(ahead=ahead)
+        run.iterates()
+        require(run.mechanisms, f"{on.title} declares no release")
+        for name, mechanism in run.mechanisms.items():
+            used, times = mechanism.used, mechanism.release.times
+            require(
+                used == times or (early and used < times),
+                f"{on.title} uses release {name} {used} times and declares {times}",
+            )
+            with contextlib.suppress(BudgetExhausted):
+                mechanism.spend(times - used + 1)
+                require(False, f"{on.title}: release {name} is not counted")
 
 
 def a_longer_run_is_stopped(candidate: Candidate) -> None:
@@ -140,8 +140,7 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
         with contextlib.suppress(BudgetExhausted):
             longer.iterates()
             early = candidate.solver.may_stop_early and longer.mechanisms.shortfall()
-            title = f"{on.title} makes {more} steps on the releases of {few}"
-            require(early, title)
+            require(early, f"{on.title} makes {more} steps on the releases of {few}")
     if not served:
         raise NotApplicable("no more is declared for a longer run")
 
@@ -194,8 +193,7 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
     for number, on in enumerate(candidate.first()):
         for place, adjacency in enumerate(Adjacency):
             # Of many variants each is run plainly under one, and compiled.
-            one = (number + place) % 2 == 0
-            for ahead in (True, False) if number < 2 else (one,):
+            for ahead in (True, False) if number < 2 else ((number + place) % 2 == 0,):
                 try:
                     run = on.calibrated(Budget(BUDGET, DELTA, adjacency))
                 except Unsupported:
@@ -208,8 +206,9 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
                     counted = recount(run.mechanisms, run.calibration, witnesses=heard)
                 except NoTwin as reason:
                     raise NotApplicable(str(reason)) from None
-                early = candidate.solver.may_stop_early
-                lack = counted.complaint(run.calibration, early)
+                lack = counted.complaint(
+                    run.calibration, candidate.solver.may_stop_early
+                )
                 require(not lack, f"{on.title}, {adjacency.value}: {lack}")
                 served += 1
         quiet = on.run(z=LITTLE)

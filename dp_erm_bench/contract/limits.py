@@ -162,9 +162,9 @@ def _keeps(run: Run, name: str) -> None:
 def calibrations_are_served(candidate: Candidate) -> None:
     """Run with every calibration that the class names, and no other."""
     problems = candidate.problems(candidate.variants[0])
+    ons = [Subject(candidate, {}, problem) for problem in problems]
     for calibration in registry.names("calibration"):
         name = f"{candidate.name} with calibration={calibration}"
-        ons = [Subject(candidate, {}, problem) for problem in problems]
         reasons = [_refusal(on, calibration) for on in ons]
         if calibration in candidate.solver.calibrations:
             if None not in reasons and not candidate.foreign:

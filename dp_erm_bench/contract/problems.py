@@ -48,18 +48,22 @@ def objectives(constrained: bool = False) -> list[Parts]:
     linear = [name for name in others if build("loss", name).smooth]
     kinked = itertools.cycle(name for name in others if name not in linear)
     penalties = separable_penalties()
-    names = list(itertools.product(losses, penalties, free))
-    names += [(next(kinked), penalty, "none") for penalty in penalties]
-    names += [(name, "l2", "none") for name in linear]
+    names = [
+        *itertools.product(losses, penalties, free),
+        *((next(kinked), penalty, "none") for penalty in penalties),
+        *((name, "l2", "none") for name in linear),
+    ]
     for k, other in enumerate(sorted({*registry.names("penalty")} - {*penalties})):
         if registry.target("penalty", other).everywhere:
             turn = [losses[k % len(losses)], losses[(k + 1) % len(losses)]]
             names += itertools.product(turn, [other], free)
     if constrained:
         sets = [name for name in registry.names("constraint") if name not in free]
-        names += itertools.product(losses, free, sets)
-        names += [(next(kinked), "none", name) for name in sets]
-        names += [(name, "none", sets[0]) for name in linear]
+        names += [
+            *itertools.product(losses, free, sets),
+            *((next(kinked), "none", name) for name in sets),
+            *((name, "none", sets[0]) for name in linear),
+        ]
     return names
 
 
@@ -387,8 +391,8 @@ def neighbours_of(
     if family.startswith(CORNERS):
         # A record of zeros is a replacement, too: the family may say so.
         _, number, *kind = family.split()
-        corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
-        return Neighbours(*corners[int(number)], 0)
+        pairs = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
+        return Neighbours(*pairs[int(number)], 0)
     if family in FAR:
         return _far_apart(family, parts, strength)
     here = change_of(family)

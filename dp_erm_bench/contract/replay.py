@@ -123,8 +123,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         result.refusal = result.refusal or "its answers differ"
     elif result.refusal:
         if first.refusal != second.refusal:
-            words = f"a refusal depends on the data: {result.refusal}"
-            result.declared.append(words)
+            result.declared.append(f"a refusal depends on the data: {result.refusal}")
     elif first.error or second.error:
         _raised(result, first.error, second.error)
     else:
@@ -203,8 +202,11 @@ WEAK = 0.02
 
 def replay_audit(candidate: Candidate) -> None:
     """Let data through the mechanisms alone, within the declared sensitivities."""
-    words = "it serves no problem of the check"
-    _require_none(replay_results(candidate), lambda one: one.violations, words)
+    _require_none(
+        replay_results(candidate),
+        lambda one: one.violations,
+        "it serves no problem of the check",
+    )
 
 
 def declarations_know_no_data(candidate: Candidate) -> None:
@@ -285,8 +287,8 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
-    results = replayed(candidate, [*_private(candidate)])
-    served = [one for one in results if not one.refusal]
+    cases = [*_private(candidate)]
+    served = [one for one in replayed(candidate, cases) if not one.refusal]
     _require_none(
         served, lambda one: one.all, "it serves no constants that are released"
     )
@@ -336,9 +338,9 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
     for number, case in enumerate(corners(candidate)):
         yield case
         if number == 0:  # the budget decides on noise, or on the length
-            how: dict[str, Any] = {"trials": 1, "points": "all", "calibrated": True}
+            paid = replace(case, trials=1, points="all", calibrated=True)
             for adjacency, epsilon in itertools.product(Adjacency, (1.0, 50.0)):
-                yield replace(case, adjacency=adjacency, epsilon=epsilon, **how)
+                yield replace(paid, adjacency=adjacency, epsilon=epsilon)
     yield from at_each_place(candidate)
 
 

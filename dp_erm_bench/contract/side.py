@@ -337,8 +337,7 @@ class Side:
         except ToBeRewritten:
             raise
         except (Exception, SystemExit) as error:
-            words = " ".join(str(error).split())
-            account.error = f"{type(error).__name__}: {words}"
+            account.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return account
 
     def _run(self) -> None:
@@ -425,26 +424,25 @@ class Side:
                 )
 
     def _sample(self, mechanisms: Mechanisms) -> None:
-        how: tuple[Any, ...]
-        record = self.neighbours.record
+        record, family = self.neighbours.record, self.case.family
         for name, mechanism in mechanisms.items():
             plain: Any = mechanism
             if self.case.z and not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, NestedMechanism):
-                mechanism.seeds = public_coins(self.case.family, mechanism)
+                mechanism.seeds = public_coins(family, mechanism)
                 mechanism.listen = self._sample
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
-                how = (mechanism, record, turned, self.samples)
-                plain.sample = partial(public_sample, *how)
+                plain.sample = partial(
+                    public_sample, mechanism, record, turned, self.samples
+                )
                 if mechanism.rate < 1.0:
                     self.account.sampled[name] = plain.release
             if isinstance(mechanism, SingleUseMechanism):
                 release = mechanism.release
                 if release.drawn:
-                    how = (release, record, self.case.family)
-                    plain.permutation = partial(public_order, *how)
+                    plain.permutation = partial(public_order, release, record, family)
                 orders = map(mechanism.permutation, range(mechanisms.batch))
                 self.account.read[name] = [
                     record in order[: release.fresh] for order in orders
@@ -532,25 +530,27 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-def moves_of(first: Account, second: Account, name: str) -> Iterator[NDArray[np.bool_]]:
-    """Yield for each use of a release which trials' queries move, (B,)."""
+def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool_]]:
+    """Return for each use of a release which trials' queries move, (B,)."""
     queries, others = (
         [one.query for one in side.log.exchanges if one.query.name == name]
         for side in (first, second)
     )
-    for one, other in zip(queries, others, strict=False):
-        if one.value.shape == other.value.shape:
-            yield changes(one, other).max(axis=1, initial=0.0) > STILL
-        else:
-            yield np.zeros(len(one.value), np.bool_)
+    return [
+        changes(one, other).max(axis=1, initial=0.0) > STILL
+        if one.value.shape == other.value.shape
+        else np.zeros(len(one.value), np.bool_)
+        for one, other in zip(queries, others, strict=False)
+    ]
 
 
 def unsampled(first: Account, second: Account) -> Iterator[str]:
     """Yield the releases that change with a record outside their samples."""
     for name in sorted(first.sampled):
         for use, moved in enumerate(moves_of(first, second, name)):
-            absent = [not present(name, b, use) for b in range(len(moved))]
-            if moved[absent].any():
+            if any(
+                moves and not present(name, b, use) for b, moves in enumerate(moved)
+            ):
                 yield f"release {name} moves with a record that is not in its sample"
                 break
 

@@ -65,12 +65,11 @@ class ReplayReport:
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
-        sentences = [
+        return [
             f"release {name} differs by {ratio:.4g} times its declared sensitivity"
             for name, ratio in self.ratios.items()
             if not ratio <= 1.0 + slack
-        ]
-        return sentences + self.departures
+        ] + self.departures
 
 
 class Writer:
