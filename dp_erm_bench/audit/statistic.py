@@ -260,6 +260,8 @@ def attack_on(solver: Solver, budget: Budget) -> Attack:
 
 def _same(run: list[Array], replayed: list[Array]) -> Array:
     """Return 1 for trials with the same iterates to the bit, NaN being itself."""
-    pairs = zip(run, replayed, strict=True)
-    equal = [((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1) for a, b in pairs]
+    equal = [
+        ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
+        for a, b in zip(run, replayed, strict=True)
+    ]
     return np.asarray(np.logical_and.reduce(equal), np.float64)

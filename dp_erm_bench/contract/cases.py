@@ -357,8 +357,8 @@ def _on(
 def is_sampled(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
     """Return whether a release is charged for samples; not if it cannot be made."""
     try:
-        made = run_at(problem, [solver], adjacency=adjacency).releases
-        releases = list(with_inside(made, 1.0))
+        run = run_at(problem, [solver], adjacency=adjacency)
+        releases = list(with_inside(run.releases, 1.0))
     except Exception:
         return False
     return any(isinstance(one, SampledRelease) and one.rate < 1 for one in releases)

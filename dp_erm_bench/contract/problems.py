@@ -310,8 +310,8 @@ def ranged(rng: np.random.Generator) -> RecordChange:
 
 def unbounded(rng: np.random.Generator, n: int, times: float) -> RecordChange:
     """Move a record that many times as far, where no bounds are declared."""
-    base = _aligned(rng, n, 4, 0.3)
-    return replace(base, other=times * _corner(4), bounded=False)
+    base, other = _aligned(rng, n, 4, 0.3), times * _corner(4)
+    return replace(base, other=other, bounded=False)
 
 
 def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
@@ -359,9 +359,9 @@ def sized(family: str, n: int, p: int, record: int | None = None) -> str:
     They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
     for the record in which they differ, by default the last one.
     """
+    record = n - 1 if record is None else record
     kind = "sparse" if "sparse" in family else "outlier"
-    place = n - 1 if record is None else record
-    return f"{kind} of {n} records, {p} features, record {place}"
+    return f"{kind} of {n} records, {p} features, record {record}"
 
 
 def change_of(family: str) -> RecordChange:
@@ -408,8 +408,9 @@ def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
     """Return problems of which all records differ: sizes, classes, densities."""
     n, p = FAR[family]
     rng, sparse = np.random.default_rng([7, n]), "sparse" in family
-    few = np.where(np.arange(n) < n // 10, 1.0, -1.0)
-    most = np.where(np.arange(n) < n - n // 20, 1.0, -1.0)
+    few, most = (
+        np.where(np.arange(n) < some, 1.0, -1.0) for some in (n // 10, n - n // 20)
+    )
     small = 0.1 * rng.uniform(-1.0, 1.0, (n, p)) * radius(p)
     large = most[:, None] * radius(p) * rng.uniform(0.6, 1.0, (n, p))
     made = []

@@ -232,31 +232,29 @@ def _is_secret(
     title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
 ) -> bool:
     """Compare the best of runs alone with the best beside losers; False without any."""
-    if not _repeated(made()):
-        return False
     kept = _published(made(), 0, 0)
-    for before, after in beside:
+    for before, after in beside if kept else ():
         same = _published(made(), before, after) == kept
         words = f"with {before} that lost before it and {after} after it"
         require(same, f"{title}: the best run gives something else alone than {words}")
-    return True
-
-
-def _repeated(run: Run) -> list[RepeatAndSelectMechanism]:
-    return [
-        one
-        for one in run.mechanisms.values()
-        if isinstance(one, RepeatAndSelectMechanism)
-    ]
+    return bool(kept)
 
 
 def _published(run: Run, before: int, after: int) -> bytes:
     """Return all that a run publishes whose best one stands behind and before others.
 
-    To the bit, with its length and its passes, and with the scores of the best.
+    To the bit, with its length and its passes, and with the scores of the best; nothing
+    of a run that repeats none.
     """
+    repeated = [
+        one
+        for one in run.mechanisms.values()
+        if isinstance(one, RepeatAndSelectMechanism)
+    ]
+    if not repeated:
+        return b""
     scores = list[float]()
-    for mechanism in _repeated(run):
+    for mechanism in repeated:
         _place(mechanism, before, after, scores)
     with np.errstate(all="ignore"):
         ends = [(w.shape, w.tobytes()) for w in run.iterates()]
