@@ -132,7 +132,7 @@ def nearest(field: "Field[Any]", x: Any) -> Any:
     if "choices" in limits:
         numbers = [c for c in limits["choices"] if type(c) in (int, float)]
         return min(numbers, key=lambda c: abs(c - x), default=x)
-    x = min(max(x, limits.get("least", x)), limits.get("most", x))
+    x = min(max(x, limits.get("least", x)), limits.get("most", math.inf))
     return x if x > limits.get("above", -math.inf) else field.default
 
 

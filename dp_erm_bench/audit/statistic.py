@@ -33,7 +33,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,16 @@ from dp_erm_bench.audit.profile import CLAIM, Guarantee, guarantee_of
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.releases.base import Array, Intercept, Mechanisms, Query
+from dp_erm_bench.releases.base import Array, Intercept, Mechanisms
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism, Runs
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.sampling import SamplingMechanism
 from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.runs import Prefixed
+from dp_erm_bench.trust.recount import watch
+from dp_erm_bench.trust.replay import Log, Writer
 from dp_erm_bench.trust.twins.base import Answered, required_twin
 
 
@@ -86,8 +88,6 @@ def _terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:
     b = -n * (problem.gradient(w) + modulus * w)
     return b, float(np.linalg.slogdet(hessian)[1])
 
-
-Answers = list[tuple[str, Any]]
 
 BATCH = 2000
 LEAK = 1e9
@@ -151,22 +151,17 @@ class Attack:
         """
 
         def listen(mechanisms: Mechanisms) -> None:
+            watch(mechanisms)
             for mechanism in mechanisms.values():
                 mechanism.intercept = ear
-                if isinstance(mechanism, RepeatAndSelectMechanism):
-                    mechanism.audit = Runs()
-                if isinstance(mechanism, SingleUseMechanism):
-                    mechanism.everyone = mechanism.release.drawn and not sampled
 
-        budget, z = self.guarantee.budget, self.guarantee.z
-        ears = listen if sampled else functools.partial(_everyone, listen)
-        heard: dict[str, Any] = {"ahead": False, "listen": ears}
-        how = (problem, [self.solver], budget)
+        ears = listen if sampled else functools.partial(_take_everyone, listen)
+        drawn: tuple[Any, Sequence[str]] = self.guarantee.z, identities
         if isinstance(self.solver, Prefixed):
             # What is claimed holds given the schedule, which is that of the claim.
-            run = Run(*how, "certified", [CLAIM], streams=identities, **heard)
-        else:
-            run = Run(*how, z, identities, **heard)
+            drawn = "certified", [CLAIM]
+        heard: dict[str, Any] = {"ahead": False, "listen": ears, "streams": identities}
+        run = Run(problem, [self.solver], self.guarantee.budget, *drawn, **heard)
         return run.mechanisms, run.iterates()
 
     def _of_output(self, side: int, identities: Sequence[str]) -> Array:
@@ -182,52 +177,52 @@ class Attack:
     def _of_answers(self, side: int, identities: Sequence[str]) -> Array:
         """Return the sum of the log-ratios of all answers, +-LEAK where data leak."""
         problems = (self.pair.first, self.pair.second)
-        answers: Answers = []
-        asked: tuple[list[Query], list[Query]] = ([], [])
-
-        def write(query: Query, publish: Callable[[], Any]) -> Any:
-            answer = publish()
-            # Copied: a solver may change an array that it published in place.
-            answers.append((query.name, answer.copy()))
-            return answer
-
-        mechanisms, iterates = self.listened(problems[side], identities, write)
-        ears = [_replay(answers, queries) for queries in asked]
-        replays = [
-            self.listened(problem, identities, ear, sampled=False)
-            for problem, ear in zip(problems, ears, strict=True)
-        ]
-        if not len(answers) == len(asked[0]) == len(asked[1]):
-            raise AuditError("the number of releases depends on the data")
-        fair = [_same(iterates, again) for _, again in replays]
+        log, replays = Log(), (Log(), Log())
+        mechanisms, log.iterates = self.listened(
+            problems[side], identities, Writer(log)
+        )
+        for problem, other in zip(problems, replays, strict=True):
+            ear = Writer(other, log, counts=False)
+            _, other.iterates = self.listened(problem, identities, ear, sampled=False)
+        uses = [each.exchanges for each in (log, *replays)]
+        if len({tuple(one.query.name for one in each) for each in uses}) > 1:
+            raise AuditError("which releases are made depends on the data")
+        fair = [_same(log.iterates, again.iterates) for again in replays]
         total, joint = np.zeros(len(identities)), dict[str, list[Answered]]()
         releases = [one.release for one in mechanisms.values()]
         published = {one.name: one for one in with_inside(releases, self.guarantee.z)}
-        for (name, answer), first, second in zip(answers, *asked, strict=True):
+        for told, *again in zip(*uses, strict=True):
+            first, second = (one.query for one in again)
             if first.run is not None and first.run != winner_of(mechanisms):
                 continue  # the answers of a run that lost are secret
-            scale = self.guarantee.multipliers[name] * first.sensitivity
-            use = Answered(answer, first.value, second.value, scale)
-            twin = required_twin(release := published[name])
+            scale = self.guarantee.multipliers[first.name] * first.sensitivity
+            a, b = (one.value.reshape(len(one.value), -1) for one in (first, second))
+            use = Answered(told.answer, a, b, scale)
+            twin = required_twin(release := published[first.name])
             if twin.joint:
-                joint.setdefault(name, []).append(use)
+                joint.setdefault(first.name, []).append(use)
             else:
                 total += twin.log_ratio(release, use)
-        for name, uses in joint.items():
+        for name, together in joint.items():
             twin = required_twin(release := published[name])
-            total += twin.log_ratio_of_run(release, uses)
+            total += twin.log_ratio_of_run(release, together)
         leaks = LEAK * (fair[0] - fair[1])
         return np.where(leaks == 0.0, total, leaks)
 
 
-def _everyone(heard: Callable[[Mechanisms], None], mechanisms: Mechanisms) -> None:
-    """Call a listener, and have mechanisms, those inside too, sample all records."""
-    heard(mechanisms)
+def _take_everyone(
+    listen: Callable[[Mechanisms], None], mechanisms: Mechanisms
+) -> None:
+    """Call a listener, and have mechanisms, those inside too, take all records."""
+    listen(mechanisms)
     for mechanism in mechanisms.values():
-        if isinstance(mechanism, SamplingMechanism):
-            mechanism.take_everyone()
-        if isinstance(mechanism, NestedMechanism):
-            mechanism.listen = functools.partial(_everyone, mechanism.listen)
+        match mechanism:
+            case SamplingMechanism():
+                mechanism.take_everyone()
+            case SingleUseMechanism():
+                mechanism.everyone = mechanism.release.drawn
+            case NestedMechanism():
+                mechanism.listen = functools.partial(_take_everyone, mechanism.listen)
 
 
 def winner_of(mechanisms: Mechanisms) -> int:
@@ -265,24 +260,8 @@ def attack_on(solver: Solver, budget: Budget) -> Attack:
 
 def _same(run: list[Array], replayed: list[Array]) -> Array:
     """Return 1 for trials with the same iterates to the bit, NaN being itself."""
-    pairs = zip(run, replayed, strict=True)
-    equal = [((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1) for a, b in pairs]
+    equal = [
+        ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
+        for a, b in zip(run, replayed, strict=True)
+    ]
     return np.asarray(np.logical_and.reduce(equal), np.float64)
-
-
-def _replay(answers: Answers, asked: list[Query]) -> Intercept:
-    """Return an intercept that repeats the answers and appends queries to ``asked``."""
-    remaining = iter(answers)
-
-    def answer(query: Query, publish: Callable[[], Any]) -> Any:
-        name, before = next(remaining, ("nothing", np.empty(0)))
-        if name != query.name:
-            raise AuditError(
-                f"release {query.name} is asked for where {name} was before: which "
-                "releases are made depends on the data"
-            )
-        rows = query.value.reshape(len(query.value), -1)
-        asked.append(replace(query, value=rows.copy()))
-        return before.copy()
-
-    return answer

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp_erm_bench.audit.pairs import LENGTHS, alternatives
+from dp_erm_bench.audit.pairs import LENGTHS, alternatives, nearest
 from dp_erm_bench.contract.candidate import (
     ORIGINS,
     Candidate,
@@ -24,6 +24,7 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.contract.problems import (
     LARGE,
     STRENGTH,
+    Neighbours,
     Parts,
     neighbours_of,
     sized,
@@ -55,9 +56,8 @@ def values_of(field: dataclasses.Field[Any]) -> list[Any]:
         return [field.default, *alternatives(field)]
     ends = [limits[key] for key in ("least", "most") if key in limits]
     tried = dict.fromkeys((*ends, *(INTEGERS if "int" in kind else REALS)))
-    numbers = [x for x in tried if within(x, limits)][:VALUES]
-    none = [None] if "None" in kind else []
-    values = [*numbers, *limits.get("words", ()), *none]
+    numbers = [x for x in tried if nearest(field, x) == x][:VALUES]
+    values = [*numbers, *limits.get("words", ()), *([None] if "None" in kind else ())]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
 
 
@@ -75,14 +75,6 @@ def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row for row in met if row in kept]
 
 
-def within(x: float, limits: Mapping[str, Any]) -> bool:
-    """Return whether a number is within a field's limits."""
-    if "choices" in limits:
-        return x in limits["choices"]
-    low, high = limits.get("least", -1e300), limits.get("most", 1e300)
-    return bool(low <= x <= high and x > limits.get("above", -1e300))
-
-
 def covering(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
@@ -94,12 +86,12 @@ def covering(
     usual = {name: values[0] for name, values in factors.items()}
     rng = random.Random(0)
     drawn = [{k: rng.choice(xs) for k, xs in factors.items()} for _ in range(DRAWN)]
-    rows = [row for row in [usual, *drawn] if allowed(row)]
+    rows = [*filter(allowed, [usual, *drawn])]
     met = {pair for row in rows for pair in itertools.combinations(row.items(), 2)}
     for (a, xs), (b, ys) in itertools.combinations(factors.items(), 2):
         pairs = (((a, x), (b, y)) for x, y in itertools.product(xs, ys))
         beside = (usual | dict(pair) for pair in pairs if pair not in met)
-        rows += [row for row in beside if allowed(row)]
+        rows += filter(allowed, beside)
     alone = [{**usual, k: x} for k, xs in factors.items() for x in xs]
     # Behind what all rows share: one factor has no pairs of its own.
     by_values = {("", *row.items()): row for row in [*rows, *filter(allowed, alone)]}
@@ -130,7 +122,7 @@ def _scaled(solver: Solver, problem: Problem, longer: bool) -> Iterator[Solver]:
         value = getattr(solver, field.name)
         if type(value) in (int, float):
             for other in (type(value)(value / 2), 2 * value):
-                if within(other, field.metadata):
+                if nearest(field, other) == other:
                     changed = dataclasses.replace(solver, **{field.name: other})
                     change = changed.iterations(problem) - length
                     if change > 0 if longer else change < 0:
@@ -206,11 +198,19 @@ class Case:
         words = " + ".join(part for part in self.parts if part != "none")
         return f"{self.group} on {words}, {self.adjacency.value}"
 
+    def neighbours(self, candidate: Candidate) -> Neighbours:
+        """Return its neighbours."""
+        return candidate.neighbours(
+            self.family, self.adjacency, self.parts, self.strength
+        )
+
 
 def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a solver."""
-    fields = dataclasses.fields(solver)
-    return tuple((field.name, getattr(solver, field.name)) for field in fields)
+    return tuple(
+        (field.name, getattr(solver, field.name))
+        for field in dataclasses.fields(solver)
+    )
 
 
 def varied(candidate: Candidate) -> Iterator[Case]:
@@ -233,31 +233,29 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     families = candidate.families
     few = min(FEW, len(families))
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
-    counts, turns = collections.Counter[str](), collections.Counter[str]()
-    for number, row in enumerate([*rows] * again):
-        for k in range(few):
-            family = families[(few * number + k) % len(families)]
-            served = _served(candidate, *row.items())
-            if family == "range of labels":
-                served = [one for one in served if not _classifies(one[0])]
-            if not served:
-                continue
-            # Large ones every third time, at first twice of three times.
-            counts[family] += 1
-            count, large = counts[family], family in LARGE
-            if large and count % 3 not in ((1, 2) if count <= LEAST else (1,)):
-                continue
-            turn = turns[family]
-            turns[family] += 1
-            pair = PAIRS[turn % len(PAIRS)]
-            # Not in step with the pairs, so that each is met with each.
-            parts = served[(turn + turn // len(PAIRS)) % len(served)]
-            # Each step costs time: on some families.
-            long = not large and turn == 0 and len(turns) <= FEW
-            how = (candidate, row, parts, family, pair, number, turn)
-            if number == k == 0:  # what further cases begin with is short
-                yield from _on(*how, long=False)
-            yield from _on(*how, long)
+    counts = collections.defaultdict[str, Iterator[int]](itertools.count)
+    turns = counts.copy()
+    places = itertools.product(enumerate([*rows] * again), range(few))
+    for ((number, row), k), family in zip(
+        places, itertools.cycle(families), strict=False
+    ):
+        served, large = _served(candidate, *row.items()), family in LARGE
+        if family == "range of labels":
+            served = [one for one in served if not _classifies(one[0])]
+        if not served:
+            continue
+        count = next(counts[family])
+        # Large ones every third time, at first twice of three times.
+        if large and count % 3 >= (2 if count < LEAST else 1):
+            continue
+        turn = next(turns[family])
+        # Not in step with the pairs, so that each is met with each.
+        parts = served[(turn + turn // len(PAIRS)) % len(served)]
+        how = (candidate, row, parts, family, PAIRS[turn % len(PAIRS)], number, turn)
+        if number == k == 0:  # what further cases begin with is short
+            yield from _on(*how, long=False)
+        # Each step costs time: on some families.
+        yield from _on(*how, not large and turn == 0 and len(turns) <= FEW)
 
 
 SMALL = 5, 8
@@ -283,14 +281,13 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
         if "int" in str(one.type) and name not in LENGTHS
     }
     rows = [usual, *({**usual, k: x} for k, xs in counts.items() for x in xs)]
-    for row in rows:
+    places = [(n, record) for n in SMALL for record in range(n)]
+    for row, (n, record) in itertools.product(rows, places):
+        family = sized("outlier", n, 4, record)
         for parts in _served(candidate, *row.items())[:1]:
-            for n in SMALL:
-                for record in range(n):
-                    family = sized("outlier", n, 4, record)
-                    how = (candidate, row, parts, family, PAIRS[1], 1, 1)
-                    # Its coin is turned elsewhere.
-                    yield next(_on(*how, long=False))
+            how = (candidate, row, parts, family, PAIRS[1], 1, 1)
+            # Its coin is turned elsewhere.
+            yield next(_on(*how, long=False))
 
 
 @functools.cache
@@ -335,10 +332,9 @@ def _on(
     """Yield the cases of a row of parameters, of some number, on a family."""
     adjacency, z = pair
     problem = neighbours_of(family, adjacency, parts).first
-    solver, lengths = candidate.build(row), (LONG, 2 * LONG) if long else ()
+    solver, usual = candidate.build(row), candidate.parameters
     with contextlib.suppress(Exception):  # what it is, a replay as it is says
-        solver = resized(solver, problem, *lengths)
-    usual = candidate.parameters
+        solver = resized(solver, problem, *((LONG, 2 * LONG) if long else ()))
     apart = {k: f"{k}={x}" for k, x in row.items() if x != usual[k].default}
     case = Case(
         params_of(solver),

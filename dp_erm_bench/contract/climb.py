@@ -38,7 +38,7 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
     """Move no query by more than declared on neighbours that are searched for."""
     if candidate.foreign:
         raise NotApplicable(f"it is about records, not about {candidate.foreign.kind}")
-    starts = [*_starts(candidate)]
+    starts = _starts(candidate)
     for start in starts[:STARTS]:
         for steps, found in enumerate(_climb(candidate, start)):
             words = "; ".join(dict.fromkeys(found.all))
@@ -50,8 +50,8 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
         raise NotApplicable(f"no replay moves a query by {LEAST} of its sensitivity")
 
 
-def _starts(candidate: Candidate) -> Iterator[Case]:
-    """Yield the replays that move each release most, under each adjacency.
+def _starts(candidate: Candidate) -> list[Case]:
+    """Return the replays that move each release most, under each adjacency.
 
     And of those that reach its sensitivity the ones with the most usual parameters: low
     thresholds hide what records do to each other.
@@ -60,8 +60,7 @@ def _starts(candidate: Candidate) -> Iterator[Case]:
     best: dict[tuple[Any, ...], tuple[float, int, Case]] = {}
     for one in replay_results(candidate):
         case = one.case
-        usable = case.family in FAMILIES and case.family not in LARGE
-        if not usable or case.toggled is not None:
+        if case.family not in FAMILIES.keys() - LARGE or case.toggled is not None:
             continue
         near = sum(param in usual for param in case.params)
         for (name, ratio), part in itertools.product(one.ratios.items(), (0, near)):
@@ -70,8 +69,7 @@ def _starts(candidate: Candidate) -> Iterator[Case]:
             if found[:2] > best.get(key, (LEAST, 0))[:2]:
                 best[key] = found
     ranked = sorted(best.values(), key=lambda found: -found[0])
-    cases = (replace(case, trials=1, brief=True) for *_, case in ranked)
-    yield from dict.fromkeys(cases)
+    return [*dict.fromkeys(replace(case, trials=1, brief=True) for *_, case in ranked)]
 
 
 def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
@@ -94,8 +92,7 @@ def changed(change: RecordChange, rng: np.random.Generator) -> RecordChange:
     """Return neighbours that differ from some in one way, within the bounds."""
     X, y, record = change.X.copy(), change.y.copy(), change.record
     bound = radius(X.shape[1]) * (1.0 if change.bounded else np.inf)
-    other = X[record].copy() if change.other is None else change.other.copy()
-    label = y[record] if change.label is None else change.label
+    other, label = change.other.copy(), change.label
     others = np.arange(len(y)) != record
     match rng.integers(8):
         case 0:

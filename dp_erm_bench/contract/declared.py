@@ -6,6 +6,7 @@ import ast
 import contextlib
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -48,9 +49,8 @@ def declaration(candidate: Candidate) -> None:
 def no_noise_scale_in_the_source(candidate: Candidate) -> None:
     """Name no budget and no noise scale in the source."""
     for module, file in sources(inspect.getfile(candidate.solver)).items():
-        named = sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN)
-        words = ", ".join(named)
-        require(not named, f"module {module} names {words}: noise is fixed outside")
+        named = ", ".join(sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN))
+        require(not named, f"module {module} names {named}: noise is fixed outside")
     for name in candidate.parameters:
         budget = any(word.lower() in name for word in FORBIDDEN)
         require(not budget, f"parameter {name} is a budget or a noise scale")
@@ -104,20 +104,19 @@ def uses_are_those_declared(candidate: Candidate) -> None:
     Of an algorithm that may stop early, as often at most; replays compare its uses.
     """
     early = candidate.solver.may_stop_early
-    for on in candidate.each():
-        for ahead in (False, True):
-            run = on.run(ahead=ahead)
-            run.iterates()
-            require(run.mechanisms, f"{on.title} declares no release")
-            for name, mechanism in run.mechanisms.items():
-                used, times = mechanism.used, mechanism.release.times
-                require(
-                    used == times or (early and used < times),
-                    f"{on.title} uses release {name} {used} times and declares {times}",
-                )
-                with contextlib.suppress(BudgetExhausted):
-                    mechanism.spend(times - used + 1)
-                    require(False, f"{on.title}: release {name} is not counted")
+    for on, ahead in itertools.product(candidate.each(), (False, True)):
+        run = on.run(ahead=ahead)
+        run.iterates()
+        require(run.mechanisms, f"{on.title} declares no release")
+        for name, mechanism in run.mechanisms.items():
+            used, times = mechanism.used, mechanism.release.times
+            require(
+                used == times or (early and used < times),
+                f"{on.title} uses release {name} {used} times and declares {times}",
+            )
+            with contextlib.suppress(BudgetExhausted):
+                mechanism.spend(times - used + 1)
+                require(False, f"{on.title}: release {name} is not counted")
 
 
 def a_longer_run_is_stopped(candidate: Candidate) -> None:
@@ -134,16 +133,14 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
         longer = on.run({"n_iter": more}, checkpoints=(0, more))
         shorter = on.run({"n_iter": few})
         times = {release.name: release.times for release in shorter.releases}
-        declared = {release.name: release.times for release in longer.releases}
-        if all(uses <= times.get(name, 0) for name, uses in declared.items()):
+        if all(one.times <= times.get(one.name, 0) for one in longer.releases):
             continue
         served += 1
         longer.mechanisms = shorter.mechanisms
         with contextlib.suppress(BudgetExhausted):
             longer.iterates()
-            title = f"makes {more} steps on the releases of {few}"
             early = candidate.solver.may_stop_early and longer.mechanisms.shortfall()
-            require(early, f"{on.title} {title}")
+            require(early, f"{on.title} makes {more} steps on the releases of {few}")
     if not served:
         raise NotApplicable("no more is declared for a longer run")
 
@@ -159,8 +156,8 @@ def no_iterations_return_the_start(candidate: Candidate) -> None:
         times = {release.name: release.times for release in run.releases}
         require(not any(times.values()), f"{title} declares {times} for no iterations")
         require(len(ends) == 1, f"{title} yields {len(ends)} iterates for no iteration")
-        start = on.problem.start(len(ends[0]))
-        require(np.array_equal(ends[0], start), f"{title} does not start at zero")
+        still = np.array_equal(ends[0], on.problem.start(len(ends[0])))
+        require(still, f"{title} does not start at zero")
 
 
 def _require_length(candidate: Candidate) -> None:
@@ -196,34 +193,29 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
     for number, on in enumerate(candidate.first()):
         for place, adjacency in enumerate(Adjacency):
             # Of many variants each is run plainly under one, and compiled.
-            one = (number + place) % 2 == 0
-            for ahead in (True, False) if number < 2 else (one,):
+            for ahead in (True, False) if number < 2 else ((number + place) % 2 == 0,):
                 try:
                     run = on.calibrated(Budget(BUDGET, DELTA, adjacency))
                 except Unsupported:
                     continue
                 run.mechanisms.ahead = ahead
                 watch(run.mechanisms)
-                witnesses = None if ahead else listen(run.mechanisms)
+                heard = None if ahead else listen(run.mechanisms)
                 run.iterates()
                 try:
-                    counted = recount(
-                        run.mechanisms, run.calibration, witnesses=witnesses
-                    )
+                    counted = recount(run.mechanisms, run.calibration, witnesses=heard)
                 except NoTwin as reason:
                     raise NotApplicable(str(reason)) from None
-                early = candidate.solver.may_stop_early
-                lack = counted.complaint(run.calibration, early)
+                lack = counted.complaint(
+                    run.calibration, candidate.solver.may_stop_early
+                )
                 require(not lack, f"{on.title}, {adjacency.value}: {lack}")
                 served += 1
         quiet = on.run(z=LITTLE)
         winners = listen(quiet.mechanisms)
         quiet.iterates()
-        for release in quiet.releases:
-            witness = winners.get(release.name)
-            least = LITTLE * release.weight * (1 - 1e-6)
-            enough = witness is None or witness.ratio >= least
-            title = f"release {release.name} has other noise than its own"
-            require(enough, f"{on.title}: {title}")
+        for name, witness in winners.items():
+            title = f"{on.title}: release {name} has other noise than its own"
+            require(witness.is_as_loud(LITTLE), title)
     if not served:
         raise NotApplicable(f"it serves no problem of the check at epsilon={BUDGET:g}")

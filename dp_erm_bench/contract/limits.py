@@ -94,8 +94,7 @@ def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
         last = run.iterates()[-1]
         require(np.isfinite(last).all(), f"{on.title} is not finite")
         if not noise_on_vectors(run.releases):
-            still = last[0, 2] == 0.0
-            require(still, f"{on.title} moves along a column of zeros")
+            require(last[0, 2] == 0.0, f"{on.title} moves along a column of zeros")
             require(last.any(), f"{on.title} does not move at all")
 
 
@@ -163,9 +162,9 @@ def _keeps(run: Run, name: str) -> None:
 def calibrations_are_served(candidate: Candidate) -> None:
     """Run with every calibration that the class names, and no other."""
     problems = candidate.problems(candidate.variants[0])
+    ons = [Subject(candidate, {}, problem) for problem in problems]
     for calibration in registry.names("calibration"):
         name = f"{candidate.name} with calibration={calibration}"
-        ons = [Subject(candidate, {}, problem) for problem in problems]
         reasons = [_refusal(on, calibration) for on in ons]
         if calibration in candidate.solver.calibrations:
             if None not in reasons and not candidate.foreign:

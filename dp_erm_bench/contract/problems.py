@@ -32,7 +32,6 @@ from dp_erm_bench.releases.adjacency import Adjacency
 Array = NDArray[np.float64]
 Parts = tuple[str, str, str]
 RADIUS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 0.3])
-CORNER = RADIUS[:4]
 
 
 def objectives(constrained: bool = False) -> list[Parts]:
@@ -46,36 +45,42 @@ def objectives(constrained: bool = False) -> list[Parts]:
     """
     losses, free = curved_losses(), ["none"]
     others = [name for name in registry.names("loss") if name not in losses]
-    linear = [name for name in others if registry.build("loss", name).smooth]
+    linear = [name for name in others if build("loss", name).smooth]
     kinked = itertools.cycle(name for name in others if name not in linear)
     penalties = separable_penalties()
-    names = list(itertools.product(losses, penalties, free))
-    names += [(next(kinked), penalty, "none") for penalty in penalties]
-    names += [(name, "l2", "none") for name in linear]
+    names = [
+        *itertools.product(losses, penalties, free),
+        *((next(kinked), penalty, "none") for penalty in penalties),
+        *((name, "l2", "none") for name in linear),
+    ]
     for k, other in enumerate(sorted({*registry.names("penalty")} - {*penalties})):
         if registry.target("penalty", other).everywhere:
             turn = [losses[k % len(losses)], losses[(k + 1) % len(losses)]]
             names += itertools.product(turn, [other], free)
     if constrained:
         sets = [name for name in registry.names("constraint") if name not in free]
-        names += itertools.product(losses, free, sets)
-        names += [(next(kinked), "none", name) for name in sets]
-        names += [(name, "none", sets[0]) for name in linear]
+        names += [
+            *itertools.product(losses, free, sets),
+            *((next(kinked), "none", name) for name in sets),
+            *((name, "none", sets[0]) for name in linear),
+        ]
     return names
 
 
 def curved_losses() -> list[str]:
     """Return the names of the convex losses whose smoothness constant steps follow."""
-    built = {name: registry.build("loss", name) for name in registry.names("loss")}
+    built = {name: build("loss", name) for name in registry.names("loss")}
     return [name for name, loss in built.items() if loss.curved and loss.convex]
 
 
 @functools.cache
 def separable_penalties() -> tuple[str, ...]:
     """Return the names of the penalties that compiled kernels take."""
-    names = registry.names("penalty")
-    kinds = {name: registry.target("penalty", name) for name in names}
-    return tuple(n for n, kind in kinds.items() if issubclass(kind, SeparablePenalty))
+    return tuple(
+        name
+        for name in registry.names("penalty")
+        if issubclass(registry.target("penalty", name), SeparablePenalty)
+    )
 
 
 def objective_problem(
@@ -87,13 +92,13 @@ def objective_problem(
     **box: float,
 ) -> ERMProblem:
     """Return the problem of an objective, its penalty of some strength."""
-    psi = registry.build("penalty", penalty)
+    psi = build("penalty", penalty)
     values: dict[str, Any] = psi.example(data.p)
     values |= {"strength": strength} if hasattr(psi, "strength") else {}
     values = dict(box) if penalty == "box" else values
-    size = registry.target("constraint", constraint).example(data.p)
-    space = {"name": constraint, **size}
-    return build_problem(data, loss, {"name": penalty, **values}, space)
+    space = registry.target("constraint", constraint).example(data.p)
+    named = {"name": penalty, **values}, {"name": constraint, **space}
+    return build_problem(data, loss, *named)
 
 
 @functools.cache
@@ -127,20 +132,18 @@ def neighbours(
     coordinate flipped, or all; or it is zero.
     """
     rng = np.random.default_rng(0)
-    X = CORNER * np.sign(rng.normal(size=(8, 4)))
+    X = radius(4) * np.sign(rng.normal(size=(8, 4)))
     y = np.sign(rng.normal(size=8))
-    X[0], y[0] = CORNER * [1.0, 1.0, -1.0, 1.0], 1.0
-    bounds = Bounds(CORNER, float(np.linalg.norm(CORNER)), 1.0)
+    X[0], y[0] = radius(4) * [1.0, 1.0, -1.0, 1.0], 1.0
+    base = RecordChange(X, y, 0, X[0], 1.0, largest=1.0)
     signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
     if adjacency is Adjacency.ZERO_OUT:
         signs = [np.zeros(4)]
-    problems = []
-    for sign in (np.ones(4), *signs):
-        records = np.vstack([X[0] * sign, X[1:]])
-        data = dataset_from_arrays(records, y, bounds=bounds)
-        problem = objective_problem(data, *parts, strength=strength)
-        problems.append(problem.with_smoothness("public"))
-    return tuple((problems[0], other) for other in problems[1:])
+    first, *others = (
+        _problem(base.with_record(X[0] * sign, 1.0), parts, strength)
+        for sign in (np.ones(4), *signs)
+    )
+    return tuple((first, other) for other in others)
 
 
 @functools.cache
@@ -169,8 +172,6 @@ def gap(problem: ERMProblem, w: Array) -> Array:
 
 
 LABEL = 2.0
-OUTLYING = 100.0
-"""Times the clipping threshold's scale: records where no bounds are declared."""
 STRENGTH = 0.1
 
 
@@ -186,26 +187,35 @@ class RecordChange:
         Labels on D.
     record : int
         Row of the changed record.
-    other : array of shape (p,) or None
-        Its features on D'; None: those on D.
-    label : float or None
-        Its label on D'; None: that on D.
+    other : array of shape (p,)
+        Its features on D'.
+    label : float
+        Its label on D'.
     sparse : bool
         Whether X is stored as a sparse matrix.
     bounded : bool
         Whether bounds of the records are declared.
     nonzeros : int or None
         The most entries of a record that are not zero, where that is declared.
+    largest : float
+        The declared bound of the labels.
     """
 
     X: Array
     y: Array
     record: int
-    other: Array | None = None
-    label: float | None = None
+    other: Array
+    label: float
     sparse: bool = False
     bounded: bool = True
     nonzeros: int | None = None
+    largest: float = LABEL
+
+    def with_record(self, features: Array | float, label: float) -> RecordChange:
+        """Return the records, other features and another label in the changed one."""
+        X, y = self.X.copy(), self.y.copy()
+        X[self.record], y[self.record] = features, label
+        return replace(self, X=X, y=y)
 
 
 class Neighbours(NamedTuple):
@@ -234,12 +244,6 @@ def _corner(p: int) -> Array:
     return radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
 
 
-def _cloud(rng: np.random.Generator, n: int) -> RecordChange:
-    """Return records within the bounds, every other one of a class."""
-    X, record = rng.uniform(-1.0, 1.0, (n, 4)) * radius(4), int(rng.integers(n))
-    return RecordChange(X, np.where(np.arange(n) % 2 == 0, 1.0, -1.0), record)
-
-
 def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
     """Move a record to the corner where all others are tiny; its label, too."""
     return _aligned(rng, n, p, 0.05)
@@ -250,15 +254,14 @@ def lone(rng: np.random.Generator) -> RecordChange:
     base = _aligned(rng, 9, 5, 0.5)
     base.X[:, 3], base.X[:, 4] = 0.0, 0.7
     other = np.append(base.X[base.record, :3], [2.5, -1.0])
-    return replace(base, other=other, label=None)
+    return replace(base, other=other, label=-base.label)
 
 
 def orthogonal(rng: np.random.Generator) -> RecordChange:
     """Move a record from one column to another one: nothing of it cancels."""
     base = _aligned(rng, 8, 4, 0.05)
-    X, (one, other) = base.X.copy(), np.diag(radius(4))[[1, 3]]
-    X[base.record] = one
-    return replace(base, X=X, other=other, label=None)
+    base.X[base.record], other = np.diag(radius(4))[[1, 3]]
+    return replace(base, other=other, label=-base.label)
 
 
 def clusters(rng: np.random.Generator) -> RecordChange:
@@ -267,7 +270,7 @@ def clusters(rng: np.random.Generator) -> RecordChange:
     order = rng.permutation(11)
     base.X[order[:5]] *= 15.0
     record = int(order[5])
-    return RecordChange(base.X, base.y, record, 15.0 * base.X[record])
+    return RecordChange(base.X, base.y, record, 15.0 * base.X[record], base.y[record])
 
 
 def empty(rng: np.random.Generator) -> RecordChange:
@@ -276,7 +279,7 @@ def empty(rng: np.random.Generator) -> RecordChange:
     Only its entries are not whole numbers, and need all digits.
     """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
-    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, 0.99 * radius(4))
+    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, 0.99 * radius(4), -1.0)
 
 
 def interior(rng: np.random.Generator) -> RecordChange:
@@ -285,7 +288,7 @@ def interior(rng: np.random.Generator) -> RecordChange:
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))
     other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * radius(6)
-    return RecordChange(X, y, record, other)
+    return RecordChange(X, y, record, other, y[record])
 
 
 def opposed(rng: np.random.Generator) -> RecordChange:
@@ -296,18 +299,19 @@ def opposed(rng: np.random.Generator) -> RecordChange:
     X = np.tile(_corner(4), (9, 1))
     record = int(rng.integers(9))
     X[record] *= -1.0
-    return RecordChange(X, np.full(9, -LABEL), record, label=LABEL)
+    return RecordChange(X, np.full(9, -LABEL), record, X[record], LABEL)
 
 
 def ranged(rng: np.random.Generator) -> RecordChange:
     """Widen the range of labels that are numbers."""
-    return replace(_cloud(rng, 9), y=rng.uniform(-0.1, 0.1, 9), label=LABEL)
+    X, record = rng.uniform(-1.0, 1.0, (9, 4)) * radius(4), int(rng.integers(9))
+    return RecordChange(X, rng.uniform(-0.1, 0.1, 9), record, X[record], LABEL)
 
 
-def unbounded(rng: np.random.Generator) -> RecordChange:
-    """Move a record a hundred times as far, where no bounds are declared."""
-    base = _aligned(rng, 14, 4, 0.3)
-    return replace(base, other=OUTLYING * _corner(4), bounded=False)
+def unbounded(rng: np.random.Generator, n: int, times: float) -> RecordChange:
+    """Move a record that many times as far, where no bounds are declared."""
+    base, other = _aligned(rng, n, 4, 0.3), times * _corner(4)
+    return replace(base, other=other, bounded=False)
 
 
 def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
@@ -322,12 +326,6 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
     return replace(base, X=X, other=other, sparse=True, nonzeros=min(int(most) + 1, p))
 
 
-def enormous(rng: np.random.Generator) -> RecordChange:
-    """Move a record so far that its square is no finite number."""
-    base = _aligned(rng, 10, 4, 0.3)
-    return replace(base, other=1e200 * _corner(4), bounded=False)
-
-
 ENORMOUS = "a square that overflows"
 FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "outlier": outlier,
@@ -339,8 +337,8 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
     "opposed": opposed,
     "range of labels": ranged,
     "one column": partial(_aligned, n=6, p=1, size=0.1),
-    "no bounds": unbounded,
-    ENORMOUS: enormous,
+    "no bounds": partial(unbounded, n=14, times=100.0),
+    ENORMOUS: partial(unbounded, n=10, times=1e200),
     "sparse": partial(_scattered, n=60, p=34),
     "wide": partial(outlier, n=8, p=30),
     "many": partial(outlier, n=1302, p=5),
@@ -361,25 +359,19 @@ def sized(family: str, n: int, p: int, record: int | None = None) -> str:
     They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
     for the record in which they differ, by default the last one.
     """
+    record = n - 1 if record is None else record
     kind = "sparse" if "sparse" in family else "outlier"
-    place = n - 1 if record is None else record
-    return f"{kind} of {n} records, {p} features, record {place}"
-
-
-def sizes_of(family: str) -> tuple[int, ...]:
-    """Return n, p and the record of a family that `sized` named, else nothing."""
-    found = re.fullmatch(r"\w+ of (\d+) records, (\d+) features, record (\d+)", family)
-    return tuple(map(int, found.groups())) if found else ()
+    return f"{kind} of {n} records, {p} features, record {record}"
 
 
 def change_of(family: str) -> RecordChange:
     """Return the records of a family and the one that is another on D'."""
-    rng = np.random.default_rng([7, len(family)])
     if family in SEARCHED:
         return SEARCHED[family]
+    rng = np.random.default_rng([7, len(family)])
     if family in FAMILIES:
         return FAMILIES[family](rng)
-    n, p, record = sizes_of(family)
+    n, p, record = map(int, re.findall(r"\d+", family))
     change = (_scattered if "sparse" in family else outlier)(rng, n=n, p=p)
     # By default the last one: beyond any place in the order that is asked for.
     swapped = np.arange(n)
@@ -399,63 +391,48 @@ def neighbours_of(
     if family.startswith(CORNERS):
         # A record of zeros is a replacement, too: the family may say so.
         _, number, *kind = family.split()
-        corners = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
-        return Neighbours(*corners[int(number)], 0)
+        pairs = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
+        return Neighbours(*pairs[int(number)], 0)
     if family in FAR:
         return _far_apart(family, parts, strength)
-    change = change_of(family)
-    X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
-    if change.other is not None:
-        Z[change.record] = change.other
-    if change.label is not None:
-        z[change.record] = change.label
+    here = change_of(family)
+    there = here.with_record(here.other, here.label)
     if adjacency is Adjacency.ZERO_OUT:
         # So that neither family begins with a problem that the other one ends with.
-        X, y, Z = Z, z, Z.copy()
-        Z[change.record] = 0.0
-    first, second = (
-        _problem(change, *data, radius(X.shape[1]), parts, strength)
-        for data in ((X, y), (Z, z))
-    )
-    return Neighbours(first, second, change.record)
+        here, there = there, there.with_record(0.0, here.label)
+    first, second = (_problem(end, parts, strength) for end in (here, there))
+    return Neighbours(first, second, here.record)
 
 
 def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
     """Return problems of which all records differ: sizes, classes, densities."""
     n, p = FAR[family]
-    rng, bound = np.random.default_rng([7, n]), radius(p)
-    few = np.where(np.arange(n) < n // 10, 1.0, -1.0)
-    most = np.where(np.arange(n) < n - n // 20, 1.0, -1.0)
-    small = 0.1 * rng.uniform(-1.0, 1.0, (n, p)) * bound
-    large = most[:, None] * bound * rng.uniform(0.6, 1.0, (n, p))
+    rng, sparse = np.random.default_rng([7, n]), "sparse" in family
+    few, most = (
+        np.where(np.arange(n) < some, 1.0, -1.0) for some in (n // 10, n - n // 20)
+    )
+    small = 0.1 * rng.uniform(-1.0, 1.0, (n, p)) * radius(p)
+    large = most[:, None] * radius(p) * rng.uniform(0.6, 1.0, (n, p))
     made = []
     for X, y, density in ((small, few, 0.1), (large, most, 0.5)):
-        sparse = "sparse" in family
         X = np.where(rng.random((n, p)) < density, X, 0.0) if sparse else X
-        change = RecordChange(X, y, 0, sparse=sparse)
-        made.append(_problem(change, X, y, bound, parts, strength))
+        change = RecordChange(X, y, 0, X[0], y[0], sparse)
+        made.append(_problem(change, parts, strength))
     return Neighbours(made[0], made[1], 0)
 
 
-def _problem(
-    change: RecordChange,
-    X: Array,
-    y: Array,
-    bound: Array,
-    parts: Parts,
-    strength: float,
-) -> ERMProblem:
+def _problem(change: RecordChange, parts: Parts, strength: float) -> ERMProblem:
+    """Return the problem of D."""
     from scipy.sparse import csc_array
 
-    loss = build("loss", parts[0])
-    if loss.classification:
-        y = np.where(y < 0.0, -1.0, 1.0)
-    declared = Bounds(bound, float(np.linalg.norm(bound)), LABEL, change.nonzeros)
-    features, bounds = (
-        csc_array(X) if change.sparse else X,
-        declared if change.bounded else None,
+    loss, bound = build("loss", parts[0]), radius(change.X.shape[1])
+    longest = float(np.linalg.norm(bound))
+    declared = Bounds(bound, longest, change.largest, change.nonzeros)
+    data = dataset_from_arrays(
+        csc_array(change.X) if change.sparse else change.X,
+        np.where(change.y < 0.0, -1.0, 1.0) if loss.classification else change.y,
+        bounds=declared if change.bounded else None,
     )
-    data = dataset_from_arrays(features, y, bounds=bounds)
     problem = objective_problem(data, *parts, strength=strength)
     if change.bounded:
         return problem.with_smoothness("public")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import pickle
 import random
 from collections.abc import Callable, Sequence
@@ -41,16 +42,15 @@ TRIED = 300
 
 def compiled_steps_agree(candidate: Candidate) -> None:
     """Make the same steps compiled, with noise taken ahead, as one by one."""
-    for on in candidate.each():
-        parameters = [{"clip": clip, "step": 0.5} for clip in (0.7, 2.0)]
-        for names in ["ab"] if candidate.solver.batchable else ["a", "b"]:
-            plain, fast = (
-                on.run(*parameters[: len(names)], names=names, ahead=ahead).iterates()
-                for ahead in (False, True)
-            )
-            off = _difference(plain, fast)
-            title = f"compiled and plain steps differ by {off:.2g}"
-            require(off <= 1.0, f"{on.title}: {title}")
+    batches = ["ab"] if candidate.solver.batchable else ["a", "b"]
+    parameters = [{"clip": clip, "step": 0.5} for clip in (0.7, 2.0)]
+    for on, names in itertools.product(candidate.each(), batches):
+        plain, fast = (
+            on.run(*parameters[: len(names)], names=names, ahead=ahead).iterates()
+            for ahead in (False, True)
+        )
+        off = _difference(plain, fast)
+        require(off <= 1.0, f"{on.title}: compiled and plain steps differ by {off:.2g}")
 
 
 def _difference(first: list[Array], second: list[Array]) -> float:
@@ -64,33 +64,28 @@ def _difference(first: list[Array], second: list[Array]) -> float:
 
 def runs_repeat(candidate: Candidate) -> None:
     """Return the same bits again, and other numbers for another identity."""
-    for on in candidate.first():
-        for ahead in (False, True):
-            first, again, other = (
-                on.run(names=name, ahead=ahead).iterates() for name in "aab"
-            )
-            same = np.array_equal(first, again)
-            require(same, f"{on.title}: a second run differs")
-            same = np.allclose(first[-1], other[-1])
-            require(not same, f"{on.title}: other noise makes no difference")
+    for on, ahead in itertools.product(candidate.first(), (False, True)):
+        first, again, other = (
+            on.run(names=name, ahead=ahead).iterates() for name in "aab"
+        )
+        require(np.array_equal(first, again), f"{on.title}: a second run differs")
+        same = np.allclose(first[-1], other[-1])
+        require(not same, f"{on.title}: other noise makes no difference")
 
 
 def checkpoints_change_nothing(candidate: Candidate) -> None:
     """Return the same iterates whatever the checkpoints are."""
-    served = 0
-    for on in candidate.first():
+    served = [on for on in candidate.first() if on.solver().iterations(on.problem) >= 2]
+    if not served:
+        raise NotApplicable("it has one iteration, or none")
+    for on in served:
         length = on.solver().iterations(on.problem)
-        if length < 2:
-            continue
-        served += 1
         points = (0, max(1, length // 3), length)
         for ahead in (False, True):
             full = on.run(ahead=ahead).iterates()
             few = on.run(ahead=ahead, checkpoints=points).iterates()
             off = _difference([full[point] for point in points], few)
             require(off <= 1.0, f"{on.title}: with fewer checkpoints it differs")
-    if not served:
-        raise NotApplicable("it has one iteration, or none")
 
 
 def batches_change_nothing(candidate: Candidate) -> None:
@@ -118,8 +113,7 @@ def batches_change_nothing(candidate: Candidate) -> None:
 
 def _batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
     """Return noise and last iterates of a batch whose trials have own thresholds."""
-    clips = [{"clip": CLIPS[name]} for name in names]
-    return _drawn(on.run(*clips, names=names))
+    return _drawn(on.run(*({"clip": CLIPS[name]} for name in names), names=names))
 
 
 def _drawn(run: Run) -> tuple[dict[str, Array], Array]:
@@ -127,16 +121,14 @@ def _drawn(run: Run) -> tuple[dict[str, Array], Array]:
     run.mechanisms.ahead = True
     noises: dict[str, list[Array]] = {}
 
-    def listening(
-        unit_noise: Callable[[int, int], Array], name: str, *size: int
-    ) -> Array:
+    def heard(unit_noise: Callable[..., Array], name: str, *size: int) -> Array:
         noise = unit_noise(*size)
         noises.setdefault(name, []).append(noise.reshape(len(noise), -1).copy())
         return noise
 
     for name, mechanism in run.mechanisms.items():
-        unit_noise = functools.partial(listening, mechanism.unit_noise, name)
-        setattr(mechanism, "unit_noise", unit_noise)  # noqa: B010
+        plain: Any = mechanism
+        plain.unit_noise = functools.partial(heard, plain.unit_noise, name)
     last = run.iterates()[-1]
     return {name: np.hstack(parts) for name, parts in noises.items()}, last
 
@@ -154,10 +146,8 @@ def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
         if not isinstance(schedule, np.ndarray) or not candidate.solver.batchable:
             continue
         require(len(schedule) == 2, f"{title}: the schedule has no row per trial")
-        for row, name in zip(schedule, "ab", strict=True):
-            (alone,) = planned(on, name)
-            same = np.array_equal(row, alone)
-            require(same, f"{title}: the schedule of a trial depends on its batch")
+        same = np.array_equal(schedule, [*planned(on, "a"), *planned(on, "b")])
+        require(same, f"{title}: the schedule of a trial depends on its batch")
 
 
 def noise_is_news_to_the_solver(candidate: Candidate) -> None:
@@ -202,17 +192,16 @@ def draws_are_distinct(candidate: Candidate) -> None:
     """Draw other noise for every identity and every use."""
     # Loud noise ends in the corners of a box.
     for on in candidate.first(without="box"):
-        title = on.title
         runs = [_drawn(on.run(names=[f"trial {k}"])) for k in range(MANY)]
         # Thresholds may set all of few entries to zero, in a few trials.
         places = len({w.tobytes() for _, w in runs})
         full = [w.tobytes() for _, w in runs if w.all()]
         apart = places > MANY // 2 and len(set(full)) == len(full)
-        require(apart, f"{title}: {MANY} trials end at {places} places")
+        require(apart, f"{on.title}: {MANY} trials end at {places} places")
         every = [x for noise, _ in runs for parts in noise.values() for x in parts.flat]
         draws = [x for x in every if x != 0.0]
         again = len(draws) - len(set(draws))
-        require(not again, f"{title}: {again} of {len(draws)} draws are used again")
+        require(not again, f"{on.title}: {again} of {len(draws)} draws are used again")
 
 
 def losers_are_secret(candidate: Candidate) -> None:
@@ -221,10 +210,8 @@ def losers_are_secret(candidate: Candidate) -> None:
     The best run comes alone, before runs that lose and after them: the same bits come
     out, of as many iterates with as many passes.
     """
-    served = 0
-    for on in candidate.first():
-        served += _is_secret(on.title, on.run, BESIDE)
-    if not served:
+    served = [_is_secret(on.title, on.run, BESIDE) for on in candidate.first()]
+    if not any(served):
         raise NotApplicable("it publishes no best of many runs")
     # What is left may be left under some parameters only.
     rows = {case.params: case for case in varied(candidate) if case.family not in LARGE}
@@ -236,38 +223,38 @@ def losers_are_secret(candidate: Candidate) -> None:
 
 def _run_of(candidate: Candidate, case: Case) -> Run:
     """Return the run of a case, for one trial."""
-    names = (case.family, case.adjacency, case.parts, case.strength)
-    problem = candidate.neighbours(*names).first
-    solver = candidate.build(dict(case.params))
-    return run_at(problem, [solver], case.z, adjacency=case.adjacency)
+    problem = case.neighbours(candidate).first
+    solvers = [candidate.build(dict(case.params))]
+    return run_at(problem, solvers, case.z, adjacency=case.adjacency)
 
 
 def _is_secret(
     title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
 ) -> bool:
     """Compare the best of runs alone with the best beside losers; False without any."""
-    if not _repeated(made()):
-        return False
     kept = _published(made(), 0, 0)
-    for before, after in beside:
+    for before, after in beside if kept else ():
         same = _published(made(), before, after) == kept
         words = f"with {before} that lost before it and {after} after it"
         require(same, f"{title}: the best run gives something else alone than {words}")
-    return True
-
-
-def _repeated(run: Run) -> list[RepeatAndSelectMechanism]:
-    every = run.mechanisms.values()
-    return [one for one in every if isinstance(one, RepeatAndSelectMechanism)]
+    return bool(kept)
 
 
 def _published(run: Run, before: int, after: int) -> bytes:
     """Return all that a run publishes whose best one stands behind and before others.
 
-    To the bit, with its length and its passes, and with the scores of the best.
+    To the bit, with its length and its passes, and with the scores of the best; nothing
+    of a run that repeats none.
     """
+    repeated = [
+        one
+        for one in run.mechanisms.values()
+        if isinstance(one, RepeatAndSelectMechanism)
+    ]
+    if not repeated:
+        return b""
     scores = list[float]()
-    for mechanism in _repeated(run):
+    for mechanism in repeated:
         _place(mechanism, before, after, scores)
     with np.errstate(all="ignore"):
         ends = [(w.shape, w.tobytes()) for w in run.iterates()]
@@ -307,8 +294,10 @@ def global_random_state_is_untouched(candidate: Candidate) -> None:
     for on in candidate.first():
         before = _random_states()
         on.run(ahead=True).iterates()
-        same = before == _random_states()
-        require(same, f"{on.title} draws from a global random state")
+        require(
+            before == _random_states(),
+            f"{on.title} draws from a global random state",
+        )
 
 
 def _random_states() -> bytes:

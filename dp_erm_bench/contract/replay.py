@@ -47,7 +47,7 @@ from dp_erm_bench.contract.side import EQUAL, Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.trust.replay import PAST, ReplayReport, compare
+from dp_erm_bench.trust.replay import compare
 
 AT_ONCE = 20
 """Cases whose accounts are kept at a time."""
@@ -118,19 +118,22 @@ def _loaded_again(candidate: Candidate) -> Candidate:
 
 def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
-    result = ReplayResult(case)
+    result = ReplayResult(case, refusal=first.refusal or second.refusal)
     if case.untold:
-        result.refusal = first.refusal or second.refusal or "its answers differ"
-        return result
-    if first.refusal or second.refusal:
-        result.refusal = first.refusal or second.refusal
+        result.refusal = result.refusal or "its answers differ"
+    elif result.refusal:
         if first.refusal != second.refusal:
-            words = f"a refusal depends on the data: {result.refusal}"
-            result.declared.append(words)
-        return result
-    if first.error or second.error:
+            result.declared.append(f"a refusal depends on the data: {result.refusal}")
+    elif first.error or second.error:
         _raised(result, first.error, second.error)
-        return result
+    else:
+        _compare(result, first, second)
+    return result
+
+
+def _compare(result: ReplayResult, first: Account, second: Account) -> None:
+    """Judge two runs that came to their ends."""
+    case = result.case
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
         result.declared.append("what is declared depends on the data")
@@ -140,16 +143,19 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
     for one in first.matched:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
+    # What is computed of iterates that noise drives far away is rounded as they are.
+    slack = max(side.SLACK, ROUNDED * case.z)
     if case.toggled is not None:
         # Of a sample in which another record stands in our place.
-        for name in first.zeroed & report.ratios.keys():
-            report.ratios[name] /= 2.0
+        for name in first.sampled.keys() & report.ratios.keys():
+            twice = getattr(first.sampled[name], "zeroed", False)
+            report.ratios[name] /= 2.0 if twice else 1.0
     if case.family in FAR:  # how far queries move says nothing
         report.ratios = {}
-        result.violations += _departures(report, second, case.z)
-        return result
+        result.violations += report.violations(slack)
+        return
     result.ratios = report.ratios
-    sentences = _departures(report, second, case.z)
+    sentences = report.violations(slack)
     if case.toggled is None:
         result.violations += sentences
         result.sampled += side.unsampled(first, second)
@@ -158,22 +164,6 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         result.sampled += [f"{words}, by a record's coin alone" for words in sentences]
         if case.adjacency is Adjacency.REPLACE_ONE:
             result.sampled += side.too_large(first, report.ratios)
-    return result
-
-
-def _departures(report: ReplayReport, second: Account, z: float) -> list[str]:
-    """Return the violations of a report, with the step at which iterates differ."""
-    # What is computed of iterates that noise drives far away is rounded as they are.
-    slack = max(side.SLACK, ROUNDED * z)
-    words = dict.fromkeys(report.violations(slack), "")
-    if PAST in words and report.iterate is not None:
-        k, steps = report.iterate, second.steps
-        step = f"step {steps[k]}" if k < len(steps) else "the end"
-        if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
-            step = f"steps {steps[k - 1] + 1} to {steps[k]}"
-        signs = " in the sign of a zero" if report.signs_alone else ""
-        words[PAST] = f": {step}: w differs{signs} though all answers were equal"
-    return [f"{text}{more}" for text, more in words.items()]
 
 
 def _raised(result: ReplayResult, first: str, second: str) -> None:
@@ -194,8 +184,8 @@ def _round(first: Account, second: Account) -> None:
     """Equate values computed from equal minimisers where they nearly agree."""
     queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
     both = [(one.query.value, other.query.value) for one, other in queries]
-    ends = zip(first.log.iterates, second.log.iterates, strict=False)
-    for one, other in [*both, *ends]:
+    both += zip(first.log.iterates, second.log.iterates, strict=False)
+    for one, other in both:
         if one.shape == other.shape:
             near = np.isclose(one, other, rtol=EQUAL, atol=EQUAL)
             other[near] = one[near]
@@ -203,7 +193,7 @@ def _round(first: Account, second: Account) -> None:
 
 TRIALS = 6
 LOUD = 30.0
-TIMES, LONGER = 20.0, 60
+TIMES, LONGER = 20, 60
 """Times a parameter, and steps: every record is sampled, far from the start."""
 SHARES = (5.0, 500.0)
 """Of the second, released constants are above the floor that noise puts under them."""
@@ -212,10 +202,11 @@ WEAK = 0.02
 
 def replay_audit(candidate: Candidate) -> None:
     """Let data through the mechanisms alone, within the declared sensitivities."""
-    results = replay_results(candidate)
-    _require_none(results, lambda one: one.violations)
-    if all(one.refusal for one in results):
-        raise NotApplicable("it serves no problem of the check")
+    _require_none(
+        replay_results(candidate),
+        lambda one: one.violations,
+        "it serves no problem of the check",
+    )
 
 
 def declarations_know_no_data(candidate: Candidate) -> None:
@@ -229,9 +220,7 @@ def far_data_change_nothing(candidate: Candidate) -> None:
     What is computed of answers alone is equal to the bit on any data.
     """
     results = [*replayed(candidate, [*_far_cases(candidate)])]
-    if all(one.refusal for one in results):
-        raise NotApplicable("it serves no such data")
-    _require_none(results, lambda one: one.all)
+    _require_none(results, lambda one: one.all, "it serves no such data")
 
 
 def _far_cases(candidate: Candidate) -> Iterator[Case]:
@@ -240,17 +229,24 @@ def _far_cases(candidate: Candidate) -> Iterator[Case]:
     for number, variant in enumerate([] if candidate.foreign else candidate.variants):
         solver = candidate.build(variant, clip=CLIP)
         for k, family in enumerate(FAR):
-            served = []
-            for parts in candidate.objectives():
-                problem = candidate.neighbours(family, adjacency, parts, STRENGTH).first
-                if solver.refusal(problem) is None and is_bounded(problem, solver):
-                    served.append((resized(solver, problem), parts))
-                if len(served) > number % 3:
-                    break
-            for made, parts in served[-1:]:
-                how: Any = {"z": (0.3, 30.0)[(number + k) % 2], "brief": True}
-                how |= {"group": candidate.title(variant)}
-                yield Case(params_of(made), parts, family, adjacency, **how)
+            pairs = (
+                (candidate.neighbours(family, adjacency, parts, STRENGTH).first, parts)
+                for parts in candidate.objectives()
+            )
+            served = (
+                (problem, parts)
+                for problem, parts in pairs
+                if solver.refusal(problem) is None and is_bounded(problem, solver)
+            )
+            # Variants take turns with the problems.
+            for problem, parts in [*itertools.islice(served, number % 3 + 1)][-1:]:
+                yield Case(
+                    params_of(resized(solver, problem)),
+                    *(parts, family, adjacency),
+                    z=(0.3, 30.0)[(number + k) % 2],
+                    brief=True,
+                    group=candidate.title(variant),
+                )
 
 
 def samples_are_those_charged(candidate: Candidate) -> None:
@@ -272,10 +268,9 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
     known = {case for case in corners(candidate) if case.toggled is None}
     at_corners = [one for one in replay_results(candidate) if one.case in known]
     least = {one.case.title: _least(one.case) for one in at_corners}
-    grouped = _grouped(at_corners)
     loose = {
         title
-        for title, ratios in grouped.items()
+        for title, ratios in _grouped(at_corners).items()
         if any(ratio < least[title] for ratio in ratios.values())
     }
     far = [case for case in _stretched(candidate) if case.title in loose]
@@ -292,18 +287,24 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
-    served = [one for one in private_results(candidate) if not one.refusal]
-    if not served:
-        raise NotApplicable("it serves no constants that are released")
-    _require_none(served, lambda one: one.all)
+    cases = [*_private(candidate)]
+    served = [one for one in replayed(candidate, cases) if not one.refusal]
+    _require_none(
+        served, lambda one: one.all, "it serves no constants that are released"
+    )
     for title, ratios in _grouped(served).items():
         ratio = ratios.get("smoothness", 0.0)
         require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
 
 
 def _require_none(
-    results: Iterable[ReplayResult], of: Callable[[ReplayResult], list[str]]
+    results: Sequence[ReplayResult],
+    of: Callable[[ReplayResult], list[str]],
+    nothing: str = "",
 ) -> None:
+    """Require that nothing is found; ``nothing``: the reason where none was run."""
+    if nothing and all(one.refusal for one in results):
+        raise NotApplicable(nothing)
     for one in results:
         words = "; ".join(dict.fromkeys(of(one)))
         title = f"{one.case.title}, neighbours: {one.case.family}"
@@ -330,12 +331,6 @@ def answered_anew(candidate: Candidate) -> Iterator[Case]:
             yield case
 
 
-@functools.lru_cache(maxsize=16)
-def private_results(candidate: Candidate) -> list[ReplayResult]:
-    """Return the results of the cases of released constants."""
-    return list(replayed(candidate, list(_private(candidate))))
-
-
 def all_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield all cases but those of released constants."""
     # First those in which the record decides most: caches keep what they see first.
@@ -343,9 +338,9 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
     for number, case in enumerate(corners(candidate)):
         yield case
         if number == 0:  # the budget decides on noise, or on the length
-            how: dict[str, Any] = {"trials": 1, "points": "all", "calibrated": True}
+            paid = replace(case, trials=1, points="all", calibrated=True)
             for adjacency, epsilon in itertools.product(Adjacency, (1.0, 50.0)):
-                yield replace(case, adjacency=adjacency, epsilon=epsilon, **how)
+                yield replace(paid, adjacency=adjacency, epsilon=epsilon)
     yield from at_each_place(candidate)
 
 
@@ -388,21 +383,23 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
 
 def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
     """Return variants, each with a threshold or None, and their names in messages."""
-    clipped: list[tuple[Variant, float | None, str]] = []
-    for variant in candidate.variants:
-        if "clip" in candidate.parameters:
-            clipped.append((variant, CLIP, f"{candidate.title(variant)}, clip={CLIP}"))
-        clipped.append((variant, None, candidate.title(variant)))
-    return clipped
+    clips: dict[float | None, str] = {None: ""}
+    if "clip" in candidate.parameters:
+        clips = {CLIP: f", clip={CLIP}", **clips}
+    return [
+        (variant, clip, candidate.title(variant) + words)
+        for variant in candidate.variants
+        for clip, words in clips.items()
+    ]
 
 
 def _loud(
     candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency, group: str
 ) -> Case:
     """Return a loud case on records at the corners of their bounds."""
+    head = (params_of(solver), parts, CORNERS, adjacency)
     trials = TRIALS if candidate.solver.batchable else 1
-    head = (params_of(solver), parts, CORNERS, adjacency, trials)
-    return Case(*head, z=LOUD, strength=WEAK, brief=True, group=group)
+    return Case(*head, trials, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
 def _stretched(candidate: Candidate) -> Iterator[Case]:
@@ -446,9 +443,11 @@ def _private(candidate: Candidate) -> Iterator[Case]:
         solver = candidate.build(variant, clip=clip, smoothness="private")
         group = f"{group}, smoothness=private"
         case = _loud(candidate, solver, parts, adjacency, group)
-        # A record of zeros moves the M_j most: it is a replacement, too.
-        for kind in sorted({adjacency, Adjacency.ZERO_OUT}):
-            for number in range(len(neighbours(kind, parts, WEAK))):
-                for epsilon in SHARES:
-                    family = f"{CORNERS} {number} {kind.value}"
-                    yield replace(case, family=family, epsilon=epsilon)
+        families = [
+            f"{CORNERS} {number} {kind.value}"
+            # A record of zeros moves the M_j most: it is a replacement, too.
+            for kind in sorted({adjacency, Adjacency.ZERO_OUT})
+            for number in range(len(neighbours(kind, parts, WEAK)))
+        ]
+        for family, epsilon in itertools.product(families, SHARES):
+            yield replace(case, family=family, epsilon=epsilon)

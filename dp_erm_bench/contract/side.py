@@ -15,7 +15,6 @@ record, so that records charged for a sample, or for being read once, are just t
 
 from __future__ import annotations
 
-import collections
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +36,16 @@ from dp_erm_bench.releases.base import Mechanism, Mechanisms, Query, Seed
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeMechanism
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.nested import NestedMechanism, with_inside
-from dp_erm_bench.releases.sampling import Batch, Indices, SamplingMechanism
-from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
+from dp_erm_bench.releases.sampling import (
+    Batch,
+    Indices,
+    SampledRelease,
+    SamplingMechanism,
+)
+from dp_erm_bench.releases.single_use_gaussian import (
+    SingleUseGaussian,
+    SingleUseMechanism,
+)
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.private import UnchargedUses
@@ -70,13 +77,16 @@ def spread_of(
     return float(np.nanmax(np.nanmax(moved, axis=1) / np.nanmin(moved, axis=1)))
 
 
-def public_samples(
+def public_sample(
     mechanism: SamplingMechanism,
     record: int,
     turned: bool,
-    done: collections.Counter[tuple[str, int]],
-) -> Callable[[int, int, int], Batch]:
-    """Return a sampler for a mechanism, with the changed record by a public pattern.
+    done: Counter[tuple[str, int]],
+    trial: int,
+    n: int,
+    steps: int,
+) -> Batch:
+    """Return samples of a mechanism, with the changed record by a public pattern.
 
     Samples of coins are the record alone, all records, or as the coins fall. Each has
     a positive probability, so that a proof for all samples covers these. Of a sample
@@ -91,23 +101,19 @@ def public_samples(
         Whether it is present exactly where the pattern says that it is not.
     done : Counter
         The samples so far of each release and trial, in all of repeated runs.
+    trial, n, steps : int
+        As of the mechanism's own ``sample``, which counts.
     """
-    plain, name = mechanism.sample, mechanism.release.name
-    fixed = isinstance(mechanism, FixedSizeMechanism)
-    held = placed if fixed else tossed
-
-    def sample(trial: int, n: int, steps: int) -> Batch:
-        plain(trial, n, steps)
-        samples = []
-        for use in range(done[name, trial], done[name, trial] + steps):
-            rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
-            is_in = present(name, trial, use) != turned
-            samples.append(held(rng, mechanism.rate, n, record, is_in))
-        done[name, trial] += steps
-        offsets = np.cumsum([0, *(one.size for one in samples)])
-        return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
-
-    return sample
+    type(mechanism).sample(mechanism, trial, n, steps)
+    samples, name = [], mechanism.release.name
+    held = placed if isinstance(mechanism, FixedSizeMechanism) else tossed
+    for use in range(done[name, trial], done[name, trial] + steps):
+        rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
+        is_in = present(name, trial, use) != turned
+        samples.append(held(rng, mechanism.rate, n, record, is_in))
+    done[name, trial] += steps
+    offsets = np.cumsum([0, *(one.size for one in samples)])
+    return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
 
 
 def tossed(
@@ -142,27 +148,21 @@ def present(name: str, trial: int, use: int) -> bool:
 
 
 def public_order(
-    mechanism: SingleUseMechanism, record: int, family: str
-) -> Callable[[int], Indices]:
+    release: SingleUseGaussian, record: int, family: str, trial: int
+) -> Indices:
     """Return an order of the records, for both sides, with a public place of one.
 
     It is the last one read at the extremes. In other families it is not read at all in
     one of four; else it is anywhere among those that are.
     """
-    release = mechanism.release
-    m, n = release.fresh, release.records
-
-    def order(trial: int) -> Indices:
-        seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
-        rng = np.random.default_rng([seed, trial])
-        others = rng.permutation(n)
-        others = others[others != record]
-        place = m - 1 if family.startswith(CORNERS) else int(rng.integers(m))
-        if not family.startswith(CORNERS) and seed % 4 == 0 and m < n:
-            place = int(rng.integers(m, n))
-        return np.insert(others, place, record)
-
-    return order
+    m, n, extreme = release.fresh, release.records, family.startswith(CORNERS)
+    seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
+    rng = np.random.default_rng([seed, trial])
+    others = rng.permutation(n)
+    place = m - 1 if extreme else int(rng.integers(m))
+    if not extreme and seed % 4 == 0 and m < n:
+        place = int(rng.integers(m, n))
+    return np.insert(others[others != record], place, record)
 
 
 def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
@@ -196,8 +196,7 @@ def matched(
     neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
     """Return the terms of D' for the terms of a run on D."""
-    releases = [mechanism.release for mechanism in run.mechanisms.values()]
-    secret = [release for release in releases if release.secret]
+    secret = [one.release for one in run.mechanisms.values() if one.release.secret]
     # The first value that was computed from the minimiser.
     answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
     return [
@@ -209,7 +208,7 @@ def matched(
 def _of_term(
     neighbours: Neighbours, release: Any, term: Array, answer: Array
 ) -> Matched:
-    problem, other = neighbours.first, neighbours.second
+    problem, other, _ = neighbours
     # A curvature is log(1 + beta / (n modulus)).
     scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
     grown = float(np.expm1(release.curvature))
@@ -223,7 +222,7 @@ def _of_term(
             f"that of its objective is {np.log1p(scale / modulus):.3g}"
         )
     if not np.isfinite(modulus):
-        return Matched(term, 0.0, complaint or "release charges no curvature")
+        return Matched(term, 0.0, "release charges no curvature")
     moved = np.empty_like(term)
     for b, row in zip(term, moved, strict=True):
         w = minimise_perturbed(problem, b / problem.n, max(0.0, modulus - own), NEAR).w
@@ -270,15 +269,10 @@ class Account:
         The secret linear terms of objectives that the solver got.
     matched : list of Matched
         The terms that give the same minimisers on D'.
-    sampled : dict of str to bool
-        Releases of sums over samples, and whether a record's own term must be at most
-        half of the sensitivity under ``replace_one``.
-    zeroed : set of str
-        Those in whose samples an exchange is charged at twice the sensitivity.
+    sampled : dict of str to Release
+        Those of sums over samples.
     read : dict of str to list of bool
         Releases that read each record once: whether the trials read the one exchanged.
-    steps : list of int
-        The checkpoints.
     uncharged : list
         The values that were published by `uncharged`.
     """
@@ -290,10 +284,8 @@ class Account:
     complaints: list[str] = field(default_factory=list)
     terms: list[Array] = field(default_factory=list)
     matched: list[Matched] = field(default_factory=list)
-    sampled: dict[str, bool] = field(default_factory=dict)
-    zeroed: set[str] = field(default_factory=set)
+    sampled: dict[str, SampledRelease] = field(default_factory=dict)
     read: dict[str, list[bool]] = field(default_factory=dict)
-    steps: list[int] = field(default_factory=list)
     uncharged: list[Any] = field(default_factory=list)
 
 
@@ -319,10 +311,9 @@ class Side:
     ) -> None:
         self.case, self.number = case, number
         self.solver = candidate.build(dict(case.params))
-        names = (case.family, case.adjacency, case.parts, case.strength)
-        self.neighbours = candidate.neighbours(*names)
+        self.neighbours = case.neighbours(candidate)
         side = number if case.toggled is None else case.toggled
-        self.problem = self.neighbours.second if side else self.neighbours.first
+        self.problem = self.neighbours[:2][side]
         self.account = Account()
         self.writer = Writer(self.account.log, first.log if first else None)
         self.fed_terms = [one.term for one in first.matched] if first else []
@@ -339,19 +330,17 @@ class Side:
         try:
             with np.errstate(all="ignore"):
                 account.refusal = self.solver.refusal(self.problem) or ""
-                run = None if account.refusal else self._run()
-                if run is not None and self.number == 0 and not self.case.untold:
-                    self._look_closer(run)
+                if not account.refusal:
+                    self._run()
         except Unsupported as reason:
             account.refusal = str(reason)
         except ToBeRewritten:
             raise
         except (Exception, SystemExit) as error:
-            words = " ".join(str(error).split())
-            account.error = f"{type(error).__name__}: {words}"
+            account.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return account
 
-    def _run(self) -> Run:
+    def _run(self) -> None:
         account, length = self.account, self.solver.iterations(self.problem)
         passes = partial(self.solver.passes_at, self.problem)
         account.declared = [length, *map(passes, (0, 1, length // 2, length))]
@@ -360,19 +349,18 @@ class Side:
         oracle = run.oracle()
         # The budget may pay for fewer steps.
         paid = run.solver.iterations(self.problem)
-        account.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
-        for w in run.steps(oracle, account.steps):
-            account.log.iterates.append(w.copy())
+        account.log.steps = sorted({min(t, paid) for t in run.checkpoints or ()})
+        account.log.iterates = [w.copy() for w in run.steps(oracle, account.log.steps)]
         z = run.calibration.z if self.case.calibrated else self.case.z
         for release in with_inside(run.releases, z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
-            bits = (size.shape, size.tobytes())
             # By its words: the two sides have classes of their own.
-            account.declared.append((release.name, *bits, repr(release.law())))
+            law = repr(release.law())
+            account.declared.append((release.name, size.shape, size.tobytes(), law))
         if self.case.calibrated:  # the solver may be another one then
             passes = partial(run.solver.passes_at, self.problem)
-            account.declared += map(passes, account.steps)
-        count, expected = len(account.log.iterates), len(account.steps)
+            account.declared += map(passes, account.log.steps)
+        count, expected = len(account.log.iterates), len(account.log.steps)
         if count != expected:
             self._complain(f"{count} iterates are yielded at {expected} checkpoints")
         account.log.uses = [(one.release.name, one.used) for one in self.enrolled]
@@ -380,17 +368,20 @@ class Side:
         lacking = run.mechanisms.shortfall()
         if lacking and ended and not self.solver.may_stop_early:
             self._complain(lacking)
-        return run
+        if self.number == 0 and not self.case.untold:
+            self._look_closer(run)
 
     def _look_closer(self, run: Run) -> None:
         """Judge what needs the run on D alone."""
         account = self.account
-        if not self.case.brief:
-            self._hear_little()
-            self._compare_compiled()
+        for witness in self.witnesses:
+            if not witness.is_as_loud(self.case.z, HEARD):
+                name = witness.release.name
+                self._complain(f"release {name} has other noise than its own")
         if account.terms:
-            how = (self.neighbours, run, account.terms, account.log)
-            account.matched = matched(*how)
+            account.matched = matched(self.neighbours, run, account.terms, account.log)
+        elif not self.case.brief:
+            self._compare_compiled()
 
     def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case; ``made`` is called with its mechanisms."""
@@ -398,13 +389,12 @@ class Side:
         self.samples = Counter[tuple[str, int]]()
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
         middle = {"all": range(length), "few": [length // 3], "ends": []}[case.points]
-        noise: Any = "certified" if case.calibrated else case.z
-        points = tuple(sorted({0, length, *middle}))
         return run_at(
             self.problem,
             [self.solver] * case.trials,
-            *(noise, names, case.adjacency),
-            checkpoints=points,
+            "certified" if case.calibrated else case.z,
+            *(names, case.adjacency),
+            checkpoints=sorted({0, length, *middle}),
             epsilon=case.epsilon,
             ahead=ahead,
             streams=tuple(f"{name}, side {self.number}" for name in names),
@@ -412,49 +402,51 @@ class Side:
             uses=self.uses if made == self._enrol else None,
         )
 
-    def _enrol(self, mechanisms: Mechanisms) -> None:
-        """Listen to mechanisms as soon as they are made."""
+    def _enrol(self, mechanisms: Any) -> None:
+        """Listen to mechanisms as soon as they are made: in place of their methods."""
         mechanisms.ahead = False
         self.enrolled += mechanisms.values()
         self._sample(mechanisms)
         for mechanism in mechanisms.values():
-            plain: Any = mechanism
             if mechanism.release.secret:
-                plain.publish = partial(self._next_term, plain.publish)
+                mechanism.publish = partial(self._next_term, mechanism.publish)
                 continue
             witness = Witness(mechanism)
             if getattr(mechanism.release, "epsilon_share", None) is None:
                 self.witnesses.append(witness)
             mechanism.intercept = partial(self._answer, witness)
-            plain.publish = partial(self._publish, plain.publish)
-            plain.unit_noise = partial(self._noise, mechanism)
-            plain.listen = self._enrol  # to those inside
+            mechanism.publish = partial(self._publish, mechanism.publish)
+            mechanism.unit_noise = partial(self._noise, mechanism)
+            mechanism.listen = self._enrol  # to those inside
             if isinstance(mechanism.release, InsideNoisyMax):
-                plain.query = partial(self._scored, mechanism.release, plain.query)
+                mechanism.query = partial(
+                    self._scored, mechanism.release, mechanism.query
+                )
 
     def _sample(self, mechanisms: Mechanisms) -> None:
+        record, family = self.neighbours.record, self.case.family
         for name, mechanism in mechanisms.items():
+            plain: Any = mechanism
             if self.case.z and not np.isfinite(mechanism.scale).all():
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, NestedMechanism):
-                mechanism.seeds = public_coins(self.case.family, mechanism)
+                mechanism.seeds = public_coins(family, mechanism)
                 mechanism.listen = self._sample
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
-                how = (mechanism, self.neighbours.record, turned, self.samples)
-                sample = public_samples(*how)
-                setattr(mechanism, "sample", sample)  # noqa: B010
+                plain.sample = partial(
+                    public_sample, mechanism, record, turned, self.samples
+                )
                 if mechanism.rate < 1.0:
-                    self.account.sampled[name] = mechanism.halved
-                    if getattr(mechanism.release, "zeroed", False):
-                        self.account.zeroed.add(name)
+                    self.account.sampled[name] = plain.release
             if isinstance(mechanism, SingleUseMechanism):
-                record, m = self.neighbours.record, mechanism.release.fresh
-                if mechanism.release.drawn:
-                    order = public_order(mechanism, record, self.case.family)
-                    setattr(mechanism, "permutation", order)  # noqa: B010
+                release = mechanism.release
+                if release.drawn:
+                    plain.permutation = partial(public_order, release, record, family)
                 orders = map(mechanism.permutation, range(mechanisms.batch))
-                self.account.read[name] = [record in order[:m] for order in orders]
+                self.account.read[name] = [
+                    record in order[: release.fresh] for order in orders
+                ]
 
     def _answer(
         self, witness: Witness, query: Query, publish: Callable[[], Any]
@@ -472,12 +464,11 @@ class Side:
 
     def _noise(self, mechanism: Mechanism, *size: int) -> Array:
         """Return the noise of a query; what is taken without one is not heard."""
-        name = mechanism.release.name
         if not self.publishing:
             raise ToBeRewritten(
-                f"release {name}: its noise is taken ahead, for a compiled step; where "
-                "`ahead` of the mechanisms is False make plain steps, which ask it: "
-                "what compiled ones ask cannot be replayed"
+                f"release {mechanism.release.name}: its noise is taken ahead, for a "
+                "compiled step; where `ahead` of the mechanisms is False make plain "
+                "steps, which ask it: what compiled ones ask cannot be replayed"
             )
         return type(mechanism).unit_noise(mechanism, *size)
 
@@ -505,17 +496,8 @@ class Side:
     def _complain(self, sentence: str) -> None:
         self.account.complaints.append(sentence)
 
-    def _hear_little(self) -> None:
-        """Compare the noise of the answers with the streams as they were."""
-        for witness in self.witnesses:
-            name, weight = witness.release.name, witness.release.weight
-            if witness.ratio < self.case.z * weight * (1 - HEARD):
-                self._complain(f"release {name} has other noise than its own")
-
     def _compare_compiled(self) -> None:
         """Compare with compiled steps, noise being taken ahead."""
-        if self.account.terms:
-            return
         ends = self._made(self._sample, ahead=True).iterates()
         for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
@@ -538,7 +520,7 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
     the difference of two terms of one sign says nothing of that
     (``releases/sampling.py``).
     """
-    for name in sorted(name for name, halved in first.sampled.items() if halved):
+    for name in sorted(name for name, one in first.sampled.items() if one.halved):
         ratio = ratios.get(name, 0.0)
         if HALF + SLACK < ratio <= 1.0 + SLACK:
             yield (
@@ -548,25 +530,27 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-def moves_of(first: Account, second: Account, name: str) -> Iterator[NDArray[np.bool_]]:
-    """Yield for each use of a release which trials' queries move, (B,)."""
+def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool_]]:
+    """Return for each use of a release which trials' queries move, (B,)."""
     queries, others = (
         [one.query for one in side.log.exchanges if one.query.name == name]
         for side in (first, second)
     )
-    for one, other in zip(queries, others, strict=False):
-        if one.value.shape == other.value.shape:
-            yield changes(one, other).max(axis=1, initial=0.0) > STILL
-        else:
-            yield np.zeros(len(one.value), np.bool_)
+    return [
+        changes(one, other).max(axis=1, initial=0.0) > STILL
+        if one.value.shape == other.value.shape
+        else np.zeros(len(one.value), np.bool_)
+        for one, other in zip(queries, others, strict=False)
+    ]
 
 
 def unsampled(first: Account, second: Account) -> Iterator[str]:
     """Yield the releases that change with a record outside their samples."""
     for name in sorted(first.sampled):
         for use, moved in enumerate(moves_of(first, second, name)):
-            absent = [not present(name, b, use) for b in range(len(moved))]
-            if moved[absent].any():
+            if any(
+                moves and not present(name, b, use) for b, moves in enumerate(moved)
+            ):
                 yield f"release {name} moves with a record that is not in its sample"
                 break
 

@@ -69,6 +69,10 @@ class Witness:
         inside = [one.least() / one.release.weight * weight for one in self.runs]
         return float(min([self.ratio, *inside]))
 
+    def is_as_loud(self, z: float, rounding: float = ROUNDING) -> bool:
+        """Return whether the noise was at least that of a multiplier z."""
+        return bool(self.ratio >= z * self.release.weight * (1 - rounding))
+
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
         """Return the answer, compared with the draws at its place in the stream."""
         answer, size = publish(), self.release.draws_of(query.value.shape[1])

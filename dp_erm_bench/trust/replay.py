@@ -11,7 +11,7 @@ It is deterministic and takes milliseconds, but for pairs of records at the
 extremes of the bounds and loud noise it finds the errors that count.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,11 +37,13 @@ class Log:
     """The queries of a run with their answers, its iterates, and its uses by release.
 
     Of a release that was made several times, inside of others, ``uses`` has each.
+    ``steps`` are those of the iterates, if anybody knows them.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
     iterates: list[Array] = field(default_factory=list)
     uses: list[tuple[str, int]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -52,42 +54,22 @@ class ReplayReport:
     ----------
     ratios : dict
         Per release, the largest difference of a query / its declared sensitivity.
-    same_iterates : bool
-        Whether the two runs' iterates are equal to the bit.
-    same_queries : bool
-        Whether the runs asked the same releases in the same order.
-    same_uses : bool
-        Whether each mechanism was used as often in both runs.
-    same_noise : bool
-        Whether sensitivities, hence noise scales, are the same in both runs.
-    iterate : int or None
-        The first iterate that differs, None if none does.
-    signs_alone : bool
-        Whether it differs in signs of zeros alone.
+    departures : list of str
+        What else differs, in sentences: the iterates, of which two are equal if they
+        are to the bit; the releases that are asked, in order; the uses of a mechanism;
+        the sensitivities, hence the noise scales.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
-    same_iterates: bool = True
-    same_queries: bool = True
-    same_uses: bool = True
-    same_noise: bool = True
-    iterate: int | None = None
-    signs_alone: bool = False
+    departures: list[str] = field(default_factory=list)
 
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
-        sentences = [
+        return [
             f"release {name} differs by {ratio:.4g} times its declared sensitivity"
             for name, ratio in self.ratios.items()
             if not ratio <= 1.0 + slack
-        ]
-        departures = {
-            PAST: self.same_iterates,
-            "the releases depend on the data": self.same_queries,
-            "the numbers of uses depend on the data": self.same_uses,
-            "sensitivities depend on the data": self.same_noise,
-        }
-        return sentences + [text for text, same in departures.items() if not same]
+        ] + self.departures
 
 
 class Writer:
@@ -99,10 +81,12 @@ class Writer:
         Filled as the run goes.
     first : Log, optional
         The run whose answers are replayed, use by use.
+    counts : bool
+        Whether uses are counted where such an answer is given.
     """
 
-    def __init__(self, log: Log, first: Log | None = None) -> None:
-        self.log = log
+    def __init__(self, log: Log, first: Log | None = None, counts: bool = True) -> None:
+        self.log, self.counts = log, counts
         self.fed = iter(() if first is None else tuple(first.exchanges))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
@@ -110,35 +94,48 @@ class Writer:
         # Copied: it may change an array that it published, too.
         value, declared = query.value.copy(), np.array(query.sensitivity)
         recorded = replace(query, value=value, sensitivity=declared)
-        answer = publish()  # counts the use, also where another answer is fed
-        before = next(self.fed, None)
-        if before is not None and before.query.name == query.name:
-            answer = before.answer
-        self.log.exchanges.append(Exchange(recorded, np.array(answer)))
-        return np.array(answer)
+        told = next(self.fed, None)
+        if told is None or told.query.name != query.name:
+            told = Exchange(query, publish())
+        elif self.counts:
+            publish()
+        self.log.exchanges.append(Exchange(recorded, np.array(told.answer)))
+        return np.array(told.answer)
 
 
 def compare(first: Log, second: Log) -> ReplayReport:
     """Return the differences between a run and its replay on a neighbour."""
     report = ReplayReport()
-    report.same_queries = len(first.exchanges) == len(second.exchanges)
-    report.same_uses = first.uses == second.uses
+    same_queries = len(first.exchanges) == len(second.exchanges)
+    same_noise, same_length = True, len(first.iterates) == len(second.iterates)
     for one, other in zip(first.exchanges, second.exchanges, strict=False):
         a, b = one.query, other.query
         if a.name != b.name or a.value.shape != b.value.shape:
-            report.same_queries = False
+            same_queries = False
             continue
         ratio = float(changes(a, b).max(initial=0.0))
         report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
-        report.same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
+        same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
     pairs = enumerate(zip(first.iterates, second.iterates, strict=False))
-    apart = ((k, both) for k, both in pairs if not _same(*both))
-    if (found := next(apart, None)) is not None:
-        report.iterate, both = found
-        report.signs_alone = np.array_equal(*both)
-    same_length = len(first.iterates) == len(second.iterates)
-    report.same_iterates = report.iterate is None and same_length
+    apart = next(((k, *both) for k, both in pairs if not _same(*both)), None)
+    past = PAST + (_place(second.steps, *apart) if apart else "")
+    kept = {
+        past: apart is None and same_length,
+        "the releases depend on the data": same_queries,
+        "the numbers of uses depend on the data": first.uses == second.uses,
+        "sensitivities depend on the data": same_noise,
+    }
+    report.departures = [text for text, same in kept.items() if not same]
     return report
+
+
+def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
+    """Return where iterates k differ first, and how, in words."""
+    step = f"step {steps[k]}" if k < len(steps) else "the end"
+    if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
+        step = f"steps {steps[k - 1] + 1} to {steps[k]}"
+    signs = " in the sign of a zero" if np.array_equal(one, other) else ""
+    return f": {step}: w differs{signs} though all answers were equal"
 
 
 def _same(one: Array, other: Array) -> bool:
