@@ -80,6 +80,8 @@ def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
     kept, most = change_of(start.family), 0.0
     for number in range(TRIES):
         tried = changed(kept, rng) if number else kept
+        if number and all(map(np.array_equal, kept.sides(), tried.sides())):
+            continue
         family = f"search {next(NUMBERS)}"
         SEARCHED[family] = tried
         (found,) = replayed(candidate, [replace(start, family=family)])

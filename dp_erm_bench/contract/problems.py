@@ -207,6 +207,15 @@ class RecordChange:
     bounded: bool = True
     nonzeros: int | None = None
 
+    def sides(self) -> tuple[Array, Array, Array, Array]:
+        """Return features and labels on D, then those on D'."""
+        Z, z = self.X.copy(), self.y.copy()
+        if self.other is not None:
+            Z[self.record] = self.other
+        if self.label is not None:
+            z[self.record] = self.label
+        return self.X, self.y, Z, z
+
 
 class Neighbours(NamedTuple):
     """Two problems of one class and where their records differ."""
@@ -404,11 +413,7 @@ def neighbours_of(
     if family in FAR:
         return _far_apart(family, parts, strength)
     change = change_of(family)
-    X, y, Z, z = change.X, change.y, change.X.copy(), change.y.copy()
-    if change.other is not None:
-        Z[change.record] = change.other
-    if change.label is not None:
-        z[change.record] = change.label
+    X, y, Z, z = change.sides()
     if adjacency is Adjacency.ZERO_OUT:
         # So that neither family begins with a problem that the other one ends with.
         X, y, Z = Z, z, Z.copy()

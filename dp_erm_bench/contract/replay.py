@@ -323,7 +323,8 @@ def answered_anew(candidate: Candidate) -> Iterator[Case]:
 
     An answer that is kept for later runs is another one on D' than on D then.
     """
-    firsts = {case.family: case for case in reversed([*varied(candidate)])}
+    usual = [case for case in varied(candidate) if not case.long]
+    firsts = {case.family: case for case in reversed(usual)}
     for case in [*firsts.values(), *itertools.islice(corners(candidate), 1)]:
         if case.family not in LARGE and case.toggled is None:
             yield replace(case, untold=True)
