@@ -268,9 +268,13 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
     That is no matter of privacy: a loose sensitivity costs noise.
     """
-    # All pairs of each, which what was sought by itself has not.
-    known = {case for case in corners(candidate) if case.toggled is None}
-    at_corners = [one for one in replay_results(candidate) if one.case in known]
+    at_corners = [
+        one
+        for one in replay_results(candidate)
+        if CORNERS in one.case.family
+        and one.case.toggled is None
+        and not one.case.calibrated
+    ]
     least = {one.case.title: _least(one.case) for one in at_corners}
     grouped = _grouped(at_corners)
     loose = {
@@ -278,7 +282,8 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
         for title, ratios in grouped.items()
         if any(ratio < least[title] for ratio in ratios.values())
     }
-    far = [case for case in _stretched(candidate) if case.title in loose]
+    stretched = _stretched(candidate) if loose else ()
+    far = [case for case in stretched if case.title in loose]
     for title, ratios in _grouped([*at_corners, *replayed(candidate, far)]).items():
         for name, ratio in ratios.items():
             require(
