@@ -195,9 +195,14 @@ def verdict(
     """
     delta = guarantee.budget.number
     epsilons, deltas = guarantee.profile
-    most = _held_out(first, second, alpha, lambda r: excess(r, epsilons, deltas))
-    bound = _held_out(first, second, alpha, lambda r: epsilon_bound(r, delta))
-    mu = _held_out(first, second, alpha, mu_bound)
+    scores: list[Score] = [
+        lambda r: excess(r, epsilons, deltas),
+        lambda r: epsilon_bound(r, delta),
+        mu_bound,
+    ]
+    most, bound, mu = (
+        float(score(held_out(first, second, alpha, score))[0]) for score in scores
+    )
     return Verdict(
         epsilon=guarantee.epsilon,
         delta=delta,
@@ -210,14 +215,16 @@ def verdict(
     )
 
 
-def _held_out(first: Array, second: Array, alpha: float, score: Score) -> float:
-    """Return the score, on the odd runs, of the test that the even runs choose."""
+def held_out(first: Array, second: Array, alpha: float, score: Score) -> RateBounds:
+    """Return bounds, by the odd runs, for the test that scores most on the even ones.
+
+    Of shapes (1,); they allow everything where all runs are alike.
+    """
     tests = candidates(first[::2], second[::2])
-    if not tests:  # all runs are alike
-        return float(score(RateBounds(np.zeros(1), np.ones(1)))[0])
+    if not tests:
+        return RateBounds(np.zeros(1), np.ones(1))
     best = int(score(rates(first[::2], second[::2], tests, alpha)).argmax())
-    held_out = rates(first[1::2], second[1::2], [tests[best]], alpha)
-    return float(score(held_out)[0])
+    return rates(first[1::2], second[1::2], [tests[best]], alpha)
 
 
 def row(

@@ -214,6 +214,7 @@ class Candidate:
         serves = self.solver.serves
         return None if serves.kind == ERMProblem.kind else serves
 
+    @functools.lru_cache(maxsize=16)  # noqa: B019
     def objectives(self) -> list[Parts]:
         """Return the names of the small problems that it may serve."""
         if self.foreign:
@@ -253,12 +254,16 @@ class Candidate:
         ContractError
             If it serves none.
         """
-        solver = self.build(variant, clip=1.0)
+        return self._problems(tuple(variant.items()))
+
+    @functools.lru_cache(maxsize=256, typed=True)  # noqa: B019
+    def _problems(self, variant: tuple[tuple[str, Any], ...]) -> list[Any]:
+        solver = self.build(dict(variant), clip=1.0)
         problems = [self.problem(parts) for parts in self.objectives()]
         served = [problem for problem in problems if solver.refusal(problem) is None]
         if not served:
-            reason = solver.refusal(problems[0])
-            raise ContractError(f"{self.title(variant)} serves no problem: {reason}")
+            title, reason = self.title(dict(variant)), solver.refusal(problems[0])
+            raise ContractError(f"{title} serves no problem: {reason}")
         bounded = [problem for problem in served if is_bounded(problem, solver)]
         return bounded or served
 

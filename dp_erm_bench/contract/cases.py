@@ -175,6 +175,8 @@ class Case:
         Whether the noise is that of the budget, not z.
     untold : bool
         Whether D' gets answers of its own, so that what is kept of them differs.
+    long : bool
+        Whether it has more steps than usual.
     """
 
     params: tuple[tuple[str, Any], ...]
@@ -191,6 +193,7 @@ class Case:
     group: str = ""
     calibrated: bool = False
     untold: bool = False
+    long: bool = False
 
     @property
     def title(self) -> str:
@@ -224,7 +227,7 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     rows: Sequence[Variant] | None = candidate.rows
 
     def allowed(row: Variant) -> bool:
-        return bool(_served(candidate, *row.items()))
+        return _serves(candidate, *row.items())
 
     if rows is None:
         fields = {k: f for k, f in candidate.parameters.items() if k not in ORIGINS}
@@ -297,18 +300,28 @@ def _classifies(loss: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
+def _serves(candidate: Candidate, *row: tuple[str, Any]) -> bool:
+    """Return whether parameters serve an objective with a finite sensitivity."""
+    return any(True for _ in _each_served(candidate, row))
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
 def _served(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
     """Return the objectives that parameters serve with a finite sensitivity."""
+    return [*_each_served(candidate, row)]
+
+
+def _each_served(
+    candidate: Candidate, row: Iterable[tuple[str, Any]]
+) -> Iterator[Parts]:
     try:
         solver = candidate.build(dict(row))
     except Exception:  # two values that do not go together
-        return []
-    problems = {parts: candidate.problem(parts) for parts in candidate.objectives()}
-    return [
-        parts
-        for parts, problem in problems.items()
-        if solver.refusal(problem) is None and _is_hidden(problem, solver)
-    ]
+        return
+    for parts in candidate.objectives():
+        problem = candidate.problem(parts)
+        if solver.refusal(problem) is None and _is_hidden(problem, solver):
+            yield parts
 
 
 def _is_hidden(problem: Problem, solver: Solver) -> bool:
@@ -346,6 +359,7 @@ def _on(
         z=z,
         points=("all", "few", "ends")[(turn + turn // 3) % 3 if number else 0],
         group=candidate.title(apart),
+        long=long,
     )
     yield case
     if not long and is_sampled(problem, solver, adjacency):

@@ -78,6 +78,11 @@ def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
     kept, most = change_of(start.family), 0.0
     for number in range(TRIES):
         tried = changed(kept, rng) if number else kept
+        if number and all(
+            np.array_equal(getattr(kept, part), getattr(tried, part))
+            for part in ("X", "y", "other", "label")
+        ):
+            continue
         family = f"search {next(NUMBERS)}"
         SEARCHED[family] = tried
         (found,) = replayed(candidate, [replace(start, family=family)])

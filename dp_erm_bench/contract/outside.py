@@ -15,9 +15,11 @@ one number that moves by its sensitivity is known, beside what is measured.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import FunctionType
@@ -32,9 +34,8 @@ from dp_erm_bench.audit.profile import (
     GRID,
     at_least,
     at_most,
-    candidates,
     excess,
-    rates,
+    held_out,
 )
 from dp_erm_bench.code_identity import PACKAGE, is_ours
 from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require, run_at
@@ -69,8 +70,8 @@ KNOWN_AT = (0.3, 0.7, 2.3, 9.7)
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
 """Orders of a Renyi curve, of higher ones rare events decide; the part of the answers
 whose ratios count in full."""
-TIMES, BATCH = 100, 100
-"""Uses of one mechanism at most, and its trials where it serves several."""
+TIMES = 100
+"""Uses of one mechanism at most."""
 FALSE_ALARM = 1e-6
 MOVED = 1e-9
 """Part of an argument by which rounding may move it."""
@@ -83,32 +84,28 @@ the middle between two multiples of it may be rounded either way."""
 def releases_of_outside_are_measured(candidate: Candidate) -> None:
     """Add the noise that its law claims, where a release is no kind of the package."""
     forms: dict[Any, Call] = {}
-    for case in _cases(candidate):
-        for call in _calls(candidate, case):
-            form = call.form
-            if form not in forms or call.moved > forms[form].moved:
-                forms[form] = call
+    for case, releases in _cases(candidate):
+        for call in _calls(candidate, case, releases):
+            most = forms.setdefault(call.form, call)
+            forms[call.form] = max(most, call, key=lambda one: one.moved)
     if not forms:
         raise NotApplicable("all that it releases is of kinds of the package")
-    counts: dict[type, int] = {}
+    counts = Counter[type]()
     for call in forms.values():
-        kind = type(call.release)
-        counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= FORMS:
-            many = NOISES if counts[kind] == 1 else FEWER
-            require_kept(call, many)
+        counts[type(call.release)] += 1
+        count = counts[type(call.release)]
+        if count <= FORMS:
+            require_kept(call, NOISES if count == 1 else FEWER)
 
 
 def not_recounted(candidate: Candidate) -> dict[str, str]:
     """Return a sentence for each release of a kind without a twin, by its name."""
-    found = {}
-    for case in _cases(candidate):
-        for release in _declared(candidate, case):
-            if twin_of(type(release)) is None:
-                kind = type(release).__name__
-                words = f"release {release.name} of kind {kind} names no twin"
-                found[release.name] = words
-    return found
+    every = itertools.chain(*(releases for _, releases in _cases(candidate)))
+    return {
+        one.name: f"release {one.name} of kind {type(one).__name__} names no twin"
+        for one in every
+        if twin_of(type(one)) is None
+    }
 
 
 def is_foreign(release: Release) -> bool:
@@ -136,8 +133,8 @@ def _function(attribute: Any) -> Any:
     return getattr(inner, "__wrapped__", inner)
 
 
-def _cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield replays, of one trial, in which a release from outside is declared.
+def _cases(candidate: Candidate) -> Iterator[tuple[Case, list[Release]]]:
+    """Yield replays, of one trial, that declare releases from outside, and these.
 
     Each variant at the extremes, short and longer; rows of parameters with other laws.
     """
@@ -153,9 +150,10 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
         if case.parts != parts or (case.params in done and CORNERS not in case.family):
             continue
         done.add(case.params)
-        laws = {replace(one.law(), times=1) for one in _declared(candidate, case)}
+        releases = _declared(candidate, case)
+        laws = {replace(one.law(), times=1) for one in releases}
         if laws and (CORNERS in case.family or not laws <= done):
-            yield replace(case, trials=1, brief=True)
+            yield replace(case, trials=1, brief=True), releases
         done |= laws
 
 
@@ -214,24 +212,30 @@ class Call:
 class Ear(Side):
     """A side of a replay that keeps what mechanisms from outside are asked."""
 
+    @functools.cached_property
+    def asked(self) -> dict[str, list[Any]]:
+        """Return arguments and keywords of the uses of each."""
+        return defaultdict(list)
+
     def _enrol(self, mechanisms: Mechanisms) -> None:
         super()._enrol(mechanisms)
-        self.asked: dict[str, list[Any]] = getattr(self, "asked", {})
-        for name, mechanism in mechanisms.items():
+        for mechanism in mechanisms.values():
             if is_foreign(mechanism.release):
                 plain: Any = mechanism
-                self.asked[name] = []
+                name = mechanism.release.name
+                self.asked[name].clear()
                 plain.publish = functools.partial(self._keep, name, plain.publish)
 
     def _keep(
         self, name: str, plain: Callable[..., Any], *args: Any, **keys: Any
     ) -> Any:
-        copies = [np.array(one) if isinstance(one, np.ndarray) else one for one in args]
-        self.asked[name].append((tuple(copies), dict(keys)))
+        self.asked[name].append((copy.deepcopy(args), keys))
         return plain(*args, **keys)
 
 
-def _calls(candidate: Candidate, case: Case) -> Iterator[Call]:
+def _calls(
+    candidate: Candidate, case: Case, releases: Sequence[Release]
+) -> Iterator[Call]:
     """Yield what each release from outside was asked most differently on neighbours.
 
     The uses that moved with the record are counted, too.
@@ -240,9 +244,9 @@ def _calls(candidate: Candidate, case: Case) -> Iterator[Call]:
     account = first.play()
     second = Ear(candidate, case, 1, account)
     second.play()
-    for release in _declared(candidate, case):
+    for release in releases:
         name, law = release.name, release.law()
-        asked = (getattr(side, "asked", {}).get(name, []) for side in (first, second))
+        asked = (side.asked[name] for side in (first, second))
         pairs = list(zip(*asked, strict=False))
         moves = [_move(one, other) for one, other in pairs]
         held = isinstance(release.mechanism, type) and issubclass(
@@ -542,13 +546,13 @@ class Measured:
             self.release = replace(self.release, sensitivity=largest)
         self.probe = probe = self._made(["probe"])
         self.sampled = isinstance(probe, SamplingMechanism) and probe.rate < 1.0
-        self.batch = BATCH if self._serves_batches() else 1
+        self.batches = self._serves_batches()
         # Samples are drawn record by record, mechanisms of one trial one by one.
-        self.many = many // 5 if self.sampled or self.batch == 1 else many
+        self.many = many if self.batches and not self.sampled else many // 5
         self.uses = min(self.release.times, TIMES)
         # Two uses in a row are one answer: noise that is used again tells itself.
         self.together = 2 if self.uses > 1 and not self.sampled else 1
-        self._drawn: dict[Any, Array] = {}
+        self._drawn: dict[Any, list[Array]] = {}
 
     def _made(self, names: Sequence[str]) -> Mechanism:
         return self.release.mechanism(self.release, self.z, names)
@@ -565,9 +569,9 @@ class Measured:
 
     def _once(self, names: Sequence[str]) -> Array:
         """Return answers to what was asked on D, (B, size)."""
-        mechanism: Any = self._made(names)
-        for b in range(len(names)) if self.sampled else ():
-            mechanism.sample(b, self.call.records, 1)
+        mechanism = self._made(names)
+        for b in range(len(names)):
+            self._holds(mechanism, b)
         return self._asked(mechanism, self.value, None)
 
     @functools.cached_property
@@ -625,10 +629,7 @@ class Measured:
             first = base + part * move
             if not (self._admits(first) and self._admits(first + move)):
                 return 0.0
-            here, there = (
-                self._asked(self._made(["probe"]), value, None)
-                for value in (first, first + move)
-            )
+            here, there = self._both(first, first + move)
             return float(np.nan_to_num(np.abs(there - here).sum(), posinf=0.0))
 
         best = max(PLACES, key=apart)
@@ -638,13 +639,16 @@ class Measured:
 
     def _admits(self, value: Array) -> bool:
         """Return whether a value is asked as it is: not rounded, clipped or refused."""
-        args, keys = self.call.first
-        head = value.reshape(np.shape(args[0]))
         try:
-            asked = self.probe.query(head, *args[1:], **keys)
+            return np.array_equal(self._query(value), value)
         except Exception:
             return False
-        return np.array_equal(np.ravel(asked), value)
+
+    def _query(self, value: Array) -> Array:
+        """Return what noise is added to if a value is asked, of shape (k,)."""
+        (head, *rest), keys = self.call.first
+        asked = self.probe.query(value.reshape(np.shape(head)), *rest, **keys)
+        return np.ravel(asked)
 
     def _ahead(self) -> Iterator[ValuePair]:
         """Yield values of which some get ahead, if scores move as is declared.
@@ -654,8 +658,6 @@ class Measured:
         size = self._sensitivity
         place, base = np.arange(size.size), np.full(size.shape, 3.0 * size.max())
         behind, half = np.where(place < 1, size, -size), place < size.size // 2
-        (head, *rest), keys = self.call.first
-        shape = np.shape(head)
         for pair in (
             ValuePair("one score raised, all others lowered", base, base + behind),
             ValuePair(
@@ -664,11 +666,8 @@ class Measured:
                 base + np.where(half, size, 0.0),
             ),
         ):
-            scores = [
-                np.ravel(self.probe.query(x.reshape(shape), *rest, **keys))
-                for x in (pair.first, pair.second)
-            ]
-            if (np.abs(scores[1] - scores[0]) <= size * (1 + MOVED)).all():
+            moved = np.abs(self._query(pair.second) - self._query(pair.first))
+            if (moved <= size * (1 + MOVED)).all():
                 yield pair
 
     def _moves(self) -> Iterator[tuple[str, Array]]:
@@ -677,20 +676,16 @@ class Measured:
         if k == 1:
             yield "moved by its sensitivity", size * np.ones(1)
             return
-        one = np.zeros(k)
-        one[int(np.argmax(size))] = size.max()
+        is_vector = self.probe.vector or self.release.secret
         signs = np.where(np.arange(k) % 2, -1.0, 1.0)
-        rng = np.random.default_rng(k)
-        if self.probe.vector or self.release.secret:
-            order = self.probe.order
-            directions = {"all entries": signs, "some direction": rng.normal(size=k)}
-            moves = {
-                words: size.max() * x / np.linalg.norm(x, order)
-                for words, x in directions.items()
-            }
-        else:
-            moves = {"all entries": signs * size}
-        for words, move in {"one entry": one, **moves}.items():
+        largest = 1.0 * (np.arange(k) == np.argmax(size))
+        directions = {"one entry": largest, "all entries": signs}
+        if is_vector:
+            directions["some direction"] = np.random.default_rng(k).normal(size=k)
+            size = np.full(k, size.max())
+        for words, x in directions.items():
+            length = np.linalg.norm(x, self.probe.order) if is_vector else 1.0
+            move = size * x / length
             kept = np.trunc(move) if self.call.whole else move
             if kept.any():
                 yield f"{words} moved", kept
@@ -708,24 +703,18 @@ class Measured:
         """Return how the answers exceed the claimed deltas, empty if they do not."""
         first, second = self._answers(pair)
         train = first[::2], second[::2]
-        worst, words = 0.0, ""
+        found = [(0.0, "")]
         for statistic in statistics(*train, pair, selects=self.release.selects):
             sides = statistic(first), statistic(second)
-            tests = candidates(sides[0][::2], sides[1][::2])
-            if not tests:
-                continue
-            chosen = rates(sides[0][::2], sides[1][::2], tests, alpha)
-            best = tests[int(excess(chosen, GRID, deltas).argmax())]
-            held = rates(sides[0][1::2], sides[1][1::2], [best], alpha)
+            held = held_out(*sides, alpha, lambda r: excess(r, GRID, deltas))
             least = held.hits - np.exp(GRID) * held.alarms
             at = int(np.argmax(least - deltas))
-            if least[at] - deltas[at] > worst:
-                worst = least[at] - deltas[at]
-                words = (
-                    f"at epsilon {GRID[at]:.3g} delta is at least {least[at]:.3g}, its "
-                    f"law claims {deltas[at]:.3g}"
-                )
-        return words
+            words = (
+                f"at epsilon {GRID[at]:.3g} delta is at least {least[at]:.3g}, its "
+                f"law claims {deltas[at]:.3g}"
+            )
+            found.append((least[at] - deltas[at], words))
+        return max(found, key=lambda one: one[0])[1]
 
     def curve_refutation(self, pair: ValuePair, alpha: float) -> str:
         """Return how the answers exceed a claimed Renyi curve, empty if they do not.
@@ -769,53 +758,70 @@ class Measured:
 
         The first of the uses together is asked the pair; all others the first value.
         """
-        if self.sampled:
+        known = self.sampled or (pair.other is None and self._follows(pair))
+        if not known:
+            first, _ = self._published(0, pair.first, None)
+            return first, self._published(1, pair.second, pair.other)[0]
+        # The noise does not know the value: drawn once, it serves all pairs.
+        base = np.zeros_like(pair.first) if self.sampled else pair.first
+        sides = []
+        for side, value in enumerate((pair.first, pair.second)):
+            answers, held = self._published(side, base, None)
             # A record adds its value where it is sampled.
-            both = (self._coined(0), pair.first), (self._coined(1), pair.second)
-            first, second = (noise + held * value for (noise, held), value in both)
-            return first, second
-        first = self._published(0, pair.first, None)
-        if pair.other is None and self._follows(pair):
-            # The noise does not know the value: drawn once, it serves all pairs.
-            second = self._published(1, pair.first, None).copy()
-            second[:, 0] += pair.second - pair.first
-            return first, second
-        return first, self._published(1, pair.second, pair.other)
+            moved = answers[:, :1] + held * (value - base)
+            sides.append(np.concatenate([moved, answers[:, 1:]], axis=1))
+        return sides[0], sides[1]
 
     def _follows(self, pair: ValuePair) -> bool:
         """Return whether answers move as the value does."""
-        names = [f"probe {k}" for k in range(min(self.batch, 30))]
-        here, there = (
-            self._asked(self._made(names), value, None)
-            for value in (pair.first, pair.second)
-        )
+        here, there = self._both(pair.first, pair.second, 30 if self.batches else 1)
         if here.shape[1:] != pair.first.shape:
             return False
         move = pair.second - pair.first
         return bool(np.allclose(there - here, move, rtol=1e-9, atol=1e-9))
 
-    def _published(self, side: int, value: Array, other: Any) -> Array:
+    def _both(self, first: Array, second: Array, count: int = 1) -> list[Array]:
+        """Return answers to two values with the same noise, each (count, size)."""
+        names = [f"probe {k}" for k in range(count)]
+        return [self._asked(self._made(names), one, None) for one in (first, second)]
+
+    def _published(self, side: int, value: Array, other: Any) -> list[Array]:
+        """Return answers to a value, and where it counts: a record is in the sample.
+
+        Of shapes (N, uses together, k) and (N, 1, 1).
+        """
         key = side, value.tobytes(), id(other)
         if key not in self._drawn:
-            self._drawn[key] = np.concatenate(list(self._parts(side, value, other)))
+            parts = zip(*self._parts(side, value, other), strict=True)
+            self._drawn[key] = [np.concatenate(one) for one in parts]
         return self._drawn[key]
 
-    def _parts(self, side: int, value: Array, other: Any) -> Iterator[Array]:
+    def _parts(
+        self, side: int, value: Array, other: Any
+    ) -> Iterator[tuple[Array, Array]]:
         """Yield answers of mechanisms of their own, each as often as it is declared."""
-        uses, together = self.uses, self.together
-        plain, rounds = self.value, uses // together
-        trials = math.ceil(self.many / together / rounds)
-        size = trials if self.batch > 1 else 1
+        rounds = self.uses // self.together
+        trials = math.ceil(self.many / self.together / rounds)
+        size = trials if self.batches else 1
         for start in range(0, trials, size):
             names = [f"noise {side} {start + k}" for k in range(size)]
             mechanism = self._made(names)
             for _ in range(rounds):
+                held = [self._holds(mechanism, b) for b in range(size)]
                 asked = [self._asked(mechanism, value, other)]
                 # Beside what moves: a use of what was asked anyway.
                 asked += [
-                    self._asked(mechanism, plain, None) for _ in range(together - 1)
+                    self._asked(mechanism, self.value, None)
+                    for _ in range(self.together - 1)
                 ]
-                yield np.stack(asked, axis=1)
+                yield np.stack(asked, axis=1), np.reshape(held, (-1, 1, 1))
+
+    def _holds(self, mechanism: Any, trial: int) -> float:
+        """Return whether the next sum counts a record; 1 where nothing is sampled."""
+        if not self.sampled:
+            return 1.0
+        indices, _ = mechanism.sample(trial, self.call.records, 1)
+        return float(0 in indices)
 
     def _asked(self, mechanism: Mechanism, value: Array, other: Any) -> Array:
         """Return the answers to one query of all trials, (B, size)."""
@@ -832,27 +838,6 @@ class Measured:
             mechanism(_repeated(head, batch), *rest, **keys), np.float64
         )
         return answer.reshape(batch, -1)
-
-    @functools.lru_cache(maxsize=2)  # noqa: B019
-    def _coined(self, side: int) -> tuple[Array, Array]:
-        """Return answers to sums of nothing, and whether a record was in the samples.
-
-        Of shapes (N, 1, k) and (N, 1, 1).
-        """
-        n, uses = self.call.records, self.uses
-        trials = math.ceil(self.many / uses)
-        size = trials if self.batch > 1 else 1
-        shape = np.shape(self.call.first[0][0])[1:]
-        answers, coins = [], []
-        for start in range(0, trials, size):
-            names = [f"noise {side} {start + k}" for k in range(size)]
-            mechanism: Any = self._made(names)
-            for _ in range(uses):
-                drawn = (mechanism.sample(b, n, 1)[0] for b in range(size))
-                coins.append(np.array([0 in one for one in drawn], np.float64))
-                answers.append(np.asarray(mechanism(np.zeros((size, *shape)))))
-        noise = np.concatenate(answers).reshape(len(coins) * size, 1, -1)
-        return noise, np.concatenate(coins).reshape(-1, 1, 1)
 
 
 def bernstein(values: Array, sign: float, alpha: float) -> float:

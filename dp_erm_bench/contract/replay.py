@@ -264,16 +264,21 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
     That is no matter of privacy: a loose sensitivity costs noise.
     """
-    # All pairs of each, which what was sought by itself has not.
-    known = {case for case in corners(candidate) if case.toggled is None}
-    at_corners = [one for one in replay_results(candidate) if one.case in known]
+    at_corners = [
+        one
+        for one in replay_results(candidate)
+        if CORNERS in one.case.family
+        and one.case.toggled is None
+        and not one.case.calibrated
+    ]
     least = {one.case.title: _least(one.case) for one in at_corners}
     loose = {
         title
         for title, ratios in _grouped(at_corners).items()
         if any(ratio < least[title] for ratio in ratios.values())
     }
-    far = [case for case in _stretched(candidate) if case.title in loose]
+    stretched = _stretched(candidate) if loose else ()
+    far = [case for case in stretched if case.title in loose]
     for title, ratios in _grouped([*at_corners, *replayed(candidate, far)]).items():
         for name, ratio in ratios.items():
             require(
@@ -324,7 +329,8 @@ def answered_anew(candidate: Candidate) -> Iterator[Case]:
 
     An answer that is kept for later runs is another one on D' than on D then.
     """
-    firsts = {case.family: case for case in reversed([*varied(candidate)])}
+    usual = [case for case in varied(candidate) if not case.long]
+    firsts = {case.family: case for case in reversed(usual)}
     for case in [*firsts.values(), *itertools.islice(corners(candidate), 1)]:
         if case.family not in LARGE and case.toggled is None:
             yield replace(case, untold=True)

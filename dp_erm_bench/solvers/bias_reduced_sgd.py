@@ -92,7 +92,7 @@ class BiasReducedSGD(Prefixed):
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that without noise it is SGD on single records, near the minimum."""
-        yield Limit(cls(n_iter=800, step=0.1), gap=0.2)
+        yield Limit(cls(n_iter=400, step=0.1), gap=0.2)
 
     @property
     def printed(self) -> str:

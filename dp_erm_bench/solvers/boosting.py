@@ -125,7 +125,7 @@ class Boosting(SingleAnswer):
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that without noise it is the algorithm that is run."""
-        length = 3_000 if problem.constraint.bounded else 600
+        length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(n_iter=length), gap=1e-9)
 
     def iterations(self, problem: ERM) -> int:

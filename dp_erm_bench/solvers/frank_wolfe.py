@@ -60,8 +60,8 @@ class FrankWolfe(FullBatch):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State 1 / t for decreasing parts, and 1e-5 after 10^4 steps."""
-        yield Limit(cls(n_iter=10_000), gap=1e-5, slope=-0.9)
+        """State 1 / t for decreasing parts, and 1e-5 after 3000 steps."""
+        yield Limit(cls(n_iter=3_000), gap=1e-5, slope=-0.9)
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse sets without vertices, and penalties that are not smooth.

@@ -45,8 +45,8 @@ class GD(FullGradient):
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State linear convergence of the last iterate, 1 / t for the mean."""
-        yield Limit(cls(n_iter=600), gap=1e-9)
-        yield Limit(cls(n_iter=1_000, output="average"), gap=1e-2, slope=-0.9)
+        yield Limit(cls(n_iter=300), gap=1e-9)
+        yield Limit(cls(n_iter=500, output="average"), gap=1e-2, slope=-0.9)
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse penalties for which no step keeps the constraint."""

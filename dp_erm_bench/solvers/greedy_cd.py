@@ -147,7 +147,7 @@ class GreedyCD(FullBatch):
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that every rule reaches the minimum."""
         for rule in RULES:
-            yield Limit(cls(rule=rule, n_iter=800), gap=1e-9)
+            yield Limit(cls(rule=rule, n_iter=400), gap=1e-9)
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse poster noise where its privacy is not proved."""

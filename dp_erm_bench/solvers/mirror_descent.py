@@ -42,8 +42,8 @@ class MirrorDescent(FullGradient):
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State 1 / t for the mean of the iterates; the last one is no worse."""
-        yield Limit(cls(n_iter=4_000, output="average"), gap=5e-2, slope=-0.9)
-        yield Limit(cls(n_iter=4_000), gap=5e-3)
+        yield Limit(cls(n_iter=1_500, output="average"), gap=5e-2, slope=-0.9)
+        yield Limit(cls(n_iter=1_500), gap=5e-3)
 
     def unsupported(self, problem: ERM) -> str | None:
         """Refuse sets without a potential, and penalties that are not smooth."""

@@ -77,7 +77,7 @@ class SGD(Sampled):
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
         """State that full batches reach the minimum, and samples like 1 / t."""
-        length = 3_000 if problem.constraint.bounded else 600
+        length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
         if problem.penalty.strong_convexity > 0.0 and problem.penalty.quadratic:
             decay = 0.1 * curvature / float(problem.smoothness.norm) / 1.5
