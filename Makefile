@@ -28,7 +28,7 @@ help:
 	@echo "                          what make test runs on the lowest versions, too"
 	@echo "make test-engines         every fault on every engine, SLURM too (Debian, apt-get)"
 	@echo "make test-oldest          the tests on the lowest versions that are declared"
-	@echo "make lint                 ruff, mypy, import-linter"
+	@echo "make lint                 ruff, mypy, import-linter, names"
 	@echo "make bench                measure what running trials costs, beside Hydra"
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
 	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
@@ -99,6 +99,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_names.py
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH) $(if $(BENCHOPT),--benchopt=$(BENCHOPT))

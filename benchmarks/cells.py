@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import FitLine, Trial
 from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS, tuners_of
 from dp_erm_bench.results.store import finals_of
@@ -130,7 +130,7 @@ def leaderboard() -> list[dict[str, Any]]:
 
 def line_of(block: Mapping[str, Any]) -> FitLine:
     """Return the only line of a block."""
-    lines, missing = expand([block])
+    lines, missing = expand_blocks([block])
     if missing:
         raise UsageError(f"{missing[0].dataset}: {missing[0].reason}")
     (line,) = lines

@@ -12,7 +12,7 @@ from dp_erm_bench.kernels import draws, philox
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.streams import stream_seeds
-from dp_erm_bench.solvers.runs import State, stack
+from dp_erm_bench.solvers.runs import State, stack_solvers
 from dp_erm_bench.solvers.sgd import SGD
 
 DRAWS = 1 << 15
@@ -43,7 +43,7 @@ def stochastic(n: int, p: int) -> State:
     X = random.normal(size=(n, p))
     psi = {"name": "l2", "strength": 1e-3}
     problem = problem_from_arrays(X, np.sign(X[:, 0]), loss="logistic", penalty=psi)
-    solver = stack([SGD(n_iter=6 * STEPS, clip=0.2)] * TRIALS)
+    solver = stack_solvers([SGD(n_iter=6 * STEPS, clip=0.2)] * TRIALS)
     releases = solver.releases(problem, Adjacency.REPLACE_ONE, None)
     names = [f"bench {trial}" for trial in range(TRIALS)]
     mechanisms = make_mechanisms(releases, 1.0, names)

@@ -60,7 +60,7 @@ def solved(algorithm: str, trials: int, size: int, kept: bool) -> tuple[float, f
     """
     batches = list(batches_of(algorithm, trials, size))
     first = batches[0][0]
-    problem = execute.problem_of(first.spec, first.setting.posed)
+    problem = execute.problem_of_trial(first.spec, first.setting.posed)
     assert isinstance(problem, ERMProblem)
     spent, costs = [0.0], []
     with one_thread(), counted(spent):

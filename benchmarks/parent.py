@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from benchmarks.sweep import block
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import Trial
 from dp_erm_bench.experiment.schema import EngineConfig
 from dp_erm_bench.results.store import encode_record
@@ -61,7 +61,7 @@ def answer(book: Ledger, number: int) -> Answer:
 
 def example() -> tuple[Trial, bytes]:
     """Return a trial of 51 checkpoints, and the line of its record."""
-    lines, _ = expand([block("seeds", 1, 10)])
+    lines, _ = expand_blocks([block("seeds", 1, 10)])
     trial = next(lines[0].sweep(51))
     (record,) = run_batch([trial])
     return trial, encode_record(record, 1.0)
@@ -121,9 +121,9 @@ class Echo:
 def parent(folder: Path, trial: Trial, line: bytes, hosts: int, tasks: int) -> float:
     """Return the CPU seconds of the parent for a task, whatever Dask takes."""
     from dp_erm_bench.runner.engines.dask import DaskEngine
-    from dp_erm_bench.runner.environment import own
+    from dp_erm_bench.runner.environment import own_environment
 
-    told = own()
+    told = own_environment()
 
     def value(number: int) -> object:
         return told, Answer(number, [], 1.0, lines=line)

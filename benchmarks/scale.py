@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from benchmarks.measure import sweep, timed
 from benchmarks.parent import HOSTS, believing, dask, example, ledger, parent
-from dp_erm_bench.results.table import collect
+from dp_erm_bench.results.table import collect_table
 
 BLOCK = 100_000
 Cells = Sequence[object]
@@ -116,7 +116,7 @@ def disk(folder: Path, costs: dict[str, float], trials: int) -> Iterator[Cells]:
         costs[name] = sum(path.stat().st_size for path in place.glob(pattern)) / trials
         yield f"{name} on disk, 51 checkpoints a trial", f"{costs[name]:.0f} bytes"
     begin = time.process_time()
-    collect(place)
+    collect_table(place)
     costs["collect"] = (time.process_time() - begin) / trials
     told = f"{costs['collect'] * BLOCK:.1f} s of CPU"
     yield "the table from records and plan, per 100,000 trials", told

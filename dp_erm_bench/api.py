@@ -10,28 +10,28 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget, number_or_nan
-from dp_erm_bench.datasets.base import Dataset, numbers
-from dp_erm_bench.datasets.prepare import often_clipped, wide_told
+from dp_erm_bench.datasets.base import Dataset, real_numbers
+from dp_erm_bench.datasets.prepare import clipping_warning, wide_bounds_sentence
 from dp_erm_bench.errors import (
     ClippedRecords,
     UncheckedSolver,
     UsageError,
     WideBounds,
     in_python,
-    refused,
+    value_error,
 )
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
     check_epsilon,
     check_lengths,
-    normalised,
+    normalise_parameter,
     overrides_of,
     own_problem,
     with_defaults,
 )
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
-from dp_erm_bench.plugins.passed import doubtful, unchecked
+from dp_erm_bench.plugins.passed import doubtful_sentence, unchecked_sentence
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
@@ -74,7 +74,7 @@ def load_problem(
     """
     if not isinstance(dataset, str):
         registry.check_choice("dataset", dataset, registry.names("dataset"))
-    keys = {key: _plain(value) for key, value in overrides.items()}
+    keys = {key: _python_number(value) for key, value in overrides.items()}
     name = f"{dataset}:{keys.pop('name')}" if "name" in keys else dataset
     objective = {"loss": loss, "penalty": penalty, "constraint": constraint}
     try:
@@ -83,14 +83,14 @@ def load_problem(
         raise in_python(error) from None
 
 
-@functools.wraps(build.problem_from_arrays)
+@functools.wraps(build.risk_from_arrays)
 def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
     """Return the problem of a user's own data, its sentences in words of Python."""
     try:
-        shape = X.shape if hasattr(X, "shape") else np.shape(numbers("X", X))
+        shape = X.shape if hasattr(X, "shape") else np.shape(real_numbers("X", X))
         if len(shape) != 2:
             raise UsageError(f"X of shape {tuple(shape)}: must be (n, p)")
-        return build.problem_from_arrays(X, y, **how)
+        return build.risk_from_arrays(X, y, **how)
     except UsageError as error:
         raise in_python(error) from None
 
@@ -156,9 +156,9 @@ def fit(
     _check_problem(problem)
     data = getattr(problem, "dataset", None)
     if isinstance(data, Dataset):
-        if told := often_clipped(data.clipping, feature_names(data)):
+        if told := clipping_warning(data.clipping, feature_names(data)):
             warnings.warn(told, ClippedRecords, stacklevel=2)
-        if told := wide_told(data, feature_names(data)):
+        if told := wide_bounds_sentence(data, feature_names(data)):
             warnings.warn(f"bounds: {told}", WideBounds, stacklevel=2)
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
     given |= {"adjacency": adjacency, "calibration": calibration}
@@ -178,22 +178,22 @@ def fit_quietly(
 ) -> FitResult:
     """Return what `fit` does, without a word about clipped records."""
     registry.check_choice("calibration", calibration, registry.names("calibration"))
-    pin = registry.pinned(algorithm)
-    values = {key: _typed(pin, key, v) for key, v in params.items()}
+    pin = registry.pin_choice(algorithm)
+    values = {key: _typed_parameter(pin, key, v) for key, v in params.items()}
     check_lengths(pin, values)
     values = with_defaults(pin, values)
     for key, value in (("epsilon", epsilon), ("delta", delta)):
         try:
             _refuse_text(key, value, number_or_nan(value))
         except OverflowError:  # an integer beyond all floats
-            raise refused(key, value, "a number that a float holds") from None
+            raise value_error(key, value, "a number that a float holds") from None
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     check_epsilon(budget.epsilon)
     line = FitLine(pin, problem, values, budget.spec, calibration)
-    return _fitted(line, budget, _plain(seed), unchecked([pin]))
+    return _fit_line(line, budget, _python_number(seed), unchecked_sentence([pin]))
 
 
-def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
+def _fit_line(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
     if doubt:
         warnings.warn(doubt, UncheckedSolver, stacklevel=4)
     solver = algorithm_of(line.algorithm).solver(line.params)
@@ -213,14 +213,14 @@ def _fitted(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
         of = {"algorithm": pin, "rule": line.rule}
         result = result_of(solved, 0, reproducible=seeded, **of)
     if result.doubt and not doubt:  # of what these parameters release
-        said = doubtful([result.algorithm], result.doubt)
+        said = doubtful_sentence([result.algorithm], result.doubt)
         warnings.warn(said, UncheckedSolver, stacklevel=4)
     return result
 
 
-def _typed(algorithm: str, key: str, value: Any) -> Any:
+def _typed_parameter(algorithm: str, key: str, value: Any) -> Any:
     """Return a parameter as its field has it; a number in quotes is none."""
-    found = normalised(algorithm, key, _plain(value))
+    found = normalise_parameter(algorithm, key, _python_number(value))
     _refuse_text(key, value, found)
     return found
 
@@ -228,18 +228,20 @@ def _typed(algorithm: str, key: str, value: Any) -> Any:
 def _refuse_text(key: str, value: Any, meant: Any) -> None:
     """Refuse a text that only looks like a finite number."""
     if isinstance(value, str) and isinstance(meant, int | float) and np.isfinite(meant):
-        raise refused(key, repr(value), f"a number, not a text; write {value}")
+        raise value_error(key, repr(value), f"a number, not a text; write {value}")
 
 
 def _check_problem(problem: object) -> None:
     if isinstance(problem, Problem):
         return
     if isinstance(problem, str):
-        raise refused("problem", problem, f"a Problem, as load_problem({problem!r}) is")
+        raise value_error(
+            "problem", problem, f"a Problem, as load_problem({problem!r}) is"
+        )
     allowed = "a Problem, as problem_from_arrays(X, y, loss='logistic') makes of arrays"
-    raise refused("problem", type(problem).__name__, allowed)
+    raise value_error("problem", type(problem).__name__, allowed)
 
 
-def _plain(value: Any) -> Any:
+def _python_number(value: Any) -> Any:
     """Return a number of numpy as Python's, anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dp_erm_bench.paths import cache_dir, content_of, scratch, write_atomic
+from dp_erm_bench.paths import cache_dir, content_of, scratch_folder, write_atomic
 
 LARGEST = 1 << 28
 """Bytes of a cached value that is read."""
@@ -38,14 +38,14 @@ class Cached(NamedTuple):
     value : dict
         The value as it was written, unless the digest was forged.
     vouched : bool
-        Whether a process of the same run wrote it, see :func:`vouch`.
+        Whether a process of the same run wrote it, see :func:`vouch_for_cache`.
     """
 
     value: dict[str, Any]
     vouched: bool
 
 
-def vouch(secret: str) -> None:
+def vouch_for_cache(secret: str) -> None:
     """Seal the values that this process caches; accept those of the same secret.
 
     A run gives its secret to all of its workers: a proof by one of them
@@ -73,21 +73,21 @@ def load_json(kind: str, key: str) -> Cached | None:
         return None
     body = raw[: len(raw) - len(end[0])]
     checksum, seal = end[1].decode(), end[2].decode()
-    if checksum != _checksum(kind, key, body):
+    if checksum != _checksum_of(kind, key, body):
         return None
     try:
         value = json.loads(body.rstrip(b", ") + b"}")
     except (ValueError, RecursionError, MemoryError):
         return None
-    vouched = bool(_run) and hmac.compare_digest(seal, _seal(checksum))
+    vouched = bool(_run) and hmac.compare_digest(seal, _seal_of(checksum))
     return Cached(value, vouched) if isinstance(value, dict) else None
 
 
 def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
     """Cache a JSON object under a key, atomically; a full disk is no error."""
     body = json.dumps(value)[:-1].encode() + (b", " if value else b"")
-    checksum = _checksum(kind, key, body)
-    end = f'"digest": "{checksum}", "seal": "{_seal(checksum)}"}}'.encode()
+    checksum = _checksum_of(kind, key, body)
+    end = f'"digest": "{checksum}", "seal": "{_seal_of(checksum)}"}}'.encode()
     try:
         path = cache_dir() / kind / f"{key}.json"
         write_atomic(path, lambda file: file.write(body + end), private=True)
@@ -95,17 +95,17 @@ def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
         return
 
 
-def _checksum(kind: str, key: str, body: bytes) -> str:
+def _checksum_of(kind: str, key: str, body: bytes) -> str:
     return hashlib.sha256(f"{kind} {key} ".encode() + body).hexdigest()
 
 
-def _seal(checksum: str) -> str:
+def _seal_of(checksum: str) -> str:
     if not _run:
         return UNSEALED
     return hmac.new(_run["secret"], checksum.encode(), "sha256").hexdigest()
 
 
-def unkept(why: str, variable: str) -> None:
+def warn_of_no_cache(why: str, variable: str) -> None:
     """Say once why nothing can be kept, and which variable names another folder."""
     say_once(
         UNKEPT,
@@ -142,4 +142,4 @@ def run_folder() -> Path:
     OSError
         If none can be made.
     """
-    return Path(os.environ.get(RUN) or scratch())
+    return Path(os.environ.get(RUN) or scratch_folder())

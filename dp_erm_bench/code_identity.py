@@ -76,11 +76,13 @@ def parse_module(source: bytes, name: str = "", package: bool = False) -> Module
         If it is no Python.
     """
     tree = ast.parse(source)
-    digest = sha256("\0".join(_spell(tree)).encode(errors="surrogatepass")).hexdigest()
-    offered = {} if name.partition(".")[0] == PACKAGE else _offered()
+    digest = sha256(
+        "\0".join(_spell_tree(tree)).encode(errors="surrogatepass")
+    ).hexdigest()
+    offered = {} if name.partition(".")[0] == PACKAGE else _offered_by_extend()
     inside = name.split(".")[: None if package else -1]
     names, found = [name], set[str]()
-    for level, named, taken in _imports(tree):
+    for level, named, taken in _imports_in(tree):
         above = inside[: len(inside) - level + 1] if level else []
         one = ".".join(filter(None, [*above, named, taken]))
         names.append(offered.get(one, one))
@@ -100,14 +102,14 @@ def _parse_file(path: Path, name: str, source: bytes | None = None) -> Module:
 
 
 @functools.cache
-def _offered() -> dict[str, str]:
+def _offered_by_extend() -> dict[str, str]:
     """Return where the names that `EXTEND` offers are defined."""
-    names = _modules()[EXTEND].names
+    names = _modules_in_digests()[EXTEND].names
     return {f"{EXTEND}.{one.rpartition('.')[2]}": one for one in names}
 
 
 @functools.cache
-def _modules() -> dict[str, Module]:
+def _modules_in_digests() -> dict[str, Module]:
     """Return the modules of the package that are in digests, as they were first read.
 
     Parsing all of them takes a second; what they say is cached by their text.
@@ -118,7 +120,7 @@ def _modules() -> dict[str, Module]:
         for name, (digest, names) in cached.value.items():
             found[name] = Module(digest, frozenset(names))
         return found
-    for name, (path, raw) in _texts(PACKAGE).items():
+    for name, (path, raw) in _source_texts(PACKAGE).items():
         if not is_left_out(name):
             found[name] = _parse_file(path, name, raw)
     told = {name: (one.digest, sorted(one.names)) for name, one in found.items()}
@@ -129,12 +131,14 @@ def _modules() -> dict[str, Module]:
 @functools.cache
 def package_state(package: str = PACKAGE) -> str:
     """Return the digest of the text of a package when this process first asked."""
-    texts = _texts(package)
-    return _combine({name: sha256(raw).hexdigest() for name, (_, raw) in texts.items()})
+    texts = _source_texts(package)
+    return _combine_digests(
+        {name: sha256(raw).hexdigest() for name, (_, raw) in texts.items()}
+    )
 
 
 @functools.cache
-def _texts(top: str) -> dict[str, tuple[Path, bytes]]:
+def _source_texts(top: str) -> dict[str, tuple[Path, bytes]]:
     """Return path and text of each module of a package, as they were first read."""
     spec, files = _spec_of(top), dict[str, Path]()
     for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
@@ -153,7 +157,7 @@ def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
         return None
 
 
-def _spell(node: Any) -> Iterator[str]:
+def _spell_tree(node: Any) -> Iterator[str]:
     """Yield what a syntax tree says in every version of Python.
 
     Fields that are None or without elements are left out: versions add such. So are
@@ -167,13 +171,13 @@ def _spell(node: Any) -> Iterator[str]:
                 value = [part for part in value if getattr(part, "value", None) != ""]
             if value is not None and value != [] and name not in POSITIONS:
                 yield name
-                yield from _spell(value)
+                yield from _spell_tree(value)
         yield ")"
     elif isinstance(node, list):
         yield "["
         for each in node:
             if not _is_text(each):
-                yield from _spell(each)
+                yield from _spell_tree(each)
         yield "]"
     else:
         yield f"{type(node).__name__} {node!r}"
@@ -185,25 +189,25 @@ def _is_text(node: Any) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _imports(node: ast.AST) -> Iterator[Import]:
+def _imports_in(node: ast.AST) -> Iterator[Import]:
     """Yield the imports in a syntax tree, those for annotations excepted."""
     if isinstance(node, ast.Import):
         yield from ((0, each.name, "") for each in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield from ((node.level, node.module or "", each.name) for each in node.names)
-    elif isinstance(node, ast.Call) and _name(node.func) in BY_NAME:
+    elif isinstance(node, ast.Call) and _last_name(node.func) in BY_NAME:
         # A module that is imported by its name, where that is written there.
         for each in node.args[:1]:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 yield 0, each.value, ""
     children: Iterable[ast.AST] = ast.iter_child_nodes(node)
-    if isinstance(node, ast.If) and _name(node.test) == "TYPE_CHECKING":
+    if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
         children = node.orelse
     for child in children:
-        yield from _imports(child)
+        yield from _imports_in(child)
 
 
-def _name(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     """Return a name, or the last one of ``a.b.c``; empty for anything else."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
@@ -225,7 +229,7 @@ def code_digest(roots: Iterable[str], beside: Mapping[str, Path] | None = None) 
         If no file holds a root.
     """
     found = modules_reached(roots, beside)
-    return _combine({name: one.digest for name, one in found.items()})
+    return _combine_digests({name: one.digest for name, one in found.items()})
 
 
 def modules_reached(
@@ -239,7 +243,7 @@ def modules_reached(
         if not is_left_out(name)
     }
     tops = {root.partition(".")[0] for root in roots - known.keys()} - {PACKAGE}
-    known, found = {**_modules(), **known}, dict[str, Module]()
+    known, found = {**_modules_in_digests(), **known}, dict[str, Module]()
     while todo:
         for name in todo - known.keys():
             if name.partition(".")[0] in tops and (path := file_of(name)):
@@ -259,10 +263,12 @@ def is_left_out(module: str) -> bool:
 
 def digest_of_text(files: Mapping[str, Path]) -> str:
     """Return the digest of files by their names and bytes, comments and all."""
-    return _combine({n: sha256(p.read_bytes()).hexdigest() for n, p in files.items()})
+    return _combine_digests(
+        {n: sha256(p.read_bytes()).hexdigest() for n, p in files.items()}
+    )
 
 
-def _combine(digests: Mapping[str, str]) -> str:
+def _combine_digests(digests: Mapping[str, str]) -> str:
     lines = [f"{name} {digests[name]}" for name in sorted(digests)]
     return sha256("\n".join(lines).encode()).hexdigest()
 
@@ -288,9 +294,9 @@ def _file_in(base: Path) -> Path | None:
 def files_beside(path: str) -> dict[str, Path]:
     """Return a user's file and the modules beside it that it imports, at any depth.
 
-    A module that is found elsewhere too (the standard library, an installed package)
-    is that one: files beside a solver replace none. In a folder of `isolate` what lies
-    there is what was imported.
+    A module that is found elsewhere too (the standard library, an installed package) is
+    that one: files beside a solver replace none. In a folder of `isolate_folder` what
+    lies there is what was imported.
 
     Raises
     ------
@@ -325,7 +331,7 @@ def _is_elsewhere(top: str, folder: Path) -> bool:
     return importlib.machinery.PathFinder.find_spec(top, others) is not None
 
 
-def isolate(folder: Path) -> None:
+def isolate_folder(folder: Path) -> None:
     """Take a folder for one that holds what a file had beside it, and nothing else.
 
     Its modules may be found elsewhere by now: in the working folder, from which they
@@ -339,7 +345,9 @@ _isolated: set[Path] = set()
 
 def digest_of_files(files: Mapping[str, Path]) -> str:
     """Return the digest of some modules by name, without what they import elsewhere."""
-    return _combine({n: _parse_file(path, n).digest for n, path in files.items()})
+    return _combine_digests(
+        {n: _parse_file(path, n).digest for n, path in files.items()}
+    )
 
 
 def is_ours(code: Any) -> bool:

@@ -126,7 +126,7 @@ def in_python(error: UsageError) -> UsageError:
     return type(error)(text.replace("with dataset.densify=true", "with X.toarray()"))
 
 
-def traced(error: BaseException, entries: int | None = None) -> str:
+def traceback_text(error: BaseException, entries: int | None = None) -> str:
     """Return a line with the error's type, message and place, then the traceback.
 
     The place is the last one that is neither of the package nor of what is installed,
@@ -146,17 +146,17 @@ def traced(error: BaseException, entries: int | None = None) -> str:
     except BaseException as other:  # a solver's exception is a solver's code
         message = f"its message cannot be read: {type(other).__name__}"
     lines = traceback.format_exception(error, limit=entries)
-    first = printable(f"{type(error).__name__}: {message}", LONGEST // 2)
+    first = printable_text(f"{type(error).__name__}: {message}", LONGEST // 2)
     places = traceback.extract_tb(error.__traceback__)
     installed = (os.path.dirname(__file__), sys.prefix, sys.base_prefix)
     others = ("<", *(folder + os.sep for folder in installed))
     own = [one for one in places if not one.filename.startswith(others)]
     for place in (own or places)[-1:]:
         first += f" ({os.path.basename(place.filename)}, line {place.lineno})"
-    return printable(f"{first}\n{''.join(lines)}".rstrip())
+    return printable_text(f"{first}\n{''.join(lines)}".rstrip())
 
 
-def printable(text: str, longest: int = LONGEST) -> str:
+def printable_text(text: str, longest: int = LONGEST) -> str:
     """Return a text without lone surrogates and controls, shortened in its middle."""
     if len(text) > longest:
         half = longest // 2
@@ -165,21 +165,21 @@ def printable(text: str, longest: int = LONGEST) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def word(value: object) -> str:
+def quote_word(value: object) -> str:
     """Return a word or number of a file for quoting in a message, else dots."""
     text = str(value)
     return text if WORD.fullmatch(text) else "..."
 
 
-def heading(value: object) -> str:
+def quote_heading(value: object) -> str:
     """Return the heading of a column as it is printed: quoted, escaped, shortened.
 
     Of a column without one its place, which is a number.
     """
-    return str(value) if isinstance(value, int) else f'"{escaped(value)}"'
+    return str(value) if isinstance(value, int) else f'"{escape_line(value)}"'
 
 
-def escaped(value: object, longest: int = 60) -> str:
+def escape_line(value: object, longest: int = 60) -> str:
     """Return a text on one line, what is not printable escaped, shortened."""
     parts = [
         one if one.isprintable() and one not in '"\\' else ascii(one)[1:-1]
@@ -199,20 +199,20 @@ def place_of(error: BaseException) -> str:
     return match[0] if match else type(error).__name__
 
 
-def shown(value: Any) -> str:
+def typed_text(value: Any) -> str:
     """Return a value as the user would have typed it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return "[" + ",".join(map(shown, value)) + "]"
+        return "[" + ",".join(map(typed_text, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
+        return "{" + ",".join(f"{k}:{typed_text(v)}" for k, v in value.items()) + "}"
     return str(value)
 
 
-def number(value: object) -> float:
+def real_number(value: object) -> float:
     """Return a real number, Python's or numpy's, as a float; NaN for all else."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
@@ -238,14 +238,14 @@ def check_heading(key: str, value: str, columns: Iterable[Any], more: str = "") 
     if value in names:
         return
     near = difflib.get_close_matches(value, names, 1)
-    hint = f" (did you mean {escaped(near[0])}?)" if near else ""
+    hint = f" (did you mean {escape_line(near[0])}?)" if near else ""
     listed = [
-        *map(heading, columns[:MOST_NAMED]),
+        *map(quote_heading, columns[:MOST_NAMED]),
         *["..."][: len(columns) > MOST_NAMED],
     ]
     raise UsageError(f"{key}={value}{hint}: must be one of {', '.join(listed)}{more}")
 
 
-def refused(key: str, value: Any, allowed: str) -> UsageError:
+def value_error(key: str, value: Any, allowed: str) -> UsageError:
     """Return the error of a value that is not allowed."""
-    return UsageError(f"{key}={shown(value)}: must be {allowed}")
+    return UsageError(f"{key}={typed_text(value)}: must be {allowed}")

@@ -20,12 +20,12 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit_quietly, problem_from_arrays
 from dp_erm_bench.datasets.base import Bounds, Uncharged, check_masks
 from dp_erm_bench.datasets.prepare import (
+    bounds_and_ranges,
+    clipping_warning,
     features_in,
-    held_to,
-    mapped,
-    often_clipped,
+    map_features,
     spec_of,
-    wide_told,
+    wide_bounds_sentence,
 )
 from dp_erm_bench.errors import (
     ClippedRecords,
@@ -34,12 +34,16 @@ from dp_erm_bench.errors import (
     UsageError,
     WideBounds,
     in_python,
-    refused,
-    shown,
+    typed_text,
+    value_error,
 )
-from dp_erm_bench.experiment.parameters import algorithm_of, normalised, with_defaults
+from dp_erm_bench.experiment.parameters import (
+    algorithm_of,
+    normalise_parameter,
+    with_defaults,
+)
 from dp_erm_bench.fitted import FitResult
-from dp_erm_bench.plugins.names import label, named_in
+from dp_erm_bench.plugins.names import label_of, named_in
 from dp_erm_bench.results.statistics import CONSTANTS, NO, TIE, ZERO
 from dp_erm_bench.results.tuned import best_choice
 
@@ -161,16 +165,18 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             another task, a file that is not named here, noise that is not proved,
             targets in units that an estimator does not have, and wrong parameters.
         """
-        wanted = None if algorithm is None else label(registry.pinned(algorithm))
+        wanted = None if algorithm is None else label_of(registry.pin_choice(algorithm))
         row, spec = best_choice(folder, epsilon, panel, dataset, wanted)
         whose = f"{folder}: {row['line']}"
         try:
-            found = _settings(row, spec, whose, cls._classifies, given)
+            found = _estimator_settings(row, spec, whose, cls._classifies, given)
             name = algorithm or row["algorithm"]
             if name not in registry.names(registry.ALGORITHM) and algorithm is None:
                 raise _of_a_file(whose, "algorithm", name)
-            pin = registry.pinned(name)
-            typed = {k: normalised(pin, k, v) for k, v in row["chosen"].items()}
+            pin = registry.pin_choice(name)
+            typed = {
+                k: normalise_parameter(pin, k, v) for k, v in row["chosen"].items()
+            }
             # What the choice left at its field's default is there, and no rule's.
             default = algorithm_of(pin).full(typed)
             typed |= {
@@ -181,11 +187,11 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         except (KeyError, TypeError, AttributeError):
             raise UsageError(f"{whose}: its line of the plan is damaged") from None
         found |= {"epsilon": row["epsilon"], "parameters": typed, "tuned": True}
-        for doubt in _doubts(row, spec):
+        for doubt in _doubts_of_choice(row, spec):
             warnings.warn(f"{whose}: {doubt}", DoubtfulChoice, stacklevel=2)
         return cls(name, **{**found, **given})
 
-    def _checked(self, X: Any, y: Any, **more: Any) -> Any:
+    def _check_records(self, X: Any, y: Any, **more: Any) -> Any:
         """Return records as scikit-learn checks them.
 
         Its advice on missing values is to impute them, which reads the records.
@@ -200,22 +206,26 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 raise
             raise UsageError(f"{first} {NO_IMPUTER}") from None
 
-    def _fit(
+    def _fit_weights(
         self, X: Any, y: Array, uncharged: Sequence[Uncharged] = ()
     ) -> tuple[Array, Any]:
         """Return the weights and the intercept that are fitted to numbers y."""
         if self.bounds is None:
             warnings.warn(NO_BOUNDS, UndeclaredBounds, stacklevel=3)
             if self.scale is not None:
-                raise refused("scale", self.scale, "None unless bounds are declared")
+                raise value_error(
+                    "scale", self.scale, "None unless bounds are declared"
+                )
         p = X.shape[1]
         features = features_in(getattr(self, "feature_names_in_", None), p)
         given = UNIT if self.bounds is None else self.bounds
         try:
-            self.bounds_, self._ranges = held_to(given, features, self.scale, True)
+            self.bounds_, self._ranges = bounds_and_ranges(
+                given, features, self.scale, True
+            )
         except UsageError as error:
             raise in_python(error) from None
-        y, unit, fitted = self._scaled(y, self.bounds_)
+        y, unit, fitted = self._scale_target(y, self.bounds_)
         problem = problem_from_arrays(
             *(X, y),
             loss=self._usual_loss if self.loss == "auto" else self.loss,
@@ -229,9 +239,9 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         )
         names = [name for name, _ in features]
         if self.bounds is not None:
-            if told := often_clipped(problem.dataset.clipping, names):
+            if told := clipping_warning(problem.dataset.clipping, names):
                 warnings.warn(told, ClippedRecords, stacklevel=3)
-            if told := wide_told(problem.dataset, names):
+            if told := wide_bounds_sentence(problem.dataset, names):
                 warnings.warn(f"bounds: {told}", WideBounds, stacklevel=3)
         result = fit_quietly(
             *(problem, self.algorithm),
@@ -282,21 +292,21 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
 
-    def _scaled(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
+    def _scale_target(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
         """Return what is fitted for y, the unit of its weights, and its bounds."""
         return y, 1.0, bounds
 
-    def _margins(self, X: Any) -> Array:
+    def _clipped_margins(self, X: Any) -> Array:
         """Return the margins of records, which are clipped as those of the fit were."""
         check_is_fitted(self)
         check_masks(X=X)
         how = {"accept_sparse": True, "dtype": np.float64, "reset": False}
         features = validate_data(self, X, **how)
-        within = mapped("X", features, self._ranges or self.bounds_)
+        within = map_features("X", features, self._ranges or self.bounds_)
         return np.asarray(within @ np.ravel(self.coef_) + np.ravel(self.intercept_))
 
 
-def _settings(
+def _estimator_settings(
     row: Mapping[str, Any],
     spec: Mapping[str, Any],
     whose: str,
@@ -324,7 +334,7 @@ def _settings(
     for part in registry.OBJECTIVE:
         name = named_in(spec[part])
         if part not in given and name not in registry.names(part):
-            raise _of_a_file(whose, part, label(name))
+            raise _of_a_file(whose, part, label_of(name))
         more = {k: v for k, v in spec[part].items() if k != "name"}
         found[part] = {"name": name, **more} if more else name
     if "loss" not in given:
@@ -362,7 +372,7 @@ def _of_a_file(whose: str, part: str, name: str) -> UsageError:
     )
 
 
-def _doubts(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+def _doubts_of_choice(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield why a choice may not be worth taking."""
     if row["beats_zero"] in (NO, TIE):
         sure = "does not beat" if row["beats_zero"] == NO else "is not told apart from"
@@ -376,7 +386,8 @@ def _doubts(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
         yield f"its algorithm is in doubt: {row['doubt']}"
     if how := spec["dataset"].get("standardise"):
         yield (
-            f"was tuned with dataset.standardise={shown(how)}, on columns that this "
+            f"was tuned with dataset.standardise={typed_text(how)}, on columns that "
+            "this "
             "estimator does not standardise"
         )
 
@@ -501,23 +512,25 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for other classes, values that are not finite or parameters
         that are not allowed.
         """
-        X, y = self._checked(X, y)
+        X, y = self._check_records(X, y)
         check_classification_targets(y)
         declared = self.classes is not None
-        self.classes_ = _two(np.unique(y) if self.classes is None else self.classes)
+        self.classes_ = _two_classes(
+            np.unique(y) if self.classes is None else self.classes
+        )
         if not np.isin(y, self.classes_).all():
             raise UsageError(
                 f"y: holds a label that is not in classes={self.classes_.tolist()}"
             )
         signs = np.where(y == self.classes_[1], 1.0, -1.0)
-        found = self._fit(X, signs, () if declared else (Uncharged.CLASSES,))
+        found = self._fit_weights(X, signs, () if declared else (Uncharged.CLASSES,))
         self.coef_, self.intercept_ = map(np.atleast_2d, found)
         self.intercept_ = self.intercept_[0]
         return self
 
     def decision_function(self, X: Any) -> Array:
         """Return the margins of records, shape (n,); positive for ``classes_[1]``."""
-        return self._margins(X)
+        return self._clipped_margins(X)
 
     @available_if(_has_log_odds)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
@@ -527,12 +540,12 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         ``loss='logistic'`` only. Not calibrated: noise, penalty and clipping move
         margins, and nothing has compared these numbers with frequencies.
         """
-        margins = self._margins(X)
+        margins = self._clipped_margins(X)
         return np.column_stack([expit(-margins), expit(margins)])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each record, shape (n,)."""
-        second = self._margins(X) > 0.0
+        second = self._clipped_margins(X) > 0.0
         labels: NDArray[Any] = self.classes_[second.astype(int)]
         return labels
 
@@ -563,36 +576,42 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
         Raises ValueError for values or parameters that are not allowed, and for bounds
         without a label.
         """
-        self.coef_, self.intercept_ = self._fit(*self._checked(X, y, y_numeric=True))
+        self.coef_, self.intercept_ = self._fit_weights(
+            *self._check_records(X, y, y_numeric=True)
+        )
         return self
 
     def predict(self, X: Any) -> Array:
         """Return the prediction for each record, shape (n,), in the units of y."""
-        return self._margins(X)
+        return self._clipped_margins(X)
 
-    def _scaled(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
+    def _scale_target(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
         """Return y / B, B and bounds with label 1; B is public, no record moves it."""
         B = bounds.label
         if not B:
             allowed = "a number > 0, a public bound on |y|, not computed from the data"
-            raise refused("bounds.label", B, f"{allowed}; what is fitted is y over it")
+            raise value_error(
+                "bounds.label", B, f"{allowed}; what is fitted is y over it"
+            )
         # What is beyond B stays so, and is clipped and counted with the records.
         within = np.clip(np.asarray(y, np.float64), -2.0 * B, 2.0 * B) / B
         return within, B, replace(bounds, label=1.0)
 
 
-def _two(given: Collection[Any]) -> NDArray[Any]:
+def _two_classes(given: Collection[Any]) -> NDArray[Any]:
     """Return two classes, sorted; refuse any other number, and what has no order."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise refused("classes", given, "a set or sequence of two labels")
+        raise value_error("classes", given, "a set or sequence of two labels")
     labels = list(given)
     import pandas as pd  # for NA, which compares with nothing
 
     if any(pd.api.types.is_scalar(label) and pd.isna(label) for label in labels):
-        raise refused("classes", labels, "two labels, none of them missing")
+        raise value_error("classes", labels, "two labels, none of them missing")
     words = [isinstance(label, str) for label in labels]
     if any(words) and not all(words):
-        raise refused("classes", labels, "labels of one kind, all texts or all numbers")
+        raise value_error(
+            "classes", labels, "labels of one kind, all texts or all numbers"
+        )
     classes = np.unique(np.asarray(labels))
     if classes.shape == (2,):
         return classes

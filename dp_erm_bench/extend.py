@@ -32,10 +32,10 @@ from dp_erm_bench.problems.erm.second_order import curvatures as curvatures
 from dp_erm_bench.problems.erm.second_order import label_products as label_products
 from dp_erm_bench.problems.erm.second_order import matrix_refusal as matrix_refusal
 from dp_erm_bench.problems.erm.second_order import outer_products as outer_products
-from dp_erm_bench.problems.erm.second_order import packed as packed
+from dp_erm_bench.problems.erm.second_order import pack_symmetric as pack_symmetric
 from dp_erm_bench.problems.erm.second_order import secants as secants
-from dp_erm_bench.problems.erm.second_order import solved as solved
-from dp_erm_bench.problems.erm.second_order import unpacked as unpacked
+from dp_erm_bench.problems.erm.second_order import solve_system as solve_system
+from dp_erm_bench.problems.erm.second_order import unpack_symmetric as unpack_symmetric
 from dp_erm_bench.releases.additive import AdditiveMechanism as AdditiveMechanism
 from dp_erm_bench.releases.adjacency import Adjacency as Adjacency
 from dp_erm_bench.releases.allocation_gaussian import (
@@ -48,7 +48,7 @@ from dp_erm_bench.releases.fixed_size_gaussian import (
     FixedSizeGaussian as FixedSizeGaussian,
 )
 from dp_erm_bench.releases.gaussian import Gaussian as Gaussian
-from dp_erm_bench.releases.gaussian import divided as divided
+from dp_erm_bench.releases.gaussian import divide_mu as divide_mu
 from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax as InsideNoisyMax
 from dp_erm_bench.releases.l1_laplace import L1Laplace as L1Laplace
 from dp_erm_bench.releases.laplace import Laplace as Laplace

@@ -16,13 +16,13 @@ from threadpoolctl import ThreadpoolController
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Uncharged
 from dp_erm_bench.errors import Diverged, Unsupported
-from dp_erm_bench.paths import spelled
+from dp_erm_bench.paths import spell_infinities
 from dp_erm_bench.plugins import passed
-from dp_erm_bench.plugins.names import label
+from dp_erm_bench.plugins.names import label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.execute import trajectory, uncharged
+from dp_erm_bench.runner.execute import trajectory_rows, uncharged_uses
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,24 +126,24 @@ class FitResult:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Return the names of the p features, ``intercept`` the last one's if added."""
-        names: tuple[str, ...] = self._model().feature_names
+        names: tuple[str, ...] = self._linear_model().feature_names
         return names
 
     def decision_function(self, X: Any) -> Array:
         """Return the margins of records, shape (n,), see `LinearModel`."""
-        margins: Array = self._model().decision_function(X)
+        margins: Array = self._linear_model().decision_function(X)
         return margins
 
     def predict(self, X: Any) -> Array:
         """Return -1 or +1 for a classification, else the margins, see `LinearModel`."""
-        answers: Array = self._model().predict(X)
+        answers: Array = self._linear_model().predict(X)
         return answers
 
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the accuracy, R^2 for a regression, see `LinearModel`."""
-        return float(self._model().score(X, y))
+        return float(self._linear_model().score(X, y))
 
-    def _model(self) -> Any:
+    def _linear_model(self) -> Any:
         if self.model is None:
             raise Unsupported(f"{self.title}: its solutions predict nothing of records")
         return self.model
@@ -222,12 +222,12 @@ def _without_sensitivity(release: Release) -> Release:
 def one_thread() -> AbstractContextManager[Any]:
     """Return the context in which linear algebra uses one thread."""
     limited: AbstractContextManager[Any]
-    limited = _libraries(frozenset(sys.modules)).limit(limits=1)
+    limited = _threaded_libraries(frozenset(sys.modules)).limit(limits=1)
     return limited
 
 
 @functools.lru_cache(maxsize=1)
-def _libraries(modules: frozenset[str]) -> ThreadpoolController:
+def _threaded_libraries(modules: frozenset[str]) -> ThreadpoolController:
     """Return the libraries with threads, found anew after an import: it takes long."""
     return ThreadpoolController()
 
@@ -247,38 +247,38 @@ def result_of(
     problem, calibration = solved.problem, solved.calibration
     recounted = all(one.is_recounted() for one in solved.releases)
     digest, uses = passed.solver_digest(algorithm), solved.solvers[b].uncharged
-    doubt = passed.doubt(digest, recounted, uses)
+    doubt = passed.doubt_of_sources(digest, recounted, uses)
     certificate: dict[str, Any] = {
         "epsilon_certified": calibration.epsilon_certified,
         "releases": (*solved.shares, *solved.releases),
         "reproducible": reproducible,
         "calibration": calibration.label,
         "accountant": calibration.accountant,
-        "uncharged": tuple(uncharged(problem, solved.solvers[b])),
+        "uncharged": tuple(uncharged_uses(problem, solved.solvers[b])),
         "checked": not doubt,
         "doubt": doubt,
         "budget": solved.budget,
     }
     if not solved.rows.finite[b]:
         raise Diverged(
-            f"{label(algorithm)} diverged: an iterate is not finite, and nothing is "
+            f"{label_of(algorithm)} diverged: an iterate is not finite, and nothing is "
             "published; its budget is spent. Take shorter steps (parameter step), or "
             "clip records to declared bounds (clip_to_bounds)",
             solved.rows.seconds[-1],
             certificate,
         )
-    columns = {k: v for k, v in trajectory(solved.rows, b).items() if v}
+    columns = {k: v for k, v in trajectory_rows(solved.rows, b).items() if v}
     w = solved.rows.w[b].copy()
     w.setflags(write=False)
     return FitResult(
         w=w,
         columns=columns,
         problem=problem,
-        algorithm=label(algorithm),
+        algorithm=label_of(algorithm),
         n=problem.n,
         title=f"{problem.title}: n={problem.n}, p={problem.p}",
         model=problem.model(w),
-        params=spelled(asdict(solved.solvers[b])),
+        params=spell_infinities(asdict(solved.solvers[b])),
         rule=rule,
         **certificate,
     )

@@ -34,14 +34,14 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-from dp_erm_bench.cached import DAMAGED, run_folder, say_once, unkept
+from dp_erm_bench.cached import DAMAGED, run_folder, say_once, warn_of_no_cache
 from dp_erm_bench.code_identity import PACKAGE, digest_of, is_ours
 from dp_erm_bench.paths import (
     cache_dir,
-    hold,
+    lock_file,
     make_private,
     remove_parts,
-    scratch,
+    scratch_folder,
     write_atomic,
 )
 
@@ -60,7 +60,7 @@ _begun = time.time()
 _is_child = False
 
 
-def compiled(function: F, **options: Any) -> F:
+def compile_cached(function: F, **options: Any) -> F:
     """Return a function that is compiled for the types that it is called with.
 
     Parameters
@@ -84,20 +84,24 @@ def compiled(function: F, **options: Any) -> F:
 def _keep_code_of(dispatcher: Any, options: Any) -> None:
     """Have a dispatcher load what it calls for, compiled before that in a child."""
     if type(getattr(dispatcher, "_cache", None)) is not caching.NullCache:
-        raise RuntimeError(_changed("its dispatchers have no cache to be replaced"))
+        raise RuntimeError(
+            _changed_message("its dispatchers have no cache to be replaced")
+        )
     spelt = {k: sorted(v) if isinstance(v, set) else v for k, v in options.items()}
     dispatcher._cache = cache = _Cache(dispatcher.py_func, repr(sorted(spelt.items())))
-    dispatcher.compile = functools.partial(_once, dispatcher, dispatcher.compile, cache)
+    dispatcher.compile = functools.partial(
+        _load_once, dispatcher, dispatcher.compile, cache
+    )
 
 
-def _changed(what: str) -> str:
+def _changed_message(what: str) -> str:
     return (
         f"numba {numba.__version__}: {what}, so that numbers would depend on what was "
         "compiled before; install a version of numba that dp_erm_bench allows"
     )
 
 
-def _once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) -> Any:
+def _load_once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) -> Any:
     """Load the machine code of a signature, compiled before that in a child.
 
     Numba's lock is held, so that it is free in the child whatever threads there are.
@@ -107,17 +111,17 @@ def _once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) -> An
         if tuple(arguments) in dispatcher.overloads:
             return compile_(signature)
         path = cache.path(signature, dispatcher.targetctx)
-        content = _read(path) if path else None
+        content = _read_code(path) if path else None
         if path and content is None:
-            with _alone(path.parent):
-                content = _read(path)  # another process may have made it just now
+            with _compile_alone(path.parent):
+                content = _read_code(path)  # another process may have made it just now
                 if content is None:
                     _in_child(lambda: compile_(signature))
-                    content = _read(path)
+                    content = _read_code(path)
         cache.waiting, cache.asked = content, False
         entry = compile_(signature)
         if not cache.asked:
-            raise RuntimeError(_changed("it does not ask our cache"))
+            raise RuntimeError(_changed_message("it does not ask our cache"))
         return entry
 
 
@@ -138,10 +142,12 @@ class _Cache(caching._Cache):
         self._function, self._options = function, options
         self._ours = is_ours(function)
         if not self._ours:
-            _ = self._modules  # The file may be another one when it is called.
+            _ = (
+                self._digest_of_modules
+            )  # The file may be another one when it is called.
 
     @functools.cached_property
-    def _modules(self) -> str | None:
+    def _digest_of_modules(self) -> str | None:
         with contextlib.suppress(LookupError):
             return digest_of(self._function)
         return None
@@ -155,13 +161,13 @@ class _Cache(caching._Cache):
         arguments, result = sigutils.normalize_signature(signature)
         types = [str(one) for one in (*arguments, result)]
         # A function as an argument: its place in memory is no name.
-        if self._modules is None or any(" at 0x" in one for one in types):
+        if self._digest_of_modules is None or any(" at 0x" in one for one in types):
             return None
         settings = {k: v for k, v in os.environ.items() if k.startswith("NUMBA_")}
         for name in ("NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR"):
             settings.pop(name, None)
         parts = (
-            *(self._modules, *_code_of(self._function)),
+            *(self._digest_of_modules, *_code_of(self._function)),
             # Symbols in the code are called by these.
             f"{self._function.__module__}.{self._function.__qualname__}",
             *(self._options, *types, repr(target.codegen().magic_tuple())),
@@ -170,11 +176,11 @@ class _Cache(caching._Cache):
         )
         name = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         kept = self._ours and all(getattr(one, "kept", True) for one in arguments)
-        folder = _folder(kept)
+        folder = _code_folder(kept)
         return folder and folder / name
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was compiled, made of the file that `_once` has read."""
+        """Return what was compiled, made of the file that `_load_once` has read."""
         self.asked = True
         content, self.waiting = self.waiting, None
         if content is None:
@@ -195,7 +201,7 @@ class _Cache(caching._Cache):
     @property
     def cache_path(self) -> str:
         """Return the folder of the machine code, empty if none can be written."""
-        return str(_folder(self._ours) or "")
+        return str(_code_folder(self._ours) or "")
 
     def enable(self) -> None:
         """Do nothing: it is."""
@@ -220,7 +226,7 @@ def _code_of(function: Any) -> Iterator[str]:
         yield repr({name: x for name, x in read.items() if isinstance(x, numbers)})
 
 
-def _folder(kept: bool) -> Path | None:
+def _code_folder(kept: bool) -> Path | None:
     """Return the folder of machine code; None if none can be written.
 
     Kept between runs is the package's own alone: that of other code has numbers within
@@ -232,7 +238,7 @@ def _folder(kept: bool) -> Path | None:
     if kept and not edited and _is_own(shared.absolute()):
         return shared.absolute()
     with contextlib.suppress(OSError):
-        return Path(scratch() if edited else run_folder()) / "machine_code"
+        return Path(scratch_folder() if edited else run_folder()) / "machine_code"
     return None
 
 
@@ -247,7 +253,7 @@ def _is_own(folder: Path) -> bool:
             return True
     except OSError as error:
         why = str(error.strerror)
-    unkept(f"{folder}: {why}", "DP_ERM_BENCH_CACHE")
+    warn_of_no_cache(f"{folder}: {why}", "DP_ERM_BENCH_CACHE")
     return False
 
 
@@ -271,7 +277,7 @@ def _is_edited(package: bool) -> bool:
     return False
 
 
-def _read(path: Path) -> bytes | None:
+def _read_code(path: Path) -> bytes | None:
     """Return the content of a file of machine code, None if there is none."""
     raw = b""
     try:
@@ -288,14 +294,14 @@ def _read(path: Path) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _compile_alone(folder: Path) -> Iterator[None]:
     """Hold the right to compile for a folder; children have it, too."""
     with contextlib.ExitStack() as stack:
         if not _is_child:
             # Where there are no locks each process compiles for itself.
             with contextlib.suppress(OSError):
                 make_private(folder)
-                hold(stack.enter_context(open(folder / "compiling", "ab")))
+                lock_file(stack.enter_context(open(folder / "compiling", "ab")))
         yield
 
 
@@ -343,7 +349,7 @@ def numba_caches() -> Iterator[None]:
         cache._enabled = False
 
     if not hasattr(caches, "_load_overload"):
-        raise RuntimeError(_changed("its own caches cannot be switched off"))
+        raise RuntimeError(_changed_message("its own caches cannot be switched off"))
     caches.__init__ = nowhere
     dispatchers.enable_caching = lambda one: _keep_code_of(one, one.targetoptions)
     try:

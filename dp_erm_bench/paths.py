@@ -76,7 +76,7 @@ def write_atomic(
     try:
         with open(part, "x+b", opener=functools.partial(os.open, mode=mode)) as file:
             with contextlib.suppress(OSError):
-                hold(file)
+                lock_file(file)
             write(file)
             file.flush()
             part.replace(path)
@@ -108,11 +108,11 @@ def remove_parts(folder: Path) -> None:
         for entry in entries:
             if PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError), open(entry.path, "rb") as file:
-                    hold(file, wait=False)
+                    lock_file(file, wait=False)
                     os.unlink(entry.path)
 
 
-def hold(file: BinaryIO, wait: bool = True) -> None:
+def lock_file(file: BinaryIO, wait: bool = True) -> None:
     """Lock a file until it is closed or its process dies.
 
     Raises
@@ -123,7 +123,7 @@ def hold(file: BinaryIO, wait: bool = True) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
+def open_inside(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
     """Open a file of a folder that others may have filled, for reading.
 
     Raises
@@ -147,13 +147,13 @@ def opened(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
 
 
 def content_of(path: Path, folder: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """Return the bytes of a file that `opened` opens, with its errors."""
-    with opened(path, folder, largest) as file:
+    """Return the bytes of a file that `open_inside` opens, with its errors."""
+    with open_inside(path, folder, largest) as file:
         # As much as there is: a buffer of `largest` would be reserved for more.
         return file.read(os.fstat(file.fileno()).st_size)
 
 
-def listed(folder: Path, suffix: str) -> list[Path]:
+def list_files(folder: Path, suffix: str) -> list[Path]:
     """Return the files of a folder with this suffix by name, none if it is no folder.
 
     Raises
@@ -170,18 +170,18 @@ def listed(folder: Path, suffix: str) -> list[Path]:
 
 
 @functools.cache
-def scratch() -> str:
+def scratch_folder() -> str:
     """Return a folder of this process alone; those of others that died are removed.
 
     A process holds the lock of its folder as long as it lives.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError), _lock_of(left) as file:
-            hold(file, wait=False)
+            lock_file(file, wait=False)
             shutil.rmtree(left)
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
     held = open(folder / HELD, "xb")
-    hold(held)
+    lock_file(held)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     # Closed with the process: the cache keeps what it returns alive, not the file.
     atexit.register(held.close)
@@ -208,7 +208,7 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(content, **how)
     except ValueError:
-        text = json.dumps(spelled(dict(content)), **how)
+        text = json.dumps(spell_infinities(dict(content)), **how)
     body = text.removesuffix("\n}").encode()
     return body + SEAL % zlib.crc32(body)
 
@@ -252,7 +252,7 @@ def file_digest(path: Path) -> str:
 
 
 def digests_in(value: Any) -> list[str]:
-    """Return the digests of the files of numbers (`numbers_of`) that a value names.
+    """Return the digests of the files of numbers (`load_numbers`) that a value names.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ NUMBERS = (".csv", ".npy")
 """Suffixes of files of numbers."""
 
 
-def numbers_of(path: Path, key: str) -> Any:
+def load_numbers(path: Path, key: str) -> Any:
     """Return the rows of numbers of a .csv or .npy file, None if it has no such.
 
     Raises
@@ -316,7 +316,7 @@ CANONICAL = json.JSONEncoder(
 ).encode
 
 
-def digest(value: Any) -> str:
+def digest_of_json(value: Any) -> str:
     """Return the SHA-256 of the canonical JSON of a value.
 
     Infinity, which JSON cannot spell, is written as the string ``inf``.
@@ -324,16 +324,16 @@ def digest(value: Any) -> str:
     try:
         text = CANONICAL(value)
     except ValueError:
-        text = CANONICAL(spelled(value))
+        text = CANONICAL(spell_infinities(value))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def spelled(value: Any) -> Any:
+def spell_infinities(value: Any) -> Any:
     """Return a copy of a value in which infinities are strings, tuples lists."""
     if isinstance(value, dict):
-        return {str(k): spelled(v) for k, v in value.items()}
+        return {str(k): spell_infinities(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [spelled(v) for v in value]
+        return [spell_infinities(v) for v in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
@@ -361,6 +361,6 @@ def later_defaults(value: Any) -> dict[str, Any]:
     return {field.name: field.default for field in marked}
 
 
-def entering(values: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+def values_entering(values: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     """Return the values that enter a digest: not those at their later default."""
     return {k: v for k, v in values.items() if k not in later or v != later[k]}

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.load import check_class, load
-from dp_erm_bench.plugins.names import entry_points, is_file, label, named_in
-from dp_erm_bench.plugins.names import pinned as _pinned
+from dp_erm_bench.plugins.load import check_class, load_class
+from dp_erm_bench.plugins.names import entry_points, is_file, label_of, named_in
+from dp_erm_bench.plugins.names import pin_file as _pinned
 
 SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
@@ -77,18 +77,18 @@ def _built_in(folder: Path) -> tuple[str, ...]:
     return tuple([file[: -len(SUFFIX)] for file in files if file.endswith(SUFFIX)])
 
 
-def foreign(algorithm: Mapping[str, Any]) -> str:
+def foreign_name(algorithm: Mapping[str, Any]) -> str:
     """Return the name or the pin of a spec's algorithm, empty if it is one of ours."""
     name = named_in(algorithm) if algorithm else ""
-    return "" if not name or name in _ours() else name
+    return "" if not name or name in _our_algorithms() else name
 
 
 @functools.cache
-def _ours() -> frozenset[str]:
+def _our_algorithms() -> frozenset[str]:
     return frozenset(built_in(ALGORITHM))
 
 
-def pinned(name: str, group: str = ALGORITHM) -> str:
+def pin_choice(name: str, group: str = ALGORITHM) -> str:
     """Return a choice's name, a file's being its path and content (`plugins`).
 
     Raises
@@ -99,9 +99,9 @@ def pinned(name: str, group: str = ALGORITHM) -> str:
     if not is_file(name):
         check_choice(group, name, names(group))
         return name
-    if label(name) in names(group):
+    if label_of(name) in names(group):
         one = f"{'an' if group == ALGORITHM else 'a'} {group} of the package"
-        taken = f"the name {label(name)} is taken by {one}; rename the file"
+        taken = f"the name {label_of(name)} is taken by {one}; rename the file"
         raise UsageError(f"{group}={name}: {taken}")
     return _pinned(name, group)
 
@@ -118,7 +118,7 @@ def check_choice(key: str, value: Any, allowed: list[str]) -> None:
 
 
 @functools.cache
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse_yaml(path: Path) -> dict[str, Any]:
     return yaml.load(path.read_text(), Loader=yaml.CSafeLoader) or {}
 
 
@@ -133,11 +133,11 @@ def read(group: str, name: str) -> dict[str, Any]:
         If there is no such choice; the sentence lists those there are.
     """
     if group in FROM_FILES and is_file(name):
-        return {"_target_": pinned(name, group)}
+        return {"_target_": pin_choice(name, group)}
     check_choice(group, name, names(group))
     if name not in built_in(group):
         return {"_target_": entry_points()[name]}
-    return copy.deepcopy(_parsed(conf_dir() / group / f"{name}.yaml"))
+    return copy.deepcopy(_parse_yaml(conf_dir() / group / f"{name}.yaml"))
 
 
 def without_rules(preset: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,13 +153,13 @@ def locate(target: str) -> Any:
 
 def target(group: str, name: str) -> Any:
     """Return the class or function that a choice of a group names."""
-    return _imported(group, name, read(group, name)["_target_"])
+    return _import_target(group, name, read(group, name)["_target_"])
 
 
-def _imported(group: str, name: str, dotted: str) -> Any:
+def _import_target(group: str, name: str, dotted: str) -> Any:
     """Import a target; what an entry point offers is looked at, too."""
     if is_file(dotted):
-        return load(dotted, group)
+        return load_class(dotted, group)
     if group != ALGORITHM or name in built_in(group):
         return locate(dotted)
     try:
@@ -184,11 +184,11 @@ def build(group: str, name: str, **overrides: Any) -> Any:
         If the choice or one of the parameters does not exist.
     """
     fields = read(group, name)
-    cls = _imported(group, name, fields.pop("_target_"))
+    cls = _import_target(group, name, fields.pop("_target_"))
     if group == ALGORITHM:
         fields = without_rules(fields)
     if dataclasses.is_dataclass(cls):
         allowed = sorted(field.name for field in dataclasses.fields(cls))
         for key in overrides:
-            check_choice(f"parameter of {label(name)}", key, allowed)
+            check_choice(f"parameter of {label_of(name)}", key, allowed)
     return cls(**{**fields, **overrides})

@@ -20,23 +20,28 @@ from numpy.typing import NDArray
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import (
     Calibration,
+    budget_left,
     calibrate,
-    labelled,
-    left_over,
+    label_without_twins,
     shared_mechanisms,
     with_shares,
 )
 from dp_erm_bench.accounting.repeated import LIU_TALWAR, calibrated_prefix, printed_runs
 from dp_erm_bench.errors import NotUsed, Unsupported
-from dp_erm_bench.problems.base import Oracle, Problem
+from dp_erm_bench.problems.base import BaseOracle, Problem
 from dp_erm_bench.releases.base import Mechanisms, Release, make_mechanisms
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.smoothness import smoothness_releases, with_constants
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.bounds import refuse_unbounded
-from dp_erm_bench.solvers.private import UnchargedUses, publishing
-from dp_erm_bench.solvers.runs import Prefixed, checkpoints_of, stack, variants
+from dp_erm_bench.solvers.private import UnchargedUses, publish_by_declaration
+from dp_erm_bench.solvers.runs import (
+    Prefixed,
+    checkpoints_of,
+    stack_solvers,
+    variants_of,
+)
 
 Array = NDArray[np.float64]
 
@@ -49,7 +54,7 @@ class Recorder:
     trials all are.
     """
 
-    oracle: Oracle
+    oracle: BaseOracle
     solver: Solver
     iteration: list[int] = field(default_factory=list)
     passes: list[float] = field(default_factory=list)
@@ -76,11 +81,11 @@ class Recorder:
         self.w = w.copy()
 
     @property
-    def diverged(self) -> bool:
+    def has_diverged(self) -> bool:
         """Return whether each trial has an iterate or a last objective not finite."""
         return not (self.finite & np.isfinite(self.objective[-1])).any()
 
-    def finish(self) -> None:
+    def finish_rows(self) -> None:
         """Record what is measured at the last checkpoint only, nan before it."""
         for name, values in self.oracle.problem.last_measures(self.w).items():
             before = [np.nan * values] * (len(self.iteration) - 1)
@@ -158,10 +163,10 @@ class Run:
     def __post_init__(self) -> None:
         """Make mechanisms of private constants; without any, let the solver declare."""
         if isinstance(self.noise, str):
-            self.solvers = variants(self.solvers, self.noise)
-        self.solver = stack(self.solvers)
+            self.solvers = variants_of(self.solvers, self.noise)
+        self.solver = stack_solvers(self.solvers)
         self.uses = self.uses or UnchargedUses(self.solver.uncharged)
-        self.budget = self.budget.resolved(self.problem.n)
+        self.budget = self.budget.resolve_delta(self.problem.n)
         self.streams = self.streams or self.identities
         self._constants = (self.solver.smoothness, self.solver.smoothness_bounds)
         public = (*self._constants, self.budget.adjacency)
@@ -184,49 +189,53 @@ class Run:
         if reason := self.solvers[0].refusal(self.problem):
             raise Unsupported(reason)
         self.schedule = self.solver.plan(self.problem, self.identities)
-        self.releases = tuple(self._released(self.schedule))
-        self.calibration = self._calibrated()
+        self.releases = tuple(self._release_constants(self.schedule))
+        self.calibration = self._calibrate_noise()
         mechanisms = make_mechanisms(self.releases, self.calibration.z, self.streams)
         for mechanism in mechanisms.values():
             if isinstance(mechanism, RepeatAndSelectMechanism):
-                mechanism.afresh = self._afresh
+                mechanism.afresh = self._begin_run
         self.mechanisms.include(mechanisms)
         self.listen(mechanisms)
         return self
 
-    def _released(self, schedule: Any) -> Iterator[Release]:
+    def _release_constants(self, schedule: Any) -> Iterator[Release]:
         return self.solver.releases(self.problem, self.budget.adjacency, schedule)
 
-    def _calibrated(self) -> Calibration:
+    def _calibrate_noise(self) -> Calibration:
         if not isinstance(self.noise, str):
             return Calibration(self.noise, self.budget, "none", math.inf, "given")
         if math.isfinite(self.budget.epsilon):
             refuse_unbounded(self.solver, self.releases)
-        rest = left_over(self.budget, self.shares)
+        rest = budget_left(self.budget, self.shares)
         if isinstance(self.solver, Prefixed):
-            own = self._cut(self.solver, rest, self.noise)
-        elif self.noise == "paper" and self.solver.printed == LIU_TALWAR:
+            own = self._cut_schedule(self.solver, rest, self.noise)
+        elif self.noise == "paper" and self.solver.printed_constant == LIU_TALWAR:
             self.releases, own = printed_runs(self.releases, rest)
         else:
             laws = tuple(release.law() for release in self.releases)
-            own = calibrate(laws, rest, self.noise, self.solver.printed)
-        return labelled(with_shares(own, self.budget, self.shares), self.releases)
+            own = calibrate(laws, rest, self.noise, self.solver.printed_constant)
+        return label_without_twins(
+            with_shares(own, self.budget, self.shares), self.releases
+        )
 
-    def _cut(self, solver: Prefixed, budget: Budget, mode: str) -> Calibration:
+    def _cut_schedule(self, solver: Prefixed, budget: Budget, mode: str) -> Calibration:
         """Cut the schedule where the budget is spent."""
 
         def laws(count: int) -> tuple[Law, ...]:
-            released = self._released(solver.prefix(self.schedule, count))
+            released = self._release_constants(solver.prefix(self.schedule, count))
             return tuple(release.law() for release in released)
 
         costs, z = solver.costs(self.problem, self.schedule), solver.multiplier
-        count, own = calibrated_prefix(laws, costs, z, budget, mode, solver.printed)
+        count, own = calibrated_prefix(
+            laws, costs, z, budget, mode, solver.printed_constant
+        )
         self.schedule = solver.prefix(self.schedule, count)
-        self.solver = solver.following(self.schedule)
-        self.releases = tuple(self._released(self.schedule))
+        self.solver = solver.follow_schedule(self.schedule)
+        self.releases = tuple(self._release_constants(self.schedule))
         return own
 
-    def steps(self, oracle: Oracle, checkpoints: Sequence[int]) -> Iterator[Array]:
+    def steps(self, oracle: BaseOracle, checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, (B, p), which later steps may change.
 
         The mechanisms serve this once; they check their uses at the end.
@@ -236,19 +245,19 @@ class Run:
         w = np.zeros(0)
         assert self.uses is not None
         while True:
-            with publishing(self.uses):
+            with publish_by_declaration(self.uses):
                 following = next(iterates, None)
             if following is None:
                 break
             yield (w := following)
         mechanisms.finish(self.solver.may_stop_early or not np.isfinite(w).all())
 
-    def oracle(self) -> Oracle:
+    def oracle(self) -> BaseOracle:
         """Return an oracle of the problem, at the start."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         return self.declare().problem.oracle(batch, clipped=clipped)
 
-    def _afresh(self) -> tuple[Oracle, Any]:
+    def _begin_run(self) -> tuple[BaseOracle, Any]:
         """Return what one of repeated runs begins with, which no other one has seen."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         oracle = copy.copy(self.problem).oracle(batch, clipped=clipped)
@@ -265,12 +274,12 @@ class Run:
         """Run, and write trajectories of at most so many rows; return itself."""
         problem = self.declare().problem  # before its solver is asked
         iterations = self.solver.iterations(problem)
-        for _ in self.recording(checkpoints_of(iterations, n_checkpoints)):
+        for _ in self.record_stepwise(checkpoints_of(iterations, n_checkpoints)):
             pass
-        self.rows.finish()
+        self.rows.finish_rows()
         return self
 
-    def recording(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:
+    def record_stepwise(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:
         """Run, and yield ``rows`` each time that they are longer by a checkpoint.
 
         Raises
@@ -290,6 +299,6 @@ class Run:
                 yield self.rows
                 start = time.perf_counter()
         ended = checkpoints[-1] == self.solver.iterations(self.problem)
-        if ended and not (self.solver.may_stop_early or self.rows.diverged):
+        if ended and not (self.solver.may_stop_early or self.rows.has_diverged):
             if lacking := self.mechanisms.shortfall():
                 raise NotUsed(lacking)

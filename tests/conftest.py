@@ -76,7 +76,7 @@ def no_download():
     from dp_erm_bench.datasets import libsvm
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(libsvm, "reachable", lambda host: False)
+        patch.setattr(libsvm, "is_reachable", lambda host: False)
         yield
 
 
@@ -99,12 +99,12 @@ def forked_workers(request, monkeypatch):
         return
     from dp_erm_bench.runner import host
 
-    real = host.start
+    real = host.start_process
 
     def start(*given, **more):
         return request.getfixturevalue("warm").worker(real)(*given, **more)
 
-    monkeypatch.setattr(host, "start", start)
+    monkeypatch.setattr(host, "start_process", start)
 
 
 def pytest_configure() -> None:

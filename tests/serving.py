@@ -11,7 +11,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import UNCOMPILED, Ball
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.solvers.runs import Prefixed
 
@@ -56,7 +56,7 @@ def constraint_of(algorithm):
     """No constraint where that is served, else the first one that is."""
     solver = registry.build("algorithm", algorithm)
     sets = ["none", *SETS]
-    problems = {name: problem_of("logistic", "l2", name) for name in sets}
+    problems = {name: small_problem("logistic", "l2", name) for name in sets}
     return next(n for n in sets if solver.refusal(problems[n]) is None)
 
 
@@ -65,7 +65,7 @@ def needs_bounds(algorithm):
     """Whether it serves no problem without declared bounds, though it may clip."""
     if "clip" not in parameters(algorithm):
         return True
-    problem = problem_of("logistic", "l2", constraint_of(algorithm))
+    problem = small_problem("logistic", "l2", constraint_of(algorithm))
     data = dataclasses.replace(problem.dataset, bounds=None)
     bare = dataclasses.replace(problem, dataset=data)
     return built(algorithm, clip=1.0).refusal(bare) is not None

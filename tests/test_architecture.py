@@ -133,19 +133,5 @@ def test_what_is_added_from_outside_takes_as_many_files_as_the_page_says():
         assert count == sum(said[name] for name in names), folder
 
 
-HARNESS = "experiment runner results report cli contract trust audit".split()
-
-
-def test_a_class_of_the_harness_has_its_name_for_itself():
-    places = {}
-    for path in PACKAGE.rglob("*.py"):
-        for name in re.findall(r"^ *class (\w+)", path.read_text(), re.M):
-            places.setdefault(name, []).append(path.relative_to(PACKAGE).parts)
-    twice = {name: found for name, found in places.items() if len(found) > 1}
-    assert twice  # the numeric layers have some: a norm, and its penalty
-    for name, found in twice.items():
-        assert not {top for top, *_ in found} & {*HARNESS}, name
-
-
 def test_the_readme_leads_to_the_page():
     assert "(docs/architecture.md)" in (ROOT / "README.md").read_text()

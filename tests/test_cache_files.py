@@ -52,7 +52,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def forget():
     """Begin a process anew."""
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
 
 
 def found(events=GAUSSIAN, mode="certified", printed=None):
@@ -193,7 +193,7 @@ def test_a_multiplier_that_another_accountant_beats_is_not_used(tmp_path):
     known = found(MIXED)
     assert known.accountant == "pld"
     quick = least.smallest_multiplier(
-        lambda z: least.quick(MIXED, z, 1e-6).epsilon, 1.0, known.z, 1e-10
+        lambda z: least.quick_certificate(MIXED, z, 1e-6).epsilon, 1.0, known.z, 1e-10
     )
     assert quick > 1.01 * known.z
     forged(stored(tmp_path, "calibration"), {"z": quick, "accountant": "rdp"})
@@ -228,11 +228,13 @@ def test_the_verdict_of_a_run_travels(tmp_path, monkeypatch):
     """What a worker proved the others of its run believe, and nobody else does."""
     known, best = found(MIXED), optimum.certified_optimum(problem_of())
     asked = []
-    prove, gap = calibration.proof_of_least, optimum._certified
+    prove, gap = calibration.proof_of_least, optimum._certify_optimum
     monkeypatch.setattr(
         calibration, "proof_of_least", lambda *a: asked.append("z") or prove(*a)
     )
-    monkeypatch.setattr(optimum, "_certified", lambda *a: asked.append("w") or gap(*a))
+    monkeypatch.setattr(
+        optimum, "_certify_optimum", lambda *a: asked.append("w") or gap(*a)
+    )
 
     def both():
         asked.clear()
@@ -241,13 +243,13 @@ def test_the_verdict_of_a_run_travels(tmp_path, monkeypatch):
         return list(asked)
 
     assert both() == both() == ["z", "w"]
-    cached.vouch("the run's")
+    cached.vouch_for_cache("the run's")
     assert both() == ["z", "w"]
     assert both() == []
     for kind in ("calibration", "optimum"):
         forged(stored(tmp_path, kind), {})
     assert both() == ["z", "w"]
-    cached.vouch("another run's")
+    cached.vouch_for_cache("another run's")
     assert both() == ["z", "w"]
 
 
@@ -327,7 +329,7 @@ def test_the_workers_of_a_run_say_a_thing_once(tmp_path, capfd):
 from dp_erm_bench.runner import host
 worker = "import sys; {saying}"
 host.SERVE = worker
-both = [host.start("", [], {{}})[0].wait() for _ in range(2)]
+both = [host.start_process("", [], {{}})[0].wait() for _ in range(2)]
 {saying}
 {saying}
 """

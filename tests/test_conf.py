@@ -9,8 +9,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.app import resolved
-from dp_erm_bench.cli.line import Composer, read
+from dp_erm_bench.cli.app import resolve_blocks
+from dp_erm_bench.cli.line import Composer, read_request
 from dp_erm_bench.experiment.schema import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
 from dp_erm_bench.runner.options import RunOptions
@@ -122,8 +122,8 @@ def test_the_schema_refuses_unknown_keys(key, composed):
     ],
 )
 def test_every_experiment_resolves_in_every_profile(experiment, profile, composed):
-    request = read([f"experiment={experiment}", f"profile={profile}"])
-    blocks, config = resolved(Composer(request))
+    request = read_request([f"experiment={experiment}", f"profile={profile}"])
+    blocks, config = resolve_blocks(Composer(request))
     assert config["figures"]
     assert config["claims"]
     for block in blocks:

@@ -35,7 +35,7 @@ from dp_erm_bench.errors import (
     WideBounds,
 )
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.results.tuned import best_choice, tuned
+from dp_erm_bench.results.tuned import best_choice, tuned_choices
 
 KINDS = [DPClassifier, DPRegressor]
 RNG = np.random.default_rng(0)
@@ -283,7 +283,7 @@ def test_columns_are_mapped_by_their_bounds_in_predictions_too():
         made = kind(bounds={**bounds, "label": 1.0}, scale="bounds", **how).fit(raw, y)
         plain = kind(bounds=BOUNDS, **how).fit(FRAME, y)
         np.testing.assert_allclose(made.coef_, plain.coef_, rtol=1e-9)
-        margins = made._margins(raw), plain._margins(FRAME)
+        margins = made._clipped_margins(raw), plain._clipped_margins(FRAME)
         np.testing.assert_allclose(*margins, rtol=1e-7, atol=1e-9)
         assert made.uncharged_ == plain.uncharged_
         # What is far outside of its bounds counts as the bound.
@@ -380,7 +380,7 @@ def results(tmp_path_factory):
 
 
 def test_what_was_tuned_is_fitted_and_said(results):
-    best = tuned(results).query("epsilon == 10").iloc[0]
+    best = tuned_choices(results).query("epsilon == 10").iloc[0]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         model = DPClassifier.from_results(results, epsilon=10, random_state=1)
@@ -415,7 +415,7 @@ def test_what_was_tuned_is_fitted_and_said(results):
 def test_one_of_several_problems_and_algorithms_is_named(results):
     log = DPClassifier.from_results(results, epsilon=0.5, dataset="log1")
     assert (log.algorithm, log.delta, log.bounds) == ("gd", 1e-5, None)
-    (panel,) = tuned(results).query("dataset == 'log1'")["panel"].unique()
+    (panel,) = tuned_choices(results).query("dataset == 'log1'")["panel"].unique()
     assert DPClassifier.from_results(results, 0.5, panel=panel).delta == 1e-5
     for name in ("gd", "random_cd"):
         found = DPClassifier.from_results(results, 10, algorithm=name, penalty="l2")
@@ -654,7 +654,7 @@ def test_lines_that_nobody_named_have_reports_too(tmp_path, capsys):
     how = {"n_jobs": 1, "progress": False}
     sweep(blocks, tmp_path / "bare", **how)
     assert "log1 / gd (epsilon 1.0)" in capsys.readouterr().out
-    found = tuned(tmp_path / "bare")
+    found = tuned_choices(tmp_path / "bare")
     assert [*found["runs"]] == [7] * 6 and {*found["panel"]} == {"log1"}
     assert {one["clip"] for one in found.query("line == 'gd'")["chosen"]} == {0.5, 1.0}
     model = DPClassifier.from_results(tmp_path / "bare", epsilon=8, algorithm="gd")
@@ -665,7 +665,7 @@ def test_lines_that_nobody_named_have_reports_too(tmp_path, capsys):
         [*blocks, {**blocks[1], "dataset": {**data, "n": 70}}], tmp_path / "two", **how
     )
     with pytest.raises(UsageError, match="give their blocks a panel"):
-        tuned(tmp_path / "two")
+        tuned_choices(tmp_path / "two")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,15 +12,15 @@ import yaml
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.line import expand
+from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.report.claims.judge import WHOSE, _rows_of, evaluate
+from dp_erm_bench.report.claims.judge import WHOSE, _rows_of, evaluate_claims
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, WRONG
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.figure import figures_of, members
-from dp_erm_bench.report.lines import Noise, sources
+from dp_erm_bench.report.figure import figures_of, panels_of
+from dp_erm_bench.report.lines import Noise, sources_of
 from dp_erm_bench.report.make import check_report
-from dp_erm_bench.report.panels import decoded
+from dp_erm_bench.report.panels import decoded_curves
 from tests.loops import each
 from tests.report.conftest import line_rows
 
@@ -70,7 +70,7 @@ def anything(request):
 
 
 def seeds(text):
-    return expand("seeds", text) if isinstance(text, str) else list(text)
+    return expand_values("seeds", text) if isinstance(text, str) else list(text)
 
 
 def as_list(value):
@@ -324,7 +324,7 @@ def test_every_line_that_a_figure_draws_is_run(name):
     figures = figures_of(config)
     cells = [cell for figure in figures for cell in getattr(figure, "cells", ())]
     for cell in (one for one in cells if not one.source):
-        own = members({panel for panel, _ in run}, cell.panel, cell.x)
+        own = panels_of({panel for panel, _ in run}, cell.panel, cell.x)
         assert own
         for panel, line in itertools.product(own, cell.lines):
             assert (panel, line) in run
@@ -337,7 +337,7 @@ def test_every_line_that_a_figure_draws_is_run(name):
         for line in panel.over_epsilon:
             assert (panel.name, f"{line} over epsilon") in run
         for curve in panel.authors.values():
-            assert curve in decoded(panel.name)
+            assert curve in decoded_curves(panel.name)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -345,14 +345,14 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
     config = load(name, "default")
     run = {(block["panel"], block["line"]) for block in config["blocks"]}
     panels = {panel for panel, _ in run}
-    noise = sources(figures_of(config), Noise)
+    noise = sources_of(figures_of(config), Noise)
     for claim in config["claims"]:
         assert claim["measure"] in MEASURES
         assert ("reason" in claim) == (claim["good"] == "none")
         if claim["measure"] == "later":
             continue
         for figure in as_list(claim["figure"]):
-            own = set(members(panels, figure, claim.get("axis", "")))
+            own = set(panels_of(panels, figure, claim.get("axis", "")))
             names = [
                 line
                 for key in ("line", "other", "over", "under")
@@ -370,12 +370,12 @@ def test_claims_name_panels_lines_and_curves_that_exist(name):
             for member, line in itertools.product(own, names):
                 assert (member, line) in run
             if "curve" in claim:
-                assert claim["curve"] in decoded(figure)
+                assert claim["curve"] in decoded_curves(figure)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_claims_without_any_run_are_rows_that_say_so(name, empty_table):
-    found = evaluate(empty_table, {**load(name, "default"), "paper": name})
+    found = evaluate_claims(empty_table, {**load(name, "default"), "paper": name})
     assert set(found["paper"]) == {name}
     assert set(found["profile"]) == {"default"}
     computed = found["figure"].isin(["noise", "selection", "steps", "bias"])
@@ -437,7 +437,7 @@ def test_thresholds_of_the_papers(name, figure, identity, threshold, empty_table
         for claim in config["claims"]
         if claim["id"] == identity and figure in as_list(claim["figure"])
     ]
-    found = evaluate(empty_table, {**config, "claims": claims})
+    found = evaluate_claims(empty_table, {**config, "claims": claims})
     assert threshold in set(found["threshold"])
 
 
@@ -504,9 +504,9 @@ def assert_w_0_is_vacuous(name):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.report.conftest.CHECKPOINTS", 3)
-        patch.setattr("dp_erm_bench.report.scaling.quotients", by_ratio)
+        patch.setattr("dp_erm_bench.report.scaling.quotients_of", by_ratio)
         table = table_of(config, claims)
-        before = evaluate(table, given)
+        before = evaluate_claims(table, given)
         for figure, line in good:
             own = table["panel"].str.startswith(figure) & (table["line"] == line)
             starts = table["trial"].map(
@@ -516,7 +516,7 @@ def assert_w_0_is_vacuous(name):
             table.loc[own, "excess_risk"] = starts[own] / 2
             table.loc[own, "objective"] = 0.5 * (1.0 + starts[own])
             table.loc[own, "rmse"] = starts[own]
-        after = evaluate(table, given)
+        after = evaluate_claims(table, given)
     # A bound may lie above the error of w = 0 of these tables: that is vacuous, too.
     bounds = [
         "bound" in MEASURES[one["measure"]].words or "one_pass" in one["measure"]
@@ -570,14 +570,14 @@ def test_a_claim_that_w_0_gets_from_the_data_alone_is_vacuous():
                 rows.append({**row, "trial": f"{row['trial']}/{n}", "optimum": 0.0})
     table = pd.DataFrame(rows)
     table["objective"] = table["relative_error"]
-    found = evaluate(table, {"claims": claims, "profile": "default"})
+    found = evaluate_claims(table, {"claims": claims, "profile": "default"})
     assert found["value"].tolist() == pytest.approx([-0.5, 2**0.5], rel=1e-6)
     assert found["verdict"].str.startswith("vacuous (error of projection").all()
     assert found["of_zero"].str.startswith("1.6 [1.5").all()
     # Where the line does beat w = 0 the same numbers hold.
     starts = table["iteration"] == 0
     table.loc[starts, "objective"] *= 4.0
-    again = evaluate(table, {"claims": claims, "profile": "default"})
+    again = evaluate_claims(table, {"claims": claims, "profile": "default"})
     assert again["verdict"].tolist() == ["holds", "holds"]
 
 

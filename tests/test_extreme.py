@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from dp_erm_bench import Diverged
 from dp_erm_bench.api import fit
 from dp_erm_bench.contract.candidate import run_at
-from dp_erm_bench.datasets.base import Bounds, norms
-from dp_erm_bench.datasets.prepare import Recipe, mapped, prepare
+from dp_erm_bench.datasets.base import Bounds, record_norms
+from dp_erm_bench.datasets.prepare import Recipe, map_features, prepare_arrays
 from dp_erm_bench.errors import NotSolved, UsageError
 from dp_erm_bench.kernels.projections import project
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.build import risk_from_arrays
 from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.mean import problem_from_records
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -62,7 +62,7 @@ def records(value, place):
 
 def posed(algorithm, X, y, form=np.asarray, **given):
     how = {"penalty": "l2", "strength": 0.5, "constraint": constraint_of(algorithm)}
-    return problem_from_arrays(form(X), y, **{"loss": "logistic", **how, **given})
+    return risk_from_arrays(form(X), y, **{"loss": "logistic", **how, **given})
 
 
 def public(problem):
@@ -150,7 +150,7 @@ def test_compiled_steps_leave_the_same_records_out(algorithm, form):
 def contributed(loss, x, y, w, form):
     """What one record adds to each query, clipped to 1: sums, and by coordinates."""
     X = np.array([x, np.zeros(3)])
-    problem = problem_from_arrays(form(X), np.array([y, 1.0]), loss=loss)
+    problem = risk_from_arrays(form(X), np.array([y, 1.0]), loss=loss)
     oracle = problem.oracle(1)
     oracle.move_to(np.array([w]))
     each_one, entries = np.ones((1, 1)), np.ones((1, 3))
@@ -175,7 +175,7 @@ def test_a_record_of_1e200_is_clipped_to_norm_1_and_not_to_0(form):
             np.testing.assert_allclose(total, direction, rtol=1e-12)
         for total in found[2:]:
             np.testing.assert_array_equal(total, np.sign(x))
-    tiny = problem_from_arrays(
+    tiny = risk_from_arrays(
         form(np.diag([1e-170, 1e-170])), np.ones(2), loss="logistic"
     )
     total = tiny.oracle(1).clipped_sum(np.full((1, 1), 1e-180))
@@ -201,7 +201,7 @@ def test_norms_of_records_neither_overflow_nor_vanish(form):
     X = rng.standard_normal((9, 5))
     usual = np.sqrt(np.square(X).sum(axis=1))
     scales = np.array([1e160, 1e200, 3e307, 1.0, 1e-160, 1e-170, 1e-300, 0.0, 1e130])
-    found = norms(form(X * scales[:, None]))
+    found = record_norms(form(X * scales[:, None]))
     np.testing.assert_allclose(found, usual * scales, rtol=1e-13)
 
 
@@ -211,21 +211,21 @@ def test_records_are_clipped_to_declared_bounds_whatever_their_size(form):
     for value, bound in itertools.product(LARGE, (1.0, 1e-6)):
         X = np.array([value * unit, 0.5 * bound * unit, np.full(3, value)])
         wide = Bounds(np.full(3, np.inf), bound)
-        within = mapped("x", form(X), wide)
+        within = map_features("x", form(X), wide)
         dense = within if isinstance(within, np.ndarray) else within.toarray()
         even = np.full(3, 1.0 / math.sqrt(3.0))
         wanted = bound * np.array([unit, 0.5 * unit, even])
         np.testing.assert_allclose(dense, wanted, rtol=1e-14)
     small = Bounds(np.full(3, np.inf), 1e-200)
-    within = mapped("x", form(1e-170 * unit[None]), small)
-    assert norms(within)[0] == pytest.approx(1e-200)
+    within = map_features("x", form(1e-170 * unit[None]), small)
+    assert record_norms(within)[0] == pytest.approx(1e-200)
 
 
 @pytest.mark.parametrize("key", ["columns", "norm", "label"])
 def test_bounds_whose_squares_overflow_are_refused_in_a_sentence(key):
     X, y = records(1.0, "row")
     with pytest.raises(UsageError, match=rf"bounds.{key}=1e\+160: .* at most 1e\+150"):
-        problem_from_arrays(
+        risk_from_arrays(
             X, y, loss="logistic", bounds={"columns": 1.0, "norm": 3.0, key: 1e160}
         )
 
@@ -259,7 +259,8 @@ def test_columns_of_any_size_are_standardised(how):
     X = rng.standard_normal((50, 4))
     y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
     usual, odd = (
-        prepare("x", (Z, y), Recipe(standardise=how))["X"] for Z in (X, X * scales)
+        prepare_arrays("x", (Z, y), Recipe(standardise=how))["X"]
+        for Z in (X, X * scales)
     )
     np.testing.assert_allclose(odd, usual, rtol=1e-12, atol=1e-12)
 
@@ -295,7 +296,7 @@ WILD = {"step": 1e30, "n_iter": 60}
 
 def wild(**given):
     X, y = records(1.0, "row")
-    made = problem_from_arrays(X, y, loss="squared")
+    made = risk_from_arrays(X, y, loss="squared")
     return fit(made, "gd", epsilon=math.inf, seed=0, **WILD, **given)
 
 
@@ -311,7 +312,7 @@ def test_a_run_that_diverges_publishes_nothing():
 
 def test_what_is_spent_by_a_run_that_diverges_is_certified():
     X, y = records(1.0, "row")
-    made = problem_from_arrays(X, y, loss="squared", penalty="l2", strength=0.1)
+    made = risk_from_arrays(X, y, loss="squared", penalty="l2", strength=0.1)
     with pytest.raises(Diverged) as seen:
         fit(made, "gd", epsilon=1.0, delta=1e-3, seed=0, clip=1.0, n_iter=9, step=1e308)
     assert 0.9 < seen.value.epsilon_certified <= 1.0

@@ -107,12 +107,12 @@ def test_a_file_of_another_key_is_absent(cache):
 def test_only_who_knows_the_secret_vouches(cache, monkeypatch):
     monkeypatch.setattr(cached, "_run", {})
     cached.save_json("kind", "key", {"a": 1})
-    cached.vouch("one")
+    cached.vouch_for_cache("one")
     assert cached.load_json("kind", "key") == ({"a": 1}, False)
     cached.save_json("kind", "key", {"a": 1})
     assert cached.load_json("kind", "key") == ({"a": 1}, True)
     assert b"one" not in (cache / "kind" / "key.json").read_bytes()
-    cached.vouch("other")
+    cached.vouch_for_cache("other")
     assert cached.load_json("kind", "key") == ({"a": 1}, False)
 
 
@@ -148,42 +148,50 @@ def test_a_reader_never_sees_a_part(tmp_path):
 def test_digest_does_not_depend_on_the_order_of_keys(value, random):
     items = list(value.items())
     random.shuffle(items)
-    assert paths.digest(dict(items)) == paths.digest(value)
+    assert paths.digest_of_json(dict(items)) == paths.digest_of_json(value)
 
 
 @given(values, values)
 def test_digests_differ_exactly_as_the_canonical_text_does(one, other):
     def text(value):
-        return json.dumps(paths.spelled(value), sort_keys=True)
+        return json.dumps(paths.spell_infinities(value), sort_keys=True)
 
-    assert (paths.digest(one) == paths.digest(other)) == (text(one) == text(other))
+    assert (paths.digest_of_json(one) == paths.digest_of_json(other)) == (
+        text(one) == text(other)
+    )
 
 
 @given(values)
 def test_digest_is_sha256_and_takes_tuples_as_lists(value):
-    digest = paths.digest([value, value])
+    digest = paths.digest_of_json([value, value])
     assert len(digest) == 64 and set(digest) <= set("0123456789abcdef")
-    assert digest == paths.digest((value, value))
+    assert digest == paths.digest_of_json((value, value))
 
 
 def test_digest_of_known_content():
     text = '{"a":[1,"inf"],"b":"x"}'
     expected = hashlib.sha256(text.encode()).hexdigest()
-    assert paths.digest({"b": "x", "a": (1, math.inf)}) == expected
+    assert paths.digest_of_json({"b": "x", "a": (1, math.inf)}) == expected
 
 
 def test_digest_spells_infinities_and_refuses_what_has_no_spelling():
-    assert paths.digest({"epsilon": math.inf}) == paths.digest({"epsilon": "inf"})
-    assert paths.digest(-math.inf) == paths.digest("-inf") != paths.digest(math.inf)
+    assert paths.digest_of_json({"epsilon": math.inf}) == paths.digest_of_json(
+        {"epsilon": "inf"}
+    )
+    assert (
+        paths.digest_of_json(-math.inf)
+        == paths.digest_of_json("-inf")
+        != paths.digest_of_json(math.inf)
+    )
     with pytest.raises(ValueError):
-        paths.digest([math.nan])
+        paths.digest_of_json([math.nan])
     with pytest.raises(TypeError):
-        paths.digest({"a": object()})
+        paths.digest_of_json({"a": object()})
 
 
 def test_digest_is_the_same_in_another_process():
     value = {"b": [1.5, "ä"], "a": None}
-    code = f"from dp_erm_bench.paths import digest; print(digest({value!r}))"
+    code = f"from dp_erm_bench import paths; print(paths.digest_of_json({value!r}))"
     root = Path(paths.__file__).parents[1]
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -192,4 +200,4 @@ def test_digest_is_the_same_in_another_process():
         text=True,
         check=True,
     )
-    assert run.stdout.strip() == paths.digest(value)
+    assert run.stdout.strip() == paths.digest_of_json(value)

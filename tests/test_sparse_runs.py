@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.api import fit, load_problem
-from dp_erm_bench.datasets.base import Bounds, parts
+from dp_erm_bench.datasets.base import Bounds, feature_parts
 from dp_erm_bench.errors import DataUnavailable, Unsupported
 from dp_erm_bench.problems.erm.build import build_problem
 from tests.serving import RISKS, built, constraint_of, known, needs_bounds
@@ -83,7 +83,7 @@ def test_without_noise_greedy_steps_descend_on_few_features(problem):
 
 
 def test_a_run_is_never_near_the_dense_array(problem):
-    held = sum(part.nbytes for part in parts(problem.dataset.X).values())
+    held = sum(part.nbytes for part in feature_parts(problem.dataset.X).values())
     fit(problem, "greedy_cd", epsilon=1.0, clip=1.0, n_iter=1, seed=0)
     tracemalloc.start()
     fit(problem, "greedy_cd", epsilon=1.0, clip=1.0, n_iter=2, seed=0)

@@ -77,12 +77,14 @@ def mu_for(epsilon: float, delta: float) -> float:
         return 0.0
     if delta > 0.5:
         left = 1.0 - delta
-        return 1 / smallest_true(lambda scale: gdp_left(epsilon, 1 / scale) >= left)
+        return 1 / smallest_true(
+            lambda scale: gdp_complement(epsilon, 1 / scale) >= left
+        )
     goal = math.log(delta)
     return 1 / smallest_true(lambda scale: log_gdp_delta(epsilon, 1 / scale) <= goal)
 
 
-def gdp_left(epsilon: float, mu: float) -> float:
+def gdp_complement(epsilon: float, mu: float) -> float:
     """Return 1 - ``gdp_delta``, of full relative precision where delta is near 1.
 
     It is Phi(s) + e^eps Phi(-r), a sum of terms >= 0.
@@ -104,7 +106,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return smallest_true(lambda epsilon: log_gdp_delta(epsilon, mu) <= goal)
 
 
-def folded(laws: Laws, z: float) -> tuple[float, list[Law]]:
+def fold_gaussians(laws: Laws, z: float) -> tuple[float, list[Law]]:
     """Return the mu of the Gaussian releases, all as one, and the other laws."""
     squares = [(law, law.mu_square(z)) for law in laws]
     mu = math.sqrt(math.fsum(square for _, square in squares if square is not None))
@@ -113,11 +115,11 @@ def folded(laws: Laws, z: float) -> tuple[float, list[Law]]:
 
 def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
     """Return the exact epsilon of Gaussian releases, None if there are other laws."""
-    mu, others = folded(laws, z)
+    mu, others = fold_gaussians(laws, z)
     return None if others else gdp_epsilon(mu, delta)
 
 
-def added_up(laws: Laws, ask: Callable[[Law], Any]) -> Any:
+def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
     """Return the sum of a number over all uses, None if it is None for a law."""
     answers = [(law.times, ask(law)) for law in laws]
     if any(answer is None for _, answer in answers):
@@ -130,7 +132,7 @@ def pure_epsilon(laws: Laws, z: float) -> float | None:
 
     Basic composition (Dwork and Roth, 2014, Theorem 3.16); it holds at delta = 0.
     """
-    total = added_up(laws, lambda law: law.level(z))
+    total = sum_over_uses(laws, lambda law: law.level(z))
     return None if total is None else total * (1 + 4e-16 * len(laws))
 
 
@@ -159,7 +161,7 @@ def converted_epsilon(orders: Floats, curve: Floats, delta: float) -> float:
 def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
     """Return the epsilon that Renyi accounting proves, None for unknown laws."""
     orders = default_orders()
-    curve = added_up(laws, lambda law: law.rdp(z, orders))
+    curve = sum_over_uses(laws, lambda law: law.rdp(z, orders))
     return None if curve is None else converted_epsilon(orders, curve, delta)
 
 
@@ -170,7 +172,7 @@ def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
     conversion of ``converted_epsilon``, solved for delta.
     """
     orders = default_orders()
-    curve = added_up(laws, lambda law: law.rdp(z, orders))
+    curve = sum_over_uses(laws, lambda law: law.rdp(z, orders))
     if curve is None:
         return np.ones_like(epsilons)
     gain = orders * np.log1p(-1 / orders) - np.log(orders - 1)
@@ -184,7 +186,7 @@ def zcdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
     epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and Steinke, "Concentrated
     differential privacy", TCC 2016, Proposition 1.3).
     """
-    rho = added_up(laws, lambda law: law.rho(z))
+    rho = sum_over_uses(laws, lambda law: law.rho(z))
     return None if rho is None else rho + 2 * math.sqrt(-rho * math.log(delta))
 
 

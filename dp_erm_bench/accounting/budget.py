@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import spelled
+from dp_erm_bench.paths import spell_infinities
 from dp_erm_bench.releases.adjacency import Adjacency
 
 LEAST_DELTA = 1e-60
@@ -34,7 +34,7 @@ class Budget:
         is accepted.
     delta : float or str
         0 or a number in [`LEAST_DELTA`, 1), or ``'1/n'``, ``'1/n^2'``, ``'1/n^k'``
-        until ``resolved``.
+        until ``resolve_delta``.
     adjacency : Adjacency
         Which datasets are neighbours.
 
@@ -60,11 +60,11 @@ class Budget:
             raise UsageError(f"adjacency={self.adjacency}: must be {names}")
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
 
-    def resolved(self, n: int) -> "Budget":
+    def resolve_delta(self, n: int) -> "Budget":
         """Return the budget with delta as a number, for ``n`` records."""
         if isinstance(self.delta, float):
             return self
-        value = self._value(n)
+        value = self._delta_for(n)
         if not LEAST_DELTA <= value < 1:
             wrong = TOO_SMALL if value < 1 else "must be a number in [0, 1)"
             raise UsageError(f"delta={self.delta} with n={n} is {value:g}: {wrong}")
@@ -76,9 +76,9 @@ class Budget:
         Such a delta allows to publish a record that is drawn at random (Dwork and Roth,
         2014, section 2.3).
         """
-        return math.isfinite(self.epsilon) and self._value(n) * n >= 1 - 1e-12
+        return math.isfinite(self.epsilon) and self._delta_for(n) * n >= 1 - 1e-12
 
-    def _value(self, n: int) -> float:
+    def _delta_for(self, n: int) -> float:
         if isinstance(self.delta, float):
             return self.delta
         match = POWER_OF_N.fullmatch(self.delta)
@@ -88,7 +88,7 @@ class Budget:
     @property
     def spec(self) -> dict[str, Any]:
         """Return the part of a trial's spec that describes the budget, JSON-able."""
-        return dict(spelled(vars(self) | {"adjacency": self.adjacency.value}))
+        return dict(spell_infinities(vars(self) | {"adjacency": self.adjacency.value}))
 
     @property
     def number(self) -> float:

@@ -24,11 +24,11 @@ from dp_erm_bench.accounting.least import (
 )
 from dp_erm_bench.cached import is_sealing, load_json, save_json
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.paths import digest
+from dp_erm_bench.paths import digest_of_json
 from dp_erm_bench.plugins.passed import NOT_RECOUNTED
 from dp_erm_bench.releases.base import Mechanisms, Release
 from dp_erm_bench.releases.l1_laplace import Shared
-from dp_erm_bench.releases.law import composed
+from dp_erm_bench.releases.law import compose_laws
 from dp_erm_bench.releases.printed import printed_multiplier
 
 MODES = ("certified", "paper", "authors")
@@ -86,7 +86,7 @@ def calibrate(
     -------
     Calibration
         Cached in memory, and for laws of the package on disk by laws, budget, mode and
-        :func:`sources`; what is read is proved again, once in a process.
+        :func:`digest_of_sources`; what is read is proved again, once in a process.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def calibrate(
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
     refuse_unreachable(laws, budget)
     rule = printed if mode == "paper" else None
-    return _calibrated(composed(laws), budget, mode, rule)
+    return _load_calibration(compose_laws(laws), budget, mode, rule)
 
 
 def refuse_unreachable(laws: Laws, budget: Budget) -> None:
@@ -117,7 +117,9 @@ def refuse_unreachable(laws: Laws, budget: Budget) -> None:
         )
 
 
-def labelled(calibration: Calibration, releases: Iterable[Release]) -> Calibration:
+def label_without_twins(
+    calibration: Calibration, releases: Iterable[Release]
+) -> Calibration:
     """Return a calibration whose label says so where a release has no twin."""
     if all(release.is_recounted() for release in releases) or not calibration.z:
         return calibration
@@ -135,7 +137,7 @@ def shared_mechanisms(
     return mechanisms
 
 
-def spent_by(releases: Shared, budget: Budget) -> float:
+def epsilon_spent(releases: Shared, budget: Budget) -> float:
     """Return the pure epsilon that releases take of a finite budget.
 
     Raises
@@ -152,11 +154,11 @@ def spent_by(releases: Shared, budget: Budget) -> float:
     return math.fsum(spent)
 
 
-def left_over(budget: Budget, releases: Shared) -> Budget:
+def budget_left(budget: Budget, releases: Shared) -> Budget:
     """Return the budget less that of the shares, never rounded up."""
     if not releases or math.isinf(budget.epsilon):
         return budget
-    left = budget.epsilon - spent_by(releases, budget)
+    left = budget.epsilon - epsilon_spent(releases, budget)
     return replace(budget, epsilon=left * (1 - ROUNDING))
 
 
@@ -180,12 +182,13 @@ def with_shares(
         calibration,
         budget=budget,
         accountant="pure" if alone else f"{calibration.accountant}+pure",
-        epsilon_certified=spent_by(releases, budget) + calibration.epsilon_certified,
+        epsilon_certified=epsilon_spent(releases, budget)
+        + calibration.epsilon_certified,
     )
 
 
 @functools.lru_cache(maxsize=4096)
-def _calibrated(
+def _load_calibration(
     laws: Laws, budget: Budget, mode: str, printed: str | None
 ) -> Calibration:
     """Compute or load a calibration of laws in canonical order."""
@@ -194,9 +197,11 @@ def _calibrated(
         return Calibration(0.0, budget, "none", spent, mode)
     package = f"{releases.__name__}."
     if not all(type(law).__module__.startswith(package) for law in laws):
-        return computed(laws, budget, mode, printed)  # ``sources`` covers ours alone
+        return compute_calibration(
+            laws, budget, mode, printed
+        )  # ``digest_of_sources`` covers ours alone
     named = [[law.name, asdict(law)] for law in laws]
-    key = digest([sources(), named, asdict(budget), mode, printed])
+    key = digest_of_json([digest_of_sources(), named, asdict(budget), mode, printed])
     read = load_json("calibration", key)
     if read is not None and read.vouched:
         return Calibration(budget=budget, **read.value)
@@ -209,35 +214,39 @@ def _calibrated(
             if proof := proof_of_least(z, name, laws, budget):
                 found = Calibration(z, budget, name, proof.epsilon, mode)
     if found is None or is_sealing():
-        found = found or computed(laws, budget, mode, printed)
+        found = found or compute_calibration(laws, budget, mode, printed)
         facts = {k: v for k, v in asdict(found).items() if k != "budget"}
         save_json("calibration", key, facts)
     return found
 
 
 @functools.cache
-def sources() -> str:
+def digest_of_sources() -> str:
     """Return the digest of accountants, laws and the libraries that they use."""
     layers = (Path(__file__).parent, Path(releases.__file__).parent)
     files = [path for layer in layers for path in sorted(layer.glob("*.py"))]
     code = [[path.name, path.read_text()] for path in files]
-    return digest([code, np.__version__, scipy.__version__])
+    return digest_of_json([code, np.__version__, scipy.__version__])
 
 
-def computed(laws: Laws, budget: Budget, mode: str, printed: str | None) -> Calibration:
+def compute_calibration(
+    laws: Laws, budget: Budget, mode: str, printed: str | None
+) -> Calibration:
     """Compute a calibration with noise."""
     delta, adjacency = budget.number, budget.adjacency
     if mode == "certified":
         z, proof = certified_multiplier(laws, budget)
-        return proved(z, budget, proof, mode)
+        return calibration_of_proof(z, budget, proof, mode)
     if mode == "authors":
         z = authors_multiplier(budget, laws)
     else:
         z = printed_multiplier(printed, laws, budget.epsilon, delta, adjacency)
-    return proved(z, budget, certify(laws, z, delta, adjacency), mode)
+    return calibration_of_proof(z, budget, certify(laws, z, delta, adjacency), mode)
 
 
-def proved(z: float, budget: Budget, proof: Certificate, mode: str) -> Calibration:
+def calibration_of_proof(
+    z: float, budget: Budget, proof: Certificate, mode: str
+) -> Calibration:
     """Return the calibration of a proof, which may exceed the budget of a paper's."""
     unproved = mode == "paper" and proof.epsilon > budget.epsilon
     label = "paper (not proved)" if unproved else mode

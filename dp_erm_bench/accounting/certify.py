@@ -14,7 +14,7 @@ from dp_erm_bench.accounting.pld import is_tractable, pld_deltas, pld_epsilon
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import gdp_delta
-from dp_erm_bench.releases.law import composed
+from dp_erm_bench.releases.law import compose_laws
 from dp_erm_bench.releases.losses import Floats
 
 
@@ -45,7 +45,7 @@ def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
     Gaussian releases may be beside it; None for all other compositions.
     """
     special = [law for law in laws if law.profiled]
-    mu, others = bounds.folded(laws, z)
+    mu, others = bounds.fold_gaussians(laws, z)
     if others != special or [law.times for law in special] != [1]:
         return None
     return lambda epsilon: special[0].delta(epsilon, z, mu)
@@ -119,16 +119,19 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
         For delta = 0 with noise that is not purely private.
     """
     check_known(laws, delta)
-    laws = composed(laws)
+    laws = compose_laws(laws)
     if not laws:
         return Certificate(0.0, "none")
     if not z > 0:
         return NOTHING
-    proofs = (quick(laws, z, delta), slow(laws, z, delta, adjacency))
+    proofs = (
+        quick_certificate(laws, z, delta),
+        pld_certificate(laws, z, delta, adjacency),
+    )
     return min(proofs, key=BY_EPSILON)
 
 
-def quick(laws: Laws, z: float, delta: float) -> Certificate:
+def quick_certificate(laws: Laws, z: float, delta: float) -> Certificate:
     """Return the best certificate of the accountants that take microseconds."""
     with np.errstate(over="ignore"):
         exact = bounds.gaussian_epsilon(laws, z, delta)
@@ -143,12 +146,14 @@ def quick(laws: Laws, z: float, delta: float) -> Certificate:
     return min([NOTHING, *proofs], key=BY_EPSILON)
 
 
-def slow(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certificate:
+def pld_certificate(
+    laws: Laws, z: float, delta: float, adjacency: Adjacency
+) -> Certificate:
     """Return the certificate of the PLD accountant where it may win.
 
     It never beats the exact answer for Gaussian releases.
     """
-    if delta == 0 or not bounds.folded(laws, z)[1]:
+    if delta == 0 or not bounds.fold_gaussians(laws, z)[1]:
         return NOTHING
     epsilon = pld_epsilon(laws, z, delta, adjacency)
     return Certificate(math.inf if epsilon is None else epsilon, "pld")
@@ -175,12 +180,12 @@ def delta_at(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Fl
         deltas above about 1e-12, or by Renyi divergences; 1 where nothing is proved.
     """
     check_known(laws, 1.0)
-    laws = composed(laws)
+    laws = compose_laws(laws)
     if not laws:
         return np.zeros_like(epsilons)
     if not z > 0:
         return np.ones_like(epsilons)
-    profile, (mu, others) = profile_of(laws, z), bounds.folded(laws, z)
+    profile, (mu, others) = profile_of(laws, z), bounds.fold_gaussians(laws, z)
     if profile is None and not others:
         profile = functools.partial(gdp_delta, mu=mu)
     if profile is not None:

@@ -11,8 +11,8 @@ from dp_erm_bench.accounting.certify import (
     BY_EPSILON,
     Certificate,
     certify,
-    quick,
-    slow,
+    pld_certificate,
+    quick_certificate,
 )
 from dp_erm_bench.accounting.pld import COARSE, pld_epsilon
 from dp_erm_bench.errors import UsageError
@@ -37,7 +37,11 @@ def proof_of_least(
     if not 0.0 < less < math.inf:
         return None
     try:
-        proof = slow(laws, z, delta, adjacency) if pld else quick(laws, z, delta)
+        proof = (
+            pld_certificate(laws, z, delta, adjacency)
+            if pld
+            else quick_certificate(laws, z, delta)
+        )
         if proof.accountant != accountant or not proof.epsilon <= budget.epsilon:
             return None
         below = certify(laws, less, delta, adjacency)
@@ -56,28 +60,28 @@ def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate
     epsilon, delta, adjacency = budget.epsilon, budget.number, budget.adjacency
     proofs: dict[float, Certificate] = {}
 
-    def quickly(z: float) -> float:
-        return quick(laws, z, delta).epsilon
+    def quick_epsilon(z: float) -> float:
+        return quick_certificate(laws, z, delta).epsilon
 
-    def coarsely(z: float) -> float:
-        bound = quickly(z)
+    def coarse_epsilon(z: float) -> float:
+        bound = quick_epsilon(z)
         proved = pld_epsilon(laws, z, delta, adjacency, COARSE)
         return bound if proved is None else min(bound, proved)
 
     def epsilon_at(z: float) -> float:
-        proof = slow(laws, z, delta, adjacency)
+        proof = pld_certificate(laws, z, delta, adjacency)
         if proof.epsilon > epsilon:
-            proof = min(quick(laws, z, delta), proof, key=BY_EPSILON)
+            proof = min(quick_certificate(laws, z, delta), proof, key=BY_EPSILON)
         proofs[z] = proof
         return proof.epsilon
 
-    z = guess(laws, budget)
+    z = guess_multiplier(laws, budget)
     if is_sampled(laws):
-        z = smallest_multiplier(coarsely, epsilon, z, 1e-2)
+        z = smallest_multiplier(coarse_epsilon, epsilon, z, 1e-2)
     else:
-        z = smallest_multiplier(quickly, epsilon, z, QUICK_TOLERANCE)
-        proof = quick(laws, z, delta)
-        other = slow(laws, z, delta, adjacency)
+        z = smallest_multiplier(quick_epsilon, epsilon, z, QUICK_TOLERANCE)
+        proof = quick_certificate(laws, z, delta)
+        other = pld_certificate(laws, z, delta, adjacency)
         if not other.epsilon < proof.epsilon * (1 - SLOW_TOLERANCE):
             return z, proof
     z = smallest_multiplier(epsilon_at, epsilon, z, SLOW_TOLERANCE)
@@ -89,7 +93,7 @@ def is_sampled(laws: Laws) -> bool:
     return any(law.sampled for law in laws)
 
 
-def guess(laws: Laws, budget: Budget) -> float:
+def guess_multiplier(laws: Laws, budget: Budget) -> float:
     """Return a z near the answer, from the central limit theorem.
 
     A step of mean square loss s^2 counts like a Gaussian of mu = s (Dong, Roth, Su
@@ -138,11 +142,11 @@ def smallest_multiplier(
         if safe == z and done or safe <= refused * (1 + tolerance):
             return safe
         aim = math.log(epsilon * (1 - tolerance / 2))
-        z = next_point(secant(points, aim), refused, safe, len(points) % 7 == 0)
+        z = next_point(secant_root(points, aim), refused, safe, len(points) % 7 == 0)
     raise ArithmeticError(f"no noise is certified for epsilon={epsilon}")
 
 
-def secant(points: list[tuple[float, float]], aim: float) -> float:
+def secant_root(points: list[tuple[float, float]], aim: float) -> float:
     """Return the z at which the line through two points meets log epsilon = aim.
 
     It goes through the last two points, or through a single one with the slope of

@@ -41,7 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft
 
-from dp_erm_bench.accounting.bounds import Laws, folded
+from dp_erm_bench.accounting.bounds import Laws, fold_gaussians
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.losses import (
     STEEPEST,
@@ -59,7 +59,7 @@ TYPICAL = 0.05
 """The delta that the tilt and the cut-offs of a whole profile are made for."""
 
 
-class Steps(NamedTuple):
+class LossSteps(NamedTuple):
     """A discretised law used ``times`` times: losses are (first + index) * step."""
 
     first: int
@@ -68,7 +68,7 @@ class Steps(NamedTuple):
     times: int
 
 
-def discretised(law: Losses, step: float, times: int) -> Steps:
+def discretise_law(law: Losses, step: float, times: int) -> LossSteps:
     """Return a law on the lattice, dominating it (see the module's docstring)."""
     cells = np.floor(law.losses / step)
     inside = law.losses - cells * step
@@ -78,15 +78,17 @@ def discretised(law: Losses, step: float, times: int) -> Steps:
     size = int(index.max()) + 2
     masses = np.asarray(np.bincount(index, law.masses - upper, size), np.float64)
     masses[1:] += np.bincount(index, upper, size - 1)
-    return Steps(first, masses, law.infinite, times)
+    return LossSteps(first, masses, law.infinite, times)
 
 
-def band(losses: Floats) -> Floats:
+def round_to_band(losses: Floats) -> Floats:
     """Return the multiple of BAND next to each loss, on the side of 0."""
     return np.asarray(BAND * np.trunc(losses / BAND))
 
 
-def golden(function: Callable[[float], float], low: float, high: float) -> float:
+def golden_minimiser(
+    function: Callable[[float], float], low: float, high: float
+) -> float:
     """Return about the minimiser of a unimodal function of log t, to 5 %."""
     ratio = (math.sqrt(5) - 1) / 2
     a, b = math.log(low), math.log(high)
@@ -115,7 +117,7 @@ class Composition:
         Spacing of the lattice.
     """
 
-    def __init__(self, steps: list[Steps], step: float) -> None:
+    def __init__(self, steps: list[LossSteps], step: float) -> None:
         self.steps, self.step = steps, step
         self.losses = [step * (s.first + np.arange(len(s.masses))) for s in steps]
         self.infinite = sum(s.times * s.infinite for s in steps)
@@ -143,7 +145,9 @@ class Composition:
         largest = 600 / max(float(np.abs(x).max()) for x in self.losses)
         high = min(4 * guess, largest)
         goal = math.log(delta)
-        return golden(lambda t: (self.cumulant(t) - goal) / t, high / 256, high)
+        return golden_minimiser(
+            lambda t: (self.cumulant(t) - goal) / t, high / 256, high
+        )
 
     def window(self, t: float, delta: float) -> tuple[int, int]:
         """Return lattice indices between which no wrapped sum does harm.
@@ -167,7 +171,7 @@ class Composition:
         top = min(tops) + max(0, low) * self.step
         return low, last if math.isinf(top) else min(last, math.ceil(top / self.step))
 
-    def tilted(self, t: float, low: int, size: int) -> Floats:
+    def tilted_bounds(self, t: float, low: int, size: int) -> Floats:
         """Return bounds of the tilted probabilities of ``size`` sums from ``low``."""
         product, smallest = np.ones(1, np.complex128), np.full(1, np.inf)
         for part, losses in zip(self.steps, self.losses, strict=True):
@@ -188,15 +192,15 @@ class Composition:
     ) -> tuple[Floats, Floats, Floats]:
         """Return losses from ``start`` on, and the masses at and above each.
 
-        Masses of E 1 and of E e^(b - L), b the loss's ``band``, of the window of
-        ``size`` sums from ``low``. Infinite, hence no proof, where they overflow.
+        Masses of E 1 and of E e^(b - L), b the loss's ``round_to_band``, of the window
+        of ``size`` sums from ``low``. Infinite, hence no proof, where they overflow.
         """
         losses: Floats = self.step * np.arange(start, low + size).astype(np.float64)
-        masses = self.tilted(t, low, size)[start - low :]
+        masses = self.tilted_bounds(t, low, size)[start - low :]
         with np.errstate(over="ignore"):
             masses = masses * np.exp(self.cumulant(t) - t * losses)
         over: Floats = np.cumsum(masses[::-1])[::-1]
-        base = band(losses)
+        base = round_to_band(losses)
         under: Floats = masses * np.exp(base - losses)
         ends = [*(np.flatnonzero(np.diff(base)) + 1), base.size]
         above, last = 0.0, base[-1]
@@ -225,7 +229,7 @@ class Composition:
             return math.inf
         start = max(low, 0)
         losses, over, under = self.tails(t, start, low, size)
-        base = band(losses)
+        base = round_to_band(losses)
         with np.errstate(invalid="ignore"):
             met = over - np.exp(losses - base) * under + rest <= delta
         cell = int(np.argmax(met))
@@ -242,7 +246,7 @@ class Composition:
         losses, over, under = self.tails(t, low, low, max(top - low + 1, 16))
         above = np.searchsorted(losses, epsilons, side="right")
         over, under = np.append(over, 0.0), np.append(under, 0.0)
-        base = np.append(band(losses), np.inf)
+        base = np.append(round_to_band(losses), np.inf)
         deltas = over[above] - np.exp(epsilons - base[above]) * under[above]
         deltas += self.infinite + TYPICAL * 1e-14
         # Below the window some of the mass is missing.
@@ -259,7 +263,7 @@ def pairs_of(
     laws: Laws, z: float, adjacency: Adjacency, tail: float
 ) -> list[Dominating]:
     """Return the dominating pairs of laws, all Gaussian releases folded into one."""
-    mu, others = folded(laws, z)
+    mu, others = fold_gaussians(laws, z)
     pairs = [law.dominating(z, adjacency, tail) for law in others]
     if mu:
         pair = gaussian_pair(mu)
@@ -308,7 +312,9 @@ def compositions(
     """
     for order in (False,) if all(pair.mirrored for pair in pairs) else (False, True):
         laws = [(pair.losses(step, tail, order), pair.times) for pair in pairs]
-        yield Composition([discretised(law, step, times) for law, times in laws], step)
+        yield Composition(
+            [discretise_law(law, step, times) for law, times in laws], step
+        )
 
 
 def pld_epsilon(

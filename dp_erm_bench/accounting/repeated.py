@@ -16,7 +16,11 @@ from typing import Any
 
 from dp_erm_bench.accounting.bounds import Laws
 from dp_erm_bench.accounting.budget import LEAST_DELTA, Budget
-from dp_erm_bench.accounting.calibration import Calibration, calibrate, proved
+from dp_erm_bench.accounting.calibration import (
+    Calibration,
+    calibrate,
+    calibration_of_proof,
+)
 from dp_erm_bench.accounting.certify import Certificate, certify
 from dp_erm_bench.accounting.least import certified_multiplier
 from dp_erm_bench.errors import Unsupported
@@ -59,11 +63,13 @@ def calibrated_prefix(
         asked = budget.epsilon, budget.number, budget.adjacency
         z, steps = printed_prefix(printed, costs, *asked)
     else:
-        steps = largest(lambda count: proof(count).epsilon <= budget.epsilon, steps)
-    return steps, proved(z, budget, proof(steps), mode)
+        steps = largest_count(
+            lambda count: proof(count).epsilon <= budget.epsilon, steps
+        )
+    return steps, calibration_of_proof(z, budget, proof(steps), mode)
 
 
-def largest(holds: Callable[[int], bool], most: int) -> int:
+def largest_count(holds: Callable[[int], bool], most: int) -> int:
     """Return the largest number up to ``most`` at which a falling predicate holds.
 
     At 0 it is taken to hold.
@@ -149,6 +155,6 @@ def printed_runs(
         return releases, calibrate(laws, budget, "paper")
     (many,) = releases
     run, z = liu_talwar(many.gamma, tuple(one.law() for one in many.run[:-1]), budget)
-    weighted = many.weighted(run / z)
+    weighted = many.with_weight(run / z)
     proof = certify((weighted.law(),), z, budget.number, budget.adjacency)
-    return (weighted,), proved(z, budget, proof, "paper")
+    return (weighted,), calibration_of_proof(z, budget, proof, "paper")

@@ -21,9 +21,9 @@ from dp_erm_bench.accounting.least import smallest_multiplier
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.accounting.repeated import LIU_TALWAR
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.build import risk_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.releases.law import composed
+from dp_erm_bench.releases.law import compose_laws
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.runs import Prefixed
@@ -78,13 +78,13 @@ def unit_problem(n: int = 1000, p: int = 20) -> ERMProblem:
     X = np.ones((n, p))
     X[::2] = -1.0
     labels = np.where(np.arange(n) % 3, 1.0, -1.0)
-    return problem_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
+    return risk_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
 
 
-def declared(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:
+def declared_laws(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:
     """Return the composed laws of a solver's releases."""
     run = Run(problem, [solver], budget, 1.0, ["accounting"])
-    return composed(tuple(release.law() for release in run.releases))
+    return compose_laws(tuple(release.law() for release in run.releases))
 
 
 def noise_rows(
@@ -109,44 +109,44 @@ def noise_rows(
         A single one with the reason if the algorithm refuses the problem.
     """
     problem = problem or unit_problem()
-    budget = budget.resolved(problem.n)
-    solver = _solver(algorithm, n_iter)
+    budget = budget.resolve_delta(problem.n)
+    solver = _solver_of_length(algorithm, n_iter)
     question = (budget.adjacency.value, budget.epsilon, budget.number, n_iter)
     blank = NoiseRow(algorithm, "default", *question, "best", math.nan)
-    if reason := _refusal(solver, problem):
+    if reason := _reason_without_noise(solver, problem):
         return [replace(blank, reason=reason)]
-    laws = declared(solver, problem, budget)
+    laws = declared_laws(solver, problem, budget)
     best = calibrate(laws, budget)
     rows = [replace(blank, z=best.z, epsilon_proved=best.epsilon_certified)]
-    rows += _asked(blank, laws, budget, best.z)
+    rows += _accountant_rows(blank, laws, budget, best.z)
     blank = replace(blank, form="printed")
     for mode in ("paper", "authors"):
         # Of boosting a run and its score have noise of their own: there is no one z.
-        if mode not in solver.calibrations or solver.printed == LIU_TALWAR:
+        if mode not in solver.calibrations or solver.printed_constant == LIU_TALWAR:
             continue
         row = replace(blank, accountant=mode)
         try:
             form = solver.printed_form() if mode == "paper" else solver
-            released = declared(form, problem, budget)
-            z = calibrate(released, budget, mode, solver.printed).z
+            released = declared_laws(form, problem, budget)
+            z = calibrate(released, budget, mode, solver.printed_constant).z
         except Unsupported as error:
             rows.append(replace(row, reason=str(error)))
             continue
         proof = certify(released, z, budget.number, budget.adjacency)
         rows.append(replace(row, z=z, epsilon_proved=proof.epsilon))
         if released != laws:  # what else the releases of that form would need
-            rows += _asked(row, released, budget, best.z)
+            rows += _accountant_rows(row, released, budget, best.z)
     return [replace(row, relative=row.z / best.z) for row in rows]
 
 
-def _refusal(solver: Solver, problem: ERMProblem) -> str | None:
+def _reason_without_noise(solver: Solver, problem: ERMProblem) -> str | None:
     """Return why an algorithm has no noise to compare, None if it has."""
     if isinstance(solver, Prefixed):
         return "its noise is given, its length is not"
     return solver.refusal(problem)
 
 
-def _solver(algorithm: str, n_iter: int) -> Solver:
+def _solver_of_length(algorithm: str, n_iter: int) -> Solver:
     """Return an algorithm of some iterations, where it has any."""
     names = {field.name for field in fields(registry.target("algorithm", algorithm))}
     usual = {"n_iter": n_iter, "smoothness": "public"}
@@ -155,11 +155,11 @@ def _solver(algorithm: str, n_iter: int) -> Solver:
     return solver
 
 
-def _asked(
+def _accountant_rows(
     blank: NoiseRow, laws: Laws, budget: Budget, start: float
 ) -> Iterator[NoiseRow]:
     """Yield a row per accountant; asked near the answer, a PLD is cheap."""
-    for name, (epsilon_at, reason) in accountants(laws, budget).items():
+    for name, (epsilon_at, reason) in epsilons_by_accountant(laws, budget).items():
         row = replace(blank, accountant=name)
         if epsilon_at(start) is None:
             yield replace(row, reason=reason)
@@ -178,7 +178,9 @@ def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float |
     return bounds.library_epsilon(laws, z, delta)
 
 
-def accountants(laws: Laws, budget: Budget) -> dict[str, tuple[Epsilon, str]]:
+def epsilons_by_accountant(
+    laws: Laws, budget: Budget
+) -> dict[str, tuple[Epsilon, str]]:
     """Return each accountant's epsilon of z, and when it has none."""
     delta, adjacency = budget.number, budget.adjacency
     zero_out = adjacency.of_sum(1.0) == 1.0

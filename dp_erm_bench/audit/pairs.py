@@ -84,18 +84,24 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
         if field.metadata["kind"] == "shape" and name not in UNVARIED:
             # A batch of all records; else it is a part of them.
             kind = str if "words" in field.metadata else object
-            values: list[Any] = [x for x in alternatives(field) if isinstance(x, kind)]
+            values: list[Any] = [
+                x for x in alternative_values(field) if isinstance(x, kind)
+            ]
             tried += [base | {name: x} for x in values if x not in there]
     different = [one for i, one in enumerate(tried) if one not in tried[:i]]
-    return [c for c in different if c == base or _served(audited_solver(algorithm, c))]
+    return [
+        c
+        for c in different
+        if c == base or _serves_objective(audited_solver(algorithm, c))
+    ]
 
 
-def _served(solver: Solver) -> bool:
+def _serves_objective(solver: Solver) -> bool:
     """Return whether an objective was found: not all combinations have a meaning.
 
     What is refused at every finite epsilon claims nothing.
     """
-    if solver.unbounded:
+    if solver.unbounded_reason:
         return False
     try:
         worst_pair(solver, Adjacency.REPLACE_ONE)
@@ -104,7 +110,7 @@ def _served(solver: Solver) -> bool:
     return True
 
 
-def alternatives(field: "Field[Any]") -> list[Any]:
+def alternative_values(field: "Field[Any]") -> list[Any]:
     """Return the values of a shape parameter besides its default.
 
     Its choices; else True and False, or words, and 5, or the nearest number that is
@@ -112,13 +118,15 @@ def alternatives(field: "Field[Any]") -> list[Any]:
     """
     values: list[Any] = [True, False]
     if not isinstance(field.default, bool):
-        numbers = [nearest(field, LENGTH // 2)] if "int" in str(field.type) else []
+        numbers = (
+            [nearest_allowed(field, LENGTH // 2)] if "int" in str(field.type) else []
+        )
         values = [*numbers, *field.metadata.get("words", ())]
     values = list(field.metadata.get("choices", values))
     return [value for value in values if value != field.default]
 
 
-def nearest(field: "Field[Any]", x: Any) -> Any:
+def nearest_allowed(field: "Field[Any]", x: Any) -> Any:
     """Return a number as it is where a parameter may be that, else the nearest one.
 
     The default where no number is nearest (``above``), and where None may not be. All
@@ -174,21 +182,26 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
         ones = np.ones(RADIUS.size)
         there = 0.0 * ones if gone else ones
         datasets = (np.concatenate([[x], others[1:]]) for x in (SIGNS, there))
-        return Pair(*(_problem(solver, X, ones, "logistic") for X in datasets))
-    problem, budget = _problem(solver, others, bounds), Budget(math.inf, 0.0, adjacency)
+        return Pair(*(_build_problem(solver, X, ones, "logistic") for X in datasets))
+    problem, budget = (
+        _build_problem(solver, others, bounds),
+        Budget(math.inf, 0.0, adjacency),
+    )
     run = Run(problem, [solver], budget, 0.0, ["pair"]).declare()
     if any(release.selects for release in run.releases):
         here, bounds = SIGNS, np.ones(RADIUS.size)
         others = np.ones((CROWD, RADIUS.size))
     there = np.zeros(RADIUS.size) if gone else -here
     datasets = (np.concatenate([[record], others[1:]]) for record in (here, there))
-    return Pair(*(_problem(solver, X, bounds) for X in datasets))
+    return Pair(*(_build_problem(solver, X, bounds) for X in datasets))
 
 
-def _problem(solver: Solver, X: Array, bounds: Array, loss: str = HINGE) -> Problem:
+def _build_problem(
+    solver: Solver, X: Array, bounds: Array, loss: str = HINGE
+) -> Problem:
     declared = Bounds(bounds, float(np.linalg.norm(bounds)), 1.0)
     dataset = dataset_from_arrays(X, np.ones(len(X)), bounds=declared)
-    for parts in _objectives(loss):
+    for parts in _objective_names(loss):
         problem = build_problem(dataset, *parts)
         if solver.refusal(problem) is None:
             return problem
@@ -196,7 +209,7 @@ def _problem(solver: Solver, X: Array, bounds: Array, loss: str = HINGE) -> Prob
     raise Unsupported(f"{name} serves no objective that audits know")
 
 
-def _objectives(loss: str) -> Iterator[Sequence[Any]]:
+def _objective_names(loss: str) -> Iterator[Sequence[Any]]:
     """Yield objectives, the plain ones first.
 
     The sets are so small, and the penalties so strong, that no |x.w| leaves the

@@ -38,8 +38,8 @@ from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.kernels.coins import failures
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.norms.base import SubmodularNorm
-from dp_erm_bench.norms.cardinality import Cardinality
-from dp_erm_bench.norms.groups import Groups
+from dp_erm_bench.norms.cardinality import CardinalityNorm
+from dp_erm_bench.norms.groups import GroupNorm
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.laplace import LaplaceLaw
@@ -60,7 +60,7 @@ def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
     for seed in range(seeds):
         costs = solver.costs(problem, solver.plan(problem, [str(seed)]))
         asked = epsilon, delta, Adjacency.REPLACE_ONE
-        steps.append(printed_prefix(solver.printed, costs, *asked)[1])
+        steps.append(printed_prefix(solver.printed_constant, costs, *asked)[1])
     return np.array(steps, np.float64)
 
 
@@ -178,7 +178,7 @@ def quiet_wins(instance: Instance, lead: float) -> float:
     return float((values * half[:, None] * weights).sum())
 
 
-def measured(z: float, cells: int = CELLS) -> tuple[Array, Array]:
+def count_cells(z: float, cells: int = CELLS) -> tuple[Array, Array]:
     """Return an entry with noise, moved by its sensitivity, sorted into cells."""
     ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
     moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
@@ -193,12 +193,12 @@ def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
     """
     p = quiet_wins(instance, lead)
     q = quiet_wins(instance, lead - 1.0 - 1.0 / instance.kappa)
-    moved, still = measured(instance.z)
+    moved, still = count_cells(instance.z)
     first = np.concatenate([p * moved, (1 - p) * still])
     return first, np.concatenate([q * still, (1 - q) * moved])
 
 
-def delta_at(instance: Instance, lead: float) -> float:
+def profile_from_below(instance: Instance, lead: float) -> float:
     """Return the profile of all iterations at the claimed epsilon, from below."""
     one, other = one_iteration(instance, lead)
     first, second = one, other
@@ -208,13 +208,13 @@ def delta_at(instance: Instance, lead: float) -> float:
     return float(np.maximum(excess, 0.0).sum())
 
 
-def violation(instance: Instance) -> float:
+def violation_factor(instance: Instance) -> float:
     """Return delta(epsilon) / delta on the worst lead; above 1 it is violated."""
     low, high = -2 * instance.z, 2 * instance.z
     best = 0.0
     for _ in range(3):
         leads = np.linspace(low, high, 17)
-        deltas = [delta_at(instance, float(lead)) for lead in leads]
+        deltas = [profile_from_below(instance, float(lead)) for lead in leads]
         place, best = int(np.argmax(deltas)), max(deltas)
         spacing = leads[1] - leads[0]
         low, high = leads[place] - spacing, leads[place] + spacing
@@ -227,7 +227,9 @@ def violation_table(
     """Return the violation of each instance over kappa, one row each."""
     rows = [asdict(one) | {"kappa": kappa} for one in instances for kappa in kappas]
     about = {"study": "violation", "algorithm": "greedy_cd"}
-    return [{**about, **row, "factor": violation(Instance(**row))} for row in rows]
+    return [
+        {**about, **row, "factor": violation_factor(Instance(**row))} for row in rows
+    ]
 
 
 SPLITS = (0.1, 0.3, 0.5)
@@ -322,12 +324,12 @@ def norm_named(name: str, p: int) -> SubmodularNorm:
     """Return one of `NAMES` for p coordinates; of groups the last may be smaller."""
     check_choice("norm", name, list(NAMES))
     if name == NAMES[-1]:
-        return Groups([[*range(k, min(k + GROUP, p))] for k in range(0, p, GROUP)])
+        return GroupNorm([[*range(k, min(k + GROUP, p))] for k in range(0, p, GROUP)])
     functions = {"L1": "count", "Linf": "one"}
-    return Cardinality(functions.get(name, name))
+    return CardinalityNorm(functions.get(name, name))
 
 
-def width(name: str, p: int) -> float:
+def gaussian_width(name: str, p: int) -> float:
     """Return the Gaussian width of |P|(F) in closed form."""
     return norm_named(name, p).width(p)
 
@@ -354,7 +356,7 @@ def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    strength = math.sqrt(n) / Cardinality().width(2)
+    strength = math.sqrt(n) / CardinalityNorm().width(2)
     root = math.sqrt(0.5)
 
     def objective(w: Array) -> tuple[float, Array]:
@@ -377,14 +379,16 @@ def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
     return math.sqrt(2.0) * abs(float(found.x[0] - found.x[1])), strength
 
 
-def printed_output_epsilon(n: int, factor: float = 1.0, delta: float = 1e-5) -> float:
+def epsilon_of_printed_output(
+    n: int, factor: float = 1.0, delta: float = 1e-5
+) -> float:
     """Return the true epsilon of printed output noise, times a factor, claimed 1."""
     moved, strength = two_records(n)
     sigma = factor * math.sqrt(math.log(1.0 / delta) + 1.0) / strength
     return gdp_epsilon(moved / sigma, delta)
 
 
-def ridge_output_epsilon(n: int, ridge: float, delta: float = 1e-5) -> float:
+def epsilon_of_ridge_output(n: int, ridge: float, delta: float = 1e-5) -> float:
     """Return the true epsilon of our output noise with a ridge, at budget epsilon 1."""
     moved, _ = two_records(n, ridge)
     sigma = 2.0 / (n * ridge * mu_for(1.0, delta))
@@ -411,14 +415,14 @@ def output_bound(
         epsilon, delta.
     """
     noise = 2.0 / (n * mu_for(*budget))
-    a = noise * (math.sqrt(2.0 / math.pi) + kappa * width(name, p))
+    a = noise * (math.sqrt(2.0 / math.pi) + kappa * gaussian_width(name, p))
     return radius * math.sqrt(2.0 * a)
 
 
 NOISES = PRINTED, CORRECTED = "printed", "corrected"
 
 
-def selection_epsilon(weight: float, noise: str, delta: float = 1e-5) -> float:
+def epsilon_of_selection(weight: float, noise: str, delta: float = 1e-5) -> float:
     """Return the exact epsilon of one noisy choice among two vertices, claimed 1.
 
     p = 1, n = 100, kappa = 1/2, T = 1: losses c (theta - y)^2 / 2, all (c, y) = (1, 0)
@@ -472,7 +476,7 @@ def dual_gaps(name: str, rule: str, steps: int) -> Array:
     return gaps
 
 
-def shifted_dual() -> tuple[float, float]:
+def readings_of_shifted_dual() -> tuple[float, float]:
     """Return how far two readings of Proposition 2 are from the perturbed minimiser.
 
     That of norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n, through the dual set
@@ -482,7 +486,7 @@ def shifted_dual() -> tuple[float, float]:
     ----------
     Kumar, Deisenroth, 2019, Proposition 2.
     """
-    a, kappa, norm = np.array([1.0, -0.3, 0.2]), 0.4, Cardinality("sqrt")
+    a, kappa, norm = np.array([1.0, -0.3, 0.2]), 0.4, CardinalityNorm("sqrt")
     b = np.array([0.35, -0.2, -0.5])
     direct = norm.prox(a - b, kappa)
     set_shifted = a - (b + norm.project(a - b, kappa))

@@ -116,7 +116,7 @@ def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
     Unsupported
         If a release has no finite sensitivity, or no twin.
     """
-    budget = budget.resolved(problem.n)
+    budget = budget.resolve_delta(problem.n)
     if not np.isfinite(budget.epsilon):
         raise UsageError("epsilon=inf: an audit needs a finite epsilon")
     run = Run(problem, [solver], budget, identities=[CLAIM]).declare()
@@ -196,7 +196,7 @@ def verdict(
     delta = guarantee.budget.number
     epsilons, deltas = guarantee.profile
     scores: list[Score] = [
-        lambda r: excess(r, epsilons, deltas),
+        lambda r: profile_excess(r, epsilons, deltas),
         lambda r: epsilon_bound(r, delta),
         mu_bound,
     ]
@@ -220,14 +220,14 @@ def held_out(first: Array, second: Array, alpha: float, score: Score) -> RateBou
 
     Of shapes (1,); they allow everything where all runs are alike.
     """
-    tests = candidates(first[::2], second[::2])
+    tests = candidate_tests(first[::2], second[::2])
     if not tests:
         return RateBounds(np.zeros(1), np.ones(1))
-    best = int(score(rates(first[::2], second[::2], tests, alpha)).argmax())
-    return rates(first[1::2], second[1::2], [tests[best]], alpha)
+    best = int(score(rate_bounds(first[::2], second[::2], tests, alpha)).argmax())
+    return rate_bounds(first[1::2], second[1::2], [tests[best]], alpha)
 
 
-def row(
+def audit_row(
     algorithm: str, params: Mapping[str, Any], adjacency: str, result: Verdict
 ) -> Row:
     """Return a row: algorithm, params (JSON), adjacency, and the verdict's fields."""
@@ -269,7 +269,7 @@ def at_most(successes: Counts, trials: Counts | int, level: float) -> Array:
     return 1.0 - at_least(trials - np.asarray(successes), trials, level)
 
 
-def rates(
+def rate_bounds(
     first: Array, second: Array, tests: list[Threshold], alpha: float
 ) -> RateBounds:
     """Return bounds for some tests, each pair wrong with probability <= alpha.
@@ -288,7 +288,7 @@ def rates(
     )
 
 
-def candidates(first: Array, second: Array) -> list[Threshold]:
+def candidate_tests(first: Array, second: Array) -> list[Threshold]:
     """Return thresholds between values that occur, on both sides."""
     values = np.unique(np.concatenate([first, second]))
     middle = values[:-1] + np.diff(values) / 2
@@ -297,7 +297,7 @@ def candidates(first: Array, second: Array) -> list[Threshold]:
     return [Threshold(v, flipped) for flipped in (False, True) for v in middle.tolist()]
 
 
-def excess(rates: RateBounds, epsilons: Array, deltas: Array) -> Array:
+def profile_excess(rates: RateBounds, epsilons: Array, deltas: Array) -> Array:
     """Return hits - min over eps of (e^eps alarms + delta(eps)) for each test.
 
     Positive: no mechanism with this profile can do that.

@@ -52,7 +52,7 @@ from dp_erm_bench.releases.single_use_gaussian import SingleUseMechanism
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.runs import Prefixed
-from dp_erm_bench.trust.recount import watch
+from dp_erm_bench.trust.recount import watch_runs
 from dp_erm_bench.trust.replay import Log, Writer
 from dp_erm_bench.trust.twins.base import Answered, required_twin
 
@@ -75,13 +75,13 @@ def log_density(
         raise Unsupported(f"audit: no density is known of a secret on {problem.kind}")
     (mechanism,) = (m for m in mechanisms.values() if m.release.secret)
     modulus = float(solver.modulus(problem))
-    terms = [_terms(problem, modulus, row) for row in w]
+    terms = [_density_terms(problem, modulus, row) for row in w]
     b, volumes = np.array([t[0] for t in terms]), np.array([t[1] for t in terms])
     size = np.linalg.norm(b / mechanism.scale, axis=1)
     return np.asarray(required_twin(mechanism.release).log_noise(size) + volumes)
 
 
-def _terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:
+def _density_terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:
     """Return b(w) and log det A(w)."""
     n = problem.n
     hessian = problem.hessian(w) + n * modulus * np.eye(w.size)
@@ -137,7 +137,7 @@ class Attack:
             ]
         return np.concatenate([np.empty(0), *parts]).round(DIGITS)
 
-    def listened(
+    def run_and_listen(
         self,
         problem: Problem,
         identities: Sequence[str],
@@ -151,7 +151,7 @@ class Attack:
         """
 
         def listen(mechanisms: Mechanisms) -> None:
-            watch(mechanisms)
+            watch_runs(mechanisms)
             for mechanism in mechanisms.values():
                 mechanism.intercept = ear
 
@@ -167,7 +167,7 @@ class Attack:
     def _of_output(self, side: int, identities: Sequence[str]) -> Array:
         """Return the log-ratio of the densities of the last iterate."""
         problems = (self.pair.first, self.pair.second)
-        mechanisms, iterates = self.listened(problems[side], identities, None)
+        mechanisms, iterates = self.run_and_listen(problems[side], identities, None)
         first, second = (
             log_density(self.solver, problem, mechanisms, iterates[-1])
             for problem in problems
@@ -178,16 +178,18 @@ class Attack:
         """Return the sum of the log-ratios of all answers, +-LEAK where data leak."""
         problems = (self.pair.first, self.pair.second)
         log, replays = Log(), (Log(), Log())
-        mechanisms, log.iterates = self.listened(
+        mechanisms, log.iterates = self.run_and_listen(
             problems[side], identities, Writer(log)
         )
         for problem, other in zip(problems, replays, strict=True):
             ear = Writer(other, log, counts=False)
-            _, other.iterates = self.listened(problem, identities, ear, sampled=False)
+            _, other.iterates = self.run_and_listen(
+                problem, identities, ear, sampled=False
+            )
         uses = [each.exchanges for each in (log, *replays)]
         if len({tuple(one.query.name for one in each) for each in uses}) > 1:
             raise AuditError("which releases are made depends on the data")
-        fair = [_same(log.iterates, again.iterates) for again in replays]
+        fair = [_same_iterates(log.iterates, again.iterates) for again in replays]
         total, joint = np.zeros(len(identities)), dict[str, list[Answered]]()
         releases = [one.release for one in mechanisms.values()]
         published = {one.name: one for one in with_inside(releases, self.guarantee.z)}
@@ -244,11 +246,11 @@ def named_attack(algorithm: str, params: Mapping[str, Any], budget: Budget) -> A
         One of ``pairs.variants(algorithm)``, or others.
     budget : Budget
     """
-    return _attack(algorithm, json.dumps(dict(params), sort_keys=True), budget)
+    return _cached_attack(algorithm, json.dumps(dict(params), sort_keys=True), budget)
 
 
 @functools.lru_cache(maxsize=64)
-def _attack(algorithm: str, params: str, budget: Budget) -> Attack:
+def _cached_attack(algorithm: str, params: str, budget: Budget) -> Attack:
     return attack_on(audited_solver(algorithm, json.loads(params)), budget)
 
 
@@ -258,7 +260,7 @@ def attack_on(solver: Solver, budget: Budget) -> Attack:
     return Attack(solver, pair, guarantee_of(solver, pair.first, budget))
 
 
-def _same(run: list[Array], replayed: list[Array]) -> Array:
+def _same_iterates(run: list[Array], replayed: list[Array]) -> Array:
     """Return 1 for trials with the same iterates to the bit, NaN being itself."""
     equal = [
         ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)

@@ -31,17 +31,17 @@ from dp_erm_bench.cli.line import (
     check_experiment,
     check_hydra,
     experiment_blocks,
-    experiments,
-    parse,
-    read,
+    experiment_files,
+    parse_argument,
+    read_request,
     sweep_blocks,
 )
-from dp_erm_bench.cli.usage import visible
-from dp_erm_bench.errors import UsageError, check_key, printable, shown
+from dp_erm_bench.cli.usage import escape_controls
+from dp_erm_bench.errors import UsageError, check_key, printable_text, typed_text
 from dp_erm_bench.experiment.schema import OF_LINES, axis_values, block_keys
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.registry import ALGORITHM, QUANTITIES, built_in
-from dp_erm_bench.results.files import as_it_was, read_text, typed
+from dp_erm_bench.results.files import as_it_was, read_text, typed_path
 from dp_erm_bench.results.runs import note_ended, read_manifest
 from dp_erm_bench.results.statistics import (
     ALONE,
@@ -57,7 +57,7 @@ from dp_erm_bench.results.statistics import (
     medians_of,
     nothing_beats,
 )
-from dp_erm_bench.results.tuned import BESIDE, OBJECTIVE, PROBLEM, tuned
+from dp_erm_bench.results.tuned import BESIDE, OBJECTIVE, PROBLEM, tuned_choices
 from dp_erm_bench.runner.options import run_options
 
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ def report_command(arguments: Sequence[str]) -> int:
     """
     from dp_erm_bench.report.html.page import NAME, write_report
 
-    names, out = _out(arguments)
-    folders = existing(names)
+    names, out = _split_out_option(arguments)
+    folders = existing_folders(names)
     for folder in folders:
         report(folder)
     first = folders[0].resolve()
     home = folders[0] if len(folders) == 1 else first.parent
-    print(f"report: {typed(write_report(folders, out or home / NAME))}")
+    print(f"report: {typed_path(write_report(folders, out or home / NAME))}")
     return 0
 
 
-def _out(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+def _split_out_option(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
     """Return the arguments without the option `--out FILE`, and its file."""
     folders: list[str] = []
     out = None
@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}; as in {self.usage}")
 
 
-def existing(folders: Sequence[str]) -> list[Path]:
+def existing_folders(folders: Sequence[str]) -> list[Path]:
     """Return the folders of a command line, of which there must be one at least."""
     if not folders:
         raise UsageError("name at least one results folder, as in results/sweep")
@@ -149,12 +149,12 @@ def collect_command(arguments: Sequence[str]) -> int:
     UsageError
         If a folder holds no plan of a run.
     """
-    from dp_erm_bench.results.table import UNREADABLE, collect
+    from dp_erm_bench.results.table import UNREADABLE, collect_table
 
-    for folder in existing(arguments):
+    for folder in existing_folders(arguments):
         if not (folder / "plan.jsonl").is_file():
             raise UsageError(f"{folder}: no results folder, it has no plan.jsonl")
-        collect(folder)
+        collect_table(folder)
         note_ended(folder)
         config = read_manifest(folder).get("config")
         if isinstance(config, dict) and config.get("figures"):
@@ -180,7 +180,8 @@ def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
         print(
-            f"{typed(folder)}: the manifest names a file or module of figures that is "
+            f"{typed_path(folder)}: the manifest names a file or module of figures "
+            "that is "
             "none of the package's; it is not imported, the command of the run draws "
             "again",
             file=sys.stderr,
@@ -197,12 +198,12 @@ def report(folder: Path) -> None:
         UNJUDGED,
         by_chance,
     )
-    from dp_erm_bench.report.make import CLAIMS, drawn_last
+    from dp_erm_bench.report.make import CLAIMS, latest_figures
 
-    claims, drawn = read_text(folder, CLAIMS), drawn_last(folder)
+    claims, drawn = read_text(folder, CLAIMS), latest_figures(folder)
     if claims is not None and CLAIMS in drawn:
         try:
-            rows = _claims(claims)
+            rows = _claim_rows(claims)
             print_table(_claims_table(folder.name, rows))
             told = UNJUDGED if any(NOT_JUDGED in row["verdict"] for row in rows) else ""
             if wrong := by_chance(rows):
@@ -252,14 +253,16 @@ def print_table(table: Table) -> None:
     """Print a table, of fixed width where nobody looks at a terminal."""
     for column in table.columns:
         cells = list(column.cells)
-        column._cells = [visible(x) if isinstance(x, str) else x for x in cells]
-    table.title = visible(table.title) if isinstance(table.title, str) else table.title
+        column._cells = [escape_controls(x) if isinstance(x, str) else x for x in cells]
+    table.title = (
+        escape_controls(table.title) if isinstance(table.title, str) else table.title
+    )
     stream = getattr(sys.stdout, "inside", sys.stdout)
     width = None if Console(file=stream).is_terminal else WIDTH
     Console(file=stream, width=width).print(table)
 
 
-def _claims(text: str) -> list[dict[str, str]]:
+def _claim_rows(text: str) -> list[dict[str, str]]:
     """Return the rows of claims.csv."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
     return [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
@@ -268,7 +271,7 @@ def _claims(text: str) -> list[dict[str, str]]:
 def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
     """Return the claims as a table for the terminal, with the counts as its title."""
     from dp_erm_bench.report.claims.judge import EXPECTED
-    from dp_erm_bench.report.claims.lookup import once
+    from dp_erm_bench.report.claims.lookup import without_repetitions
 
     parts = [row["verdict"].partition(" (") for row in rows]
     verdicts = [verdict for verdict, _, _ in parts]
@@ -282,11 +285,11 @@ def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
     for column in columns:
         table.add_column(column, ratio=COLUMNS[column])
     table.add_column("verdict", no_wrap=True)
-    reasons = once(reason.removesuffix(")") for _, _, reason in parts)
+    reasons = without_repetitions(reason.removesuffix(")") for _, _, reason in parts)
     for row, (verdict, _, _), reason in zip(rows, parts, reasons, strict=True):
         if reason:
             row["measured"] = reason
-        cells = [_cell(row.get(column, "")) for column in columns]
+        cells = [_format_cell(row.get(column, "")) for column in columns]
         expected = (row.get("expected") or "").partition(":")[0]
         decided = expected and verdict in EXPECTED
         how = "as expected" if expected == verdict else "unexpected"
@@ -297,7 +300,7 @@ def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
     return table
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     try:
         return f"{float(text):.4g}"
     except ValueError:
@@ -312,7 +315,9 @@ INSTEAD = {
 """Keys of other commands, and what to use in their place."""
 
 
-def take(overrides: Sequence[str]) -> tuple[dict[str, Any], str | None, list[str]]:
+def split_tune_options(
+    overrides: Sequence[str],
+) -> tuple[dict[str, Any], str | None, list[str]]:
     """Return what a command line asks of `tune`, its profile, and all other keys.
 
     Raises
@@ -332,18 +337,18 @@ def take(overrides: Sequence[str]) -> tuple[dict[str, Any], str | None, list[str
         elif key.split(".")[0] != TUNE:
             rest.append(text)
         else:
-            _set(asked, _list(parse(text), typed))
+            _set_key(asked, _parse_list(parse_argument(text), typed))
     return asked, profile, rest
 
 
-def _list(argument: Argument, typed: str) -> Argument:
+def _parse_list(argument: Argument, typed: str) -> Argument:
     """Return an argument; `a,b` is the list [a,b], in which values may repeat."""
     if argument.swept and "(" not in typed:
-        return parse(f"{argument.key}=[{typed}]")
+        return parse_argument(f"{argument.key}=[{typed}]")
     return argument
 
 
-def _set(asked: dict[str, Any], argument: Argument) -> None:
+def _set_key(asked: dict[str, Any], argument: Argument) -> None:
     """Put one key into what is asked; refuse one that there is not."""
     key = argument.key
     value = argument.values if argument.swept else argument.values[0]
@@ -363,7 +368,9 @@ def _set(asked: dict[str, Any], argument: Argument) -> None:
     for name in path[:-1]:
         part = part.setdefault(name, {})
         if not isinstance(part, dict):
-            raise UsageError(f"{key}={shown(value)}: {TUNE}.{name} is null already")
+            raise UsageError(
+                f"{key}={typed_text(value)}: {TUNE}.{name} is null already"
+            )
     if path[-1] in part:
         raise UsageError(f"{key}: given twice; write the values as one list")
     part[path[-1]] = value
@@ -398,19 +405,21 @@ def run_tuned(
     sections, config = sweep_blocks(composer)
     folder = results_folder(config, TUNE)
     blocks = tuned_blocks(sections, tune, profile)
-    config |= {"blocks": blocks, "figures": figures_of(blocks), "claims": []}
+    config |= {"blocks": blocks, "figures": figures_of_blocks(blocks), "claims": []}
     config["profile"] = profile or PROFILE
-    options = run_options(config, tuple(command), notice=_replaced(folder, command))
+    options = run_options(
+        config, tuple(command), notice=_replacement_notice(folder, command)
+    )
     code = run_experiment(blocks, folder.name, folder, options)
     if options.mode == "plan":
         return code
-    _finish(folder, config)
+    _finish_run(folder, config)
     print_best(folder)
     print(f"results: {folder}", file=sys.stderr)
     return code
 
 
-def _replaced(folder: Path, command: Sequence[str]) -> str:
+def _replacement_notice(folder: Path, command: Sequence[str]) -> str:
     """Return what to say of the other command that a folder holds the results of."""
     before = read_manifest(folder).get("command")
     plain = [Path(command[0]).name, *command[1:]]
@@ -423,7 +432,7 @@ def _replaced(folder: Path, command: Sequence[str]) -> str:
     )
 
 
-def figures_of(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def figures_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the figures that suit tuned blocks: curves, and the ends over epsilon."""
     figures = [{"kind": "curves"}]
     if any(len(axis_values(one["budget"].get("epsilon", 1))) > 1 for one in blocks):
@@ -434,15 +443,15 @@ def figures_of(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def print_best(folder: Path) -> None:
     """Print what each line of a folder chose and how that did, the best first."""
     try:
-        found = tuned(folder)
+        found = tuned_choices(folder)
     except UsageError as error:
         print(f"dp-erm-bench: {error}", file=sys.stderr)
         return
-    print_table(_table(folder.name, found))
+    print_table(_choices_table(folder.name, found))
     for (panel, epsilon), rows in found.groupby(PROBLEM, sort=False):
         several = found["panel"].nunique() > 1
         where = f"{panel}, epsilon {epsilon:g}" if several else f"epsilon {epsilon:g}"
-        print(f"{where}: {_verdict(rows)}")
+        print(f"{where}: {_verdict_words(rows)}")
     uses = dict.fromkeys(",".join(found["uncharged"]).split(","))
     print(
         f"not paid for by any budget: {', '.join(filter(None, uses))}; the certified "
@@ -450,7 +459,7 @@ def print_best(folder: Path) -> None:
     )
 
 
-def _verdict(rows: pd.DataFrame) -> str:
+def _verdict_words(rows: pd.DataFrame) -> str:
     """Return in words which line is best on a problem, how sure, and beside what."""
     first = rows.iloc[0]
     beside = ", ".join(
@@ -467,7 +476,7 @@ def _verdict(rows: pd.DataFrame) -> str:
         return f"{ALONE} ({beside})" if beside else ALONE
     if winner.empty and not (nothing := nothing_beats(rows["unbeaten"])):
         return f"no line ended with a finite {str(first['quantity']).replace('_', ' ')}"
-    risks = _risks(rows if winner.empty else winner)
+    risks = _risk_words(rows if winner.empty else winner)
     if winner.empty:
         beside = "; ".join(filter(None, (beside, risks)))
         verdict = "beats_zero" if nothing == NOTHING else "beats_constant"
@@ -489,7 +498,7 @@ BLIND = "it does not look at the constant model, which is computed from the reco
 """Why `from_results` may take another line than the one that a verdict calls best."""
 
 
-def _risks(rows: pd.DataFrame) -> str:
+def _risk_words(rows: pd.DataFrame) -> str:
     """Return what the first line and the constant model lose, without an intercept."""
     row = rows.iloc[0]
     y = next((one for one in RISKS if one in row and not math.isnan(row[one])), "")
@@ -506,7 +515,7 @@ def _risks(rows: pd.DataFrame) -> str:
     )
 
 
-def _table(name: str, found: pd.DataFrame) -> Table:
+def _choices_table(name: str, found: pd.DataFrame) -> Table:
     """Return the choices as a table for the terminal, who wins a problem in bold.
 
     Below each problem what needs no private training.
@@ -537,7 +546,9 @@ def _table(name: str, found: pd.DataFrame) -> Table:
                 marked += f" [{row['ci_low']:.3g}, {row['ci_high']:.3g}]"
             judged = [marked if one == row["quantity"] else "" for one in quantities]
             judged += [f"{row[one]:.3g}" for one in others]
-            chosen = ", ".join(f"{k}={_brief(v)}" for k, v in row["chosen"].items())
+            chosen = ", ".join(
+                f"{k}={_brief_value(v)}" for k, v in row["chosen"].items()
+            )
             ended = chosen + (f" (open: {row['open']})" if row["open"] else "")
             if row["doubt"]:
                 ended += f" (in doubt: {row['doubt']})"
@@ -545,7 +556,9 @@ def _table(name: str, found: pd.DataFrame) -> Table:
                 ended += f" ({NO_INTERCEPT})"
             if row["algorithm"] not in built_in(ALGORITHM) and row["searched"]:
                 ended += f" (searched: {row['searched'].replace(' ', ', ')}"
-                left = ", ".join(f"{k}={_brief(v)}" for k, v in row["default"].items())
+                left = ", ".join(
+                    f"{k}={_brief_value(v)}" for k, v in row["default"].items()
+                )
                 ended += f"; at their default: {left})" if left else ")"
             cells = [*same, row["line"], *judged, ended]
             style = "bold" if row["place"] == WINS else ""
@@ -569,10 +582,10 @@ def _table(name: str, found: pd.DataFrame) -> Table:
     return table
 
 
-def _brief(value: Any) -> str:
+def _brief_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
-    return shown(value) if not isinstance(value, dict) else json.dumps(value)
+    return typed_text(value) if not isinstance(value, dict) else json.dumps(value)
 
 
 _NOISE = re.compile(
@@ -592,14 +605,14 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         searched = [*arguments[:1]] == [TUNE]
-        flags, overrides = _split(arguments[searched:])
+        flags, overrides = _split_arguments(arguments[searched:])
         folders = [Path(flags.config_dir)] if flags.config_dir else []
         tune, profile = None, None
         if searched:
-            tune, profile, overrides = take(overrides)
+            tune, profile, overrides = split_tune_options(overrides)
         overrides, files = by_path(overrides)
         folders += files
-        request = read(overrides, folders)
+        request = read_request(overrides, folders)
         if flags.config_name:
             check_config(flags.config_name, folders)
         if request.experiment is not None:
@@ -613,14 +626,14 @@ def run(arguments: Sequence[str]) -> int:
             return run_tuned(composer, command, tune, profile)
         return run_sweep(composer, command)
     except (UsageError, HydraException, OmegaConfBaseException, YAMLError) as error:
-        print(f"dp-erm-bench: {sentence(error)}", file=sys.stderr)
+        print(f"dp-erm-bench: {error_sentence(error)}", file=sys.stderr)
         return 2
     except MemoryError as error:
         print(f"dp-erm-bench: not enough memory ({error})", file=sys.stderr)
         return 2
 
 
-def sentence(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """Return the message of an error and of its causes as one line."""
     parts: list[str] = []
     cause: BaseException | None = error
@@ -630,7 +643,7 @@ def sentence(error: BaseException) -> str:
         if text and not any(text in part for part in parts):
             parts.append(text)
         cause = cause.__cause__
-    return printable(": ".join(parts) or type(error).__name__)
+    return printable_text(": ".join(parts) or type(error).__name__)
 
 
 def tune_command(arguments: Sequence[str]) -> int:
@@ -656,7 +669,7 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
     from dp_erm_bench.runner.experiment import run_experiment
 
     name = composer.request.experiment
-    blocks, config = resolved(composer)
+    blocks, config = resolve_blocks(composer)
     folder = results_folder(config, composer.request.folder)
     changed = config["changes"]
     if changed and folder.name == name:
@@ -679,7 +692,7 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
         print(f"results: {folder}", file=sys.stderr)
     if name is None or options.mode == "plan":
         return code
-    _finish(folder, config)
+    _finish_run(folder, config)
     if before and before != options.profile:
         print(
             f"{folder}: held profile={before} until now; its trials are kept, and "
@@ -692,11 +705,11 @@ def run_sweep(composer: Composer, command: Sequence[str]) -> int:
 def experiment_file(composer: Composer) -> dict[str, bytes]:
     """Return the text of the experiment's file by its name, empty for a sweep."""
     name = composer.request.experiment
-    path = experiments(composer.folders).get(name) if name else None
+    path = experiment_files(composer.folders).get(name) if name else None
     return {path.name: path.read_bytes()} if path else {}
 
 
-def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
+def resolve_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     """Return the blocks and the configuration that they come from.
 
     `changes` holds the command line's changes of an experiment.
@@ -713,14 +726,14 @@ def resolved(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     return blocks, {**config, "blocks": blocks, "changes": request.changes}
 
 
-def _finish(folder: Path, config: dict[str, Any]) -> None:
+def _finish_run(folder: Path, config: dict[str, Any]) -> None:
     from dp_erm_bench.report.make import draw_and_judge
 
     draw_and_judge(folder, config)
     report(folder)
 
 
-def _split(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+def _split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the flags and the `key=value` arguments.
 
     Raises

@@ -17,11 +17,11 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dp_erm_bench.cli.app import Parser, draw_again, existing
-from dp_erm_bench.errors import UsageError, escaped
+from dp_erm_bench.cli.app import Parser, draw_again, existing_folders
+from dp_erm_bench.errors import UsageError, escape_line
 from dp_erm_bench.results import bundle
-from dp_erm_bench.results.bundle import PRIVATE, unpacked
-from dp_erm_bench.results.files import PLAN, called, plural, typed
+from dp_erm_bench.results.bundle import PRIVATE, unpack_bundle
+from dp_erm_bench.results.files import PLAN, count_with_noun, name_as_folder, typed_path
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import RAN
 from dp_erm_bench.results.store import Store, planned_lines
@@ -45,27 +45,30 @@ def bundle_command(arguments: Sequence[str]) -> int:
     UsageError
         If it is no results folder, or the zip cannot be written.
     """
-    from dp_erm_bench.cli.plots import standing
+    from dp_erm_bench.cli.plots import standings_text
     from dp_erm_bench.report.html.page import write_report
-    from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect
+    from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect_table
 
     parser = Parser("bundle", BUNDLE, add_help=False, allow_abbrev=False)
     parser.add_argument("folder")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--with-private-numbers", dest="whole", action="store_true")
     options = parser.parse_args(arguments)
-    (folder,) = existing([options.folder])
+    (folder,) = existing_folders([options.folder])
     name = folder.resolve().name
     path = options.out or folder.resolve().parent / f"{name}.zip"
-    with TemporaryDirectory() as home, called(copy := Path(home) / name, folder):
+    with (
+        TemporaryDirectory() as home,
+        name_as_folder(copy := Path(home) / name, folder),
+    ):
         try:
             private = bundle.copy_folder(folder, copy, options.whole)
         except UsageError:
             raise
         except UNREADABLE:
             why = f"{PLAN}, a record or a manifest is damaged"
-            raise UsageError(f"{typed(folder)}: {why}") from None
-        collect(copy)
+            raise UsageError(f"{typed_path(folder)}: {why}") from None
+        collect_table(copy)
         config = read_manifest(copy).get("config")
         table = as_it_stands(copy)
         ran = table["iteration"].notna().any()
@@ -73,19 +76,19 @@ def bundle_command(arguments: Sequence[str]) -> int:
             try:
                 draw_again(copy, config)
             except (UsageError, *UNREADABLE) as error:
-                print(f"{typed(folder)}: its figures: {error}", file=sys.stderr)
+                print(f"{typed_path(folder)}: its figures: {error}", file=sys.stderr)
         (copy / bundle.LOCK).write_text(bundle.lock_of(copy))
         first = bundle.CHECKABLE if options.whole else bundle.SETTINGS_ALONE
         first = first if private else ""
         uses = ",".join(map(str, table["uncharged"].dropna().unique())).split(",")
-        about = bundle.readme(
-            copy, path.name, filter(None, uses), standing(copy), first
+        about = bundle.bundle_readme(
+            copy, path.name, filter(None, uses), standings_text(copy), first
         )
         (copy / bundle.README).write_text(about)
         write_report([copy], copy / bundle.PAGE, first)
-        members = bundle.pack(copy, path)
+        members = bundle.pack_bundle(copy, path)
     size = path.stat().st_size / 1e6
-    print(f"{typed(path)}: {plural(len(members), 'file')}, {size:.1f} MB")
+    print(f"{typed_path(path)}: {count_with_noun(len(members), 'file')}, {size:.1f} MB")
     print(f"The data files are not in it. {bundle.NAMES}")
     print(first or f"Its {bundle.README} says what a reviewer types.")
     return 0
@@ -119,7 +122,7 @@ def replay_command(arguments: Sequence[str]) -> int:
     with TemporaryDirectory() as home:
         folder = options.folder
         if not folder.is_dir():
-            folder = unpacked(folder, Path(home))
+            folder = unpack_bundle(folder, Path(home))
             options.data = options.data or Path()  # its paths mean nothing here
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
@@ -130,11 +133,11 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
     """Print what comes of trials that are drawn, and return the exit code."""
     from dp_erm_bench.runner.replay import DIFFERS, NOT, SAME, WITHIN, replay_rows
 
-    names, missing, data = _rows(folder)
+    names, missing, data = _replayable_rows(folder)
     if data:
         print(
             f"{options.folder}: holds nothing to compare for "
-            f"{plural(len(data), 'trial')} on undeclared data; with "
+            f"{count_with_noun(len(data), 'trial')} on undeclared data; with "
             f"{', '.join(sorted({*data.values()}))} you can replay a zip that was made "
             "by bundle --with-private-numbers"
         )
@@ -145,9 +148,11 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
         raise UsageError(f"{options.folder}: {why}")
     size = len(names) if options.sample == "all" else int(options.sample)
     keys = random.Random(options.seed).sample([*names], min(size, len(names)))
-    told = f"{plural(len(names), 'row')}, {len(keys)} drawn"
+    told = f"{count_with_noun(len(names), 'row')}, {len(keys)} drawn"
     told += f" (--seed {options.seed} draws them again)" * (len(keys) < len(names))
-    told += f"; {plural(missing, 'planned trial')} without a record" * (missing > 0)
+    told += f"; {count_with_noun(missing, 'planned trial')} without a record" * (
+        missing > 0
+    )
     print(f"{options.folder}: {told}", flush=True)
     counts: Counter[str] = Counter()
     places: dict[str, None] = {}
@@ -171,7 +176,7 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
             f"largest relative difference of such a row is {largest:.2g}"
         )
     found = [f"{counts[v]} {v}" for v in (SAME, DIFFERS, NOT) if counts[v] or v == SAME]
-    print(f"{plural(len(keys), 'row')}: {', '.join(found)}")
+    print(f"{count_with_noun(len(keys), 'row')}: {', '.join(found)}")
     same = counts[SAME] == len(keys)
     bits = "" if places else ", to the bit"
     share = "all" if same else f"{counts[SAME]} of {len(keys)}"
@@ -179,7 +184,7 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
     return int(not same)
 
 
-def _rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
+def _replayable_rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
     """Return what a folder has to replay.
 
     Returns
@@ -197,26 +202,26 @@ def _rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
         key, spec = line["key"], line["spec"]
         status = store.status(key)
         if PRIVATE in line:
-            of = _part(spec, "dataset")
-            data[key] = escaped(PurePath(str(of.get("path", of.get("name")))).name)
+            of = _spec_part(spec, "dataset")
+            data[key] = escape_line(PurePath(str(of.get("path", of.get("name")))).name)
         elif status is None:
             missing.add(key)
         elif status in RAN and line["phase"] != "tune" and "task" not in spec:
-            names[key] = _name(line)
+            names[key] = _trial_name(line)
     return names, len(missing), data
 
 
-def _name(line: Mapping[str, Any]) -> str:
+def _trial_name(line: Mapping[str, Any]) -> str:
     """Return what a trial is called: digits of its key, and what it is."""
     spec = line["spec"]
-    where = line["panel"] or _part(spec, "dataset").get("name")
-    what = line["line"] or _part(spec, "algorithm").get("name")
-    epsilon, seed = _part(spec, "budget").get("epsilon"), spec.get("seed")
+    where = line["panel"] or _spec_part(spec, "dataset").get("name")
+    what = line["line"] or _spec_part(spec, "algorithm").get("name")
+    epsilon, seed = _spec_part(spec, "budget").get("epsilon"), spec.get("seed")
     name = f"{where} / {what}, epsilon {epsilon}, seed {seed}"
-    return f"{line['key'][:12]} {escaped(name, 200)}"
+    return f"{line['key'][:12]} {escape_line(name, 200)}"
 
 
-def _part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _spec_part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a part of a spec, which may hold anything."""
     part = spec.get(name)
     return part if isinstance(part, Mapping) else {}

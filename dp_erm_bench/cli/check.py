@@ -12,8 +12,8 @@ from pathlib import Path
 from dp_erm_bench import registry
 from dp_erm_bench.code_identity import is_ours
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
-from dp_erm_bench.contract.output import silenced
-from dp_erm_bench.contract.outside import not_recounted
+from dp_erm_bench.contract.output import silence_output
+from dp_erm_bench.contract.outside import releases_without_twin
 from dp_erm_bench.contract.suite import (
     CHECKS,
     EXEMPT,
@@ -54,9 +54,9 @@ def check_command(arguments: Sequence[str]) -> int:
     """
     first = FIRST in arguments
     arguments = [word for word in arguments if word != FIRST]
-    algorithms, checks, accepted = _asked(arguments)
-    pins = [registry.pinned(name) for name in algorithms]
-    with silenced():
+    algorithms, checks, accepted = _parse_arguments(arguments)
+    pins = [registry.pin_choice(name) for name in algorithms]
+    with silence_output():
         candidates = [candidate_of(pin) for pin in pins]
     for name in FOLDERS & os.environ.keys():
         os.environ[name] = os.path.abspath(os.environ[name])
@@ -66,14 +66,14 @@ def check_command(arguments: Sequence[str]) -> int:
         start = time.perf_counter()
         # What a solver writes stays in a folder that nobody keeps.
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            results = list(_results(candidate, checks, first))
+            results = list(_print_results(candidate, checks, first))
         verdicts = Counter(one.verdict for one in results)
         failed, partly = verdicts[FAILS], verdicts[NOT_ALL_RUN]
         rewritten = verdicts[REWRITE]
         exempt = [one.check for one in results if one.verdict == EXEMPT]
         unasked = len(CHECKS) - (len(checks) if rewritten else len(results))
         kept_all = not (failed or partly or rewritten or unasked)
-        doubts = _doubts(candidate) if kept_all else {}
+        doubts = _doubts_of_candidate(candidate) if kept_all else {}
         for name, doubt in doubts.items():
             how = "accepted" if name in accepted else f"not accepted: {ACCEPT} {name}"
             print(f"  in doubt: {doubt} ({how})")
@@ -99,12 +99,16 @@ def check_command(arguments: Sequence[str]) -> int:
         is_kept = not (failed or partly or rewritten or doubted)
         if not (is_kept and unasked):
             uses = candidate.solver.uncharged
-            _record(pin, is_kept, passed.doubt("", doubts.keys() <= uses.keys(), uses))
+            _record_pass(
+                pin,
+                is_kept,
+                passed.doubt_of_sources("", doubts.keys() <= uses.keys(), uses),
+            )
         kept.append(is_kept)
     return 0 if all(kept) else 1
 
 
-def _results(
+def _print_results(
     candidate: Candidate, checks: Sequence[Check], first: bool
 ) -> Iterator[CheckResult]:
     """Yield the results of checks and print a line of each.
@@ -128,16 +132,18 @@ def _results(
             return
 
 
-def _doubts(candidate: Candidate) -> dict[str, str]:
+def _doubts_of_candidate(candidate: Candidate) -> dict[str, str]:
     """Return what is in doubt of a solver from outside that keeps all, by name."""
     if is_ours(candidate.solver):
         return {}
     uses = candidate.solver.uncharged.items()
     found = {name: f"uncharged use {name}: {reason}" for name, reason in uses}
-    return found | not_recounted(candidate)
+    return found | releases_without_twin(candidate)
 
 
-def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]:
+def _parse_arguments(
+    arguments: Sequence[str],
+) -> tuple[list[str], list[Check], list[str]]:
     """Return the algorithms, the checks and the accepted names of a command line."""
     algorithms: list[str] = []
     named: dict[str, list[str]] = {ONLY: [], ACCEPT: []}
@@ -168,12 +174,13 @@ def _asked(arguments: Sequence[str]) -> tuple[list[str], list[Check], list[str]]
     return names, checks, named[ACCEPT]
 
 
-def _record(pin: str, kept: bool, doubt: str) -> None:
+def _record_pass(pin: str, kept: bool, doubt: str) -> None:
     """Record the pass of a solver from outside with its doubt, or take it back."""
     solver = passed.solver_digest(pin)
-    if solver and not passed.record(solver, kept, doubt):
+    if solver and not passed.record_pass(solver, kept, doubt):
         print(
-            f"dp-erm-bench: {passed.folder()}: cannot be written, so that the pass of "
+            f"dp-erm-bench: {passed.passes_folder()}: cannot be written, so that the "
+            "pass of "
             f"{pin.partition('#')[0]} is not recorded",
             file=sys.stderr,
         )

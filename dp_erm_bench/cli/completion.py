@@ -16,8 +16,8 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, usage_of
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import block_keys, settings
-from dp_erm_bench.plugins.names import absolute, is_file, label
+from dp_erm_bench.experiment.schema import block_keys, frame_keys
+from dp_erm_bench.plugins.names import absolute_path, is_file, label_of
 from dp_erm_bench.registry import POSED
 
 
@@ -26,60 +26,64 @@ def yaml_of(group: str, name: str) -> dict[str, Any]:
     return registry.read(group, name) if name in registry.built_in(group) else {}
 
 
-def parameters(algorithm: str, file: str = "") -> dict[str, tuple[str, ...]]:
+def parameter_words(algorithm: str, file: str = "") -> dict[str, tuple[str, ...]]:
     """Return the parameters of an algorithm, each with the words allowed.
 
     They are read from its source, for to import it takes too long: that of its yaml's
     class, or a user's `file`. Those of an entry point are not known here.
     """
     if file:
-        classes = [one for one in _tree(file).body if isinstance(one, ast.ClassDef)]
-        fields = [_fields(file, one.name).items() for one in classes if one.bases]
+        classes = [
+            one for one in _syntax_tree(file).body if isinstance(one, ast.ClassDef)
+        ]
+        fields = [
+            _dataclass_fields(file, one.name).items() for one in classes if one.bases
+        ]
         return dict(itertools.chain(*fields))
     target = str(yaml_of("algorithm", algorithm).get("_target_", ""))
     module, _, name = target.rpartition(".")
-    return _fields(module, name)
+    return _dataclass_fields(module, name)
 
 
-def _fields(module: str, name: str) -> dict[str, tuple[str, ...]]:
+def _dataclass_fields(module: str, name: str) -> dict[str, tuple[str, ...]]:
     """Return the annotated fields of a dataclass, those of its bases first."""
-    home, definition = _definition(module, name)
+    home, definition = _find_definition(module, name)
     if not isinstance(definition, ast.ClassDef):
         return {}
     fields: dict[str, tuple[str, ...]] = {}
     for base in definition.bases:
-        fields |= _fields(home, ast.unparse(base))
+        fields |= _dataclass_fields(home, ast.unparse(base))
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             if "ClassVar" not in ast.unparse(node.annotation):
-                fields[node.target.id] = _choices(home, node.value)
+                fields[node.target.id] = _choice_words(home, node.value)
     return fields
 
 
-def _choices(module: str, field: ast.expr | None) -> tuple[str, ...]:
+def _choice_words(module: str, field: ast.expr | None) -> tuple[str, ...]:
     """Return the words of `choices=`: a literal, a constant, or a constant's keys."""
     keywords: list[ast.keyword] = getattr(field, "keywords", [])
     node = next((k.value for k in keywords if k.arg == "choices"), None)
     if node is None and isinstance(field, ast.Call):  # a function makes the field
-        home, maker = _definition(module, ast.unparse(field.func))
+        home, maker = _find_definition(module, ast.unparse(field.func))
         body = maker.body if isinstance(maker, ast.FunctionDef) else [maker]
-        return _choices(home, getattr(body[-1], "value", None))
+        return _choice_words(home, getattr(body[-1], "value", None))
     if isinstance(node, ast.Call):
         node = node.args[0]
     if isinstance(node, ast.Name):
-        _, constant = _definition(module, node.id)
+        _, constant = _find_definition(module, node.id)
         node = getattr(constant, "value", None)
     items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", ())
     return tuple(str(item.value) for item in items if isinstance(item, ast.Constant))
 
 
-def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
+def _find_definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, through imports, and its statement."""
     head, _, rest = name.partition(".")
-    for node in _tree(module).body:
+    for node in _syntax_tree(module).body:
         if isinstance(node, ast.ImportFrom) and head in [n.name for n in node.names]:
             home = f"{node.module}.{head}" if rest else node.module or ""
-            return _definition(home, rest or name)
+            return _find_definition(home, rest or name)
         targets = [getattr(node, "target", None), *getattr(node, "targets", ())]
         names = [ast.unparse(target) for target in targets if target is not None]
         if name in (getattr(node, "name", None), *names):
@@ -88,7 +92,7 @@ def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
 
 
 @functools.cache
-def _tree(module: str) -> ast.Module:
+def _syntax_tree(module: str) -> ast.Module:
     """Return the syntax tree of a file or a module of ours, else an empty one."""
     ours = module.partition(".")[0] == __name__.partition(".")[0]
     spec = importlib.util.find_spec(module) if ours else None
@@ -156,23 +160,25 @@ def complete(arguments: Sequence[str]) -> int:
         return 0
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
-    words = candidates(line[: int(point)] if point.isdigit() else line)
+    words = completion_words(line[: int(point)] if point.isdigit() else line)
     cut = shell == "bash"  # to which a word begins behind each '='
     print("\n".join(word.rpartition("=")[2] or word if cut else word for word in words))
     return 0
 
 
-def candidates(line: str) -> list[str]:
+def completion_words(line: str) -> list[str]:
     """Return the words that may stand where a line ends, whole words."""
     words = line.split()
     last = "" if not words or line[-1].isspace() else words.pop()
     try:
-        return sorted({w for w in _words(words[1:], last) if w.startswith(last)})
+        return sorted(
+            {w for w in _possible_words(words[1:], last) if w.startswith(last)}
+        )
     except (UsageError, OSError, SyntaxError):
         return []
 
 
-def _words(before: Sequence[str], last: str) -> Iterator[str]:
+def _possible_words(before: Sequence[str], last: str) -> Iterator[str]:
     if before and before[0] in WORDS and before[0] != TUNE:
         groups = [word for word in before[1:] if word in LISTED]
         if last.startswith("-"):
@@ -180,7 +186,7 @@ def _words(before: Sequence[str], last: str) -> Iterator[str]:
         elif before[0] == "check":
             yield from registry.names("algorithm")
         elif before[0] in ON_FOLDERS:
-            yield from _folders(last)
+            yield from _matching_folders(last)
         elif before[0] == "list":
             yield from LISTED
             named = groups and groups[-1] in GROUPS
@@ -192,16 +198,16 @@ def _words(before: Sequence[str], last: str) -> Iterator[str]:
     elif "=" in last:
         key, _, value = last.partition("=")
         head = "".join(value.rpartition(",")[:2])
-        yield from (f"{key}={head}{one}" for one in _values(key, before))
+        yield from (f"{key}={head}{one}" for one in _possible_values(key, before))
     else:
         yield from () if before else WORDS
-        for key in _keys(before, last):
+        for key in _dotted_keys(before, last):
             if key.startswith(last) and key != last:
                 beyond = key[len(last) :]
                 yield last + beyond.partition(".")[0] + ("." if "." in beyond else "=")
 
 
-def _folders(last: str) -> Iterator[str]:
+def _matching_folders(last: str) -> Iterator[str]:
     """Yield the folders that a path may go on with; at first those in results/."""
     above = last.rpartition("/")[0]
     inside = Path(above or ("/" if last.startswith("/") else "."))
@@ -211,29 +217,35 @@ def _folders(last: str) -> Iterator[str]:
                 yield f"{above}/{path.name}" if "/" in last else str(path)
 
 
-def _keys(before: Sequence[str], last: str) -> Iterator[str]:
+def _dotted_keys(before: Sequence[str], last: str) -> Iterator[str]:
     """Yield dotted keys, those of the parts of the section that the last word is in."""
-    yield from (*GROUPS, *settings(), "penalty.strength")
+    yield from (*GROUPS, *frame_keys(), "penalty.strength")
     if before[:1] == [TUNE]:
         yield from (key for key in block_keys() if key.startswith(f"{TUNE}."))
     group, dot, rest = last.partition(".")
     if not dot:
         yield from ("dataset.", "algorithm.")
     elif group == "algorithm":
-        files = {label(v): absolute(v) for v in _chosen(group, before) if is_file(v)}
+        files = {
+            label_of(v): absolute_path(v)
+            for v in _chosen_names(group, before)
+            if is_file(v)
+        }
         for name in (*registry.names(group), *files):
             yield f"{group}.{name}."
             if rest.startswith(f"{name}."):
-                for key in parameters(name, files.get(name, "")):
+                for key in parameter_words(name, files.get(name, "")):
                     yield f"{group}.{name}.{key}"
     elif group in POSED:
         of_all = COMMON if group == "dataset" else ()
-        chosen = _chosen(group, before) or (registry.built_in(group) if of_all else ())
+        chosen = _chosen_names(group, before) or (
+            registry.built_in(group) if of_all else ()
+        )
         keys = (*of_all, *(key for name in chosen for key in yaml_of(group, name)))
         yield from (f"{group}.{key}" for key in keys if key not in UNSET)
 
 
-def _values(key: str, before: Sequence[str]) -> Iterable[str]:
+def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
     if key in ("experiment", "panel", "profile"):
         return _of_experiments(key, before)
     if key == f"{TUNE}.quantity":
@@ -243,30 +255,32 @@ def _values(key: str, before: Sequence[str]) -> Iterable[str]:
     first, _, rest = key.partition(".")
     if first == "algorithm" and "." in rest:
         name, _, parameter = rest.rpartition(".")
-        return parameters(name).get(parameter, ())
+        return parameter_words(name).get(parameter, ())
     if key == "dataset.scale":
         return ("bounds",)
     if first == "dataset":
-        usual = [yaml_of("dataset", name).get(rest) for name in _chosen(first, before)]
+        usual = [
+            yaml_of("dataset", name).get(rest) for name in _chosen_names(first, before)
+        ]
         return ("true", "false") if any(isinstance(v, bool) for v in usual) else ()
-    if key not in settings():
+    if key not in frame_keys():
         return ()
-    entry, _ = settings()[key]
+    entry, _ = frame_keys()[key]
     return ("true", "false") if entry.default is True else entry.metadata["words"]
 
 
 def _of_experiments(key: str, before: Sequence[str]) -> Iterable[str]:
     """Return the experiments there are, or panels and profiles of the chosen one."""
-    from dp_erm_bench.cli.line import experiments, load
+    from dp_erm_bench.cli.line import experiment_files, load_yaml
 
     pairs = [*zip(before, before[1:], strict=False)]
     pairs += [(flag, folder) for flag, _, folder in (w.partition("=") for w in before)]
-    paths = experiments([Path(folder) for flag, folder in pairs if flag in FOLDER])
+    paths = experiment_files([Path(folder) for flag, folder in pairs if flag in FOLDER])
     if key == "experiment":
         return paths
-    names = [SOURCE] if before[:1] == [TUNE] else _chosen("experiment", before)
+    names = [SOURCE] if before[:1] == [TUNE] else _chosen_names("experiment", before)
     chosen = [paths[name] for name in names if name in paths]
-    tree = load(chosen[0]) if chosen else None
+    tree = load_yaml(chosen[0]) if chosen else None
     part = tree.get(HOLDS[key], ()) if isinstance(tree, dict) else ()
     if key == "profile":
         return part if isinstance(part, dict) else ()
@@ -274,7 +288,7 @@ def _of_experiments(key: str, before: Sequence[str]) -> Iterable[str]:
     return {str(b.get("panel")) for b in blocks if isinstance(b, dict)}
 
 
-def _chosen(group: str, before: Sequence[str]) -> list[str]:
+def _chosen_names(group: str, before: Sequence[str]) -> list[str]:
     """Return the choices of a group that the line names already."""
     words = [word.partition("=") for word in before]
     return [v for key, _, value in words if key == group for v in value.split(",")]

@@ -36,15 +36,15 @@ from omegaconf import Container, DictConfig, OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.usage import AUTO, GROUPS
-from dp_erm_bench.errors import UsageError, check_key, shown
+from dp_erm_bench.errors import UsageError, check_key, typed_text
 from dp_erm_bench.experiment import schema
 from dp_erm_bench.experiment.schema import (
     MOST_TRIALS,
     Frame,
+    are_consecutive,
     check_setting,
-    consecutive,
 )
-from dp_erm_bench.plugins.names import absolute, entry_points, is_file, label
+from dp_erm_bench.plugins.names import absolute_path, entry_points, is_file, label_of
 from dp_erm_bench.registry import (
     ALGORITHM,
     CHOSEN,
@@ -111,7 +111,7 @@ class Argument:
     text: str
 
     @property
-    def forced(self) -> str:
+    def forced_prefix(self) -> str:
         """The prefix that adds a key by force: some keys of parts are in no yaml.
 
         The expansion checks them.
@@ -120,17 +120,17 @@ class Argument:
         return "++" if dot and first in (*POSED, ALGORITHM) else ""
 
     @property
-    def first(self) -> str:
+    def first_value(self) -> str:
         """The argument with its first value only, for Hydra."""
         if self.key == ALGORITHM:
             chosen = self.values[:1] if self.swept else self.values
-            return f"{ALGORITHM}=[{','.join(map(label, chosen))}]"
+            return f"{ALGORITHM}=[{','.join(map(label_of, chosen))}]"
         if "." in self.key and not self.swept:
-            return self.forced + self.text
+            return self.forced_prefix + self.text
         value = self.values[0]
-        value = label(value) if self.key in FROM_FILES else value
-        text = quoted(value) if isinstance(value, str) else shown(value)
-        return f"{self.forced}{self.key}={text}"
+        value = label_of(value) if self.key in FROM_FILES else value
+        text = quote_text(value) if isinstance(value, str) else typed_text(value)
+        return f"{self.forced_prefix}{self.key}={text}"
 
 
 def check_hydra(argument: str) -> None:
@@ -150,7 +150,7 @@ def check_hydra(argument: str) -> None:
         raise UsageError(f"{argument}: no such {kind}; {INSTEAD[name]}")
 
 
-def parse(argument: str) -> Argument:
+def parse_argument(argument: str) -> Argument:
     """Read one argument of the command line.
 
     A value that Hydra's grammar refuses, or that names a file, is quoted for it where
@@ -163,8 +163,8 @@ def parse(argument: str) -> Argument:
         axis that cannot be enumerated or is empty.
     """
     check_hydra(argument)
-    text = _worded(argument)
-    override = _understood(text)
+    text = _quote_for_hydra(argument)
+    override = _parse_with_hydra(text)
     if not isinstance(override, types.Override):
         raise UsageError(f"{argument}: not understood as key=value ({override})")
     if override.type is not types.OverrideType.CHANGE:
@@ -172,19 +172,21 @@ def parse(argument: str) -> Argument:
     if override.package is not None or not override.key_or_group:
         raise UsageError(f"{argument}: write key=value with a dotted key")
     swept = override.is_sweep_override()
-    values = _swept(override, argument) if swept else [_plain(override.value())]
+    values = (
+        _axis_values(override, argument) if swept else [_plain_value(override.value())]
+    )
     if not values:
         raise UsageError(f"{argument}: the axis is empty; give at least one value")
     return Argument(override.key_or_group, values, swept, text)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return a text as Hydra's grammar and its interpolation read it as itself."""
     literal = _INTERPOLATION.sub(r"\1\1\\${", text)
     return types.QuotedString(literal, types.Quote.single).with_quotes()
 
 
-def _worded(argument: str) -> str:
+def _quote_for_hydra(argument: str) -> str:
     """Return an argument with quotes where Hydra needs them."""
     text = _POWER.sub(r"'\1'", argument)
     if text.startswith("algorithm="):
@@ -192,12 +194,12 @@ def _worded(argument: str) -> str:
     key, _, value = argument.partition("=")
     if key.partition(".")[0] not in OWN_WORDS or not value:
         return text
-    parts = _parts(value)
+    parts = _split_at_commas(value)
     forced = [_is_name(key, part) for part in parts]
-    if not any(forced) and isinstance(_understood(text), types.Override):
+    if not any(forced) and isinstance(_parse_with_hydra(text), types.Override):
         return text
     worded = [
-        quoted(part) if force or not _is_value(part) else part
+        quote_text(part) if force or not _is_value(part) else part
         for part, force in zip(parts, forced, strict=True)
     ]
     return f"{key}={','.join(worded)}"
@@ -207,18 +209,18 @@ def _is_name(key: str, text: str) -> bool:
     """Tell whether a text names a file or an experiment, whatever it looks like."""
     if key == "experiment":
         plain = text[:1] not in "'\"" and text != "null"
-        return plain and not _calls().match(text)
+        return plain and not _call_pattern().match(text)
     path = os.path.expanduser(text)
     return key in PATHS and "\0" not in path and os.path.exists(path)
 
 
 def _is_value(text: str) -> bool:
     """Tell whether Hydra's grammar has a text, or refuses it as a call of its own."""
-    called = _calls().match(text) is not None
-    return called or isinstance(_understood(f"key={text}"), types.Override)
+    called = _call_pattern().match(text) is not None
+    return called or isinstance(_parse_with_hydra(f"key={text}"), types.Override)
 
 
-def _parts(value: str) -> list[str]:
+def _split_at_commas(value: str) -> list[str]:
     """Return what the commas outside of brackets and quotes part, if these are closed.
 
     A value with brackets or quotes that do not close is one text.
@@ -242,21 +244,21 @@ def _parts(value: str) -> list[str]:
 
 
 @functools.cache
-def _calls() -> re.Pattern[str]:
+def _call_pattern() -> re.Pattern[str]:
     """Return what a call of one of Hydra's functions looks like."""
     names = "|".join(create_functions().functions)
     return re.compile(rf"\s*(?:{names})\s*\(.*\)\s*$", re.DOTALL)
 
 
-def _understood(text: str) -> types.Override | str:
+def _parse_with_hydra(text: str) -> types.Override | str:
     """Return what Hydra's parser makes of a text, or the first line of its refusal."""
     try:
-        return _parser().parse_override(text)
+        return _hydra_parser().parse_override(text)
     except (HydraException, ValueError, RecursionError) as error:
         return next(iter(str(error).splitlines()), "")
 
 
-def expand(key: str, value: Any) -> Any:
+def expand_values(key: str, value: Any) -> Any:
     """Return the list that a string of the sweep grammar stands for, else the value.
 
     Parameters
@@ -268,16 +270,16 @@ def expand(key: str, value: Any) -> Any:
     """
     if not isinstance(value, str) or not _SWEEP.search(value):
         return value
-    argument = parse(f"{key}={value}")
+    argument = parse_argument(f"{key}={value}")
     return argument.values if argument.swept else argument.values[0]
 
 
 @functools.cache
-def _parser() -> OverridesParser:
+def _hydra_parser() -> OverridesParser:
     return OverridesParser.create()
 
 
-def _swept(override: types.Override, argument: str) -> list[Any]:
+def _axis_values(override: types.Override, argument: str) -> list[Any]:
     """Return the values of an axis; refuse texts without a list, or with a long one."""
     if override.is_interval_sweep():
         raise UsageError(
@@ -298,25 +300,27 @@ def _swept(override: types.Override, argument: str) -> list[Any]:
         group = override.key_or_group
         return list(sweep.filter(registry.names(group) if group in GROUPS else []))
     try:
-        return unique([_plain(value) for value in override.sweep_iterator()])
+        return unique_values(
+            [_plain_value(value) for value in override.sweep_iterator()]
+        )
     except (HydraException, ValueError) as error:
         raise UsageError(f"{argument}: {error}") from None
 
 
-def unique(values: list[Any]) -> list[Any]:
+def unique_values(values: list[Any]) -> list[Any]:
     """Return the values without repetitions, in order; 1, 1.0 and true differ."""
     return list({(type(value), repr(value)): value for value in values}.values())
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, types.QuotedString):
         value = value.text
     if isinstance(value, str):
         return _LITERAL.sub(lambda one: one[1][: len(one[1]) // 2] + "${", value)
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        return {_plain_value(key): _plain_value(item) for key, item in value.items()}
     return value
 
 
@@ -344,7 +348,7 @@ SHAPES: dict[str, tuple[type, str]] = {
 """Keys of an experiment's file. What else a run needs is set on the command line."""
 
 
-def experiments(folders: Sequence[Path]) -> dict[str, Path]:
+def experiment_files(folders: Sequence[Path]) -> dict[str, Path]:
     """Return the files of all experiments by name, our own before those of folders.
 
     One of the folders may be an experiment's file itself.
@@ -377,7 +381,7 @@ def by_path(overrides: Sequence[str]) -> tuple[list[str], list[Path]]:
                 taken = f"an experiment of the package is called {path.stem}"
                 raise UsageError(f"{text}: {taken}, rename the file")
             paths.append(path)
-            text = f"{key}={quoted(path.stem)}"
+            text = f"{key}={quote_text(path.stem)}"
         named.append(text)
     return named, paths
 
@@ -390,7 +394,7 @@ def check_experiment(name: str, folders: Sequence[Path]) -> None:
     UsageError
         Naming the file and the line or the key.
     """
-    _check_file(name, experiments(folders), ())
+    _check_file(name, experiment_files(folders), ())
 
 
 def check_config(name: str, folders: Sequence[Path]) -> None:
@@ -400,7 +404,7 @@ def check_config(name: str, folders: Sequence[Path]) -> None:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise UsageError(f"--config-name {name}: no such file in --config-dir")
-    tree = load(path)
+    tree = load_yaml(path)
     listed = tree.get("defaults") if isinstance(tree, dict) else None
     if not isinstance(listed, list) or not {"config", "schema"} & set(map(str, listed)):
         raise UsageError(f"{path}: must have `defaults: [config, _self_]`")
@@ -411,7 +415,7 @@ ODD = re.compile(rf"(?<![\w.:])[-+]?(?:0[0-7_]+|{SIXTY})")
 """Octal numbers, 010, and those of base 60, 1:30, as yaml 1.1 has them."""
 
 
-def load(path: Path) -> Any:
+def load_yaml(path: Path) -> Any:
     """Return the content of a yaml file.
 
     Raises
@@ -425,7 +429,7 @@ def load(path: Path) -> Any:
         tree = yaml.load(text, Loader=yaml.CSafeLoader)
         words = [*yaml.scan(text, Loader=yaml.CSafeLoader)] if ODD.search(text) else []
     except (yaml.YAMLError, RecursionError, OSError, ValueError) as error:
-        raise UsageError(f"{path}: {_reason(error)}") from None
+        raise UsageError(f"{path}: {_error_reason(error)}") from None
     for word in words:
         if isinstance(word, yaml.ScalarToken) and word.plain:
             number = yaml.load(word.value, Loader=yaml.CSafeLoader)
@@ -434,17 +438,17 @@ def load(path: Path) -> Any:
                     f"{path}: line {word.start_mark.line + 1}: {word.value}: yaml "
                     f"reads {number:g}; write that, or quote the word"
                 )
-    for node in _nodes(path, tree):
+    for node in _yaml_nodes(path, tree):
         for key in node if isinstance(node, dict) else ():
             if not isinstance(key, str):
-                raise UsageError(f"{path}: key {shown(key)}: must be a word")
+                raise UsageError(f"{path}: key {typed_text(key)}: must be a word")
     return tree
 
 
 def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> None:
     path, where = paths[name], f"experiment={name}"
-    tree = load(path)
-    if HEADER.split() not in _heads(path):
+    tree = load_yaml(path)
+    if HEADER.split() not in _head_comments(path):
         raise UsageError(f"{path}: must start with the line '{HEADER}'")
     if not isinstance(tree, dict):
         raise UsageError(f"{path}: must be a mapping with `blocks`")
@@ -453,7 +457,7 @@ def _check_file(name: str, paths: dict[str, Path], above: tuple[str, ...]) -> No
         check_key(key, SHAPES, where)
         kind, words = SHAPES[key]
         if not isinstance(value, kind) and (value is not None or key == "blocks"):
-            raise UsageError(f"{where}: {key}={shown(value)}: must be {words}")
+            raise UsageError(f"{where}: {key}={typed_text(value)}: must be {words}")
     for key, value in (tree.get("profiles") or {}).items():
         if not isinstance(value, dict):
             raise UsageError(f"{where}: profiles.{key}: must be a mapping")
@@ -474,16 +478,16 @@ def _check_resolvers(where: str, value: Any) -> None:
     Others read the environment or the clock: a file from anywhere would carry what they
     hold into records, figures and folders' names.
     """
-    for text in _texts(value):
+    for text in _texts_within(value):
         for name in RESOLVER.findall(text):
             if name.strip() not in RESOLVERS:
                 raise UsageError(
-                    f"{where}: {shown(text[:60])}: must call no resolver but "
+                    f"{where}: {typed_text(text[:60])}: must call no resolver but "
                     f"{', '.join(RESOLVERS)}; write the value out"
                 )
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts_within(value: Any) -> Iterator[str]:
     todo = [value]
     while todo:
         one = todo.pop()
@@ -495,7 +499,7 @@ def _texts(value: Any) -> Iterator[str]:
             todo += one
 
 
-def _heads(path: Path) -> Iterator[list[str]]:
+def _head_comments(path: Path) -> Iterator[list[str]]:
     """Yield the comments at the top, in words."""
     for line in path.read_text(encoding="utf-8-sig").splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
@@ -503,7 +507,7 @@ def _heads(path: Path) -> Iterator[list[str]]:
         yield re.sub(r"^\s*#", "# ", line).split()
 
 
-def _nodes(path: Path, tree: Any) -> Iterator[Any]:
+def _yaml_nodes(path: Path, tree: Any) -> Iterator[Any]:
     todo, count = [(tree, 0)], 0
     while todo:
         node, depth = todo.pop()
@@ -519,7 +523,7 @@ def _nodes(path: Path, tree: Any) -> Iterator[Any]:
             todo += [(one, depth + 1) for one in inner]
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "must be a text in UTF-8"
     if isinstance(error, RecursionError):
@@ -561,7 +565,9 @@ class Request:
     @property
     def panels(self) -> list[str]:
         """Names of the panels to run, none for all."""
-        values = _flat(self.frame["panel"].values) if "panel" in self.frame else []
+        values = (
+            _flatten_lists(self.frame["panel"].values) if "panel" in self.frame else []
+        )
         return [str(value) for value in values if value is not None]
 
     @property
@@ -574,7 +580,9 @@ class Request:
             return []
         chosen = [self.frame["panel"]] if self.panels else []
         every = [*chosen, *self.choices.values(), *self.axes.values()]
-        return sorted(f"{one.key}={_brief(_flat(one.values))}" for one in every)
+        return sorted(
+            f"{one.key}={_brief_values(_flatten_lists(one.values))}" for one in every
+        )
 
     @property
     def folder(self) -> str:
@@ -592,7 +600,7 @@ class Request:
         return f"{name[:LONGEST]}-{sha256(whole.encode()).hexdigest()[:8]}"
 
 
-def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
+def read_request(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     """Parse and check the arguments of a command line.
 
     Parameters
@@ -609,28 +617,28 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     """
     request = Request()
     keys: set[str] = set()
-    for one in map(parse, arguments):
+    for one in map(parse_argument, arguments):
         first, _, rest = one.key.partition(".")
         if one.key in keys:
             raise UsageError(f"{one.key}: given twice; write the values as one list")
         keys.add(one.key)
         if one.key == "experiment":
-            name = _one(one).values[0]
+            name = _require_one_value(one).values[0]
             if name is not None:
-                names = sorted(experiments(folders))
-                registry.check_choice("experiment", shown(name), names)
+                names = sorted(experiment_files(folders))
+                registry.check_choice("experiment", typed_text(name), names)
                 request.experiment = str(name)
         elif one.key in CHOSEN:
-            request.choices[one.key] = _choice(one)
+            request.choices[one.key] = _choice_list(one)
         elif first in (*POSED, ALGORITHM) and rest:
             last = rest.rpartition(".")[2]
             if last == "_target_" or (last == "name" and one.key != "dataset.name"):
                 raise UsageError(f"{one.key}: no such key; choose with {first}=NAME")
             request.axes[one.key] = one
         elif one.key == "seed" or first == "budget":
-            request.axes[one.key] = _setting(one)
+            request.axes[one.key] = _check_setting(one)
         else:
-            request.frame[one.key] = _frame(one)
+            request.frame[one.key] = _check_frame_key(one)
     _check_algorithms(request)
     for key in ("panel", "profile"):
         if key in request.frame and request.experiment is None:
@@ -638,7 +646,7 @@ def read(arguments: Sequence[str], folders: Sequence[Path] = ()) -> Request:
     return request
 
 
-def _choice(argument: Argument) -> Argument:
+def _choice_list(argument: Argument) -> Argument:
     """Return the choices of a group as one list, `[a,b]` being `a,b`.
 
     Raises
@@ -646,25 +654,26 @@ def _choice(argument: Argument) -> Argument:
     UsageError
         If there is no such choice, a file cannot be read, or two are called the same.
     """
-    group, values = argument.key, _flat(argument.values)
+    group, values = argument.key, _flatten_lists(argument.values)
     if not values:
         raise UsageError(f"{group}=[]: the axis is empty; name at least one")
     files: dict[str, str] = {}
     if group in FROM_FILES:
-        words = [shown(value) for value in values]
-        values = [absolute(word) if is_file(word) else word for word in words]
+        words = [typed_text(value) for value in values]
+        values = [absolute_path(word) if is_file(word) else word for word in words]
         for name in filter(is_file, dict.fromkeys(values)):
-            registry.pinned(name, group)
-            other = files.setdefault(label(name), name)
+            registry.pin_choice(name, group)
+            other = files.setdefault(label_of(name), name)
             if other != name:
                 raise UsageError(
-                    f"{group}={name}: {other} is called {label(name)}, too; rename one"
+                    f"{group}={name}: {other} is called {label_of(name)}, too; rename "
+                    "one"
                 )
     auto = ["auto"] if group in AUTO else []
     for value in values:
         if value not in files.values():
             names = [*auto, *registry.names(group)]
-            registry.check_choice(group, shown(value), names)
+            registry.check_choice(group, typed_text(value), names)
     return dataclasses.replace(argument, values=list(dict.fromkeys(map(str, values))))
 
 
@@ -674,7 +683,7 @@ def _check_algorithms(request: Request) -> None:
     An experiment's blocks may name files: they are looked at when they are read.
     """
     chosen = request.choices.get(ALGORITHM)
-    labels = [*map(label, chosen.values if chosen else ())]
+    labels = [*map(label_of, chosen.values if chosen else ())]
     for key in request.axes:
         first, *of = key.split(".")
         if first == ALGORITHM:
@@ -687,45 +696,47 @@ def _check_algorithms(request: Request) -> None:
                 )
 
 
-def _frame(argument: Argument) -> Argument:
+def _check_frame_key(argument: Argument) -> Argument:
     if argument.key == "runner":
-        name = shown(_one(argument).values[0])
+        name = typed_text(_require_one_value(argument).values[0])
         registry.check_choice("runner", name, registry.names("runner"))
         return argument
     if argument.key == "panel" and [] in argument.values:
         raise UsageError("panel=[]: the axis is empty; name at least one")
-    return _setting(argument if argument.key in ("panel", RETRY) else _one(argument))
+    return _check_setting(
+        argument if argument.key in ("panel", RETRY) else _require_one_value(argument)
+    )
 
 
-def _setting(argument: Argument) -> Argument:
+def _check_setting(argument: Argument) -> Argument:
     """Check a key of the frame and the type of its values."""
     if argument.key == RETRY:  # `a` and `a,b` are short for `[a]` and `[a,b]`
-        values = _flat(argument.values)
-        text = f"{RETRY}=[{','.join(map(shown, values))}]"
+        values = _flatten_lists(argument.values)
+        text = f"{RETRY}=[{','.join(map(typed_text, values))}]"
         argument = Argument(RETRY, [values], False, text)
     values = [check_setting(argument.key, value) for value in argument.values]
     number = not argument.swept and type(values[0]) in (int, float)
-    text = f"{argument.key}={shown(values[0])}" if number else argument.text
+    text = f"{argument.key}={typed_text(values[0])}" if number else argument.text
     return dataclasses.replace(argument, values=values, text=text)
 
 
-def _one(argument: Argument) -> Argument:
+def _require_one_value(argument: Argument) -> Argument:
     if argument.swept:
-        values = shown(argument.values)
+        values = typed_text(argument.values)
         raise UsageError(f"{argument.key}={values}: takes one value, no axis")
     return argument
 
 
-def _flat(values: Iterable[Any]) -> list[Any]:
+def _flatten_lists(values: Iterable[Any]) -> list[Any]:
     """Return values with lists among them taken apart."""
     return [v for one in values for v in (one if isinstance(one, list) else [one])]
 
 
-def _brief(values: Sequence[Any]) -> str:
+def _brief_values(values: Sequence[Any]) -> str:
     """Return values with commas between them, consecutive integers as `0..9`."""
-    if len(values) > 2 and consecutive(values):
+    if len(values) > 2 and are_consecutive(values):
         return f"{values[0]}..{values[-1]}"
-    return ",".join(shown(value).removesuffix(".0") for value in values)
+    return ",".join(typed_text(value).removesuffix(".0") for value in values)
 
 
 class Composer:
@@ -756,7 +767,7 @@ class Composer:
                 _offer_file(folder)
                 continue
             search.prepend("--config-dir", f"file://{folder.absolute()}", "schema")
-        _offer(request)
+        _offer_to_hydra(request)
         self.loader = ConfigLoaderImpl(search)
 
     def compose(
@@ -776,7 +787,9 @@ class Composer:
         """
         axes = self.request.axes.values()
         fixed = [] if self.request.experiment else [a for a in axes if not a.swept]
-        config = self._composed([*choices, *(one.forced + one.text for one in fixed)])
+        config = self._compose_with(
+            [*choices, *(one.forced_prefix + one.text for one in fixed)]
+        )
         chosen = dict(config.hydra.runtime.choices)
         del config["hydra"]
         swept = [one.key for one in axes if one.swept]
@@ -810,7 +823,7 @@ class Composer:
         """
         request = self.request
         every = [*request.choices.values(), *request.axes.values()]
-        config = self._composed([one.first for one in every])
+        config = self._compose_with([one.first_value for one in every])
         for key in list(config):
             if kind != "all" and (key == "hydra") != (kind == "hydra"):
                 del config[key]
@@ -824,10 +837,10 @@ class Composer:
         head = f"# @package {package}\n" if package else ""
         return head + OmegaConf.to_yaml(part, resolve=resolve).rstrip()
 
-    def _composed(self, overrides: Sequence[str]) -> DictConfig:
+    def _compose_with(self, overrides: Sequence[str]) -> DictConfig:
         """Return a configuration with the arguments that hold for the whole run."""
         name = self.request.experiment
-        lines = [f"experiment={quoted(name)}"] if name else []
+        lines = [f"experiment={quote_text(name)}"] if name else []
         frame = self.request.frame.items()
         lines += [one.text for key, one in frame if key != "panel"]
         config = self.loader.load_configuration(
@@ -838,7 +851,7 @@ class Composer:
         return config
 
 
-def _offer(request: Request) -> None:
+def _offer_to_hydra(request: Request) -> None:
     """Put into Hydra's store what it composes beside the yaml files.
 
     That is the schema, and each file of a user's and each entry point as if it had a
@@ -850,7 +863,7 @@ def _offer(request: Request) -> None:
         store.store(group=group, name="auto", node={})
     for group in FROM_FILES:
         choice = request.choices.get(group)
-        files = {label(v): v for v in choice.values if is_file(v)} if choice else {}
+        files = {label_of(v): v for v in choice.values if is_file(v)} if choice else {}
         outside = entry_points() if group == ALGORITHM else {}
         for name, target in {**outside, **files}.items():
             package = f"{group}.{name}" if group == ALGORITHM else group
@@ -880,13 +893,15 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     calibration = request.choices.get("calibration")
     blocks: list[Section] = []
     example: dict[str, Any] = {}
-    for choices in _combinations(request):
+    for choices in _override_combinations(request):
         config, chosen = composer.compose(choices)
         example = example or config
-        for name in _algorithms(config):
+        for name in _chosen_algorithms(config):
             groups = {group: (chosen[group], config[group]) for group in POSED}
             groups[ALGORITHM] = name, config[ALGORITHM][name]
-            block: Section = {group: _part(group, *of) for group, of in groups.items()}
+            block: Section = {
+                group: _part_with_changes(group, *of) for group, of in groups.items()
+            }
             if block[PROBLEM] == {"name": ERM}:
                 del block[PROBLEM]
             block["budget"] = dict(config["budget"])
@@ -897,9 +912,9 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             for argument in request.axes.values():
                 # What is typed is meant, where it is as in the yaml, too.
                 if argument.swept or argument.key == "dataset.task":
-                    place(block, argument)
+                    place_key(block, argument)
             blocks.append(block)
-    names = _algorithms(example)
+    names = _chosen_algorithms(example)
     for key in request.axes:
         first, *of = key.split(".")
         if first == ALGORITHM and of[0] not in names:
@@ -910,9 +925,9 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     return blocks, example
 
 
-def _combinations(request: Request) -> Iterator[list[str]]:
+def _override_combinations(request: Request) -> Iterator[list[str]]:
     """Yield the overrides of each combination; algorithms stand side by side."""
-    names = {g: [*map(label, one.values)] for g, one in request.choices.items()}
+    names = {g: [*map(label_of, one.values)] for g, one in request.choices.items()}
     beside = []
     if ALGORITHM in names:
         beside = [f"{ALGORITHM}=[{','.join(names[ALGORITHM])}]"]
@@ -923,18 +938,18 @@ def _combinations(request: Request) -> Iterator[list[str]]:
         yield [*combination, *beside]
 
 
-def _algorithms(config: dict[str, Any]) -> list[str]:
+def _chosen_algorithms(config: dict[str, Any]) -> list[str]:
     """Return the chosen algorithms; parameters alone do not choose one."""
     return [name for name, fields in config[ALGORITHM].items() if "_target_" in fields]
 
 
-def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+def _part_with_changes(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return a choice by name with what differs from its yaml."""
     if is_file(fields.get("_target_")):
         name = fields["_target_"]
     usual = {} if name == "auto" else registry.read(group, name)
     if group == "dataset":
-        name = member(name, fields["name"])
+        name = dataset_of_member(name, fields["name"])
     changed = {
         key: value
         for key, value in fields.items()
@@ -943,25 +958,29 @@ def _part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, **changed}
 
 
-def member(base: str, name: Any) -> str:
+def dataset_of_member(base: str, name: Any) -> str:
     """Return the name of a dataset of which `dataset.name` chooses one of many."""
     own = base.partition(":")[0]
     return own if name == own else f"{own}:{name}"
 
 
-def place(block: Section, argument: Argument) -> None:
+def place_key(block: Section, argument: Argument) -> None:
     """Set one key of a block; a parameter of another algorithm is left out."""
     value = argument.values if argument.swept else argument.values[0]
     first, *path = argument.key.split(".")
     if argument.key == "dataset.name":
-        value = [member(block["dataset"]["name"], one) for one in argument.values]
+        value = [
+            dataset_of_member(block["dataset"]["name"], one) for one in argument.values
+        ]
     if not path:
         block[first] = value
     elif first == ALGORITHM:
-        if label(block[ALGORITHM]["name"]) == path[0]:
+        if label_of(block[ALGORITHM]["name"]) == path[0]:
             block[ALGORITHM][path[1]] = value
     elif len(path) > 1 and argument.swept:
-        raise UsageError(f"{argument.key}={shown(value)}: takes one value, no axis")
+        raise UsageError(
+            f"{argument.key}={typed_text(value)}: takes one value, no axis"
+        )
     else:
         part = block.setdefault(first, {})
         for key in path[:-1]:
@@ -999,7 +1018,7 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]
     for panel in request.panels:
         registry.check_choice("panel", panel, panels)
     expanded = [
-        _expanded("", block)
+        _expand_part("", block)
         for block in blocks
         if not request.panels or block.get("panel") in request.panels
     ]
@@ -1011,48 +1030,49 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]
                 f"block {panel} / {line}: two blocks have this panel and line"
             )
     for argument in (*request.choices.values(), *request.axes.values()):
-        _replace(expanded, argument)
+        _replace_key(expanded, argument)
     return expanded
 
 
-def _expanded(key: str, value: Any) -> Any:
+def _expand_part(key: str, value: Any) -> Any:
     """Return a part of a block with the strings of the sweep grammar as lists."""
     if key.rpartition(".")[2] in WORDS:
         return value
     if isinstance(value, dict):
-        return {k: _expanded(f"{key}.{k}".lstrip("."), v) for k, v in value.items()}
-    return expand(key, value)
+        return {k: _expand_part(f"{key}.{k}".lstrip("."), v) for k, v in value.items()}
+    return expand_values(key, value)
 
 
-def _replace(blocks: list[Section], argument: Argument) -> None:
+def _replace_key(blocks: list[Section], argument: Argument) -> None:
     """Replace a key of the blocks that have it; in a tuned one, a parameter's axis."""
     key, value = argument.key, argument.values[0]
     first, *path = key.split(".")
     if key in ("dataset", ALGORITHM):
         raise UsageError(
-            f"{key}={shown(value)}: an experiment's blocks name their own; use "
+            f"{key}={typed_text(value)}: an experiment's blocks name their own; use "
             "panel=NAME to run some of them"
         )
     if key in POSED and len(argument.values) > 1:
         raise UsageError(
-            f"{key}={shown(argument.values)}: takes one value with an experiment"
+            f"{key}={typed_text(argument.values)}: takes one value with an experiment"
         )
     if first == ALGORITHM:
-        names = [str(_mapping(b.get(ALGORITHM)).get("name")) for b in blocks]
+        names = [str(_as_mapping(b.get(ALGORITHM)).get("name")) for b in blocks]
         pairs = zip(blocks, names, strict=True)
-        blocks = [block for block, name in pairs if label(name) == path[0]]
+        blocks = [block for block, name in pairs if label_of(name) == path[0]]
         if not blocks:
             raise UsageError(f"{key}: no block of the experiment runs {path[0]}")
     for block in blocks:
         tune = block.get("tune") or {}
         if key == "seed" and tune:
             raise UsageError(
-                f"seed={shown(value)}: {schema.label(block)} is tuned, its seeds are "
+                f"seed={typed_text(value)}: {schema.block_label(block)} is tuned, its "
+                "seeds are "
                 "tune.seeds and tune.report"
             )
         if first in (*POSED, ALGORITHM):
             usual = {"constraint": "none", PROBLEM: ERM}.get(first, "auto")
-            block[first] = _mapping(block.get(first, usual))
+            block[first] = _as_mapping(block.get(first, usual))
         axes = tune.get("axes", {})
         if first == ALGORITHM and path[-1] in axes:
             if argument.swept:
@@ -1063,8 +1083,8 @@ def _replace(blocks: list[Section], argument: Argument) -> None:
         if key in POSED:
             block[first] = {"name": value}
         else:
-            place(block, argument)
+            place_key(block, argument)
 
 
-def _mapping(part: Any) -> dict[str, Any]:
+def _as_mapping(part: Any) -> dict[str, Any]:
     return dict(part) if isinstance(part, dict) else {"name": part}

@@ -12,8 +12,8 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.usage import GROUPS as CHOICES
-from dp_erm_bench.errors import UsageError, printable, shown
-from dp_erm_bench.experiment.schema import block_keys, options_of, settings
+from dp_erm_bench.errors import UsageError, printable_text, typed_text
+from dp_erm_bench.experiment.schema import block_keys, frame_keys, options_of
 from dp_erm_bench.results.files import PLAN
 from dp_erm_bench.results.runs import read_manifest
 
@@ -30,7 +30,7 @@ WIDEST = 30
 RESULTS, TABLE = "results", "results.parquet"
 Row = tuple[str, str, str, str]
 
-KEYS = {"settings": settings, "blocks": block_keys}
+KEYS = {"settings": frame_keys, "blocks": block_keys}
 """The plain keys of the configuration, and those of an experiment's blocks."""
 
 GROUPS = (*CHOICES, *KEYS)
@@ -45,7 +45,7 @@ def list_command(words: Sequence[str]) -> int:
     named = named and (os.sep in words[0] or Path(words[0]).is_dir())
     if words and (words[0] == RESULTS or named):
         for folder in words if named else words[1:] or [RESULTS]:
-            print(results(Path(folder)))
+            print(list_results(Path(folder)))
         return 0
     groups: list[tuple[str, list[str]]] = []
     for word in words:
@@ -56,12 +56,12 @@ def list_command(words: Sequence[str]) -> int:
             group, names = groups[-1]
             registry.check_choice(f"list {group}", word, registry.names(group))
             names.append(word)
-    texts = [listing(*one) for one in groups or [(group, []) for group in GROUPS]]
+    texts = [list_choices(*one) for one in groups or [(group, []) for group in GROUPS]]
     print("\n\n".join(texts))
     return 0
 
 
-def results(parent: Path) -> str:
+def list_results(parent: Path) -> str:
     """Return what each results folder in a folder holds, from when, by which command.
 
     Raises
@@ -84,7 +84,7 @@ def results(parent: Path) -> str:
         counts = manifest.get("counts")
         known = counts if isinstance(counts, dict) else {}
         held = ", ".join(f"{n} {status}" for status, n in known.items() if n)
-        words = [shown(manifest.get(k) or "?") for k in ("started", "version")]
+        words = [typed_text(manifest.get(k) or "?") for k in ("started", "version")]
         command = manifest.get("command")
         typed = shlex.join(map(str, command)) if isinstance(command, list) else "?"
         profile = f", profile {manifest['profile']}" if manifest.get("profile") else ""
@@ -93,10 +93,10 @@ def results(parent: Path) -> str:
             f"  {words[0]}, version {words[1]}, {manifest.get('outcome', '?')}",
             f"  {typed}",
         ]
-    return "\n".join(map(printable, lines))
+    return "\n".join(map(printable_text, lines))
 
 
-def listing(group: str, only: Sequence[str] = ()) -> str:
+def list_choices(group: str, only: Sequence[str] = ()) -> str:
     """Return the choices of a group as text, one per line, parameters below them.
 
     Parameters
@@ -107,16 +107,16 @@ def listing(group: str, only: Sequence[str] = ()) -> str:
         Names of choices; all of them by default.
     """
     if group in KEYS:
-        rows = [_row(key, *of) for key, of in KEYS[group]().items()]
-        return "\n".join([group, *_table(rows, "  ")])
+        rows = [_parameter_row(key, *of) for key, of in KEYS[group]().items()]
+        return "\n".join([group, *_format_table(rows, "  ")])
     lines = [group]
     for name in only or registry.names(group):
-        lines.append(f"  {name:14} {_about(group, name)}".rstrip())
-        lines += _table(list(_parameters(group, name)), "      ")
+        lines.append(f"  {name:14} {_describe_choice(group, name)}".rstrip())
+        lines += _format_table(list(_parameter_rows(group, name)), "      ")
     return "\n".join(lines)
 
 
-def _about(group: str, name: str) -> str:
+def _describe_choice(group: str, name: str) -> str:
     """Return the docstring of a class, else the comment at the top of the yaml."""
     if group in CLASSES:
         doc = inspect.getdoc(registry.target(group, name)) or ""
@@ -131,15 +131,15 @@ def _about(group: str, name: str) -> str:
     return " ".join(comments)
 
 
-def _parameters(group: str, name: str) -> Iterator[Row]:
+def _parameter_rows(group: str, name: str) -> Iterator[Row]:
     """Yield name, default, what is allowed and meaning of each parameter."""
     usual = registry.read(group, name)
     if group == "dataset":
         for key, value in usual.items():
             if key not in ("name", "_target_", "task"):
-                brief = shown(value)
+                brief = typed_text(value)
                 if isinstance(value, dict):
-                    brief = " ".join(f"{k}={shown(v)}" for k, v in value.items())
+                    brief = " ".join(f"{k}={typed_text(v)}" for k, v in value.items())
                 yield key, brief, "", ""
     if group in CLASSES:
         cls = registry.target(group, name)
@@ -151,8 +151,10 @@ def _parameters(group: str, name: str) -> Iterator[Row]:
         rules = found.meanings if found else {}
         for entry in dataclasses.fields(cls):
             if entry.init:
-                key, default, *rest = _row(entry.name, entry, hints[entry.name])
-                default = shown(usual[key]) if key in usual else default
+                key, default, *rest = _parameter_row(
+                    entry.name, entry, hints[entry.name]
+                )
+                default = typed_text(usual[key]) if key in usual else default
                 allowed, meaning = rest
                 if key in rules:
                     allowed += "|auto"
@@ -160,7 +162,7 @@ def _parameters(group: str, name: str) -> Iterator[Row]:
                 yield key, default, allowed, meaning
 
 
-def _row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
+def _parameter_row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
     """Return a key, its default, its types, words and limits, and its meaning.
 
     Parameters
@@ -178,22 +180,24 @@ def _row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
     limits = [
         f" {sign} {data[name]:g}" for name, sign in LIMITS.items() if name in data
     ]
-    words = [w for one in options_of(hint) for w in _spelled(one, "".join(limits))]
+    words = [
+        w for one in options_of(hint) for w in _allowed_words(one, "".join(limits))
+    ]
     allowed = data.get("choices") or dict.fromkeys(words)
-    usual = "" if default in (dataclasses.MISSING, (), {}) else shown(default)
+    usual = "" if default in (dataclasses.MISSING, (), {}) else typed_text(default)
     return key, usual, "|".join(map(str, allowed)), str(data.get("help", ""))
 
 
-def _spelled(hint: Any, limits: str) -> list[str]:
+def _allowed_words(hint: Any, limits: str) -> list[str]:
     if typing.get_origin(hint) is typing.Literal:
         return [str(word) for word in typing.get_args(hint)]
     if typing.get_origin(hint) is list:
-        return [f"[{'|'.join(_spelled(typing.get_args(hint)[0], limits))}]"]
+        return [f"[{'|'.join(_allowed_words(typing.get_args(hint)[0], limits))}]"]
     word = WORDS.get(hint, "")
     return [word + limits if hint in (int, float) else word] if word else []
 
 
-def _table(rows: Sequence[Row], indent: str) -> list[str]:
+def _format_table(rows: Sequence[Row], indent: str) -> list[str]:
     """Return rows as lines, in columns as wide as their widest cell, within reason."""
     columns = list(zip(*rows, strict=True))[:3]
     wide = [min(max(map(len, cells)), WIDEST) for cells in columns]

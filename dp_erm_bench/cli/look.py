@@ -7,18 +7,18 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dp_erm_bench.cli.line import parse, quoted
+from dp_erm_bench.cli.line import parse_argument, quote_text
 from dp_erm_bench.datasets.file import file
 from dp_erm_bench.datasets.prepare import DEFAULT, FILL_IN, NAMES
 from dp_erm_bench.datasets.records import (
     LABEL_PAIRS,
     MOST_CLASSES,
     as_number,
-    folded,
+    fold_word,
     names_in,
 )
 from dp_erm_bench.datasets.table import LEFT_OUT, NOTHING, UNNAMED, Look, Seen
-from dp_erm_bench.errors import UsageError, check_key, escaped, heading
+from dp_erm_bench.errors import UsageError, check_key, escape_line, quote_heading
 
 KEYS = ("drop", "format", "header", "index", "label")
 """Keys of the dataset that say how the file is read."""
@@ -54,18 +54,18 @@ def look_command(arguments: Sequence[str]) -> int:
             "dp-erm-bench look my.csv dataset.header=true"
         )
     how = {}
-    for one in map(parse, typed):
+    for one in map(parse_argument, typed):
         check_key(one.key, [f"dataset.{key}" for key in KEYS], "look")
         how[one.key.partition(".")[2]] = one.values[0]
     given = {text.partition("=")[0]: text.partition("=")[2] for text in typed}
     found = file.look(paths[0], **how)
-    label = _label(found, how)
-    line = _line(paths[0], found, label, names_in(how.get("drop")), given)
-    print("\n".join([*_table(paths[0], found, label), "", *line]))
+    label = _propose_label(found, how)
+    line = _proposed_command(paths[0], found, label, names_in(how.get("drop")), given)
+    print("\n".join([*_column_table(paths[0], found, label), "", *line]))
     return 0
 
 
-def _label(found: Look, how: dict[str, Any]) -> Seen:
+def _propose_label(found: Look, how: dict[str, Any]) -> Seen:
     """Return the column that is proposed as the label."""
     by_name = {str(one.name).strip().casefold(): one for one in found.columns}
     given = [one for one in found.columns if one.name == found.layout.label]
@@ -73,27 +73,36 @@ def _label(found: Look, how: dict[str, Any]) -> Seen:
     return given[0] if "label" in how or not usual else usual[0]
 
 
-def _table(path: str, found: Look, label: Seen) -> Iterator[str]:
+def _column_table(path: str, found: Look, label: Seen) -> Iterator[str]:
     first = "row 1 names them" if found.layout.named else "row 1 is a record"
     yield (
-        f"{escaped(path)}: {found.records} records, {len(found.columns)} columns "
+        f"{escape_line(path)}: {found.records} records, {len(found.columns)} columns "
         f"separated by {SEPARATORS[found.layout.how['sep']]}, {first}"
     )
     yield "All of this is read off the records: not private, and no source of bounds."
     rows = [("column", "kind", "missing", "range and words, read off the records")]
     for one in found.columns:
         more = " (proposed label)" * (one is label)
-        if one is not label and _tells(one, label):
-            more = f" (tells {heading(label.name)} by itself; leave it out if it is no"
-            more += " feature)"
-        rows.append((heading(one.name), one.kind, str(one.missing), _cells(one) + more))
+        if one is not label and _reveals_label(one, label):
+            more = (
+                f" (tells {quote_heading(label.name)} by itself; leave it out if it is"
+            )
+            more += " no feature)"
+        rows.append(
+            (
+                quote_heading(one.name),
+                one.kind,
+                str(one.missing),
+                _describe_cells(one) + more,
+            )
+        )
     wide = [max(map(len, cells)) for cells in list(zip(*rows, strict=True))[:3]]
     for name, kind, missing, cells in rows:
         cell = f"{name:{wide[0]}}  {kind:{wide[1]}}  {missing:>{wide[2]}}  {cells}"
         yield f"  {cell}".rstrip()
 
 
-def _tells(one: Seen, label: Seen) -> bool:
+def _reveals_label(one: Seen, label: Seen) -> bool:
     """Return whether a column tells the label by itself, and not by chance.
 
     Labels repeat, and to guess the commonest is right less often by 4 deviations.
@@ -106,21 +115,21 @@ def _tells(one: Seen, label: Seen) -> bool:
     return 1.0 - share > 4.0 * math.sqrt(share * (1.0 - share) / n)
 
 
-def _cells(one: Seen) -> str:
+def _describe_cells(one: Seen) -> str:
     """Return the range of a column's numbers, and its words with their counts."""
     ends = f"{one.low:g} .. {one.high:g}" if one.low == one.low else ""
     if len(one.counts) > MOST_CLASSES and one.kind == "numbers":
         return ends
     more = f", {len(one.counts) - SHOWN} more" * (len(one.counts) > SHOWN)
-    return "; ".join(filter(None, [ends, _counted(one) + more]))
+    return "; ".join(filter(None, [ends, _frequent_words(one) + more]))
 
 
-def _counted(one: Seen, most: int = SHOWN) -> str:
+def _frequent_words(one: Seen, most: int = SHOWN) -> str:
     """Return the most frequent words of a column with their counts."""
-    return ", ".join(f"{escaped(k)} {n}" for k, n in [*one.counts.items()][:most])
+    return ", ".join(f"{escape_line(k)} {n}" for k, n in [*one.counts.items()][:most])
 
 
-def _line(
+def _proposed_command(
     path: str,
     found: Look,
     label: Seen,
@@ -142,27 +151,31 @@ def _line(
     numbers = [one for one in features if one not in words]
     regression = _is_target(label)
     wrong = [*found.wrong, *_wrong_label(label)]
-    wrong += [told for one in features for told in _spelled_twice(one)]
-    if missing := [heading(one.name) for one in kept if one.missing]:
+    wrong += [told for one in features for told in _double_spellings(one)]
+    if missing := [quote_heading(one.name) for one in kept if one.missing]:
         wrong.append(
             f"values are missing in {', '.join(missing)}; none may be: fill them with "
             "a number or word that is known without the records, not with a mean of "
             "theirs, or leave these records out"
         )
     yield from (f"To be decided before it is read: {one}" for one in wrong)
-    keys = {"dataset": "file", "dataset.path": _value(path), **given}
+    keys = {"dataset": "file", "dataset.path": _typed_value(path), **given}
     # A number is a place among the columns that are read: a heading of one is quoted.
     place = kept.index(label) - len(kept) * bool(out or dropped)
-    keys["dataset.label"] = _value(label.name) if found.layout.named else str(place)
+    keys["dataset.label"] = (
+        _typed_value(label.name) if found.layout.named else str(place)
+    )
     codes = tuple(sorted(map(as_number, label.counts)))
     is_open = not regression and len(codes) == 2 and codes not in LABEL_PAIRS
     if is_open:
         keys["dataset.positive"] = FILL_IN
     if out:
-        keys["dataset.drop"] = _list([*dropped, *[one.name for one in out]])
+        keys["dataset.drop"] = _typed_list([*dropped, *[one.name for one in out]])
     if words:
-        keys["dataset.onehot"] = _list([one.name for one in words])
-    bounds = _bounds([_feature(one, found.layout.named, features) for one in numbers])
+        keys["dataset.onehot"] = _typed_list([one.name for one in words])
+    bounds = _bounds_to_fill(
+        [_feature_name(one, found.layout.named, features) for one in numbers]
+    )
     bounds += f",label:{FILL_IN}" * regression
     keys |= {"dataset.bounds": f"{{{bounds}}}", "dataset.scale": "bounds"}
     if not any(str(one.name).strip("() ").casefold() in NAMES for one in features):
@@ -190,7 +203,7 @@ def _line(
     )
 
 
-def _feature(one: Seen, named: bool, features: Sequence[Seen]) -> str:
+def _feature_name(one: Seen, named: bool, features: Sequence[Seen]) -> str:
     """Return how a feature is called: without headings by its place among them.
 
     A column of words before it takes as many places as it has words.
@@ -201,13 +214,15 @@ def _feature(one: Seen, named: bool, features: Sequence[Seen]) -> str:
     return f"x{sum(len(c.counts) if _is_category(c) else 1 for c in before)}"
 
 
-def _spelled_twice(one: Seen) -> Iterator[str]:
+def _double_spellings(one: Seen) -> Iterator[str]:
     """Yield that words of a column of few differ in case or form alone."""
-    different = len({*map(folded, one.counts)})
+    different = len({*map(fold_word, one.counts)})
     if _is_category(one) and different < len(one.counts):
         yield (
-            f"column {heading(one.name)} holds {len(one.counts)} words in {different} "
-            f"spellings but for case and form ({_counted(one, MOST_CLASSES)}); correct "
+            f"column {quote_heading(one.name)} holds {len(one.counts)} words in "
+            f"{different} "
+            f"spellings but for case and form ({_frequent_words(one, MOST_CLASSES)}); "
+            "correct "
             "them"
         )
 
@@ -224,7 +239,7 @@ def _is_target(label: Seen) -> bool:
 
 def _wrong_label(label: Seen) -> Iterator[str]:
     """Yield why a column is no label as it is, with its words and their counts."""
-    whose, count = f"column {heading(label.name)}, the label,", len(label.counts)
+    whose, count = f"column {quote_heading(label.name)}, the label,", len(label.counts)
     if _is_target(label):
         return
     if label.kind in LEFT_OUT or count > MOST_CLASSES:
@@ -234,27 +249,28 @@ def _wrong_label(label: Seen) -> Iterator[str]:
     elif count > 2:
         numbers = ", or take them as numbers with dataset.task=regression"
         yield (
-            f"{whose} holds {count} different labels ({_counted(label)}); name those "
+            f"{whose} holds {count} different labels ({_frequent_words(label)}); name "
+            "those "
             "that become +1, all others becoming -1, with dataset.positive=[...]"
             f"{numbers * label.kind.startswith('numbers')}"
         )
-    yield from _spelled_twice(label)
+    yield from _double_spellings(label)
 
 
-def _bounds(names: Sequence[str]) -> str:
+def _bounds_to_fill(names: Sequence[str]) -> str:
     """Return bounds by name to be filled in; a default where a name cannot be typed."""
-    typed = {name: _key(name) for name in names}
+    typed = {name: _mapping_key(name) for name in names}
     known = [f"{key}:{FILL_IN}" for key in typed.values() if key]
     others = f",{DEFAULT}:{FILL_IN}" * (not all(typed.values()))
     return f"columns:{{{','.join(known)}}}{others}"
 
 
-def _key(name: str) -> str:
+def _mapping_key(name: str) -> str:
     """Return a name as the key of a mapping that is typed, empty if it can be none."""
     spelled = "".join(f"\\{c}" if c in "\\()[]{}:=, \t" else c for c in name)
     for text in (name, spelled):
         try:
-            (value,) = parse(f"dataset.bounds={{columns:{{{text}:1}}}}").values
+            (value,) = parse_argument(f"dataset.bounds={{columns:{{{text}:1}}}}").values
         except UsageError:
             continue
         if isinstance(value, dict) and [*map(str, value["columns"])] == [name]:
@@ -262,15 +278,17 @@ def _key(name: str) -> str:
     return ""
 
 
-def _value(text: str, *more: type) -> str:
+def _typed_value(text: str, *more: type) -> str:
     """Return a text so that it is read as itself, or as one of more types."""
     try:
-        ((value,),) = parse(f"dataset.onehot=[{text}]").values
+        ((value,),) = parse_argument(f"dataset.onehot=[{text}]").values
     except (UsageError, ValueError, TypeError):
-        return quoted(text)
-    return text if type(value) in (str, *more) and str(value) == text else quoted(text)
+        return quote_text(text)
+    return (
+        text if type(value) in (str, *more) and str(value) == text else quote_text(text)
+    )
 
 
-def _list(names: Sequence[Any]) -> str:
+def _typed_list(names: Sequence[Any]) -> str:
     """Return names of columns as a list that is typed."""
-    return f"[{','.join(_value(str(name), int) for name in names)}]"
+    return f"[{','.join(_typed_value(str(name), int) for name in names)}]"

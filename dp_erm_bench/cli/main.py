@@ -13,7 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, USAGE, usage_of, visible
+from dp_erm_bench.cli.usage import (
+    AUTO,
+    COMMANDS,
+    GROUPS,
+    USAGE,
+    escape_controls,
+    usage_of,
+)
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -43,14 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours = arguments is None
     if ours:
         sys.unraisablehook = _deliver_again
-    with escaped(for_good=ours):
-        return _answered(arguments, ours)
+    with escape_output(for_good=ours):
+        return _run_command_line(arguments, ours)
 
 
-def _answered(arguments: Sequence[str] | None, ours: bool) -> int:
+def _run_command_line(arguments: Sequence[str] | None, ours: bool) -> int:
     """Run the command line; return the exit code of whatever it ends with."""
     try:
-        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        code = _dispatch_command(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, such as `head`, has enough.
@@ -76,7 +83,8 @@ class Door:
     """A stream of text through which no control of a terminal passes.
 
     Whatever is printed may quote a file, a name or a traceback of anyone's. What we
-    draw ourselves, colours and bars, goes to `inside`; texts in it are `visible` first.
+    draw ourselves, colours and bars, goes to `inside`; texts in it are
+    `escape_controls` first.
     """
 
     def __init__(self, inside: Any) -> None:
@@ -88,7 +96,7 @@ class Door:
 
     def write(self, text: str) -> int:
         """Write a text with its controls escaped."""
-        self.inside.write(visible(text))
+        self.inside.write(escape_controls(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -98,7 +106,7 @@ class Door:
 
 
 @contextlib.contextmanager
-def escaped(for_good: bool) -> Iterator[None]:
+def escape_output(for_good: bool) -> Iterator[None]:
     """Let all that is printed pass the `Door`; for good, a last traceback, too."""
     before = sys.stdout, sys.stderr
     doors = [one if isinstance(one, Door) else Door(one) for one in before]
@@ -113,19 +121,21 @@ def escaped(for_good: bool) -> Iterator[None]:
 def _deliver_again(ignored: UnraisableHookArgs) -> None:
     """Raise an interrupt again that fell into a finaliser, where Python drops it."""
     if ignored.exc_type is KeyboardInterrupt:
-        _thread.start_new_thread(_interrupt, (_thread.get_ident(),))
+        _thread.start_new_thread(_interrupt_thread, (_thread.get_ident(),))
     else:
         sys.__unraisablehook__(ignored)
 
 
-def _interrupt(thread: int) -> None:
+def _interrupt_thread(thread: int) -> None:
     """Interrupt a thread that has left the hook: in there it would be dropped, too."""
-    while _deliver_again.__code__ in _codes(sys._current_frames().get(thread)):
+    while _deliver_again.__code__ in _codes_of_callers(
+        sys._current_frames().get(thread)
+    ):
         time.sleep(0.001)
     signal.pthread_kill(thread, signal.SIGINT)
 
 
-def _codes(frame: FrameType | None) -> Iterator[CodeType]:
+def _codes_of_callers(frame: FrameType | None) -> Iterator[CodeType]:
     """Yield the code of a frame, then that of its callers."""
     while frame is not None:
         yield frame.f_code
@@ -140,11 +150,11 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch_command(arguments: list[str]) -> int:
     first = arguments[0] if arguments else "help"
     if first == "help" or {"-h", "--help"} & set(arguments):
         named = next((one for one in arguments[:2] if one in COMMANDS), "")
-        print(usage_of(named) if named else text())
+        print(usage_of(named) if named else help_text())
         return 0
     if arguments == ["--version"]:
         from dp_erm_bench import __version__
@@ -156,13 +166,13 @@ def _dispatch(arguments: list[str]) -> int:
 
         return complete(arguments[1:])
     if "=" not in first and not first.startswith(("-", "+", "~")):
-        return command(first, arguments[1:])
+        return run_command(first, arguments[1:])
     from dp_erm_bench.cli.app import run
 
     return run(arguments)
 
 
-def command(name: str, arguments: Sequence[str]) -> int:
+def run_command(name: str, arguments: Sequence[str]) -> int:
     """Run one of the commands that need no composition and return the exit code.
 
     Parameters
@@ -185,7 +195,7 @@ def command(name: str, arguments: Sequence[str]) -> int:
         return 2
 
 
-def text() -> str:
+def help_text() -> str:
     """Return the help with the choices of every config group."""
     # The registry has this folder, too, but would have to import yaml.
     package = Path(__file__).resolve().parents[1]

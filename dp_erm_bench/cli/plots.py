@@ -17,10 +17,16 @@ from rich.table import Table
 from dp_erm_bench.cli.app import COLOUR, Parser, print_table
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.report.layout import FORMATS, making, plain, save, write_text
-from dp_erm_bench.report.make import digest_of
-from dp_erm_bench.report.panels import told
-from dp_erm_bench.report.plot import PLOTS, all_of, check_lines, names_of, sheet
+from dp_erm_bench.report.layout import (
+    FORMATS,
+    making_pictures,
+    plain_caption,
+    save_sheet,
+    write_caption,
+)
+from dp_erm_bench.report.make import digest_of_table
+from dp_erm_bench.report.panels import caption_paragraphs
+from dp_erm_bench.report.plot import PLOTS, all_of, check_lines, names_of, sheet_of_view
 from dp_erm_bench.report.style import house_style
 from dp_erm_bench.report.view import (
     ALONG,
@@ -28,13 +34,13 @@ from dp_erm_bench.report.view import (
     PANEL,
     Shown,
     View,
-    shown,
-    summary,
-    written,
+    rows_of_view,
+    summary_of,
+    summary_text,
 )
 from dp_erm_bench.report.view import FORMATS as TABLES
-from dp_erm_bench.results.columns import words as quantity_words
-from dp_erm_bench.results.files import csv_of, telling
+from dp_erm_bench.results.columns import axis_words as quantity_words
+from dp_erm_bench.results.files import csv_of, translate_os_errors
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import HELD, ON_OPTIMUM, UNLIKE_BOUNDS
 from dp_erm_bench.results.statistics import sharing_data
@@ -71,7 +77,7 @@ def compare_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.results.compare import (
         COMPARED,
         ComparisonRule,
-        compare,
+        compare_sides,
         named_finals,
     )
 
@@ -87,39 +93,39 @@ def compare_command(arguments: Sequence[str]) -> int:
     if shared := max(sharing_data(side, COMPARED) for side in sides):
         print(f"data seeds: {shared}")
     if options.between:
-        _between(sides[0], options, rule)
+        _compare_values(sides[0], options, rule)
         return 0
-    rows = compare(sides[0], sides[1], options.on, rule, options.ignore)
+    rows = compare_sides(sides[0], sides[1], options.on, rule, options.ignore)
     for name, folder in zip("AB", options.folders, strict=True):
-        print(f"{name}: {folder}{_origin(folder)}")
+        print(f"{name}: {folder}{_origin_of(folder)}")
     _print_rows(rows, rule.least)
-    _write(rows, options.csv)
+    _write_csv(rows, options.csv)
     return int((rows["verdict"] == "worse").any())
 
 
-def _between(
+def _compare_values(
     finals: pd.DataFrame, options: argparse.Namespace, rule: ComparisonRule
 ) -> None:
     """Compare the first value of a key with each other one: no regression is told."""
     import pandas as pd
 
-    from dp_erm_bench.results.compare import between, compare
+    from dp_erm_bench.results.compare import compare_sides, sides_by_key
 
     key = options.between
-    where = dict(map(condition, options.where))
-    ((first, one), *others), skipped = between(finals, key, where)
+    where = dict(map(where_condition, options.where))
+    ((first, one), *others), skipped = sides_by_key(finals, key, where)
     for value, why in skipped.items():
         print(f"not compared: {key}={value} was skipped: {why}")
     tables = []
     for value, other in others:
-        rows = compare(one, other, options.on, rule, options.ignore)
+        rows = compare_sides(one, other, options.on, rule, options.ignore)
         print(f"A: {key}={first}\nB: {key}={value}")
         _print_rows(rows, rule.least)
         tables.append(rows.assign(a=first, b=value))
-    _write(pd.concat(tables), options.csv)
+    _write_csv(pd.concat(tables), options.csv)
 
 
-def condition(text: str) -> tuple[str, list[str]]:
+def where_condition(text: str) -> tuple[str, list[str]]:
     """Return key and values of a `--where`."""
     name, sign, values = text.partition("=")
     if not (name and sign and values):
@@ -127,7 +133,7 @@ def condition(text: str) -> tuple[str, list[str]]:
     return name, values.split(",")
 
 
-def _write(rows: pd.DataFrame, path: Path | None) -> None:
+def _write_csv(rows: pd.DataFrame, path: Path | None) -> None:
     if path is not None:
         try:
             path.write_text(csv_of(rows), encoding="utf-8", newline="")
@@ -153,7 +159,7 @@ def _compare_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _origin(folder: Path) -> str:
+def _origin_of(folder: Path) -> str:
     """Return the version and the commit of a folder's last run, as far as known."""
     manifest = read_manifest(folder)
     git = (manifest.get("environment") or {}).get("git") or {}
@@ -167,7 +173,7 @@ def _print_rows(rows: pd.DataFrame, least: int) -> None:
     """Print the most important rows, and count the others."""
     rank = rows["verdict"].map(ORDER.index)
     rows = rows.loc[rank.sort_values(kind="stable").index]
-    print_table(_comparison(rows.head(SHOWN)))
+    print_table(_comparison_rows(rows.head(SHOWN)))
     if len(rows) > SHOWN:
         print(f"and {len(rows) - SHOWN} more: --csv FILE writes all")
     counts = rows["verdict"].value_counts()
@@ -177,7 +183,7 @@ def _print_rows(rows: pd.DataFrame, least: int) -> None:
         print(f"{few.sum()} undecided for want of seeds: it takes {least}")
 
 
-def _comparison(rows: pd.DataFrame) -> Table:
+def _comparison_rows(rows: pd.DataFrame) -> Table:
     """Return the rows of a comparison; unknown cells are empty."""
     table = Table(box=box.SIMPLE_HEAD)
     labels = [name for name in LABELS if (rows[name] != "").any()]
@@ -188,13 +194,13 @@ def _comparison(rows: pd.DataFrame) -> Table:
     for row in rows.to_dict("records"):
         a, b = row["runs_a"], row["runs_b"]
         medians = [row["median_a"], row["median_b"]]
-        low, high = _percent(row["low"]), _percent(row["high"])
+        low, high = _format_percent(row["low"]), _format_percent(row["high"])
         note = f" ({row['note']})" if row["note"] else ""
         table.add_row(
             *(escape(str(row[name])) for name in labels),
             str(a) if a == b else f"{a}/{b}",
             *("" if median != median else f"{median:.4g}" for median in medians),
-            _percent(row["change"]),
+            _format_percent(row["change"]),
             f"{low} to {high}" if low else "",
             escape(f"{row['verdict']}{note}"),
             style=COLOUR.get(row["verdict"]),
@@ -202,7 +208,7 @@ def _comparison(rows: pd.DataFrame) -> Table:
     return table
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     return "" if value != value else f"{100 * value:+.3g} %" if value else "0"
 
 
@@ -222,7 +228,7 @@ def plot_command(arguments: Sequence[str]) -> int:
     UsageError
         For anything wrong with the arguments or the folders, or nothing to draw.
     """
-    parser = _parser("plot", PLOT)
+    parser = _shared_parser("plot", PLOT)
     parser.add_argument("--format", type=names_of, default=FORMATS)
     parser.add_argument("--no-caption", dest="caption", action="store_false")
     parser.add_argument("--highlight", action="append", default=[])
@@ -231,7 +237,7 @@ def plot_command(arguments: Sequence[str]) -> int:
     options = parser.parse_args(list(arguments))
     for suffix in options.format:
         check_choice("--format", suffix, [*FORMATS])
-    asked = replace(_view(options), highlight=tuple(options.highlight))
+    asked = replace(_view_of(options), highlight=tuple(options.highlight))
     table = load_results(options.folders)
     named = [(options.kind or "curves", asked)]
     views = named if options.kind or options.x else [*all_of(table, asked)]
@@ -240,16 +246,20 @@ def plot_command(arguments: Sequence[str]) -> int:
     folder = options.out or options.folders[0] / PLOTS
     # The page of a folder shows what was drawn of its table, and of no other.
     own = len(options.folders) == 1 and len(table) <= MOST_NOTED
-    noted = digest_of(table) if own else ""
+    noted = digest_of_table(table) if own else ""
     drawn: list[Path] = []
     refused = None
     for kind, view in views:
         try:
-            with house_style(), telling(folder), making(table=noted):
-                one = sheet(table, view, kind, options.width)
+            with (
+                house_style(),
+                translate_os_errors(folder),
+                making_pictures(table=noted),
+            ):
+                one = sheet_of_view(table, view, kind, options.width)
                 folder.mkdir(parents=True, exist_ok=True)
                 path = folder / one.name
-                drawn += save(one, path, options.format, options.caption)
+                drawn += save_sheet(one, path, options.format, options.caption)
         except UsageError as error:
             refused = refused or error
             if options.x or options.kind:
@@ -270,38 +280,40 @@ def export_command(arguments: Sequence[str]) -> int:
     UsageError
         For anything wrong with the arguments or the folders, or nothing to write.
     """
-    parser = _parser("export", EXPORT)
+    parser = _shared_parser("export", EXPORT)
     parser.add_argument("--format", default="markdown")
     options = parser.parse_args(list(arguments))
     options.format = ALIASES.get(options.format, options.format)
     check_choice("--format", options.format, [*TABLES, *ALIASES])
     if options.format == "parquet" and not options.out:
         raise UsageError("--format=parquet: is no text; add --out FILE")
-    view = replace(_view(options), x=options.x or EPSILON)
+    view = replace(_view_of(options), x=options.x or EPSILON)
     if view.x in ALONG:
         raise UsageError(f"--x={view.x}: export is of the ends of runs, as at epsilon")
-    drawn = shown(load_results(options.folders), view)
-    table = summary(drawn)
+    drawn = rows_of_view(load_results(options.folders), view)
+    table = summary_of(drawn)
     if options.format == "parquet":
-        with telling(options.out.parent):
+        with translate_os_errors(options.out.parent):
             table.to_parquet(options.out)
     elif options.out:
-        with telling(options.out.parent):
-            write_text(options.out, written(table, options.format))
+        with translate_os_errors(options.out.parent):
+            write_caption(options.out, summary_text(table, options.format))
     else:
-        print(written(table, options.format), end="")
-    print(_beside(drawn, table), end="", file=sys.stderr)
+        print(summary_text(table, options.format), end="")
+    print(_numbers_caption(drawn, table), end="", file=sys.stderr)
     return 0
 
 
-def _beside(drawn: Shown, table: pd.DataFrame) -> str:
+def _numbers_caption(drawn: Shown, table: pd.DataFrame) -> str:
     """Return what a caption says of the numbers of a table, which has no caption."""
     quantity = quantity_words(drawn.view.y)
-    said = told(replace(drawn, view=replace(drawn.view, statistic="interval")), table)
-    return plain(f"{quantity[0].upper()}{quantity[1:]}.\n{said}")
+    said = caption_paragraphs(
+        replace(drawn, view=replace(drawn.view, statistic="interval")), table
+    )
+    return plain_caption(f"{quantity[0].upper()}{quantity[1:]}.\n{said}")
 
 
-def standing(folder: Path) -> str:
+def standings_text(folder: Path) -> str:
     """Return in Markdown what `export` says of a folder: who is best, and how sure.
 
     It is of the table as it stands: nothing is made again. Empty where `export`
@@ -309,32 +321,32 @@ def standing(folder: Path) -> str:
     which runs it was computed by, and of which code, is not in it.
     """
     view = replace(
-        _view(_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON
+        _view_of(_shared_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON
     )
     try:
-        drawn = shown(as_it_stands(folder), view)
+        drawn = rows_of_view(as_it_stands(folder), view)
         if drawn.rows.groupby([PANEL, "_x", LINE], dropna=False).ngroups > BRIEF:
             return ""
-        table = summary(drawn)
-        said = _beside(drawn, table).splitlines()
+        table = summary_of(drawn)
+        said = _numbers_caption(drawn, table).splitlines()
         told_of = [line for line in said if not line.startswith("Computed by ")]
-        return "\n".join([written(table, "markdown"), *told_of]) + "\n"
+        return "\n".join([summary_text(table, "markdown"), *told_of]) + "\n"
     except (UsageError, *UNREADABLE):
         return ""
 
 
-def _view(options: argparse.Namespace) -> View:
+def _view_of(options: argparse.Namespace) -> View:
     """Return the view that options ask for."""
     facet = None if options.facet is None else names_of(options.facet)
-    where = dict(map(condition, options.where))
+    where = dict(map(where_condition, options.where))
     panel, line = names_of(options.panel), names_of(options.line)
     first, *rest = options.folders
     split = panel, line, facet, options.statistic, where, first
-    names = _names(options.names)
+    names = _line_names(options.names)
     return View(options.x, options.y, *split, names=names, others=tuple(rest))
 
 
-def _names(texts: Sequence[str]) -> dict[str, str]:
+def _line_names(texts: Sequence[str]) -> dict[str, str]:
     """Return the names of lines of `--names`; a name may hold commas and signs."""
     found: dict[str, str] = {}
     for text in texts:
@@ -346,7 +358,7 @@ def _names(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _parser(name: str, usage: str) -> argparse.ArgumentParser:
+def _shared_parser(name: str, usage: str) -> argparse.ArgumentParser:
     """Return the options that plots and tables share."""
     parser = Parser(name, usage, add_help=False, allow_abbrev=False)
     parser.add_argument("folders", nargs="+", type=Path)

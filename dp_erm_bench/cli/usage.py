@@ -214,11 +214,11 @@ CONTROLS = re.compile(
 """What a terminal obeys or does not show: controls, marks of direction, surrogates."""
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return a text with all that a terminal would obey, or hide, spelled out."""
-    return CONTROLS.sub(_spelled, text)
+    return CONTROLS.sub(_escape_code, text)
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escape_code(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

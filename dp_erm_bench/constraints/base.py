@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, real_number
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -129,7 +129,7 @@ class Ball(Constraint):
 
     def __post_init__(self) -> None:
         """Check the radius."""
-        radius = number(self.radius)
+        radius = real_number(self.radius)
         if not 0.0 < radius < math.inf:
             raise UsageError(
                 f"constraint.radius={self.radius} of {self.name}: must be a finite "
@@ -152,7 +152,7 @@ def largest_products(points: Array, bounds: Array) -> Array:
     return np.where(unbounded @ sizes > 0.0, np.inf, total)
 
 
-def projected(constraint: tuple[int, float], w: Array) -> Array:
+def project_on_kernel(constraint: tuple[int, float], w: Array) -> Array:
     """Return the nearest points of the set of a kernel's code and radius, (..., p).
 
     References

@@ -13,7 +13,7 @@ from dp_erm_bench.constraints.base import Array, Ball, Indices, largest_products
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.base import SubmodularNorm
 from dp_erm_bench.norms.cardinality import FUNCTIONS
-from dp_erm_bench.norms.extreme import signed
+from dp_erm_bench.norms.extreme import signed_vectors
 from dp_erm_bench.norms.named import PARAMETERS, named_norm
 
 MOST_ENTRIES = 2 * 10**7
@@ -57,7 +57,7 @@ class NormBall(Ball):
     def __post_init__(self) -> None:
         """Check the radius, and build the norm where all of it is given."""
         super().__post_init__()
-        if self.norm not in ("groups", "submodular") or self._given:
+        if self.norm not in ("groups", "submodular") or self._has_norm:
             with of_the_constraint():
                 norm = self.omega
             for key in set(PARAMETERS[self.norm]) - {"function"}:
@@ -65,7 +65,7 @@ class NormBall(Ball):
                     object.__setattr__(self, key, getattr(norm, key))
 
     @property
-    def _given(self) -> bool:
+    def _has_norm(self) -> bool:
         return self.groups is not None or self.values is not None
 
     @functools.cached_property
@@ -98,10 +98,10 @@ class NormBall(Ball):
         nearest = np.full(rows.shape, np.nan)
         for i in np.flatnonzero(finite):
             outside = float(self.gauge(rows[i])) > 1.0
-            nearest[i] = self._nearest(rows[i]) if outside else rows[i]
+            nearest[i] = self._nearest_point(rows[i]) if outside else rows[i]
         return nearest.reshape(w.shape)
 
-    def _nearest(self, z: Array) -> Array:
+    def _nearest_point(self, z: Array) -> Array:
         # Not at the top: scipy.optimize takes long to import.
         from scipy.optimize import brentq
 
@@ -128,43 +128,43 @@ class NormBall(Ball):
 
     def vertex_count(self, p: int) -> int | None:
         """Return the number of extreme points, None if they are not listed."""
-        points = self._points(p)
+        points = self._dense_points(p)
         return None if points is None else len(points)
 
     def vertex_products(self, g: Array) -> Array:
         """Return <v, g> for every extreme point v, (..., p) to (..., m)."""
-        return np.asarray(g @ self._listed(g.shape[-1]).T)
+        return np.asarray(g @ self._listed_points(g.shape[-1]).T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
         """Return sum_j |v_j| bounds_j, of which 0 times infinity is 0."""
-        return largest_products(self._listed(bounds.shape[-1]), bounds)
+        return largest_products(self._listed_points(bounds.shape[-1]), bounds)
 
     def vertex_points(self, index: Indices, p: int) -> Array:
         """Return extreme points."""
-        return np.asarray(self._listed(p)[index])
+        return np.asarray(self._listed_points(p)[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:
         """Return radius min(Omega*(R), R_2 max_A sqrt|A| / F(A)), or a bound on it."""
         by_entries, _ = self.omega.dual(columns)
         return self.radius * min(by_entries, norm * self.omega.spread(columns.size))
 
-    def _listed(self, p: int) -> Array:
-        points = self._points(p)
+    def _listed_points(self, p: int) -> Array:
+        points = self._dense_points(p)
         if points is None:
             raise NotImplementedError(f"constraint={self.name} has no list of vertices")
         return points
 
-    def _points(self, p: int) -> Array | None:
-        return _vertices(self, p)
+    def _dense_points(self, p: int) -> Array | None:
+        return _vertices_of(self, p)
 
 
 @functools.lru_cache(maxsize=4)
-def _vertices(ball: NormBall, p: int) -> Array | None:
+def _vertices_of(ball: NormBall, p: int) -> Array | None:
     masks = ball.omega.dense_sets(p)
     if masks is None or np.exp2(masks.sum(axis=1)).sum() * p > MOST_ENTRIES:
         return None
     sizes = ball.radius / ball.omega.of_masks(masks)
-    points = signed(masks) * np.repeat(sizes, 2 ** masks.sum(axis=1))[:, None]
+    points = signed_vectors(masks) * np.repeat(sizes, 2 ** masks.sum(axis=1))[:, None]
     points.flags.writeable = False
     return points
 

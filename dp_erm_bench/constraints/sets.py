@@ -19,8 +19,8 @@ from dp_erm_bench.constraints.base import (
     largest_products,
 )
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled, within
-from dp_erm_bench.paths import numbers_of
+from dp_erm_bench.kernels.lengths import are_usual, clip_to_norm, norm2, powers_of
+from dp_erm_bench.paths import load_numbers
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class L2Ball(Ball):
 
     def project(self, w: Array) -> Array:
         """Return w, scaled to the sphere where it is outside."""
-        return within(w, self.radius)
+        return clip_to_norm(w, self.radius)
 
     def project_linf(self, w: Array) -> Array:
         """Return w where it is inside; else all entries shrunk by the same least t.
@@ -91,11 +91,11 @@ class L2Ball(Ball):
         rows = np.atleast_2d(w.reshape(-1, w.shape[-1]))
         lengths = norm2(rows, axis=-1)
         outside = lengths / self.radius > 1.0
-        odd = outside & ~unscaled(lengths) & np.isfinite(rows).all(axis=1)
+        odd = outside & ~are_usual(lengths) & np.isfinite(rows).all(axis=1)
         powers = np.where(odd, powers_of(np.abs(rows).max(axis=1)), 0)[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
             radii = np.ldexp(self.radius, -powers)
-            near = np.ldexp(_shrunk(np.ldexp(rows, -powers), radii), powers)
+            near = np.ldexp(_shrink_rows(np.ldexp(rows, -powers), radii), powers)
         return np.where(outside[:, None], near, rows).reshape(w.shape)
 
     def linear_minimiser(self, g: Array) -> Array:
@@ -116,7 +116,7 @@ class L2Ball(Ball):
         return self.radius * min(norm, float(norm2(columns)))
 
 
-def _shrunk(w: Array, radii: Array) -> Array:
+def _shrink_rows(w: Array, radii: Array) -> Array:
     """Return the rows of w, (m, p), outside of balls of radii (m, 1), moved in."""
     sizes = -np.sort(-np.abs(w), axis=-1)
     sums, squares = np.cumsum(sizes, axis=-1), np.cumsum(sizes**2, axis=-1)
@@ -148,7 +148,7 @@ class L1Ball(base.Ball):
         The projection keeps signs and is that of |w| on the face of the ball in the
         positive orthant, the simplex.
         """
-        return base.projected(self.kernel, w)
+        return base.project_on_kernel(self.kernel, w)
 
     def project_linf(self, w: Array) -> Array:
         """Return the euclidean projection: both shrink all entries by one number."""
@@ -195,7 +195,7 @@ class Simplex(base.Ball):
 
     def project(self, w: Array) -> Array:
         """Return max(w - theta, 0) with theta such that the sum is the radius."""
-        return base.projected(self.kernel, w)
+        return base.project_on_kernel(self.kernel, w)
 
     def linear_minimiser(self, g: Array) -> Array:
         """Return the vertex radius e_j of the smallest g_j."""
@@ -254,7 +254,7 @@ class Polytope(Constraint):
 
     def __post_init__(self) -> None:
         """Read and check the vertices; keep them as tuples."""
-        rows = _matrix(self.vertices)
+        rows = _vertex_matrix(self.vertices)
         # A zero has one sign, so that equal sets have one key.
         listed = tuple(tuple(map(float, row)) for row in rows + 0.0)
         object.__setattr__(self, "vertices", listed)
@@ -291,10 +291,10 @@ class Polytope(Constraint):
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(self.vertex_products(rows)).all(axis=1)
         for i in np.flatnonzero(finite):
-            nearest[i] = self._nearest(rows[i])
+            nearest[i] = self._nearest_point(rows[i])
         return nearest.reshape(w.shape)
 
-    def _nearest(self, w: Array) -> Array:
+    def _nearest_point(self, w: Array) -> Array:
         """Return the nearest point of one point, (p,).
 
         A vertex v has no weight in it if <v, w> is below the largest such product by
@@ -376,10 +376,12 @@ def hull_weights(points: Array) -> Array:
     return np.asarray(u / u.sum())
 
 
-def _matrix(vertices: Any) -> Array:
+def _vertex_matrix(vertices: Any) -> Array:
     """Return the vertices, (m, p), from a list or from a file."""
     is_path = isinstance(vertices, str | Path)
-    listed = numbers_of(Path(vertices), "constraint.vertices") if is_path else vertices
+    listed = (
+        load_numbers(Path(vertices), "constraint.vertices") if is_path else vertices
+    )
     try:
         rows = np.array(listed)
     except ValueError:  # of several lengths

@@ -13,7 +13,7 @@ import numpy as np
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.pairs import LENGTHS, alternatives, nearest
+from dp_erm_bench.audit.pairs import LENGTHS, alternative_values, nearest_allowed
 from dp_erm_bench.contract.problems import (
     FAMILIES,
     STRENGTH,
@@ -22,10 +22,10 @@ from dp_erm_bench.contract.problems import (
     neighbours,
     neighbours_of,
     objectives,
-    problem_of,
+    small_problem,
 )
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.names import label
+from dp_erm_bench.plugins.names import label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -137,7 +137,7 @@ class Subject(NamedTuple):
         solvers = [self.solver(**one) for one in params or [{}] * len(names)]
         return run_at(self.problem, solvers, identities=tuple(names), **how)
 
-    def calibrated(
+    def run_within_budget(
         self, budget: Budget, calibration: str = "certified", **params: Any
     ) -> Run:
         """Return a run of one trial under a budget; Unsupported where it is refused."""
@@ -183,7 +183,7 @@ class Candidate:
             name: [field.default, *others]
             for name, field in self.parameters.items()
             if field.metadata["kind"] == "shape" and name not in (*ORIGINS, *LENGTHS)
-            if (others := alternatives(field))
+            if (others := alternative_values(field))
         }
         product = itertools.product(*shapes.values())
         made = (dict(zip(shapes, values, strict=True)) for values in product)
@@ -192,7 +192,7 @@ class Candidate:
 
     def _is_unbounded(self, variant: Variant) -> bool:
         try:
-            return bool(self.build(variant).unbounded)
+            return bool(self.build(variant).unbounded_reason)
         except UsageError:  # two values that do not go together
             return False
 
@@ -205,7 +205,9 @@ class Candidate:
         usual = {"n_iter": STEPS, "ridge": RIDGE}
         values = {**usual, **self.preset, **(variant or {}), **params}
         fields = self.parameters
-        own = {k: nearest(fields[k], x) for k, x in values.items() if k in fields}
+        own = {
+            k: nearest_allowed(fields[k], x) for k, x in values.items() if k in fields
+        }
         return self.solver(**own)
 
     @property
@@ -223,7 +225,7 @@ class Candidate:
 
     def problem(self, parts: Parts) -> Any:
         """Return a small problem by its names."""
-        return self.corners(parts)[0][0] if self.foreign else problem_of(*parts)
+        return self.corners(parts)[0][0] if self.foreign else small_problem(*parts)
 
     def corners(
         self,
@@ -304,8 +306,8 @@ def candidate_of(algorithm: str | type[Solver]) -> Candidate:
     """
     if not isinstance(algorithm, str):
         return Candidate(algorithm.__name__, algorithm)
-    pin = registry.pinned(algorithm)
+    pin = registry.pin_choice(algorithm)
     preset = registry.without_rules(registry.read(registry.ALGORITHM, pin))
     del preset["_target_"]
     solver = registry.target(registry.ALGORITHM, pin)
-    return Candidate(label(pin), solver, preset, pin)
+    return Candidate(label_of(pin), solver, preset, pin)

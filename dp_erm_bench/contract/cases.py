@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp_erm_bench.audit.pairs import LENGTHS, alternatives, nearest
+from dp_erm_bench.audit.pairs import LENGTHS, alternative_values, nearest_allowed
 from dp_erm_bench.contract.candidate import (
     ORIGINS,
     Candidate,
@@ -26,8 +26,8 @@ from dp_erm_bench.contract.problems import (
     STRENGTH,
     Neighbours,
     Parts,
+    name_of_size,
     neighbours_of,
-    sized,
 )
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import build
@@ -46,17 +46,17 @@ MOST = 25
 Row = dict[str, Any]
 
 
-def values_of(field: dataclasses.Field[Any]) -> list[Any]:
+def tried_values(field: dataclasses.Field[Any]) -> list[Any]:
     """Return values of a parameter that may lead to other branches, its own first.
 
     Its choices; else words, with up to `VALUES` numbers and None.
     """
     limits, kind = field.metadata, str(field.type)
     if "choices" in limits or isinstance(field.default, bool):
-        return [field.default, *alternatives(field)]
+        return [field.default, *alternative_values(field)]
     ends = [limits[key] for key in ("least", "most") if key in limits]
     tried = dict.fromkeys((*ends, *(INTEGERS if "int" in kind else REALS)))
-    numbers = [x for x in tried if nearest(field, x) == x][:VALUES]
+    numbers = [x for x in tried if nearest_allowed(field, x) == x][:VALUES]
     values = [*numbers, *limits.get("words", ()), *([None] if "None" in kind else ())]
     return [field.default, *(x for x in dict.fromkeys(values) if x != field.default)]
 
@@ -75,7 +75,7 @@ def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row for row in met if row in kept]
 
 
-def covering(
+def covering_rows(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
     """Return rows in which any two values of two factors meet, if a row may be.
@@ -99,7 +99,7 @@ def covering(
     return [row for key, row in by_values.items() if row == usual or key in kept]
 
 
-def resized(
+def resize_solver(
     solver: Solver, problem: Problem, least: int = 0, most: int = MOST
 ) -> Solver:
     """Return the solver with a length within the limits on a problem, if possible.
@@ -111,18 +111,20 @@ def resized(
             length = solver.iterations(problem)
             if length >= least if longer else length <= most:
                 break
-            solver = next(_scaled(solver, problem, longer), solver)
+            solver = next(_rescaled_solvers(solver, problem, longer), solver)
     return solver
 
 
-def _scaled(solver: Solver, problem: Problem, longer: bool) -> Iterator[Solver]:
+def _rescaled_solvers(
+    solver: Solver, problem: Problem, longer: bool
+) -> Iterator[Solver]:
     """Yield longer, or shorter, solvers of which one number is halved or doubled."""
     length = solver.iterations(problem)
     for field in dataclasses.fields(solver):
         value = getattr(solver, field.name)
         if type(value) in (int, float):
             for other in (type(value)(value / 2), 2 * value):
-                if nearest(field, other) == other:
+                if nearest_allowed(field, other) == other:
                     changed = dataclasses.replace(solver, **{field.name: other})
                     change = changed.iterations(problem) - length
                     if change > 0 if longer else change < 0:
@@ -216,7 +218,7 @@ def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def varied(candidate: Candidate) -> Iterator[Case]:
+def varied_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield rows of parameters, any two values together, on families of neighbours.
 
     Each family counts for itself: it meets all pairs of `PAIRS` in turn, and all
@@ -226,13 +228,13 @@ def varied(candidate: Candidate) -> Iterator[Case]:
         return
     rows: Sequence[Variant] | None = candidate.rows
 
-    def allowed(row: Variant) -> bool:
+    def is_served(row: Variant) -> bool:
         return _serves(candidate, *row.items())
 
     if rows is None:
         fields = {k: f for k, f in candidate.parameters.items() if k not in ORIGINS}
-        rows = covering({k: values_of(f) for k, f in fields.items()}, allowed)
-    rows = [row for row in rows if allowed(row)]
+        rows = covering_rows({k: tried_values(f) for k, f in fields.items()}, is_served)
+    rows = [row for row in rows if is_served(row)]
     families = candidate.families
     few = min(FEW, len(families))
     again = math.ceil(LEAST * len(families) / (few * len(rows))) if rows else 0
@@ -242,9 +244,9 @@ def varied(candidate: Candidate) -> Iterator[Case]:
     for ((number, row), k), family in zip(
         places, itertools.cycle(families), strict=False
     ):
-        served, large = _served(candidate, *row.items()), family in LARGE
+        served, large = _served_objectives(candidate, *row.items()), family in LARGE
         if family == "range of labels":
-            served = [one for one in served if not _classifies(one[0])]
+            served = [one for one in served if not _is_classification(one[0])]
         if not served:
             continue
         count = next(counts[family])
@@ -256,9 +258,9 @@ def varied(candidate: Candidate) -> Iterator[Case]:
         parts = served[(turn + turn // len(PAIRS)) % len(served)]
         how = (candidate, row, parts, family, PAIRS[turn % len(PAIRS)], number, turn)
         if number == k == 0:  # what further cases begin with is short
-            yield from _on(*how, long=False)
+            yield from _cases_on_family(*how, long=False)
         # Each step costs time: on some families.
-        yield from _on(*how, not large and turn == 0 and len(turns) <= FEW)
+        yield from _cases_on_family(*how, not large and turn == 0 and len(turns) <= FEW)
 
 
 SMALL = 5, 8
@@ -279,22 +281,22 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
     usual = {name: one.default for name, one in shapes.items()}
     usual |= {"clip": CLIP} if "clip" in shapes else {}
     counts = {
-        name: values_of(one)[1:]
+        name: tried_values(one)[1:]
         for name, one in shapes.items()
         if "int" in str(one.type) and name not in LENGTHS
     }
     rows = [usual, *({**usual, k: x} for k, xs in counts.items() for x in xs)]
     places = [(n, record) for n in SMALL for record in range(n)]
     for row, (n, record) in itertools.product(rows, places):
-        family = sized("outlier", n, 4, record)
-        for parts in _served(candidate, *row.items())[:1]:
+        family = name_of_size("outlier", n, 4, record)
+        for parts in _served_objectives(candidate, *row.items())[:1]:
             how = (candidate, row, parts, family, PAIRS[1], 1, 1)
             # Its coin is turned elsewhere.
-            yield next(_on(*how, long=False))
+            yield next(_cases_on_family(*how, long=False))
 
 
 @functools.cache
-def _classifies(loss: str) -> bool:
+def _is_classification(loss: str) -> bool:
     """Return whether the labels of a loss are classes, else they are numbers."""
     return bool(build("loss", loss).classification)
 
@@ -306,7 +308,7 @@ def _serves(candidate: Candidate, *row: tuple[str, Any]) -> bool:
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
-def _served(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
+def _served_objectives(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
     """Return the objectives that parameters serve with a finite sensitivity."""
     return [*_each_served(candidate, row)]
 
@@ -327,12 +329,12 @@ def _each_served(
 def _is_hidden(problem: Problem, solver: Solver) -> bool:
     """Return whether all sensitivities are finite; True where that cannot be told."""
     try:
-        return is_bounded(problem, resized(solver, problem))
+        return is_bounded(problem, resize_solver(solver, problem))
     except Exception:
         return True
 
 
-def _on(
+def _cases_on_family(
     candidate: Candidate,
     row: Variant,
     parts: Parts,
@@ -347,7 +349,7 @@ def _on(
     problem = neighbours_of(family, adjacency, parts).first
     solver, usual = candidate.build(row), candidate.parameters
     with contextlib.suppress(Exception):  # what it is, a replay as it is says
-        solver = resized(solver, problem, *((LONG, 2 * LONG) if long else ()))
+        solver = resize_solver(solver, problem, *((LONG, 2 * LONG) if long else ()))
     apart = {k: f"{k}={x}" for k, x in row.items() if x != usual[k].default}
     case = Case(
         params_of(solver),
@@ -362,13 +364,13 @@ def _on(
         long=long,
     )
     yield case
-    if not long and is_sampled(problem, solver, adjacency):
+    if not long and charges_samples(problem, solver, adjacency):
         # Both records; under zero_out that of D' is none.
         for side in (0, 1) if adjacency is Adjacency.REPLACE_ONE else (0,):
             yield replace(case, toggled=side)
 
 
-def is_sampled(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
+def charges_samples(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
     """Return whether a release is charged for samples; not if it cannot be made."""
     try:
         run = run_at(problem, [solver], adjacency=adjacency)

@@ -22,9 +22,9 @@ from dp_erm_bench.contract.problems import (
     SEARCHED,
     RecordChange,
     change_of,
-    radius,
+    column_bounds_of,
 )
-from dp_erm_bench.contract.replay import ReplayResult, replay_results, replayed
+from dp_erm_bench.contract.replay import ReplayResult, replay_cases, replay_results
 
 LEAST = 0.3
 """Part of a sensitivity that a replay reaches from which a search begins."""
@@ -38,9 +38,9 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
     """Move no query by more than declared on neighbours that are searched for."""
     if candidate.foreign:
         raise NotApplicable(f"it is about records, not about {candidate.foreign.kind}")
-    starts = _starts(candidate)
+    starts = _start_cases(candidate)
     for start in starts[:STARTS]:
-        for steps, found in enumerate(_climb(candidate, start)):
+        for steps, found in enumerate(_climb_from(candidate, start)):
             words = "; ".join(dict.fromkeys(found.all))
             title = (
                 f"{found.case.title}, neighbours: {start.family} after {steps} steps"
@@ -50,7 +50,7 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
         raise NotApplicable(f"no replay moves a query by {LEAST} of its sensitivity")
 
 
-def _starts(candidate: Candidate) -> list[Case]:
+def _start_cases(candidate: Candidate) -> list[Case]:
     """Return the replays that move each release most, under each adjacency.
 
     And of those that reach its sensitivity the ones with the most usual parameters: low
@@ -72,12 +72,12 @@ def _starts(candidate: Candidate) -> list[Case]:
     return [*dict.fromkeys(replace(case, trials=1, brief=True) for *_, case in ranked)]
 
 
-def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
+def _climb_from(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
     """Yield the replays of a search."""
     rng = np.random.default_rng(len(start.family))
     kept, most = change_of(start.family), 0.0
     for number in range(TRIES):
-        tried = changed(kept, rng) if number else kept
+        tried = change_neighbours(kept, rng) if number else kept
         if number and all(
             np.array_equal(getattr(kept, part), getattr(tried, part))
             for part in ("X", "y", "other", "label")
@@ -85,7 +85,7 @@ def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
             continue
         family = f"search {next(NUMBERS)}"
         SEARCHED[family] = tried
-        (found,) = replayed(candidate, [replace(start, family=family)])
+        (found,) = replay_cases(candidate, [replace(start, family=family)])
         del SEARCHED[family]
         yield found
         ratio = max(found.ratios.values(), default=0.0)
@@ -93,10 +93,10 @@ def _climb(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
             kept, most = tried, max(ratio, most)
 
 
-def changed(change: RecordChange, rng: np.random.Generator) -> RecordChange:
+def change_neighbours(change: RecordChange, rng: np.random.Generator) -> RecordChange:
     """Return neighbours that differ from some in one way, within the bounds."""
     X, y, record = change.X.copy(), change.y.copy(), change.record
-    bound = radius(X.shape[1]) * (1.0 if change.bounded else np.inf)
+    bound = column_bounds_of(X.shape[1]) * (1.0 if change.bounded else np.inf)
     other, label = change.other.copy(), change.label
     others = np.arange(len(y)) != record
     match rng.integers(8):
@@ -104,13 +104,15 @@ def changed(change: RecordChange, rng: np.random.Generator) -> RecordChange:
             other *= rng.choice(FACTORS)
         case 1:
             j = rng.integers(other.size)
-            other[j] = rng.choice([-1.0, 1.0, rng.normal()]) * radius(other.size)[j]
+            other[j] = (
+                rng.choice([-1.0, 1.0, rng.normal()]) * column_bounds_of(other.size)[j]
+            )
         case 2:
             X[record], other = other, X[record].copy()
         case 3:
             label = rng.choice([-LABEL, LABEL])
         case 4:
-            other = rng.choice([-1.0, 1.0], other.size) * radius(other.size)
+            other = rng.choice([-1.0, 1.0], other.size) * column_bounds_of(other.size)
         case 5:
             X[others & (y == rng.choice(y))] *= rng.choice(FACTORS)
         case 6:

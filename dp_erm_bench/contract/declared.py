@@ -23,10 +23,10 @@ from dp_erm_bench.contract.candidate import (
     run_at,
 )
 from dp_erm_bench.errors import BudgetExhausted, Unsupported, UsageError
-from dp_erm_bench.plugins.names import sources
+from dp_erm_bench.plugins.names import source_files
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.solvers.bounds import complaint
-from dp_erm_bench.trust.recount import listen, recount, watch
+from dp_erm_bench.solvers.bounds import complaint_of_solver
+from dp_erm_bench.trust.recount import listen_to_run, recount, watch_runs
 from dp_erm_bench.trust.twins.base import NoTwin
 
 FORBIDDEN = {"epsilon", "delta", "sigma", "Budget", "calibrate"}
@@ -37,7 +37,7 @@ LITTLE = 0.05
 
 def declaration(candidate: Candidate) -> None:
     """Be a frozen dataclass with described parameters and References."""
-    lacking = complaint(candidate.solver)
+    lacking = complaint_of_solver(candidate.solver)
     require(lacking is None, str(lacking))
     solver = candidate.build()
     name = next(iter(candidate.parameters))
@@ -48,15 +48,17 @@ def declaration(candidate: Candidate) -> None:
 
 def no_noise_scale_in_the_source(candidate: Candidate) -> None:
     """Name no budget and no noise scale in the source."""
-    for module, file in sources(inspect.getfile(candidate.solver)).items():
-        named = ", ".join(sorted(_names(ast.parse(file.read_bytes())) & FORBIDDEN))
+    for module, file in source_files(inspect.getfile(candidate.solver)).items():
+        named = ", ".join(
+            sorted(_names_in_source(ast.parse(file.read_bytes())) & FORBIDDEN)
+        )
         require(not named, f"module {module} names {named}: noise is fixed outside")
     for name in candidate.parameters:
         budget = any(word.lower() in name for word in FORBIDDEN)
         require(not budget, f"parameter {name} is a budget or a noise scale")
 
 
-def _names(tree: ast.AST) -> set[str]:
+def _names_in_source(tree: ast.AST) -> set[str]:
     """Return every name in a source, imported ones and arguments among them."""
     names = set()
     for node in ast.walk(tree):
@@ -72,7 +74,7 @@ def wrong_parameters_are_refused(candidate: Candidate) -> None:
     """Refuse parameters of a wrong type or out of range in one sentence."""
     usual = candidate.build()
     for name, field in candidate.parameters.items():
-        for value in _wrong(field):
+        for value in _wrong_values(field):
             message = ""
             try:
                 dataclasses.replace(usual, **{name: value})
@@ -85,7 +87,7 @@ def wrong_parameters_are_refused(candidate: Candidate) -> None:
             require(fits, f"parameter {name}={value} is refused with: {message}")
 
 
-def _wrong(field: dataclasses.Field[Any]) -> Iterator[Any]:
+def _wrong_values(field: dataclasses.Field[Any]) -> Iterator[Any]:
     limits, kind = field.metadata, str(field.type)
     yield from (object(), [1], float("nan"), float("inf"), "no such word")
     for key, steps in (("least", (-1,)), ("above", (-1, 0)), ("most", (1,))):
@@ -195,12 +197,12 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
             # Of many variants each is run plainly under one, and compiled.
             for ahead in (True, False) if number < 2 else ((number + place) % 2 == 0,):
                 try:
-                    run = on.calibrated(Budget(BUDGET, DELTA, adjacency))
+                    run = on.run_within_budget(Budget(BUDGET, DELTA, adjacency))
                 except Unsupported:
                     continue
                 run.mechanisms.ahead = ahead
-                watch(run.mechanisms)
-                heard = None if ahead else listen(run.mechanisms)
+                watch_runs(run.mechanisms)
+                heard = None if ahead else listen_to_run(run.mechanisms)
                 run.iterates()
                 try:
                     counted = recount(run.mechanisms, run.calibration, witnesses=heard)
@@ -212,7 +214,7 @@ def the_noise_is_recounted(candidate: Candidate) -> None:
                 require(not lack, f"{on.title}, {adjacency.value}: {lack}")
                 served += 1
         quiet = on.run(z=LITTLE)
-        winners = listen(quiet.mechanisms)
+        winners = listen_to_run(quiet.mechanisms)
         quiet.iterates()
         for name, witness in winners.items():
             title = f"{on.title}: release {name} has other noise than its own"

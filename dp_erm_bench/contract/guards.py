@@ -29,18 +29,18 @@ from dp_erm_bench.contract.private import (
     any_private,
     as_private,
     as_public,
-    call,
+    call_with_raw,
     first_private,
     guard,
-    guarded,
-    lift,
+    guard_object,
+    lift_function,
     lifted_value,
     name_of,
     public_object,
-    unwrap,
+    unwrap_values,
 )
 from dp_erm_bench.datasets.base import Dataset
-from dp_erm_bench.problems.base import Oracle, Problem
+from dp_erm_bench.problems.base import BaseOracle, Problem
 from dp_erm_bench.problems.erm.second_order import Geometry
 from dp_erm_bench.releases import repeat_and_select, streams
 from dp_erm_bench.releases.base import Mechanism, Mechanisms
@@ -56,7 +56,7 @@ PUBLIC: Mapping[str, frozenset[str]] = {
     "dataset": frozenset("n p bounds sparse name intercept uncharged".split()),
     "smoothness": frozenset("columns norm kind uncharged".split()),
     "problem": frozenset(
-        "n p lipschitz record_smoothness fixed kind title radius nonzeros "
+        "n p lipschitz record_smoothness is_fixed kind title radius nonzeros "
         "l1_radius by_moments contains start lacking".split()
     ),
     "oracle": frozenset("batch psi touch".split()),
@@ -86,7 +86,7 @@ def require_public(value: Any, what: str) -> Any:
     """Return a raw value that must be public; raise `Leak` if it is private."""
     if (found := first_private(value)) is not None:
         raise Leak(f"{what} is a private value", found)
-    return unwrap(value)
+    return unwrap_values(value)
 
 
 class Guarded(Guard):
@@ -105,7 +105,11 @@ class Guarded(Guard):
 
     def _hide(self, found: Any) -> Any:
         is_method = callable(found)
-        return partial(call, found, forced=True) if is_method else as_private(found)
+        return (
+            partial(call_with_raw, found, forced=True)
+            if is_method
+            else as_private(found)
+        )
 
 
 class GuardedDataset(Guarded):
@@ -151,8 +155,8 @@ class GuardedOracle(Guarded):
     _others = {
         "loss": lambda _, found: public_object(found),
         "w": lambda self, found: Private(found, state=self._state),
-        **dict.fromkeys(MOVES, lambda self, found: partial(self._move, found)),
-        **dict.fromkeys(STEPS, lambda self, found: partial(self._step, found)),
+        **dict.fromkeys(MOVES, lambda self, found: partial(self._guard_move, found)),
+        **dict.fromkeys(STEPS, lambda self, found: partial(self._guard_step, found)),
     }
 
     def __init__(
@@ -164,21 +168,21 @@ class GuardedOracle(Guarded):
         state = state or ArrayState(True, published="oracle.w")
         vars(self).update(problem=problem, told=Recorded(), _state=state)
 
-    def _move(self, found: Any, *args: Any, **keys: Any) -> Any:
+    def _guard_move(self, found: Any, *args: Any, **keys: Any) -> Any:
         if self._state.published:
             require_public([*args, *keys.values()], "where the iterate moves to")
         elif any_private(args, keys):
             self._state.write(None)
-        return found(*unwrap(args), **unwrap(keys))
+        return found(*unwrap_values(args), **unwrap_values(keys))
 
-    def _step(self, found: Any, *args: Any, **keys: Any) -> Any:
+    def _guard_step(self, found: Any, *args: Any, **keys: Any) -> Any:
         place = STEPS[found.__name__]
         noise = keys.get("noise", args[place] if place < len(args) else None)
         known = type(noise) is Private and noise._is_noise
         if self._state.published and not known:
             words = "moves public iterates by noise that no mechanism handed out"
             raise Leak(f"{found.__name__} {words}: use an oracle of your own")
-        return found(*unwrap(args), **unwrap(keys))
+        return found(*unwrap_values(args), **unwrap_values(keys))
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._raw, name, require_public(value, f"oracle.{name}"))
@@ -190,18 +194,21 @@ class GuardedMechanism(Guarded):
     _public = PUBLIC["mechanism"]
     _others = {
         **dict.fromkeys(
-            ("sample", "allocation"), lambda self, found: partial(self._sample, found)
+            ("sample", "allocation"),
+            lambda self, found: partial(self._guard_sample, found),
         ),
         **dict.fromkeys(
             ("take", "take_vectors"),
-            lambda _, found: lambda *args: Private(found(*unwrap(args)), is_noise=True),
+            lambda _, found: (
+                lambda *args: Private(found(*unwrap_values(args)), is_noise=True)
+            ),
         ),
         **dict.fromkeys(
             ("next_records", "permutation"),
             lambda self, found: self._hide(found) if self._raw.release.drawn else found,
         ),
         # The point that a perturbed objective publishes.
-        "minimiser": lambda _, found: lambda w: as_public(found(unwrap(w))),
+        "minimiser": lambda _, found: lambda w: as_public(found(unwrap_values(w))),
     }
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
@@ -210,13 +217,13 @@ class GuardedMechanism(Guarded):
         for one in args if type(self._raw) is RepeatAndSelectMechanism else ():
             check_apart(one, self._raw.release.name)
         asked = [
-            _guard_part(one) if nested and callable(one) else unwrap(one)
+            _guard_part(one) if nested and callable(one) else unwrap_values(one)
             for one in args
         ]
-        done = self._raw(*asked, **unwrap(keys))
+        done = self._raw(*asked, **unwrap_values(keys))
         return as_private(done) if self._raw.release.secret else as_public(done)
 
-    def _sample(self, found: Any, *args: Any) -> Any:
+    def _guard_sample(self, found: Any, *args: Any) -> Any:
         records, offsets = done = found(*require_public(args, "a sample's argument"))
         if not self._raw.is_secret:
             return done
@@ -250,15 +257,17 @@ def _guard_part(function: Any) -> Any:
     return types.MethodType(run, function.__self__) if is_method else run
 
 
-guarded.register(Dataset, GuardedDataset)
-guarded.register(Problem, GuardedProblem)
-guarded.register(Mechanisms, GuardedMechanisms)
-guarded.register(Oracle, lambda raw: GuardedOracle(GuardedProblem(raw.problem), raw))
+guard_object.register(Dataset, GuardedDataset)
+guard_object.register(Problem, GuardedProblem)
+guard_object.register(Mechanisms, GuardedMechanisms)
+guard_object.register(
+    BaseOracle, lambda raw: GuardedOracle(GuardedProblem(raw.problem), raw)
+)
 
 # What replaces the functions of `extend` ----------------------------------------------
 
 
-def private_call(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
+def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
     """Run a function on raw values; what it returns is private.
 
     Its module must be as it was after it, and it must print nothing.
@@ -267,14 +276,14 @@ def private_call(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
     code = getattr(plain, "__code__", None)
     own = plain.__globals__ if code and code.co_filename in private.LIFTED else {}
     before, printed = _state_of(own), io.StringIO()
-    raws = unwrap(args), unwrap(keys)
+    raws = unwrap_values(args), unwrap_values(keys)
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
             done = bare_function(plain)(*raws[0], **raws[1])
     except Leak:
         raise
     except Exception:
-        done = unwrap(instead)
+        done = unwrap_values(instead)
     if printed.getvalue():
         raise Leak(f"{name_of(plain)} prints within a private_call")
     if _state_of(own) != before:
@@ -306,7 +315,7 @@ def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a module holds, with copies of what can be changed in place."""
     kinds = dict, list, set, np.ndarray
     return {
-        name: repr(unwrap(value)) if isinstance(value, kinds) else id(value)
+        name: repr(unwrap_values(value)) if isinstance(value, kinds) else id(value)
         for name, value in names.items()
         if not name.startswith("__")
     }
@@ -326,17 +335,19 @@ def seeds_for(mechanisms: Iterable[Mechanism]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def lifted_globals(
+def lift_globals(
     modules: Iterable[types.ModuleType],
     solver: Solver,
     mechanisms: Iterable[Mechanism] = (),
 ) -> Iterator[None]:
     """Have the functions of modules take private values, as long as it lasts."""
     ours = {
-        "private_call": private_call,
+        "private_call": call_privately,
         "once": lambda data, function: function(data),
         # What a declared use publishes is public.
-        "uncharged": lambda x, name: check_use(unwrap(x), name, solver.uncharged),
+        "uncharged": lambda x, name: check_use(
+            unwrap_values(x), name, solver.uncharged
+        ),
         "stream_seeds": seeds_for(mechanisms),
     }
     with contextlib.ExitStack() as stack:
@@ -374,12 +385,12 @@ def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
         lifts = bool(name) and (lifts or hasattr(found, "py_func"))
     # It reads the records of an oracle, or of a problem, that it is given.
     if found is Geometry:
-        return lift(found)
+        return lift_function(found)
     return lifted_value(found) if lifts else found
 
 
 @contextlib.contextmanager
-def heard_logs() -> Iterator[None]:
+def refuse_private_logs() -> Iterator[None]:
     """Have logs of all levels refuse private values."""
     plain = logging.getLogRecordFactory()
 
@@ -397,7 +408,7 @@ def heard_logs() -> Iterator[None]:
         yield
 
 
-def guarded_copies() -> Any:
+def guard_copies() -> Any:
     """Have repeated runs take what is handed guarded values; it is checked before."""
     return patch.object(repeat_and_select, "check_apart", lambda *_: None)
 

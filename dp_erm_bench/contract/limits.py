@@ -19,10 +19,10 @@ from dp_erm_bench.contract.candidate import (
 from dp_erm_bench.contract.outside import is_foreign
 from dp_erm_bench.contract.problems import (
     curved_losses,
-    gap,
-    instance,
     objectives,
-    problem_of,
+    relative_excess,
+    small_problem,
+    well_conditioned_problem,
 )
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -46,13 +46,13 @@ def the_limit_is_reached(candidate: Candidate) -> None:
     for parts in objectives(candidate.solver.constrained):
         if parts[0] not in curved:
             continue  # no rate is stated for them
-        problem = instance(*parts).with_smoothness("data")
+        problem = well_conditioned_problem(*parts).with_smoothness("data")
         assert problem.optimum.w is not None
         hessian = problem.hessian(problem.optimum.w) / problem.n
         least = np.linalg.eigvalsh(hessian)[0] + problem.penalty.strong_convexity
         for limit in candidate.solver.limits(problem, float(least)):
             if limit.solver.refusal(problem) is None:
-                _reached(limit, problem)
+                _require_limit(limit, problem)
                 stated += 1
     require(
         stated,
@@ -61,7 +61,7 @@ def the_limit_is_reached(candidate: Candidate) -> None:
     )
 
 
-def _reached(limit: Limit, problem: ERMProblem) -> None:
+def _require_limit(limit: Limit, problem: ERMProblem) -> None:
     solver, length = limit.solver, limit.solver.iterations(problem)
     parts = [length // part for part in SHRINK] if limit.slope is not None else [length]
     run = run_at(
@@ -72,7 +72,7 @@ def _reached(limit: Limit, problem: ERMProblem) -> None:
         checkpoints=sorted({0, *parts}),
         ahead=True,
     )
-    gaps = [float(gap(problem, w).mean()) for w in run.iterates()]
+    gaps = [float(relative_excess(problem, w).mean()) for w in run.iterates()]
     name = f"{solver} on {problem.title}"
     near = abs(gaps[-1]) <= limit.gap
     require(near, f"{name} ends at {gaps[-1]:.2g} from the minimum, not {limit.gap:g}")
@@ -114,7 +114,7 @@ def noise_on_vectors(releases: tuple[Release, ...]) -> bool:
 
 def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
     """Stay at the start on a problem whose only column is zero."""
-    on = Subject(candidate, {}, problem_of("logistic", "none", p=1, dead=0))
+    on = Subject(candidate, {}, small_problem("logistic", "none", p=1, dead=0))
     if reason := on.solver().refusal(on.problem):
         raise NotApplicable(reason)
     run = on.run(z=0.0)
@@ -140,12 +140,12 @@ def served_within_the_budget_or_refused(candidate: Candidate) -> None:
                 require(message and "\n" not in message, f"{name} refuses: {message}")
                 continue
             require(not unkept, f"{name} is served, yet the class is not `constrained`")
-            _keeps(run, name)
+            _complaint_of_run(run, name)
             served += 1
     require(served, f"{candidate.name} serves no problem at epsilon={EPSILON}")
 
 
-def _keeps(run: Run, name: str) -> None:
+def _complaint_of_run(run: Run, name: str) -> None:
     proved, w = run.calibration.epsilon_certified, run.rows.w
     require(proved <= EPSILON * (1 + 1e-9), f"{name} spends {proved:.4g} of {EPSILON}")
     require(np.isfinite(w).all(), f"{name} is not finite")
@@ -165,23 +165,27 @@ def calibrations_are_served(candidate: Candidate) -> None:
     ons = [Subject(candidate, {}, problem) for problem in problems]
     for calibration in registry.names("calibration"):
         name = f"{candidate.name} with calibration={calibration}"
-        reasons = [_refusal(on, calibration) for on in ons]
+        reasons = [_refusal_of_calibration(on, calibration) for on in ons]
         if calibration in candidate.solver.calibrations:
             if None not in reasons and not candidate.foreign:
                 # A printed constant may be for many records and a small budget.
-                many = problem_of(*candidate.objectives()[0], n=MANY)
+                many = small_problem(*candidate.objectives()[0], n=MANY)
                 reasons.append(
-                    _refusal(ons[0]._replace(problem=many), calibration, LOW)
+                    _refusal_of_calibration(
+                        ons[0]._replace(problem=many), calibration, LOW
+                    )
                 )
             require(None in reasons, f"{name} serves no problem: {reasons[0]}")
         else:
             require(all(reasons), f"{name} runs, yet the class does not name it")
 
 
-def _refusal(on: Subject, calibration: str, epsilon: float = EPSILON) -> str | None:
+def _refusal_of_calibration(
+    on: Subject, calibration: str, epsilon: float = EPSILON
+) -> str | None:
     """Return the reason why a calibration is refused, None if it runs."""
     try:
-        on.calibrated(Budget(epsilon, DELTA), calibration).record(5)
+        on.run_within_budget(Budget(epsilon, DELTA), calibration).record(5)
     except Unsupported as reason:
         return str(reason)
     return None

@@ -15,7 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.plugins.names import sources
+from dp_erm_bench.plugins.names import source_files
 
 Rewrite = Callable[[ModuleType, str], ast.Module]
 """Makes what is run in place of a module, of the module and its source."""
@@ -29,7 +29,7 @@ def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
     if own is None or not getattr(own, "__file__", None) or not is_there:
         return {}
     # Not what was loaded of the same file before it changed.
-    paths = {*map(str, sources(inspect.getfile(solver)).values())} - {own.__file__}
+    paths = {*map(str, source_files(inspect.getfile(solver)).values())} - {own.__file__}
     found = {
         name: module
         for name, module in list(sys.modules.items())
@@ -93,13 +93,13 @@ def _finder(modules: dict[str, ModuleType], rewrite: Rewrite | None) -> Any:
     return SimpleNamespace(find_spec=find_spec)
 
 
-def source_of(module: ModuleType) -> str:
+def source_of_module(module: ModuleType) -> str:
     """Return the source of a module."""
     return importlib.util.decode_source(Path(str(module.__file__)).read_bytes())
 
 
 def _code_of(module: ModuleType, rewrite: Rewrite | None) -> Any:
     """Return the code of a module, as it is or rewritten."""
-    source = source_of(module)
+    source = source_of_module(module)
     tree = rewrite(module, source) if rewrite else ast.parse(source)
     return compile(ast.fix_missing_locations(tree), str(module.__file__), "exec")

@@ -17,13 +17,13 @@ LARGEST = 1 << 20
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[list[str]]:
+def silence_output() -> Iterator[list[str]]:
     """Keep what is printed within off the terminal; yield the list of its lines.
 
     The list is filled at the end. Lines of the package itself are printed then.
     """
     lines: list[str] = []
-    streams, sink = (sys.stdout, sys.stderr), _sink()
+    streams, sink = (sys.stdout, sys.stderr), _open_sink()
     for stream in streams:
         stream.flush()
     terminal = [os.dup(descriptor) for descriptor in (1, 2)]
@@ -40,7 +40,7 @@ def silenced() -> Iterator[list[str]]:
         for descriptor, place in zip((1, 2), terminal, strict=True):
             os.dup2(place, descriptor)
             os.close(place)
-        content = _emptied(sink.fileno())
+        content = _read_and_empty(sink.fileno())
         lines += content.decode(errors="replace").splitlines()
         for line in lines:
             if line.startswith(OWN):
@@ -48,7 +48,7 @@ def silenced() -> Iterator[list[str]]:
 
 
 @functools.cache
-def _sink() -> TextIO:
+def _open_sink() -> TextIO:
     """Return a stream into a file without a name.
 
     It stays open: handlers of logs hold on to the stream that they found.
@@ -60,7 +60,7 @@ def _sink() -> TextIO:
     return sink
 
 
-def _emptied(descriptor: int) -> bytes:
+def _read_and_empty(descriptor: int) -> bytes:
     """Return what an open file holds, at most `LARGEST` bytes, and empty it."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = os.read(descriptor, LARGEST)

@@ -34,14 +34,14 @@ from dp_erm_bench.audit.profile import (
     GRID,
     at_least,
     at_most,
-    excess,
     held_out,
+    profile_excess,
 )
 from dp_erm_bench.code_identity import PACKAGE, is_ours
 from dp_erm_bench.contract.candidate import Candidate, NotApplicable, require, run_at
-from dp_erm_bench.contract.cases import Case, varied
+from dp_erm_bench.contract.cases import Case, varied_cases
 from dp_erm_bench.contract.problems import CORNERS, LARGE
-from dp_erm_bench.contract.replay import LONGER, corners
+from dp_erm_bench.contract.replay import LONGER, cases_at_corners
 from dp_erm_bench.contract.side import Side
 from dp_erm_bench.kernels import draws
 from dp_erm_bench.releases.additive import AdditiveMechanism
@@ -84,10 +84,10 @@ the middle between two multiples of it may be rounded either way."""
 def releases_of_outside_are_measured(candidate: Candidate) -> None:
     """Add the noise that its law claims, where a release is no kind of the package."""
     forms: dict[Any, Call] = {}
-    for case, releases in _cases(candidate):
-        for call in _calls(candidate, case, releases):
-            most = forms.setdefault(call.form, call)
-            forms[call.form] = max(most, call, key=lambda one: one.moved)
+    for case, releases in _cases_of_outside(candidate):
+        for call in _calls_of_outside(candidate, case, releases):
+            most = forms.setdefault(call.form_of_call, call)
+            forms[call.form_of_call] = max(most, call, key=lambda one: one.moved)
     if not forms:
         raise NotApplicable("all that it releases is of kinds of the package")
     counts = Counter[type]()
@@ -95,12 +95,12 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
         counts[type(call.release)] += 1
         count = counts[type(call.release)]
         if count <= FORMS:
-            require_kept(call, NOISES if count == 1 else FEWER)
+            require_law_holds(call, NOISES if count == 1 else FEWER)
 
 
-def not_recounted(candidate: Candidate) -> dict[str, str]:
+def releases_without_twin(candidate: Candidate) -> dict[str, str]:
     """Return a sentence for each release of a kind without a twin, by its name."""
-    every = itertools.chain(*(releases for _, releases in _cases(candidate)))
+    every = itertools.chain(*(releases for _, releases in _cases_of_outside(candidate)))
     return {
         one.name: f"release {one.name} of kind {type(one).__name__} names no twin"
         for one in every
@@ -121,28 +121,30 @@ def is_foreign(release: Release) -> bool:
 
 def _is_changed(*kinds: type) -> bool:
     """Return whether a function of some classes is not of the package."""
-    functions = (_function(x) for kind in kinds for x in vars(kind).values())
+    functions = (_function_behind(x) for kind in kinds for x in vars(kind).values())
     modules = {one.__module__ for one in functions if isinstance(one, FunctionType)}
     outside = {name for name in modules if name.partition(".")[0] != PACKAGE}
     return bool(outside - {"abc", "dataclasses", "typing", "functools"})
 
 
-def _function(attribute: Any) -> Any:
+def _function_behind(attribute: Any) -> Any:
     """Return the function behind an attribute of a class."""
     inner = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
     return getattr(inner, "__wrapped__", inner)
 
 
-def _cases(candidate: Candidate) -> Iterator[tuple[Case, list[Release]]]:
+def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release]]]:
     """Yield replays, of one trial, that declare releases from outside, and these.
 
     Each variant at the extremes, short and longer; rows of parameters with other laws.
     """
     if is_ours(candidate.solver):
         return
-    far = itertools.chain(corners(candidate), corners(candidate, LONGER))
+    far = itertools.chain(
+        cases_at_corners(candidate), cases_at_corners(candidate, LONGER)
+    )
     done, objectives = set[Any](), dict[Any, Any]()
-    for case in itertools.chain(far, varied(candidate)):
+    for case in itertools.chain(far, varied_cases(candidate)):
         if case.toggled is not None or case.family in LARGE:
             continue
         # At the extremes all pairs of the first objective: some moves more than others.
@@ -150,14 +152,14 @@ def _cases(candidate: Candidate) -> Iterator[tuple[Case, list[Release]]]:
         if case.parts != parts or (case.params in done and CORNERS not in case.family):
             continue
         done.add(case.params)
-        releases = _declared(candidate, case)
+        releases = _declared_outside(candidate, case)
         laws = {replace(one.law(), times=1) for one in releases}
         if laws and (CORNERS in case.family or not laws <= done):
             yield replace(case, trials=1, brief=True), releases
         done |= laws
 
 
-def _declared(candidate: Candidate, case: Case) -> list[Release]:
+def _declared_outside(candidate: Candidate, case: Case) -> list[Release]:
     """Return the releases from outside that a case declares."""
     names = (case.family, case.adjacency, case.parts, case.strength)
     try:
@@ -202,7 +204,7 @@ class Call:
         return replace(law, times=math.ceil(law.times / self.release.times))
 
     @property
-    def form(self) -> tuple[Any, ...]:
+    def form_of_call(self) -> tuple[Any, ...]:
         """Return what tells it apart from others that need not be measured again."""
         shapes = tuple(np.shape(one) for one in self.first[0])
         law = self.law
@@ -213,27 +215,29 @@ class Ear(Side):
     """A side of a replay that keeps what mechanisms from outside are asked."""
 
     @functools.cached_property
-    def asked(self) -> dict[str, list[Any]]:
+    def arguments_by_release(self) -> dict[str, list[Any]]:
         """Return arguments and keywords of the uses of each."""
         return defaultdict(list)
 
-    def _enrol(self, mechanisms: Mechanisms) -> None:
-        super()._enrol(mechanisms)
+    def _listen_to(self, mechanisms: Mechanisms) -> None:
+        super()._listen_to(mechanisms)
         for mechanism in mechanisms.values():
             if is_foreign(mechanism.release):
                 plain: Any = mechanism
                 name = mechanism.release.name
-                self.asked[name].clear()
-                plain.publish = functools.partial(self._keep, name, plain.publish)
+                self.arguments_by_release[name].clear()
+                plain.publish = functools.partial(
+                    self._keep_arguments, name, plain.publish
+                )
 
-    def _keep(
+    def _keep_arguments(
         self, name: str, plain: Callable[..., Any], *args: Any, **keys: Any
     ) -> Any:
-        self.asked[name].append((copy.deepcopy(args), keys))
+        self.arguments_by_release[name].append((copy.deepcopy(args), keys))
         return plain(*args, **keys)
 
 
-def _calls(
+def _calls_of_outside(
     candidate: Candidate, case: Case, releases: Sequence[Release]
 ) -> Iterator[Call]:
     """Yield what each release from outside was asked most differently on neighbours.
@@ -246,9 +250,9 @@ def _calls(
     second.play()
     for release in releases:
         name, law = release.name, release.law()
-        asked = (side.asked[name] for side in (first, second))
+        asked = (side.arguments_by_release[name] for side in (first, second))
         pairs = list(zip(*asked, strict=False))
-        moves = [_move(one, other) for one, other in pairs]
+        moves = [_largest_move(one, other) for one, other in pairs]
         held = isinstance(release.mechanism, type) and issubclass(
             release.mechanism, SamplingMechanism
         )
@@ -277,7 +281,7 @@ def _is_whole(values: Array) -> bool:
     return bool((np.isfinite(values) & (values == np.round(values))).all())
 
 
-def _move(one: Any, other: Any) -> float:
+def _largest_move(one: Any, other: Any) -> float:
     """Return the largest change of an argument, relative to its size."""
     sizes = [0.0]
     for a, b in zip(one[0], other[0], strict=False):
@@ -307,7 +311,7 @@ class ValuePair:
     adjacencies: tuple[Adjacency, ...] = field(default=tuple(Adjacency))
 
 
-def require_kept(call: Call, many: int) -> None:
+def require_law_holds(call: Call, many: int) -> None:
     """Require that no measured delta is above the one that a law claims.
 
     Parameters
@@ -318,7 +322,7 @@ def require_kept(call: Call, many: int) -> None:
     """
     kind, name = type(call.release).__name__, call.release.name
     title = f"release {name} of kind {kind}"
-    reason = _unmeasured(call.release)
+    reason = _reason_not_measured(call.release)
     if reason:
         # Nothing supports its law then, unless a twin does.
         has_twin = twin_of(type(call.release)) is not None
@@ -329,15 +333,15 @@ def require_kept(call: Call, many: int) -> None:
             found = law_refutation(call, noise, multiplier / call.law.weight)
             words = f"{title}, noise {multiplier:g} times the sensitivity"
             require(not found, f"{words}: {found}")
-        repeated = noise.repeated() if isinstance(noise, Drawn) else ""
+        repeated = noise.repetition_in_words() if isinstance(noise, Drawn) else ""
         require(not repeated, f"{title}: {repeated}")
     for multiplier in MULTIPLIERS:
         z = multiplier / call.law.weight
         measured = Measured(call, z, many)
-        tests = list(measured.pairs())
+        tests = list(measured.value_pairs())
         alpha = FALSE_ALARM / (6 * len(MULTIPLIERS) * len(tests))
         for pair in tests:
-            claims = [_claimed(call.law, z, at) for at in pair.adjacencies]
+            claims = [_claimed_deltas(call.law, z, at) for at in pair.adjacencies]
             found = measured.refutation(pair, np.min(claims, axis=0), alpha)
             found = found or measured.curve_refutation(pair, alpha)
             require(
@@ -347,7 +351,7 @@ def require_kept(call: Call, many: int) -> None:
             )
 
 
-def _unmeasured(release: Release) -> str:
+def _reason_not_measured(release: Release) -> str:
     """Return why a kind cannot be measured, empty if it can."""
     if issubclass(release.mechanism, NestedMechanism):
         return "makes other mechanisms"
@@ -358,7 +362,9 @@ def _unmeasured(release: Release) -> str:
     return ""
 
 
-def _claimed(law: Law, z: float, adjacency: Adjacency, grid: Array = GRID) -> Array:
+def _claimed_deltas(
+    law: Law, z: float, adjacency: Adjacency, grid: Array = GRID
+) -> Array:
     """Return the deltas that a law claims at some epsilons, by any accountant."""
     claimed, level = delta_at((law,), z, adjacency, grid), law.level(z)
     if level is not None:
@@ -402,7 +408,7 @@ def law_refutation(call: Call, noise: Noise, z: float) -> str:
         factor = np.exp(np.minimum(grid, 700.0))[:, None]
         gains = (one[0] - factor * other[1] for one, other in ((p, q), (q, p)))
         least = np.max([gain.max(axis=1) for gain in gains], axis=0)
-        claimed = _claimed(call.law, z, adjacency, grid)
+        claimed = _claimed_deltas(call.law, z, adjacency, grid)
         lacking = least * (1 - ROUNDED) - 1e-11 - claimed
         if (lacking > 0.0).any():
             at = int(np.argmax(lacking / np.maximum(least, 1e-300)))
@@ -444,18 +450,18 @@ def noises_of(release: Release) -> list[Noise]:
     return [Drawn(release, start) for start in (0, LATE)]
 
 
-def _intervals(places: Array) -> tuple[Array, Array]:
+def _ends_of_intervals(places: Array) -> tuple[Array, Array]:
     """Return where intervals begin and end: all above, all below, all between."""
     far = np.full(places.size, np.inf)
     begins = np.concatenate([places, -far, places[:-1]])
     return begins, np.concatenate([far, places, places[1:]])
 
 
-def _known(distribution: Callable[[Array], Array]) -> Noise:
+def _known_noise(distribution: Callable[[Array], Array]) -> Noise:
     """Return the probabilities of a noise with F(x) = 1 - F(-x), to rounding."""
 
     def noise(moved: float, d: float) -> Array:
-        begins, ends = _intervals(np.linspace(-40.0, 40.0 + d, STEPS))
+        begins, ends = _ends_of_intervals(np.linspace(-40.0, 40.0 + d, STEPS))
         a, b = begins - moved, ends - moved
         # Of the tail that is small, so that no digits are lost.
         right = a > 0.0
@@ -467,13 +473,13 @@ def _known(distribution: Callable[[Array], Array]) -> Noise:
     return noise
 
 
-def _laplace(x: Array) -> Array:
+def _laplace_distribution(x: Array) -> Array:
     """Return the distribution function of density exp(-|x|) / 2."""
     tail = 0.5 * np.exp(-np.abs(x))
     return np.where(x < 0.0, tail, 1.0 - tail)
 
 
-NORMAL, LAPLACE = _known(ndtr), _known(_laplace)
+NORMAL, LAPLACE = _known_noise(ndtr), _known_noise(_laplace_distribution)
 
 
 class Drawn:
@@ -503,13 +509,13 @@ class Drawn:
 
     def __call__(self, moved: float, d: float) -> Array:
         """Return bounds of the probabilities of intervals, (2, intervals)."""
-        ends = _intervals(np.unique([*self.places, *(self.places + d)]))
+        ends = _ends_of_intervals(np.unique([*self.places, *(self.places + d)]))
         below = [np.searchsorted(self.sorted, one - moved) for one in ends]
         counts = below[1] - below[0]
         alpha = FALSE_ALARM / DRAWS / 100
         return np.stack([at_least(counts, DRAWS, alpha), at_most(counts, DRAWS, alpha)])
 
-    def repeated(self) -> str:
+    def repetition_in_words(self) -> str:
         """Return how many draws in a row come twice in a stream, empty if none do.
 
         So many that independent ones do so with a chance of 1e-9 at most.
@@ -544,7 +550,7 @@ class Measured:
         if self.release.selects:  # of any sensitivities: most is told where all are one
             largest = float(np.max(self.release.sensitivity))
             self.release = replace(self.release, sensitivity=largest)
-        self.probe = probe = self._made(["probe"])
+        self.probe = probe = self._make_mechanism(["probe"])
         self.sampled = isinstance(probe, SamplingMechanism) and probe.rate < 1.0
         self.batches = self._serves_batches()
         # Samples are drawn record by record, mechanisms of one trial one by one.
@@ -554,25 +560,25 @@ class Measured:
         self.together = 2 if self.uses > 1 and not self.sampled else 1
         self._drawn: dict[Any, list[Array]] = {}
 
-    def _made(self, names: Sequence[str]) -> Mechanism:
+    def _make_mechanism(self, names: Sequence[str]) -> Mechanism:
         return self.release.mechanism(self.release, self.z, names)
 
     def _serves_batches(self) -> bool:
         """Return whether trials are served together as they are alone."""
         names = [f"probe {k}" for k in range(3)]
         try:
-            together = self._once(names)
-            alone = np.concatenate([self._once([name]) for name in names])
+            together = self._answer_once(names)
+            alone = np.concatenate([self._answer_once([name]) for name in names])
         except Exception:  # it is made for one trial
             return False
         return np.array_equal(together, alone)
 
-    def _once(self, names: Sequence[str]) -> Array:
+    def _answer_once(self, names: Sequence[str]) -> Array:
         """Return answers to what was asked on D, (B, size)."""
-        mechanism = self._made(names)
+        mechanism = self._make_mechanism(names)
         for b in range(len(names)):
             self._holds(mechanism, b)
-        return self._asked(mechanism, self.value, None)
+        return self._ask_once(mechanism, self.value, None)
 
     @functools.cached_property
     def value(self) -> Array:
@@ -591,16 +597,16 @@ class Measured:
         args, keys = self.call.first
         return np.array_equal(np.ravel(self.probe.query(*args, **keys)), self.value)
 
-    def pairs(self) -> Iterator[ValuePair]:
+    def value_pairs(self) -> Iterator[ValuePair]:
         """Yield what to compare: the worst moves within the sensitivity, a real one."""
         if self.release.selects:
-            yield from self._ahead()
+            yield from self._score_pairs()
         base = 0.0 * self.value if self.sampled else self.value
-        for words, move in self._moves() if self.is_plain else ():
+        for words, move in self._largest_moves() if self.is_plain else ():
             if not self.sampled:
                 pair = ValuePair(words, base, base + move)
                 yield pair
-                yield from self._elsewhere(pair)
+                yield from self._pairs_elsewhere(pair)
                 continue
             half, none = (0.5 * move, -0.5 * move), (move, base)
             yield ValuePair(words, *half, adjacencies=(Adjacency.REPLACE_ONE,))
@@ -611,33 +617,33 @@ class Measured:
             args = None if alone and self.is_plain else self.call.second
             yield ValuePair("as a record moves it", base, other, args, at)
 
-    def _elsewhere(self, pair: ValuePair) -> Iterator[ValuePair]:
+    def _pairs_elsewhere(self, pair: ValuePair) -> Iterator[ValuePair]:
         """Yield the move from other places, if answers do not follow it.
 
         From 0, where noise that is cut off at a limit is another; and from where it
         moves answers most, for what is rounded before may move by more.
         """
-        if self._follows(pair):
+        if self._follows_value(pair):
             return
         base, move = pair.first, pair.second - pair.first
-        if self._admits(np.zeros_like(base)) and self._admits(move):
+        if self._is_admitted(np.zeros_like(base)) and self._is_admitted(move):
             yield ValuePair(f"{pair.words}, from 0", np.zeros_like(base), move)
         if self.call.whole:
             return
 
-        def apart(part: float) -> float:
+        def change_at(part: float) -> float:
             first = base + part * move
-            if not (self._admits(first) and self._admits(first + move)):
+            if not (self._is_admitted(first) and self._is_admitted(first + move)):
                 return 0.0
             here, there = self._both(first, first + move)
             return float(np.nan_to_num(np.abs(there - here).sum(), posinf=0.0))
 
-        best = max(PLACES, key=apart)
-        if apart(best) > apart(0.0) * (1 + MOVED):
+        best = max(PLACES, key=change_at)
+        if change_at(best) > change_at(0.0) * (1 + MOVED):
             first = base + best * move
             yield ValuePair(f"{pair.words}, from elsewhere", first, first + move)
 
-    def _admits(self, value: Array) -> bool:
+    def _is_admitted(self, value: Array) -> bool:
         """Return whether a value is asked as it is: not rounded, clipped or refused."""
         try:
             return np.array_equal(self._query(value), value)
@@ -650,7 +656,7 @@ class Measured:
         asked = self.probe.query(value.reshape(np.shape(head)), *rest, **keys)
         return np.ravel(asked)
 
-    def _ahead(self) -> Iterator[ValuePair]:
+    def _score_pairs(self) -> Iterator[ValuePair]:
         """Yield values of which some get ahead, if scores move as is declared.
 
         One of equal ones; and half of them, which were behind by as much.
@@ -670,7 +676,7 @@ class Measured:
             if (moved <= size * (1 + MOVED)).all():
                 yield pair
 
-    def _moves(self) -> Iterator[tuple[str, Array]]:
+    def _largest_moves(self) -> Iterator[tuple[str, Array]]:
         """Yield the largest moves within the declared sensitivity."""
         size, k = self._sensitivity, self.value.size
         if k == 1:
@@ -701,12 +707,14 @@ class Measured:
 
     def refutation(self, pair: ValuePair, deltas: Array, alpha: float) -> str:
         """Return how the answers exceed the claimed deltas, empty if they do not."""
-        first, second = self._answers(pair)
+        first, second = self._answers_to_pair(pair)
         train = first[::2], second[::2]
         found = [(0.0, "")]
-        for statistic in statistics(*train, pair, selects=self.release.selects):
+        for statistic in statistics_of_answers(
+            *train, pair, selects=self.release.selects
+        ):
             sides = statistic(first), statistic(second)
-            held = held_out(*sides, alpha, lambda r: excess(r, GRID, deltas))
+            held = held_out(*sides, alpha, lambda r: profile_excess(r, GRID, deltas))
             least = held.hits - np.exp(GRID) * held.alarms
             at = int(np.argmax(least - deltas))
             words = (
@@ -728,8 +736,8 @@ class Measured:
         if claimed is None or self.release.selects:
             return ""
         claimed, alpha = claimed * self.call.law.times, alpha / (4 * len(ORDERS))
-        sides = self._answers(pair)
-        ratio = _frequencies(*(one[::2, 0] for one in sides))
+        sides = self._answers_to_pair(pair)
+        ratio = _log_frequencies(*(one[::2, 0] for one in sides))
         logs = [ratio(one) for one in sides]
         for (p, q), a_claimed in itertools.product(
             (logs, [-one for one in logs[::-1]]), zip(ORDERS, claimed, strict=True)
@@ -739,12 +747,12 @@ class Measured:
             top = np.quantile(p[::2], COMMON)
             hits = np.exp((a - 1) * (np.minimum(p[1::2], top) - top))
             alarms = np.exp(a * (np.minimum(q[1::2], top) - top))
-            least = bernstein(hits, -1.0, alpha)
+            least = bernstein_bound(hits, -1.0, alpha)
             if least <= 0.0:
                 continue
             # The factor e^top of f cancels.
             loss = a * math.log(least) / (a - 1) - math.log(
-                bernstein(alarms, 1.0, alpha)
+                bernstein_bound(alarms, 1.0, alpha)
             )
             if loss > most:
                 return (
@@ -753,26 +761,26 @@ class Measured:
                 )
         return ""
 
-    def _answers(self, pair: ValuePair) -> tuple[Array, Array]:
+    def _answers_to_pair(self, pair: ValuePair) -> tuple[Array, Array]:
         """Return independent answers on both sides, (N, uses together, k).
 
         The first of the uses together is asked the pair; all others the first value.
         """
-        known = self.sampled or (pair.other is None and self._follows(pair))
+        known = self.sampled or (pair.other is None and self._follows_value(pair))
         if not known:
-            first, _ = self._published(0, pair.first, None)
-            return first, self._published(1, pair.second, pair.other)[0]
+            first, _ = self._published_answers(0, pair.first, None)
+            return first, self._published_answers(1, pair.second, pair.other)[0]
         # The noise does not know the value: drawn once, it serves all pairs.
         base = np.zeros_like(pair.first) if self.sampled else pair.first
         sides = []
         for side, value in enumerate((pair.first, pair.second)):
-            answers, held = self._published(side, base, None)
+            answers, held = self._published_answers(side, base, None)
             # A record adds its value where it is sampled.
             moved = answers[:, :1] + held * (value - base)
             sides.append(np.concatenate([moved, answers[:, 1:]], axis=1))
         return sides[0], sides[1]
 
-    def _follows(self, pair: ValuePair) -> bool:
+    def _follows_value(self, pair: ValuePair) -> bool:
         """Return whether answers move as the value does."""
         here, there = self._both(pair.first, pair.second, 30 if self.batches else 1)
         if here.shape[1:] != pair.first.shape:
@@ -783,20 +791,23 @@ class Measured:
     def _both(self, first: Array, second: Array, count: int = 1) -> list[Array]:
         """Return answers to two values with the same noise, each (count, size)."""
         names = [f"probe {k}" for k in range(count)]
-        return [self._asked(self._made(names), one, None) for one in (first, second)]
+        return [
+            self._ask_once(self._make_mechanism(names), one, None)
+            for one in (first, second)
+        ]
 
-    def _published(self, side: int, value: Array, other: Any) -> list[Array]:
+    def _published_answers(self, side: int, value: Array, other: Any) -> list[Array]:
         """Return answers to a value, and where it counts: a record is in the sample.
 
         Of shapes (N, uses together, k) and (N, 1, 1).
         """
         key = side, value.tobytes(), id(other)
         if key not in self._drawn:
-            parts = zip(*self._parts(side, value, other), strict=True)
+            parts = zip(*self._parts_of_answers(side, value, other), strict=True)
             self._drawn[key] = [np.concatenate(one) for one in parts]
         return self._drawn[key]
 
-    def _parts(
+    def _parts_of_answers(
         self, side: int, value: Array, other: Any
     ) -> Iterator[tuple[Array, Array]]:
         """Yield answers of mechanisms of their own, each as often as it is declared."""
@@ -805,13 +816,13 @@ class Measured:
         size = trials if self.batches else 1
         for start in range(0, trials, size):
             names = [f"noise {side} {start + k}" for k in range(size)]
-            mechanism = self._made(names)
+            mechanism = self._make_mechanism(names)
             for _ in range(rounds):
                 held = [self._holds(mechanism, b) for b in range(size)]
-                asked = [self._asked(mechanism, value, other)]
+                asked = [self._ask_once(mechanism, value, other)]
                 # Beside what moves: a use of what was asked anyway.
                 asked += [
-                    self._asked(mechanism, self.value, None)
+                    self._ask_once(mechanism, self.value, None)
                     for _ in range(self.together - 1)
                 ]
                 yield np.stack(asked, axis=1), np.reshape(held, (-1, 1, 1))
@@ -823,24 +834,24 @@ class Measured:
         indices, _ = mechanism.sample(trial, self.call.records, 1)
         return float(0 in indices)
 
-    def _asked(self, mechanism: Mechanism, value: Array, other: Any) -> Array:
+    def _ask_once(self, mechanism: Mechanism, value: Array, other: Any) -> Array:
         """Return the answers to one query of all trials, (B, size)."""
         batch = len(mechanism.seeds)
         args, keys = self.call.first if other is None else other
         if self.release.secret:
             return np.asarray(value + np.asarray(mechanism(*args, **keys)))
-        rest = [_repeated(one, batch) for one in args[1:]]
-        keys = {name: _repeated(one, batch) for name, one in keys.items()}
+        rest = [_repeat_argument(one, batch) for one in args[1:]]
+        keys = {name: _repeat_argument(one, batch) for name, one in keys.items()}
         head = np.asarray(args[0], np.float64)
         if other is None:
             head = value.reshape(head.shape)
         answer = np.asarray(
-            mechanism(_repeated(head, batch), *rest, **keys), np.float64
+            mechanism(_repeat_argument(head, batch), *rest, **keys), np.float64
         )
         return answer.reshape(batch, -1)
 
 
-def bernstein(values: Array, sign: float, alpha: float) -> float:
+def bernstein_bound(values: Array, sign: float, alpha: float) -> float:
     """Return a bound of the mean of values in [0, 1], wrong with probability alpha.
 
     From above for ``sign`` 1, from below for -1.
@@ -850,14 +861,14 @@ def bernstein(values: Array, sign: float, alpha: float) -> float:
     return float(values.mean() + sign * off)
 
 
-def _repeated(value: Any, batch: int) -> Any:
+def _repeat_argument(value: Any, batch: int) -> Any:
     """Return an argument of one trial for several."""
     if isinstance(value, np.ndarray) and value.shape[:1] == (1,):
         return np.repeat(value, batch, axis=0)
     return value
 
 
-def statistics(
+def statistics_of_answers(
     first: Array, second: Array, pair: ValuePair, selects: bool
 ) -> Iterable[Statistic]:
     """Yield functions of answers that may tell two sides apart, learned from some.
@@ -871,22 +882,22 @@ def statistics(
     selects : bool
         Whether an answer is the number of a winner.
     """
-    yield _frequencies(first[:, 0], second[:, 0])
+    yield _log_frequencies(first[:, 0], second[:, 0])
     if selects or first.shape[2:] != pair.first.shape:
         return
-    yield _discriminant(first, second)
+    yield _linear_discriminant(first, second)
     if pair.first.size > 1:
         for order in (1, 2, np.inf):
-            yield functools.partial(_nearer, pair.first, pair.second, order)
+            yield functools.partial(_norm_log_ratio, pair.first, pair.second, order)
 
 
-def _nearer(v: Array, u: Array, order: float, answers: Array) -> Array:
+def _norm_log_ratio(v: Array, u: Array, order: float, answers: Array) -> Array:
     """Return the log-ratio of densities exp(-norm) around two values, (N,)."""
     there, here = (np.linalg.norm(answers[:, 0] - x, order, axis=1) for x in (u, v))
     return np.asarray(here - there).round(9)
 
 
-def _discriminant(first: Array, second: Array) -> Statistic:
+def _linear_discriminant(first: Array, second: Array) -> Statistic:
     """Return Fisher's linear discriminant of all uses together."""
     sides = [one.reshape(len(one), -1) for one in (first, second)]
     spread = np.atleast_2d(sum(np.cov(one, rowvar=False) for one in sides))
@@ -900,7 +911,7 @@ def _discriminant(first: Array, second: Array) -> Statistic:
     return statistic
 
 
-def _frequencies(first: Array, second: Array) -> Statistic:
+def _log_frequencies(first: Array, second: Array) -> Statistic:
     """Return the sum over entries of the log-ratio of how often they are where."""
     tables = []
     for a, b in zip(first.T, second.T, strict=True):

@@ -95,7 +95,7 @@ class CodeLine(NamedTuple):
         return f"line {self.line}, `{self.text}`{calls}"
 
 
-def _frame() -> types.FrameType | None:
+def _solver_frame() -> types.FrameType | None:
     """Return the innermost frame of the solver's files."""
     frame: types.FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename not in WATCHED:
@@ -103,17 +103,17 @@ def _frame() -> types.FrameType | None:
     return frame
 
 
-def place_of(frame: types.FrameType | None) -> CodeLine:
+def place_of_frame(frame: types.FrameType | None) -> CodeLine:
     """Return the place where a frame of the solver is."""
     if frame is None:
         return CodeLine("", 0, "")
     file, outer = frame.f_code.co_filename, traceback.walk_stack(frame.f_back)
     callers = [line for one, line in outer if one.f_code.co_filename == file]
-    named = _expression(frame.f_code, frame.f_lasti, frame.f_lineno)
+    named = _expression_of(frame.f_code, frame.f_lasti, frame.f_lineno)
     return named._replace(callers=tuple(callers[:3]))
 
 
-def _expression(code: types.CodeType, instruction: int, line: int) -> CodeLine:
+def _expression_of(code: types.CodeType, instruction: int, line: int) -> CodeLine:
     """Return the expression that an instruction belongs to."""
     _, end, first, last = [*code.co_positions()][instruction // 2]
     linecache.checkcache(code.co_filename)
@@ -131,9 +131,9 @@ class Leak(UsageError):
     """A private value would become public; says where, and where it became private."""
 
     def __init__(self, what: str, value: Any = None) -> None:
-        place = place_of(_frame())
+        place = place_of_frame(_solver_frame())
         origins = (value._origin, value._before) if type(value) is Private else ()
-        made = [_expression(*origin) for origin in origins if origin]
+        made = [_expression_of(*origin) for origin in origins if origin]
         first = next((one for one in made if one[:2] != place[:2]), None)
         where = f"{place}: " if place.line else ""
         since = f"; the value is private since {first}" if first else ""
@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[str, Callable[..., Any]]] = {
 """Methods that would publish a private value: what is said, and what public ones do."""
 
 
-def _refused(what: str, plain: Callable[..., Any]) -> Any:
+def _refusing_method(what: str, plain: Callable[..., Any]) -> Any:
     def method(self: Private, *args: Any, **keys: Any) -> Any:
         if is_private(self):
             raise Leak(what, self)
@@ -248,7 +248,7 @@ class Private(StandIn, NDArrayOperatorsMixin):
         self._is_noise = is_noise or (type(source) is Private and source._is_noise)
         self._raw, self._hidden = raw, frozenset(hidden)
         self._state = ArrayState(False) if state is None else state
-        frame = None if state is not None and state.is_public else _frame()
+        frame = None if state is not None and state.is_public else _solver_frame()
         self._origin = frame and (frame.f_code, frame.f_lasti, frame.f_lineno)
         # Where it came from: the last line before this one.
         self._before = source._origin if type(source) is Private else None
@@ -262,13 +262,13 @@ class Private(StandIn, NDArrayOperatorsMixin):
     __deepcopy__ = __copy__
 
     def __round__(self, *args: Any) -> Any:
-        return self._computed(round(self._raw, *args))
+        return self._make_computed(round(self._raw, *args))
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
         """Call a private function: what it returns is private."""
-        return call(self._raw, *args, about=self, **keys)
+        return call_with_raw(self._raw, *args, about=self, **keys)
 
-    def _computed(
+    def _make_computed(
         self, found: Any, hidden: Iterable[int] = NOTHING, also: bool = False
     ) -> Any:
         """Return what was computed of this value, or a view of it."""
@@ -290,14 +290,14 @@ class Private(StandIn, NDArrayOperatorsMixin):
         if name in STORED or (
             name in ("size", "nbytes") and sparse.issparse(self._raw)
         ):
-            return Private(found, _lengths(found))
+            return Private(found, _private_lengths(found))
         if name in SIZES and self._hidden:
             raise Leak(LENGTH, self)
         if name in PUBLIC:
             return found
         if callable(found):
             return functools.partial(_call_method, self, found)
-        return self._computed(found, self._hidden)
+        return self._make_computed(found, self._hidden)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in Private.__slots__:
@@ -305,7 +305,7 @@ class Private(StandIn, NDArrayOperatorsMixin):
             return
         if is_private(value):
             self._state.write(value)
-        setattr(self._raw, name, unwrap(value))
+        setattr(self._raw, name, unwrap_values(value))
 
     def __len__(self) -> int:
         if self._hidden:
@@ -320,17 +320,25 @@ class Private(StandIn, NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         # Not isinstance: a private value looks like what it stands for.
         parts = key if issubclass(type(key), tuple) else (key,)
-        found = apply(operator.getitem, self._raw, unwrap(key), about=(self, key))
+        found = apply_to_raw(
+            operator.getitem, self._raw, unwrap_values(key), about=(self, key)
+        )
         hidden = hidden_of(self, key)
         if any(map(_is_selection, parts)):
-            hidden |= _lengths(found)
-        return self._computed(found, hidden, any_private(key))
+            hidden |= _private_lengths(found)
+        return self._make_computed(found, hidden, any_private(key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if any_private(key, value):
             self._state.write(value if any_private(value) else key)
         about = self, key, value
-        apply(operator.setitem, self._raw, unwrap(key), unwrap(value), about=about)
+        apply_to_raw(
+            operator.setitem,
+            self._raw,
+            unwrap_values(key),
+            unwrap_values(value),
+            about=about,
+        )
 
     def __delitem__(self, key: Any) -> None:
         raise Leak("an entry of an array is deleted", self)
@@ -338,12 +346,12 @@ class Private(StandIn, NDArrayOperatorsMixin):
     def __array_function__(
         self, function: Any, kinds: Any, args: Any, keys: Any
     ) -> Any:
-        return call(function, *args, **keys)
+        return call_with_raw(function, *args, **keys)
 
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **keys: Any
     ) -> Any:
-        raws, private = unwrap(inputs), any_private(inputs, keys)
+        raws, private = unwrap_values(inputs), any_private(inputs, keys)
         out = tuple(one for one in out if isinstance(one, np.ndarray))  # no scalars
         for one in out if private else ():
             if type(one) is not Private:
@@ -352,14 +360,16 @@ class Private(StandIn, NDArrayOperatorsMixin):
                 )
             one._state.write(self)
         if method == "__call__" and any(map(sparse.issparse, raws)):
-            done = apply(OPERATORS[ufunc.__name__], *raws, about=inputs)
+            done = apply_to_raw(OPERATORS[ufunc.__name__], *raws, about=inputs)
             return as_private(done, hidden_of(inputs))
-        made = {"out": unwrap(out)} if out else {}
+        made = {"out": unwrap_values(out)} if out else {}
         function = getattr(ufunc, method)
-        done = apply(function, *raws, **unwrap(keys), **made, about=inputs)
+        done = apply_to_raw(
+            function, *raws, **unwrap_values(keys), **made, about=inputs
+        )
         if out or method == "at":
             if method == "at" and any_private(inputs[1:]):
-                _write(inputs[0], self)
+                _write_private(inputs[0], self)
             return out[0] if out else None
         if not private:
             return as_public(done)
@@ -367,10 +377,10 @@ class Private(StandIn, NDArrayOperatorsMixin):
 
 
 for _name, _refusal in REFUSED.items():
-    setattr(Private, _name, _refused(*_refusal))
+    setattr(Private, _name, _refusing_method(*_refusal))
 
 
-def apply(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
+def apply_to_raw(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
     """Return what a function makes of raw values; an error of it is a leak.
 
     Parameters
@@ -397,7 +407,7 @@ def name_of(function: Any) -> str:
     return str(getattr(function, "__name__", function))
 
 
-def _write(target: Any, value: Any) -> None:
+def _write_private(target: Any, value: Any) -> None:
     """Note that something private was written to an array."""
     if type(target) is not Private:
         raise Leak("a private value is written to a public array", value)
@@ -410,10 +420,10 @@ def _call_method(self: Private, found: Any, *args: Any, **keys: Any) -> Any:
         raise Leak(LENGTH, self)
     if private and found.__name__ in ("fill", "put", "itemset"):
         self._state.write(first_private(args, keys))
-    done = call(found, *args, about=self, **keys)
+    done = call_with_raw(found, *args, about=self, **keys)
     if private or is_private(self) or not isinstance(done, np.ndarray):
         return done
-    return self._computed(unwrap(done))
+    return self._make_computed(unwrap_values(done))
 
 
 def _is_selection(key: Any) -> bool:
@@ -423,7 +433,7 @@ def _is_selection(key: Any) -> bool:
     return is_private(key) and np.ndim(key._raw) > 0 and key._raw.dtype.kind == "b"
 
 
-def _lengths(found: Any) -> set[int]:
+def _private_lengths(found: Any) -> set[int]:
     every = found if isinstance(found, tuple) else (found,)
     return {size for one in every for size in np.shape(one)} - PUBLIC_SIZES
 
@@ -449,7 +459,9 @@ class Public(Guard):
             return object.__getattribute__(self, name)
         found = getattr(object.__getattribute__(self, "_raw"), name)
         is_method = callable(found) and not isinstance(found, type)
-        return functools.partial(call, found) if is_method else as_public(found)
+        return (
+            functools.partial(call_with_raw, found) if is_method else as_public(found)
+        )
 
 
 def public_object(raw: Any) -> Any:
@@ -464,7 +476,7 @@ def public_object(raw: Any) -> Any:
 
 
 @functools.singledispatch
-def guarded(value: Any) -> Any:
+def guard_object(value: Any) -> Any:
     """Return the guard of an object that may hold records; of others themselves.
 
     Functions for each kind are registered where the guards are.
@@ -474,10 +486,10 @@ def guarded(value: Any) -> Any:
 
 def guard(value: Any) -> Any:
     """Return what stands for a value: guards look like what they stand for."""
-    return guarded.dispatch(type(value))(value)
+    return guard_object.dispatch(type(value))(value)
 
 
-def walk(value: Any) -> Iterator[Any]:
+def walk_leaves(value: Any) -> Iterator[Any]:
     """Yield all leaves of nested containers."""
     kind = type(value)
     if kind is dict:
@@ -486,26 +498,27 @@ def walk(value: Any) -> Iterator[Any]:
         value = [value.start, value.stop, value.step]
     if issubclass(type(value), NESTED):
         for one in value:
-            yield from walk(one)
+            yield from walk_leaves(one)
     else:
         yield value
 
 
 def first_private(*values: Any) -> Any:
     """Return the first private value among some, None if none is."""
-    return next(filter(is_private, walk(values)), None)
+    return next(filter(is_private, walk_leaves(values)), None)
 
 
 def any_private(*values: Any) -> bool:
     """Return whether a private value, or an object that answers so, is among some."""
     return any(
-        is_private(one) or getattr(type(one), "secret", False) for one in walk(values)
+        is_private(one) or getattr(type(one), "secret", False)
+        for one in walk_leaves(values)
     )
 
 
 def hidden_of(*values: Any) -> set[int]:
     """Return the private lengths of some values."""
-    private = (one for one in walk(values) if type(one) is Private)
+    private = (one for one in walk_leaves(values) if type(one) is Private)
     return {size for one in private for size in one._hidden}
 
 
@@ -524,7 +537,7 @@ def over(function: Callable[[Any], Any], value: Any) -> Any:
     return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
 
 
-def unwrap(value: Any) -> Any:
+def unwrap_values(value: Any) -> Any:
     """Return raw values; functions of the solver become such that take raw ones."""
     kind = type(value)
     if kind is Private or is_guard(value):
@@ -532,9 +545,9 @@ def unwrap(value: Any) -> Any:
     if kind is LiftedType:
         return value.plain
     if kind in NESTED or kind in (dict, slice) or _is_named_tuple(value):
-        return over(unwrap, value)
+        return over(unwrap_values, value)
     if callable(value) and _is_lifted(value):
-        return lambda *args, **keys: unwrap(value(*as_private(args), **keys))
+        return lambda *args, **keys: unwrap_values(value(*as_private(args), **keys))
     if kind in (types.FunctionType, types.MethodType):
         return getattr(value, "raw", value)
     return value
@@ -584,7 +597,7 @@ def _is_public_object(kind: type) -> bool:
     return kind.__module__.startswith(OBJECTS) and not issubclass(kind, others)
 
 
-def call(
+def call_with_raw(
     function: Any, *args: Any, forced: bool = False, about: Any = None, **keys: Any
 ) -> Any:
     """Call what knows no private values; its results are private if an argument is.
@@ -606,7 +619,10 @@ def call(
         return getattr(args[0], name)
     # A generator is read once, and what it yields may be private.
     args = tuple([*x] if type(x) is types.GeneratorType else x for x in args)
-    given, raws = [*walk((about, args, keys))], (unwrap(args), unwrap(keys))
+    given, raws = (
+        [*walk_leaves((about, args, keys))],
+        (unwrap_values(args), unwrap_values(keys)),
+    )
     if name in KINDS:
         return function(*raws[0], **raws[1])
     if not forced and not any_private(given):
@@ -622,30 +638,30 @@ def call(
     if name in RAISING and "linalg" in home or home.startswith("numpy.testing"):
         raise Leak(f"{name} raises an error for some records: {instead}", private)
     plain = [x for x in given if isinstance(x, np.ndarray) and not is_private(x)]
-    before = [unwrap(one).tobytes() for one in plain]
-    done = apply(function, *raws[0], **raws[1], about=given)
+    before = [unwrap_values(one).tobytes() for one in plain]
+    done = apply_to_raw(function, *raws[0], **raws[1], about=given)
     for one, was in zip(plain, before, strict=True):
-        if unwrap(one).tobytes() != was:
-            _write(one, private)
+        if unwrap_values(one).tobytes() != was:
+            _write_private(one, private)
     hidden = hidden_of(given)
     if name in SIZED_BY_VALUE and not (name == "where" and len(args) > 1):
-        hidden |= _lengths(done)
+        hidden |= _private_lengths(done)
     return as_private(done, hidden, private)
 
 
 @functools.lru_cache(maxsize=1000)
-def lift(function: Any) -> Any:
+def lift_function(function: Any) -> Any:
     """Return a function that takes private values.
 
     What it makes of public objects alone is public if it reads nothing private.
     """
 
     @functools.wraps(function, updated=())
-    def lifted(*args: Any, **keys: Any) -> Any:
-        values = [*walk((args, list(keys.values())))]
+    def take_private(*args: Any, **keys: Any) -> Any:
+        values = [*walk_leaves((args, list(keys.values())))]
         guards = any(map(is_guard, values))
         if not guards or any_private(values) or hasattr(function, "py_func"):
-            return call(function, *args, **keys)
+            return call_with_raw(function, *args, **keys)
         known = len(FOUND)
         try:
             done = function(*args, **keys)
@@ -656,10 +672,10 @@ def lift(function: Any) -> Any:
             if isinstance(error, UsageError) and not isinstance(error, Leak):
                 raise
         del FOUND[known:]
-        return call(function, *args, forced=True, **keys)
+        return call_with_raw(function, *args, forced=True, **keys)
 
-    lifted.raw = function  # type: ignore[attr-defined]
-    return lifted
+    take_private.raw = function  # type: ignore[attr-defined]
+    return take_private
 
 
 class LiftedModule:
@@ -682,7 +698,7 @@ class LiftedType(type):
 
     def __call__(cls, *args: Any, **keys: Any) -> Any:
         """Return a value of the kind."""
-        return call(cls.plain, *args, **keys)
+        return call_with_raw(cls.plain, *args, **keys)
 
 
 def lifted_type(plain: type) -> LiftedType:
@@ -697,7 +713,11 @@ def lifted_value(found: Any) -> Any:
     if isinstance(found, type):
         is_sparse = found.__module__.startswith("scipy.sparse")
         return lifted_type(found) if is_sparse else found
-    return lift(found) if callable(found) and type(found) is not np.ufunc else found
+    return (
+        lift_function(found)
+        if callable(found) and type(found) is not np.ufunc
+        else found
+    )
 
 
 def _lift_extreme(plain: Any, ufunc: Any) -> Any:
@@ -710,7 +730,7 @@ def _lift_extreme(plain: Any, ufunc: Any) -> Any:
     return extreme
 
 
-def _length(value: Any) -> Any:
+def _private_length(value: Any) -> Any:
     """Return a length, which stays private if it is."""
     hidden = is_private(value) and value._hidden
     return Private(len(value._raw)) if hidden else len(value)
@@ -721,5 +741,5 @@ BUILTINS = {
     "int": lifted_type(int),
     "min": _lift_extreme(min, np.minimum),
     "max": _lift_extreme(max, np.maximum),
-    "len": _length,
+    "len": _private_length,
 }

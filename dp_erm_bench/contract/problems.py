@@ -70,7 +70,7 @@ def objectives(constrained: bool = False) -> list[Parts]:
 def curved_losses() -> list[str]:
     """Return the names of the convex losses whose smoothness constant steps follow."""
     built = {name: build("loss", name) for name in registry.names("loss")}
-    return [name for name, loss in built.items() if loss.curved and loss.convex]
+    return [name for name, loss in built.items() if loss.is_curved and loss.convex]
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def objective_problem(
 
 
 @functools.cache
-def problem_of(
+def small_problem(
     loss: str,
     penalty: str,
     constraint: str = "none",
@@ -132,22 +132,22 @@ def neighbours(
     coordinate flipped, or all; or it is zero.
     """
     rng = np.random.default_rng(0)
-    X = radius(4) * np.sign(rng.normal(size=(8, 4)))
+    X = column_bounds_of(4) * np.sign(rng.normal(size=(8, 4)))
     y = np.sign(rng.normal(size=8))
-    X[0], y[0] = radius(4) * [1.0, 1.0, -1.0, 1.0], 1.0
+    X[0], y[0] = column_bounds_of(4) * [1.0, 1.0, -1.0, 1.0], 1.0
     base = RecordChange(X, y, 0, X[0], 1.0, largest=1.0)
     signs = [*(1.0 - 2.0 * np.eye(4)), -np.ones(4)]
     if adjacency is Adjacency.ZERO_OUT:
         signs = [np.zeros(4)]
     first, *others = (
-        _problem(base.with_record(X[0] * sign, 1.0), parts, strength)
+        _build_problem(base.with_record(X[0] * sign, 1.0), parts, strength)
         for sign in (np.ones(4), *signs)
     )
     return tuple((first, other) for other in others)
 
 
 @functools.cache
-def instance(
+def well_conditioned_problem(
     loss: str, penalty: str, constraint: str = "none", noise: float = 2.0
 ) -> ERMProblem:
     """Return a well conditioned problem, by noisy labels far from separable."""
@@ -164,7 +164,7 @@ def instance(
     return problem
 
 
-def gap(problem: ERMProblem, w: Array) -> Array:
+def relative_excess(problem: ERMProblem, w: Array) -> Array:
     """Return F(w) / min F - 1, of each row."""
     best = problem.optimum.value
     assert best is not None
@@ -226,100 +226,109 @@ class Neighbours(NamedTuple):
     record: int
 
 
-def radius(p: int) -> Array:
+def column_bounds_of(p: int) -> Array:
     """Return the declared bounds of the columns."""
     return np.resize([1.0, 2.0, 0.5, 3.0, 1.5], p)
 
 
-def _aligned(rng: np.random.Generator, n: int, p: int, size: float) -> RecordChange:
+def _align_records(
+    rng: np.random.Generator, n: int, p: int, size: float
+) -> RecordChange:
     """Return small records whose gradients point one way: what moves all adds up."""
     y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     jitter = 0.6 + 0.4 * rng.random((n, p))
-    X = size * radius(p) * y[:, None] * jitter
+    X = size * column_bounds_of(p) * y[:, None] * jitter
     record = 2 * int(rng.integers(n // 2)) + 1  # so that the classes are unequal then
-    return RecordChange(X, y, record, _corner(p), -float(y[record]))
+    return RecordChange(X, y, record, _corner_of_bounds(p), -float(y[record]))
 
 
-def _corner(p: int) -> Array:
-    return radius(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
+def _corner_of_bounds(p: int) -> Array:
+    return column_bounds_of(p) * np.where(np.arange(p) % 3 == 1, -1.0, 1.0)
 
 
-def outlier(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
+def outlying_record(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
     """Move a record to the corner where all others are tiny; its label, too."""
-    return _aligned(rng, n, p, 0.05)
+    return _align_records(rng, n, p, 0.05)
 
 
-def lone(rng: np.random.Generator) -> RecordChange:
+def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
     """Fill an empty column, and end a constant one, by one record."""
-    base = _aligned(rng, 9, 5, 0.5)
+    base = _align_records(rng, 9, 5, 0.5)
     base.X[:, 3], base.X[:, 4] = 0.0, 0.7
     other = np.append(base.X[base.record, :3], [2.5, -1.0])
     return replace(base, other=other, label=-base.label)
 
 
-def orthogonal(rng: np.random.Generator) -> RecordChange:
+def record_of_other_column(rng: np.random.Generator) -> RecordChange:
     """Move a record from one column to another one: nothing of it cancels."""
-    base = _aligned(rng, 8, 4, 0.05)
-    base.X[base.record], other = np.diag(radius(4))[[1, 3]]
+    base = _align_records(rng, 8, 4, 0.05)
+    base.X[base.record], other = np.diag(column_bounds_of(4))[[1, 3]]
     return replace(base, other=other, label=-base.label)
 
 
-def clusters(rng: np.random.Generator) -> RecordChange:
+def record_between_clusters(rng: np.random.Generator) -> RecordChange:
     """Move the record that is the median of two clusters to the other one."""
-    base = _aligned(rng, 11, 4, 0.06)
+    base = _align_records(rng, 11, 4, 0.06)
     order = rng.permutation(11)
     base.X[order[:5]] *= 15.0
     record = int(order[5])
     return RecordChange(base.X, base.y, record, 15.0 * base.X[record], base.y[record])
 
 
-def empty(rng: np.random.Generator) -> RecordChange:
-    """Set the only record that is not zero, with the other label than ``outlier``.
+def lone_nonzero_record(rng: np.random.Generator) -> RecordChange:
+    """Set the only record that is not zero, with another label.
 
     Only its entries are not whole numbers, and need all digits.
     """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
-    return RecordChange(X, y, 2 * int(rng.integers(2)) + 1, 0.99 * radius(4), -1.0)
+    return RecordChange(
+        X, y, 2 * int(rng.integers(2)) + 1, 0.99 * column_bounds_of(4), -1.0
+    )
 
 
-def interior(rng: np.random.Generator) -> RecordChange:
+def record_inside(rng: np.random.Generator) -> RecordChange:
     """Replace a record of a cloud by another one."""
-    X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * radius(6)
+    X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * column_bounds_of(6)
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))
-    other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * radius(6)
+    other = np.clip(0.6 * rng.normal(size=6), -1.0, 1.0) * column_bounds_of(6)
     return RecordChange(X, y, record, other, y[record])
 
 
-def opposed(rng: np.random.Generator) -> RecordChange:
+def record_opposed_to_all(rng: np.random.Generator) -> RecordChange:
     """Give a record another label, whose features point away from all others'.
 
     All others are equal: what is taken off a mean moves with it, not against it.
     """
-    X = np.tile(_corner(4), (9, 1))
+    X = np.tile(_corner_of_bounds(4), (9, 1))
     record = int(rng.integers(9))
     X[record] *= -1.0
     return RecordChange(X, np.full(9, -LABEL), record, X[record], LABEL)
 
 
-def ranged(rng: np.random.Generator) -> RecordChange:
+def widest_label(rng: np.random.Generator) -> RecordChange:
     """Widen the range of labels that are numbers."""
-    X, record = rng.uniform(-1.0, 1.0, (9, 4)) * radius(4), int(rng.integers(9))
+    X, record = (
+        rng.uniform(-1.0, 1.0, (9, 4)) * column_bounds_of(4),
+        int(rng.integers(9)),
+    )
     return RecordChange(X, rng.uniform(-0.1, 0.1, 9), record, X[record], LABEL)
 
 
-def unbounded(rng: np.random.Generator, n: int, times: float) -> RecordChange:
+def record_without_bounds(
+    rng: np.random.Generator, n: int, times: float
+) -> RecordChange:
     """Move a record that many times as far, where no bounds are declared."""
-    base, other = _aligned(rng, n, 4, 0.3), times * _corner(4)
+    base, other = _align_records(rng, n, 4, 0.3), times * _corner_of_bounds(4)
     return replace(base, other=other, bounded=False)
 
 
-def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
-    base = _aligned(rng, n, p, 0.2)
+def _scatter_entries(rng: np.random.Generator, n: int, p: int) -> RecordChange:
+    base = _align_records(rng, n, p, 0.2)
     filled = rng.random((n, p)) < 0.15
     filled[:, p - 1] = False  # a column that the record alone will fill
-    other = np.where(rng.random(p) < 0.3, _corner(p), 0.0)
-    other[p - 1] = _corner(p)[p - 1]
+    other = np.where(rng.random(p) < 0.3, _corner_of_bounds(p), 0.0)
+    other[p - 1] = _corner_of_bounds(p)[p - 1]
     X = np.where(filled, base.X, 0.0)
     most = max(np.count_nonzero(X, axis=1).max(), np.count_nonzero(other))
     # Public, as if it had been known before: it holds of both.
@@ -328,22 +337,22 @@ def _scattered(rng: np.random.Generator, n: int, p: int) -> RecordChange:
 
 ENORMOUS = "a square that overflows"
 FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
-    "outlier": outlier,
-    "lone column": lone,
-    "other column": orthogonal,
-    "clusters": clusters,
-    "empty": empty,
-    "interior": interior,
-    "opposed": opposed,
-    "range of labels": ranged,
-    "one column": partial(_aligned, n=6, p=1, size=0.1),
-    "no bounds": partial(unbounded, n=14, times=100.0),
-    ENORMOUS: partial(unbounded, n=10, times=1e200),
-    "sparse": partial(_scattered, n=60, p=34),
-    "wide": partial(outlier, n=8, p=30),
-    "many": partial(outlier, n=1302, p=5),
-    "sparse and many": partial(_scattered, n=1102, p=27),
-    "very many": partial(outlier, n=12_008, p=3),
+    "outlier": outlying_record,
+    "lone column": record_of_lone_column,
+    "other column": record_of_other_column,
+    "clusters": record_between_clusters,
+    "empty": lone_nonzero_record,
+    "interior": record_inside,
+    "opposed": record_opposed_to_all,
+    "range of labels": widest_label,
+    "one column": partial(_align_records, n=6, p=1, size=0.1),
+    "no bounds": partial(record_without_bounds, n=14, times=100.0),
+    ENORMOUS: partial(record_without_bounds, n=10, times=1e200),
+    "sparse": partial(_scatter_entries, n=60, p=34),
+    "wide": partial(outlying_record, n=8, p=30),
+    "many": partial(outlying_record, n=1302, p=5),
+    "sparse and many": partial(_scatter_entries, n=1102, p=27),
+    "very many": partial(outlying_record, n=12_008, p=3),
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 FAR = {"far": (60, 4), "far and sparse": (300, 12), "far and long": (3000, 3)}
@@ -353,11 +362,12 @@ SEARCHED: dict[str, RecordChange] = {}
 """Neighbours that a search made, by the names of their families."""
 
 
-def sized(family: str, n: int, p: int, record: int | None = None) -> str:
+def name_of_size(family: str, n: int, p: int, record: int | None = None) -> str:
     """Return the name of a family of other sizes: n >= 2 records of p features.
 
-    They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
-    for the record in which they differ, by default the last one.
+    They are as in ``sparse`` where the family is sparse, else as in
+    ``outlying_record``, but for the record in which they differ, by default the last
+    one.
     """
     record = n - 1 if record is None else record
     kind = "sparse" if "sparse" in family else "outlier"
@@ -372,7 +382,9 @@ def change_of(family: str) -> RecordChange:
     if family in FAMILIES:
         return FAMILIES[family](rng)
     n, p, record = map(int, re.findall(r"\d+", family))
-    change = (_scattered if "sparse" in family else outlier)(rng, n=n, p=p)
+    change = (_scatter_entries if "sparse" in family else outlying_record)(
+        rng, n=n, p=p
+    )
     # By default the last one: beyond any place in the order that is asked for.
     swapped = np.arange(n)
     swapped[[change.record, record]] = record, change.record
@@ -400,7 +412,7 @@ def neighbours_of(
     if adjacency is Adjacency.ZERO_OUT:
         # So that neither family begins with a problem that the other one ends with.
         here, there = there, there.with_record(0.0, here.label)
-    first, second = (_problem(end, parts, strength) for end in (here, there))
+    first, second = (_build_problem(end, parts, strength) for end in (here, there))
     return Neighbours(first, second, here.record)
 
 
@@ -411,21 +423,21 @@ def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
     few, most = (
         np.where(np.arange(n) < some, 1.0, -1.0) for some in (n // 10, n - n // 20)
     )
-    small = 0.1 * rng.uniform(-1.0, 1.0, (n, p)) * radius(p)
-    large = most[:, None] * radius(p) * rng.uniform(0.6, 1.0, (n, p))
+    small = 0.1 * rng.uniform(-1.0, 1.0, (n, p)) * column_bounds_of(p)
+    large = most[:, None] * column_bounds_of(p) * rng.uniform(0.6, 1.0, (n, p))
     made = []
     for X, y, density in ((small, few, 0.1), (large, most, 0.5)):
         X = np.where(rng.random((n, p)) < density, X, 0.0) if sparse else X
         change = RecordChange(X, y, 0, X[0], y[0], sparse)
-        made.append(_problem(change, parts, strength))
+        made.append(_build_problem(change, parts, strength))
     return Neighbours(made[0], made[1], 0)
 
 
-def _problem(change: RecordChange, parts: Parts, strength: float) -> ERMProblem:
+def _build_problem(change: RecordChange, parts: Parts, strength: float) -> ERMProblem:
     """Return the problem of D."""
     from scipy.sparse import csc_array
 
-    loss, bound = build("loss", parts[0]), radius(change.X.shape[1])
+    loss, bound = build("loss", parts[0]), column_bounds_of(change.X.shape[1])
     longest = float(np.linalg.norm(bound))
     declared = Bounds(bound, longest, change.largest, change.nonzeros)
     data = dataset_from_arrays(

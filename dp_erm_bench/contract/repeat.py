@@ -20,13 +20,13 @@ from dp_erm_bench.contract.candidate import (
     require,
     run_at,
 )
-from dp_erm_bench.contract.cases import Case, varied
+from dp_erm_bench.contract.cases import Case, varied_cases
 from dp_erm_bench.contract.problems import LARGE
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
-from dp_erm_bench.solvers.runs import stack
+from dp_erm_bench.solvers.runs import stack_solvers
 
 Array = NDArray[np.float64]
 CLIPS = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}
@@ -49,11 +49,11 @@ def compiled_steps_agree(candidate: Candidate) -> None:
             on.run(*parameters[: len(names)], names=names, ahead=ahead).iterates()
             for ahead in (False, True)
         )
-        off = _difference(plain, fast)
+        off = _largest_difference(plain, fast)
         require(off <= 1.0, f"{on.title}: compiled and plain steps differ by {off:.2g}")
 
 
-def _difference(first: list[Array], second: list[Array]) -> float:
+def _largest_difference(first: list[Array], second: list[Array]) -> float:
     """Return the largest difference, in units of the allowed rounding."""
     if len(first) != len(second):
         return np.inf
@@ -84,7 +84,7 @@ def checkpoints_change_nothing(candidate: Candidate) -> None:
         for ahead in (False, True):
             full = on.run(ahead=ahead).iterates()
             few = on.run(ahead=ahead, checkpoints=points).iterates()
-            off = _difference([full[point] for point in points], few)
+            off = _largest_difference([full[point] for point in points], few)
             require(off <= 1.0, f"{on.title}: with fewer checkpoints it differs")
 
 
@@ -93,9 +93,9 @@ def batches_change_nothing(candidate: Candidate) -> None:
     if not candidate.solver.batchable:
         raise NotApplicable("batchable=False: every trial runs alone")
     for on in candidate.first():
-        alone = {name: _batch(on, name) for name in CLIPS}
+        alone = {name: _run_batch(on, name) for name in CLIPS}
         for order in ("edcba", "cab"):
-            together, w = _batch(on, order)
+            together, w = _run_batch(on, order)
             title = f"{on.title}: in a batch of {len(order)}"
             for b, k in enumerate(order):
                 single, w_alone = alone[k]
@@ -111,24 +111,26 @@ def batches_change_nothing(candidate: Candidate) -> None:
                 require(same, f"{title} a trial ends at another objective")
 
 
-def _batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
+def _run_batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
     """Return noise and last iterates of a batch whose trials have own thresholds."""
-    return _drawn(on.run(*({"clip": CLIPS[name]} for name in names), names=names))
+    return _noise_and_ends(
+        on.run(*({"clip": CLIPS[name]} for name in names), names=names)
+    )
 
 
-def _drawn(run: Run) -> tuple[dict[str, Array], Array]:
+def _noise_and_ends(run: Run) -> tuple[dict[str, Array], Array]:
     """Return the noise of every use by release, (B, uses), and the last iterates."""
     run.mechanisms.ahead = True
     noises: dict[str, list[Array]] = {}
 
-    def heard(unit_noise: Callable[..., Array], name: str, *size: int) -> Array:
+    def keep_noise(unit_noise: Callable[..., Array], name: str, *size: int) -> Array:
         noise = unit_noise(*size)
         noises.setdefault(name, []).append(noise.reshape(len(noise), -1).copy())
         return noise
 
     for name, mechanism in run.mechanisms.items():
         plain: Any = mechanism
-        plain.unit_noise = functools.partial(heard, plain.unit_noise, name)
+        plain.unit_noise = functools.partial(keep_noise, plain.unit_noise, name)
     last = run.iterates()[-1]
     return {name: np.hstack(parts) for name, parts in noises.items()}, last
 
@@ -136,17 +138,17 @@ def _drawn(run: Run) -> tuple[dict[str, Array], Array]:
 def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
     """Draw a random schedule from the identity, equal in any batch."""
 
-    def planned(on: Subject, *names: str) -> Any:
-        return stack([on.solver()] * len(names)).plan(on.problem, names)
+    def plan_of(on: Subject, *names: str) -> Any:
+        return stack_solvers([on.solver()] * len(names)).plan(on.problem, names)
 
     for on in candidate.first():
-        schedule, title = planned(on, "a", "b"), on.title
-        same = pickle.dumps(schedule) == pickle.dumps(planned(on, "a", "b"))
+        schedule, title = plan_of(on, "a", "b"), on.title
+        same = pickle.dumps(schedule) == pickle.dumps(plan_of(on, "a", "b"))
         require(same, f"{title}: a second schedule differs")
         if not isinstance(schedule, np.ndarray) or not candidate.solver.batchable:
             continue
         require(len(schedule) == 2, f"{title}: the schedule has no row per trial")
-        same = np.array_equal(schedule, [*planned(on, "a"), *planned(on, "b")])
+        same = np.array_equal(schedule, [*plan_of(on, "a"), *plan_of(on, "b")])
         require(same, f"{title}: the schedule of a trial depends on its batch")
 
 
@@ -164,7 +166,7 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
     for on in candidate.first(without="box"):
         nearer, tried = 0.0, 0
         for batch in batches:
-            nearer, tried = nearer + _nearer(on, batch), tried + len(batch)
+            nearer, tried = nearer + _count_nearer(on, batch), tried + len(batch)
             # What is left cannot tell any more.
             if least < nearer < tried - least:
                 break
@@ -176,17 +178,19 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
         )
 
 
-def _nearer(on: Subject, names: Sequence[str]) -> float:
+def _count_nearer(on: Subject, names: Sequence[str]) -> float:
     """Return the number of trials that own noise moves less; ties count 1/2."""
     others = tuple(f"{name}, other" for name in names)
 
-    def ends(z: float, streams: Sequence[str] = ()) -> Array:
+    def last_iterates(z: float, streams: Sequence[str] = ()) -> Array:
         return on.run(names=names, z=z, streams=streams).iterates()[-1]
 
     with np.errstate(all="ignore"):
         # Without noise, too, each has the samples of its streams.
         moved, instead = (
-            np.linalg.norm(ends(1.0, streams) - ends(0.0, streams), axis=1)
+            np.linalg.norm(
+                last_iterates(1.0, streams) - last_iterates(0.0, streams), axis=1
+            )
             for streams in ((), others)
         )
     less, more = (moved < instead).sum(), (moved > instead).sum()
@@ -197,7 +201,7 @@ def draws_are_distinct(candidate: Candidate) -> None:
     """Draw other noise for every identity and every use."""
     # Loud noise ends in the corners of a box.
     for on in candidate.first(without="box"):
-        runs = [_drawn(on.run(names=[f"trial {k}"])) for k in range(MANY)]
+        runs = [_noise_and_ends(on.run(names=[f"trial {k}"])) for k in range(MANY)]
         # Thresholds may set all of few entries to zero, in a few trials.
         places = len({w.tobytes() for _, w in runs})
         full = [w.tobytes() for _, w in runs if w.all()]
@@ -219,7 +223,11 @@ def losers_are_secret(candidate: Candidate) -> None:
     if not any(served):
         raise NotApplicable("it publishes no best of many runs")
     # What is left may be left under some parameters only.
-    rows = {case.params: case for case in varied(candidate) if case.family not in LARGE}
+    rows = {
+        case.params: case
+        for case in varied_cases(candidate)
+        if case.family not in LARGE
+    }
     for case in rows.values():
         made = functools.partial(_run_of, candidate, case)
         with contextlib.suppress(Unsupported):
@@ -237,15 +245,15 @@ def _is_secret(
     title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
 ) -> bool:
     """Compare the best of runs alone with the best beside losers; False without any."""
-    kept = _published(made(), 0, 0)
+    kept = _published_bytes(made(), 0, 0)
     for before, after in beside if kept else ():
-        same = _published(made(), before, after) == kept
+        same = _published_bytes(made(), before, after) == kept
         words = f"with {before} that lost before it and {after} after it"
         require(same, f"{title}: the best run gives something else alone than {words}")
     return bool(kept)
 
 
-def _published(run: Run, before: int, after: int) -> bytes:
+def _published_bytes(run: Run, before: int, after: int) -> bytes:
     """Return all that a run publishes whose best one stands behind and before others.
 
     To the bit, with its length and its passes, and with the scores of the best; nothing
@@ -260,7 +268,7 @@ def _published(run: Run, before: int, after: int) -> bytes:
         return b""
     scores = list[float]()
     for mechanism in repeated:
-        _place(mechanism, before, after, scores)
+        _place_best(mechanism, before, after, scores)
     with np.errstate(all="ignore"):
         ends = [(w.shape, w.tobytes()) for w in run.iterates()]
     length = run.solver.iterations(run.problem)
@@ -268,17 +276,17 @@ def _published(run: Run, before: int, after: int) -> bytes:
     return pickle.dumps((ends, length, passes, scores))
 
 
-def _place(
+def _place_best(
     mechanism: RepeatAndSelectMechanism, before: int, after: int, scores: list[float]
 ) -> None:
     """Have the run with the first streams win, behind and before others.
 
     What its own score was is appended to ``scores``.
     """
-    plain, every = mechanism._attempt, before + 1 + after
+    plain, every = mechanism._run_attempt, before + 1 + after
     order = [*range(1, before + 1), 0, *range(before + 1, every)]
 
-    def placed(number: int, attempt: Any) -> tuple[Array, float]:
+    def run_in_order(number: int, attempt: Any) -> tuple[Array, float]:
         output, score = plain(order[number], attempt)
         loses = order[number] > 0
         scores.extend([] if loses else [score])
@@ -288,10 +296,10 @@ def _place(
     # Who draws the coins again learns the number that there is.
     for name in map(str, range(TRIED)):
         mechanism.seeds = stream_seeds([name], "number of runs")
-        if [mechanism._stops(k) for k in range(every)] == falls:
+        if [mechanism._is_last(k) for k in range(every)] == falls:
             break
-    mechanism._attempt = placed  # type: ignore[method-assign]
-    mechanism._stops = lambda number: number == every - 1  # type: ignore[method-assign]
+    mechanism._run_attempt = run_in_order  # type: ignore[method-assign]
+    mechanism._is_last = lambda number: number == every - 1  # type: ignore[method-assign]
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:

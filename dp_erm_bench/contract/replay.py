@@ -28,11 +28,11 @@ from dp_erm_bench.contract.cases import (
     CLIP,
     Case,
     at_each_place,
-    is_sampled,
+    charges_samples,
     pairwise_covering,
     params_of,
-    resized,
-    varied,
+    resize_solver,
+    varied_cases,
 )
 from dp_erm_bench.contract.loading import load_again
 from dp_erm_bench.contract.problems import (
@@ -47,7 +47,7 @@ from dp_erm_bench.contract.side import EQUAL, Account, Side
 from dp_erm_bench.errors import BudgetExhausted, NotSampled
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.trust.replay import compare
+from dp_erm_bench.trust.replay import compare_logs
 
 AT_ONCE = 20
 """Cases whose accounts are kept at a time."""
@@ -90,25 +90,25 @@ class ReplayResult:
         return [*self.violations, *self.declared, *self.sampled, *self.read]
 
 
-def replayed(
+def replay_cases(
     candidate: Candidate, cases: Sequence[Case], other: Candidate | None = None
 ) -> Iterator[ReplayResult]:
     """Yield the results of cases, in order.
 
     ``other`` runs on D', by default the candidate of modules that are loaded again.
     """
-    other = other or _loaded_again(candidate)
+    other = other or _second_candidate(candidate)
     for k in range(0, len(cases), AT_ONCE):
         part = cases[k : k + AT_ONCE]
         # First all on D, which D' is told of: what is kept of D, D' shall not find.
         firsts = [Side(candidate, case, 0).play() for case in part]
         for case, first in zip(part, firsts, strict=True):
             told_of = None if case.untold else first
-            yield compared(case, first, Side(other, case, 1, told_of).play())
+            yield compare_accounts(case, first, Side(other, case, 1, told_of).play())
 
 
 @functools.lru_cache(maxsize=16)
-def _loaded_again(candidate: Candidate) -> Candidate:
+def _second_candidate(candidate: Candidate) -> Candidate:
     """Return the candidate that runs on D'."""
     if is_ours(candidate.solver):
         return candidate
@@ -116,7 +116,7 @@ def _loaded_again(candidate: Candidate) -> Candidate:
         return other
 
 
-def compared(case: Case, first: Account, second: Account) -> ReplayResult:
+def compare_accounts(case: Case, first: Account, second: Account) -> ReplayResult:
     """Return the result of a run on D and one on D' with the same answers."""
     result = ReplayResult(case, refusal=first.refusal or second.refusal)
     if case.untold:
@@ -125,7 +125,7 @@ def compared(case: Case, first: Account, second: Account) -> ReplayResult:
         if first.refusal != second.refusal:
             result.declared.append(f"a refusal depends on the data: {result.refusal}")
     elif first.error or second.error:
-        _raised(result, first.error, second.error)
+        _judge_errors(result, first.error, second.error)
     else:
         _compare(result, first, second)
     return result
@@ -138,8 +138,8 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
     if first.declared != second.declared:
         result.declared.append("what is declared depends on the data")
     if first.matched:
-        _round(first, second)
-    report = compare(first.log, second.log)
+        _equate_near_values(first, second)
+    report = compare_logs(first.log, second.log)
     for one in first.matched:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
@@ -158,7 +158,7 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
     sentences = report.violations(slack)
     if case.toggled is None:
         result.violations += sentences
-        result.sampled += side.unsampled(first, second)
+        result.sampled += side.moved_outside_samples(first, second)
         result.read += side.read_again(first, second)
     else:
         result.sampled += [f"{words}, by a record's coin alone" for words in sentences]
@@ -166,7 +166,7 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
             result.sampled += side.too_large(first, report.ratios)
 
 
-def _raised(result: ReplayResult, first: str, second: str) -> None:
+def _judge_errors(result: ReplayResult, first: str, second: str) -> None:
     """Judge errors: a solver may refuse unusual parameters or data."""
     message = f"it raises {first or second}"
     kinds = {error.partition(":")[0] for error in (first, second)}
@@ -180,7 +180,7 @@ def _raised(result: ReplayResult, first: str, second: str) -> None:
         result.refusal = message
 
 
-def _round(first: Account, second: Account) -> None:
+def _equate_near_values(first: Account, second: Account) -> None:
     """Equate values computed from equal minimisers where they nearly agree."""
     queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
     both = [(one.query.value, other.query.value) for one, other in queries]
@@ -219,7 +219,7 @@ def far_data_change_nothing(candidate: Candidate) -> None:
 
     What is computed of answers alone is equal to the bit on any data.
     """
-    results = [*replayed(candidate, [*_far_cases(candidate)])]
+    results = [*replay_cases(candidate, [*_far_cases(candidate)])]
     _require_none(results, lambda one: one.all, "it serves no such data")
 
 
@@ -241,7 +241,7 @@ def _far_cases(candidate: Candidate) -> Iterator[Case]:
             # Variants take turns with the problems.
             for problem, parts in [*itertools.islice(served, number % 3 + 1)][-1:]:
                 yield Case(
-                    params_of(resized(solver, problem)),
+                    params_of(resize_solver(solver, problem)),
                     *(parts, family, adjacency),
                     z=(0.3, 30.0)[(number + k) % 2],
                     brief=True,
@@ -271,15 +271,17 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
         and one.case.toggled is None
         and not one.case.calibrated
     ]
-    least = {one.case.title: _least(one.case) for one in at_corners}
+    least = {one.case.title: _least_ratio(one.case) for one in at_corners}
     loose = {
         title
-        for title, ratios in _grouped(at_corners).items()
+        for title, ratios in _largest_ratios(at_corners).items()
         if any(ratio < least[title] for ratio in ratios.values())
     }
-    stretched = _stretched(candidate) if loose else ()
+    stretched = _long_cases(candidate) if loose else ()
     far = [case for case in stretched if case.title in loose]
-    for title, ratios in _grouped([*at_corners, *replayed(candidate, far)]).items():
+    for title, ratios in _largest_ratios(
+        [*at_corners, *replay_cases(candidate, far)]
+    ).items():
         for name, ratio in ratios.items():
             require(
                 ratio >= least[title],
@@ -292,12 +294,12 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 def private_constants_are_audited(candidate: Candidate) -> None:
     """Keep what is declared with smoothness=private: the M_j are released first."""
-    cases = [*_private(candidate)]
-    served = [one for one in replayed(candidate, cases) if not one.refusal]
+    cases = [*_cases_of_private_constants(candidate)]
+    served = [one for one in replay_cases(candidate, cases) if not one.refusal]
     _require_none(
         served, lambda one: one.all, "it serves no constants that are released"
     )
-    for title, ratios in _grouped(served).items():
+    for title, ratios in _largest_ratios(served).items():
         ratio = ratios.get("smoothness", 0.0)
         require(ratio > 0.99, f"{title}: the M_j change by {ratio:.2g} only")
 
@@ -320,18 +322,18 @@ def _require_none(
 def replay_results(candidate: Candidate) -> list[ReplayResult]:
     """Return the results of all cases but those of released constants."""
     cases = [*all_cases(candidate)]
-    cases += answered_anew(candidate) if candidate.pin else ()
-    return [*replayed(candidate, cases)]
+    cases += cases_answered_twice(candidate) if candidate.pin else ()
+    return [*replay_cases(candidate, cases)]
 
 
-def answered_anew(candidate: Candidate) -> Iterator[Case]:
+def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
     """Yield a case of each small family behind a run in which D' is told nothing.
 
     An answer that is kept for later runs is another one on D' than on D then.
     """
-    usual = [case for case in varied(candidate) if not case.long]
+    usual = [case for case in varied_cases(candidate) if not case.long]
     firsts = {case.family: case for case in reversed(usual)}
-    for case in [*firsts.values(), *itertools.islice(corners(candidate), 1)]:
+    for case in [*firsts.values(), *itertools.islice(cases_at_corners(candidate), 1)]:
         if case.family not in LARGE and case.toggled is None:
             yield replace(case, untold=True)
             yield case
@@ -340,8 +342,8 @@ def answered_anew(candidate: Candidate) -> Iterator[Case]:
 def all_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield all cases but those of released constants."""
     # First those in which the record decides most: caches keep what they see first.
-    yield from varied(candidate)
-    for number, case in enumerate(corners(candidate)):
+    yield from varied_cases(candidate)
+    for number, case in enumerate(cases_at_corners(candidate)):
         yield case
         if number == 0:  # the budget decides on noise, or on the length
             paid = replace(case, trials=1, points="all", calibrated=True)
@@ -350,7 +352,9 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
     yield from at_each_place(candidate)
 
 
-def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Case]:
+def cases_at_corners(
+    candidate: Candidate, least: int = 0, **params: Any
+) -> Iterator[Case]:
     """Yield variants on problems, their records at the extremes, any two together once.
 
     That is: each value of a parameter meets each loss, penalty and set that it serves,
@@ -366,7 +370,7 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
     """
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for (variant, clip, group), parts, adjacency in itertools.product(
-        _clipped(candidate), candidate.objectives(), Adjacency
+        _clipped_variants(candidate), candidate.objectives(), Adjacency
     ):
         solver = candidate.build(variant, clip=clip, **params)
         pairs = candidate.corners(parts, adjacency, WEAK)
@@ -374,10 +378,10 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
         if solver.refusal(problem) or not is_bounded(problem, solver, adjacency):
             continue
         if least:
-            solver = resized(solver, problem, least, 2 * least)
-        case = _loud(candidate, solver, parts, adjacency, group)
+            solver = resize_solver(solver, problem, least, 2 * least)
+        case = _loud_case(candidate, solver, parts, adjacency, group)
         # All other candidates meet toggled coins where they are varied.
-        both = candidate.foreign and is_sampled(problem, solver, adjacency)
+        both = candidate.foreign and charges_samples(problem, solver, adjacency)
         groups.setdefault((*variant.values(), clip, *parts), []).extend(
             replace(case, family=f"{CORNERS} {number}", toggled=toggled)
             for number in range(len(pairs))
@@ -387,7 +391,7 @@ def corners(candidate: Candidate, least: int = 0, **params: Any) -> Iterator[Cas
         yield from groups[what]
 
 
-def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
+def _clipped_variants(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
     """Return variants, each with a threshold or None, and their names in messages."""
     clips: dict[float | None, str] = {None: ""}
     if "clip" in candidate.parameters:
@@ -399,7 +403,7 @@ def _clipped(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
     ]
 
 
-def _loud(
+def _loud_case(
     candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency, group: str
 ) -> Case:
     """Return a loud case on records at the corners of their bounds."""
@@ -408,17 +412,19 @@ def _loud(
     return Case(*head, trials, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
-def _stretched(candidate: Candidate) -> Iterator[Case]:
+def _long_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield long corners at the default, and at each batched number times `TIMES`."""
-    yield from corners(candidate, LONGER)
+    yield from cases_at_corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))
     for name, one in candidate.parameters.items():
         # Corners have thresholds of their own.
         if one.metadata["kind"] == "value" and usual[name] and name != "clip":
-            yield from corners(candidate, LONGER, **{name: TIMES * usual[name]})
+            yield from cases_at_corners(
+                candidate, LONGER, **{name: TIMES * usual[name]}
+            )
 
 
-def _least(case: Case) -> float:
+def _least_ratio(case: Case) -> float:
     """Return the least part of a sensitivity that a change must reach.
 
     No run visits all corners of a constraint, and no release that is made a few times
@@ -430,7 +436,7 @@ def _least(case: Case) -> float:
     return 0.1 if free else 0.3
 
 
-def _grouped(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
+def _largest_ratios(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
     """Return the largest ratio of each release, by title of cases."""
     grouped: dict[str, dict[str, float]] = {}
     for one in results:
@@ -440,15 +446,17 @@ def _grouped(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
     return grouped
 
 
-def _private(candidate: Candidate) -> Iterator[Case]:
+def _cases_of_private_constants(candidate: Candidate) -> Iterator[Case]:
     """Yield cases in which the smoothness constants are released."""
     parts = ("logistic", "l2", "none")
-    variants = {(*one[0].values(), one[1], ""): one for one in _clipped(candidate)}
+    variants = {
+        (*one[0].values(), one[1], ""): one for one in _clipped_variants(candidate)
+    }
     for key, adjacency in itertools.product(pairwise_covering(variants), Adjacency):
         variant, clip, group = variants[key]
         solver = candidate.build(variant, clip=clip, smoothness="private")
         group = f"{group}, smoothness=private"
-        case = _loud(candidate, solver, parts, adjacency, group)
+        case = _loud_case(candidate, solver, parts, adjacency, group)
         families = [
             f"{CORNERS} {number} {kind.value}"
             # A record of zeros moves the M_j most: it is a replacement, too.

@@ -28,11 +28,13 @@ from dp_erm_bench.contract.private import Ended, Leak
 
 DECIDE, ENTER, KERNEL = (f"__dp_erm_bench_{word}__" for word in ("if", "in", "kernel"))
 """Names that rewritten code finds among the builtins."""
-COMPILERS = re.compile(r"n?jit\w*|\w*vectorize|cfunc|stencil|kernel|exact|compiled")
+COMPILERS = re.compile(
+    r"n?jit\w*|\w*vectorize|cfunc|stencil|kernel|exact|compile_cached"
+)
 """Decorators whose functions become machine code."""
 TURNS = 12
 """Times that a forced condition comes out true before its run ends."""
-UNASKED = frozenset({"limits", "step_work", "printed", "printed_form"})
+UNASKED = frozenset({"limits", "step_work", "printed_constant", "printed_form"})
 """Methods of solvers that declare cost, accuracy or names, and publish nothing."""
 
 
@@ -99,7 +101,7 @@ class Conditions:
         self.conditions: list[SourcePoint] = []
         self.blocks: list[SourcePoint] = []
         self.running: Any = None
-        self.exempt = {squeeze(name): reason for name, reason in exempt.items()}
+        self.exempt = {without_blanks(name): reason for name, reason in exempt.items()}
         self._forced: tuple[SourcePoint | None, bool] = (None, False)
         self._left = TURNS
 
@@ -152,9 +154,9 @@ class Conditions:
 
     def is_complete(self) -> bool:
         """Return whether nothing is left, but for what a solver declares."""
-        return not any(place.is_open or not place.came for place in self.left())
+        return not any(place.is_open or not place.came for place in self.points_left())
 
-    def left(self) -> Iterator[SourcePoint]:
+    def points_left(self) -> Iterator[SourcePoint]:
         """Yield conditions that came out one way, and the outermost blocks not run."""
         for place in self.conditions:
             if place.is_asked and len(place.came) == 1:
@@ -243,13 +245,13 @@ class _Rewriting(ast.NodeTransformer):
     # Functions.
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        if any(map(_compiles, node.decorator_list)):
-            node.decorator_list = [_kernel(node)]
+        if any(map(_is_compiler, node.decorator_list)):
+            node.decorator_list = [_kernel_decorator(node)]
         else:
             node.decorator_list = [self.visit(one) for one in node.decorator_list]
         names = {getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node)}
         with self._within(scope=(*self.scope, node.name)):
-            node.body = self._block(node.body, function=node.name, names=names)
+            node.body = self._count_block(node.body, function=node.name, names=names)
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -260,7 +262,7 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
-        block = self._place(node.body, self.block is not None)
+        block = self._add_place(node.body, self.block is not None)
         mark = self._mark(block)
         with self._within(block=block):
             pair = ast.Tuple([mark, self.visit(node.body)], ast.Load())
@@ -269,15 +271,15 @@ class _Rewriting(ast.NodeTransformer):
 
     # Blocks.
 
-    def _block(
+    def _count_block(
         self, body: Sequence[Any], function: str = "", names: Any = (), reason: str = ""
     ) -> list[Any]:
         """Return statements that note that they are entered."""
         if not body:
             return []
         first = 1 if len(body) > 1 and _is_text(body[0]) else 0
-        asked = not (is_quiet(body) or self._refuses(body))
-        block = self._place(body[first], asked, function=function, names=names)
+        asked = not (is_quiet(body) or self._ends_in_refusal(body))
+        block = self._add_place(body[first], asked, function=function, names=names)
         block.reason = block.reason or reason
         mark = ast.copy_location(ast.Expr(self._mark(block)), body[first])
         with self._within(block=block):
@@ -287,16 +289,18 @@ class _Rewriting(ast.NodeTransformer):
     def _mark(self, block: SourcePoint) -> ast.expr:
         """Return a call that notes that a block is entered."""
         self.made.blocks.append(block)
-        return _call(ENTER, len(self.made.blocks) - 1)
+        return _call_node(ENTER, len(self.made.blocks) - 1)
 
     def visit_If(self, node: Any) -> Any:
         if self.block is None:
             return self.generic_visit(node)
         arms = node.body, node.orelse
-        asked = not any(arm and (_raises(arm) or self._refuses(arm)) for arm in arms)
-        reason = self._place(node.test, asked).reason
-        node.test = self._condition(node.test, asked)
-        node.body, node.orelse = (self._block(arm, reason=reason) for arm in arms)
+        asked = not any(
+            arm and (_ends_in_raise(arm) or self._ends_in_refusal(arm)) for arm in arms
+        )
+        reason = self._add_place(node.test, asked).reason
+        node.test = self._ask_condition(node.test, asked)
+        node.body, node.orelse = (self._count_block(arm, reason=reason) for arm in arms)
         return node
 
     visit_While = visit_If
@@ -311,18 +315,20 @@ class _Rewriting(ast.NodeTransformer):
             item.context_expr = self.visit(item.context_expr)
         for name in ("body", "orelse", "finalbody"):
             if hasattr(node, name):
-                setattr(node, name, self._block(getattr(node, name)))
+                setattr(node, name, self._count_block(getattr(node, name)))
         for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-            part.body = self._block(part.body)
+            part.body = self._count_block(part.body)
         return node
 
     visit_AsyncFor = visit_With = visit_AsyncWith = visit_For
     visit_Try = visit_TryStar = visit_Match = visit_For
 
-    def _refuses(self, body: Sequence[ast.stmt]) -> bool:
+    def _ends_in_refusal(self, body: Sequence[ast.stmt]) -> bool:
         """Return whether statements end with a reason to refuse a problem."""
         match body:
-            case [*_, ast.Return(value=value)] if self.scope[-1:] == ("unsupported",):
+            case [*_, ast.Return(value=value)] if self.scope[-1:] == (
+                "unsupported_reason",
+            ):
                 return not (value is None or isinstance(value, ast.Constant))
         return is_refusal(body)
 
@@ -333,65 +339,65 @@ class _Rewriting(ast.NodeTransformer):
 
     # Conditions.
 
-    def _condition(self, test: Any, asked: bool = True) -> Any:
+    def _ask_condition(self, test: Any, asked: bool = True) -> Any:
         """Return a condition that is asked for."""
         if self.block is None or isinstance(test, ast.Constant):
             return self.visit(test)
         with self._within(asked=self.asked and asked):
-            self.made.conditions.append(self._place(test, self.asked))
+            self.made.conditions.append(self._add_place(test, self.asked))
             number = len(self.made.conditions) - 1
-            return ast.copy_location(_call(DECIDE, number, self.visit(test)), test)
+            return ast.copy_location(_call_node(DECIDE, number, self.visit(test)), test)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        node.test = self._condition(node.test)
+        node.test = self._ask_condition(node.test)
         node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> Any:
         node.iter = self.visit(node.iter)
-        node.ifs = [self._condition(one) for one in node.ifs]
+        node.ifs = [self._ask_condition(one) for one in node.ifs]
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         *first, last = node.values
         # Others are guards, as of a division, or of what may be None.
-        guards = [self._condition(one, _compares(one)) for one in first]
+        guards = [self._ask_condition(one, _is_own_condition(one)) for one in first]
         node.values = [*guards, self.visit(last)]
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
         # `f = njit(g)`: what is called is what is written.
-        outside = self.block is None and _compiles(node.func)
+        outside = self.block is None and _is_compiler(node.func)
         if outside and [type(one) for one in node.args] == [ast.Name]:
             return self.visit(node.args[0])
         return self.generic_visit(node)
 
-    def _place(self, node: Any, asked: bool, **how: Any) -> SourcePoint:
-        text, exempt = _text(self.source, node), self.made.exempt
-        names = (squeeze(text), *self.scope)
+    def _add_place(self, node: Any, asked: bool, **how: Any) -> SourcePoint:
+        text, exempt = _text_of_node(self.source, node), self.made.exempt
+        names = (without_blanks(text), *self.scope)
         how["reason"] = next((exempt[name] for name in names if name in exempt), "")
         how["is_asked"] = asked and not UNASKED & {*self.scope}
         return SourcePoint(node.lineno, text, self.scope, self.block, **how)
 
 
-def _kernel(node: Any) -> ast.expr:
+def _kernel_decorator(node: Any) -> ast.expr:
     """Return the decorator of a function that becomes machine code."""
     inside = [*ast.walk(ast.Module(node.body, []))]
     calls = {getattr(one.func, "id", "") for one in inside if isinstance(one, ast.Call)}
     risk = "prints" if "print" in calls else ""
     if any(isinstance(one, ast.Raise | ast.Assert) for one in inside):
         risk = "may raise an error"
-    return _call(KERNEL, risk)
+    return _call_node(KERNEL, risk)
 
 
-def _compiles(node: Any) -> bool:
+def _is_compiler(node: Any) -> bool:
     """Return whether a decorator, or a function that is called, compiles functions."""
     called = node.func if isinstance(node, ast.Call) else node
     name = getattr(called, "attr", getattr(called, "id", ""))
     return COMPILERS.fullmatch(str(name)) is not None
 
 
-def _compares(node: Any) -> bool:
+def _is_own_condition(node: Any) -> bool:
     """Return whether a part of a condition is one of its own, and no guard."""
     plain = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(plain, ast.Compare):
@@ -404,19 +410,19 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _raises(body: Sequence[ast.stmt]) -> bool:
+def _ends_in_raise(body: Sequence[ast.stmt]) -> bool:
     """Return whether statements end in ``raise``."""
     match body:
         case [*_, ast.Raise()]:
             return True
         case [*_, ast.If(body=first, orelse=other)]:
-            return _raises(first) and _raises(other)
+            return _ends_in_raise(first) and _ends_in_raise(other)
         case [*_, ast.With(body=first)]:
-            return _raises(first)
+            return _ends_in_raise(first)
     return False
 
 
-def squeeze(text: str) -> str:
+def without_blanks(text: str) -> str:
     """Return a source without its blanks."""
     return "".join(text.split())
 
@@ -426,23 +432,23 @@ def is_refusal(body: Sequence[ast.stmt]) -> bool:
     match body:
         case [*_, ast.Return(value=ast.JoinedStr() | ast.Constant(value=str()))]:
             return True
-    return _raises(body)
+    return _ends_in_raise(body)
 
 
 def is_quiet(body: Sequence[ast.stmt]) -> bool:
     """Return whether statements end in ``raise`` or do nothing."""
-    return all(isinstance(one, ast.Pass) or _is_text(one) for one in body) or _raises(
-        body
-    )
+    return all(
+        isinstance(one, ast.Pass) or _is_text(one) for one in body
+    ) or _ends_in_raise(body)
 
 
-def _text(source: str, node: Any) -> str:
+def _text_of_node(source: str, node: Any) -> str:
     """Return a node as it is written, of several lines the first of its meaning."""
     if node.lineno == node.end_lineno:
         return ast.get_source_segment(source, node) or ""
     return ast.unparse(node).partition("\n")[0]
 
 
-def _call(name: str, what: int | str, *args: ast.expr) -> ast.expr:
+def _call_node(name: str, what: int | str, *args: ast.expr) -> ast.expr:
     given = [ast.Constant(what), *args]
     return ast.Call(ast.Name(name, ast.Load()), given, [])

@@ -21,9 +21,14 @@ from dp_erm_bench.contract.candidate import (
     ToBeRewritten,
 )
 from dp_erm_bench.contract.cases import Case
-from dp_erm_bench.contract.loading import load_again, modules_of, source_of
-from dp_erm_bench.contract.replay import replay_results, replayed
-from dp_erm_bench.contract.rewritten import UNASKED, is_quiet, is_refusal, squeeze
+from dp_erm_bench.contract.loading import load_again, modules_of, source_of_module
+from dp_erm_bench.contract.replay import replay_cases, replay_results
+from dp_erm_bench.contract.rewritten import (
+    UNASKED,
+    is_quiet,
+    is_refusal,
+    without_blanks,
+)
 
 LEAST, MOST = 16, 1e12
 """Numbers that are made small: others are lengths that replays have, or no sizes."""
@@ -32,7 +37,7 @@ CASES = 200
 """Replays of all numbers, at most."""
 KEPT = (extend.shape, extend.value, extend.Limit)
 """Functions whose numbers are parameters, which have values of their own."""
-REFUSALS = frozenset({"unsupported", "refusal"})
+REFUSALS = frozenset({"unsupported_reason", "refusal"})
 """Methods whose texts are reasons to refuse a problem."""
 ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 
@@ -43,8 +48,8 @@ def large_numbers_hide_nothing(candidate: Candidate) -> None:
     All numbers together, and each alone: ``30000 <= n < 100000`` never holds of two
     equal ones.
     """
-    declared = {squeeze(name) for name in candidate.solver.exempt}
-    numbers = sorted(numbers_of(candidate) - declared)
+    declared = {without_blanks(name) for name in candidate.solver.exempt}
+    numbers = sorted(large_numbers_of(candidate) - declared)
     if not numbers:
         raise NotApplicable(f"its source has no number above {LEAST} to ask of")
     alone = [[one] for one in numbers] if len(numbers) > 1 else []
@@ -53,7 +58,7 @@ def large_numbers_hide_nothing(candidate: Candidate) -> None:
         for some in (*alone, numbers):
             most = CASES if some is numbers else CASES // len(numbers) + 1
             few = cases[:: len(cases) // most + 1]
-            words = _complaint(candidate, some, small, few)
+            words = _complaint_of_numbers(candidate, some, small, few)
             which = ", ".join(some)
             if words:
                 raise NotAllRun(
@@ -63,17 +68,17 @@ def large_numbers_hide_nothing(candidate: Candidate) -> None:
                 )
 
 
-def numbers_of(candidate: Candidate) -> set[str]:
+def large_numbers_of(candidate: Candidate) -> set[str]:
     """Return the large numbers of a solver's sources, as they are written."""
     found = set[str]()
     for module in modules_of(candidate).values():
         shrinking = _Shrinking(module, None, 0)
-        shrinking.visit(ast.parse(source_of(module)))
+        shrinking.visit(ast.parse(source_of_module(module)))
         found |= shrinking.found
     return found
 
 
-def _complaint(
+def _complaint_of_numbers(
     candidate: Candidate, numbers: Collection[str], small: int, cases: Sequence[Case]
 ) -> str:
     """Return what is found with small numbers, empty if nothing is."""
@@ -87,7 +92,7 @@ def _complaint(
             load_again(candidate, make_small) as (one, _),
             load_again(candidate, make_small) as (other, _),
         ):
-            for found in replayed(one, cases, other):
+            for found in replay_cases(one, cases, other):
                 if found.all:
                     title = f"{found.case.title}, neighbours: {found.case.family}"
                     return f"{title}: {found.all[0]}"
@@ -143,13 +148,13 @@ class _Shrinking(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        return self._made_small(node) or self.generic_visit(node)
+        return self._make_small(node) or self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        return self._made_small(node) or node
+        return self._make_small(node) or node
 
-    def _made_small(self, node: ast.expr) -> ast.AST | None:
-        number, text = _number(node), squeeze(ast.unparse(node))
+    def _make_small(self, node: ast.expr) -> ast.AST | None:
+        number, text = _value_of_number(node), without_blanks(ast.unparse(node))
         if type(number) not in (int, float) or not LEAST < number < MOST or number % 1:
             return None
         self.found.add(text)
@@ -158,7 +163,7 @@ class _Shrinking(ast.NodeTransformer):
         return ast.copy_location(ast.Constant(type(number)(self.small)), node)
 
 
-def _number(node: ast.expr) -> Any:
+def _value_of_number(node: ast.expr) -> Any:
     """Return the value of an expression of numbers alone, else None."""
     if all(isinstance(one, ARITHMETIC) for one in ast.walk(node)):
         with contextlib.suppress(Exception):

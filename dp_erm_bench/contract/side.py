@@ -50,7 +50,7 @@ from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.private import UnchargedUses
 from dp_erm_bench.trust.recount import Witness
-from dp_erm_bench.trust.replay import Log, Writer, changes
+from dp_erm_bench.trust.replay import Log, Writer, relative_changes
 
 Array = NDArray[np.float64]
 NEAR = 1e-9
@@ -106,17 +106,21 @@ def public_sample(
     """
     type(mechanism).sample(mechanism, trial, n, steps)
     samples, name = [], mechanism.release.name
-    held = placed if isinstance(mechanism, FixedSizeMechanism) else tossed
+    held = (
+        sample_of_fixed_size
+        if isinstance(mechanism, FixedSizeMechanism)
+        else sample_by_coins
+    )
     for use in range(done[name, trial], done[name, trial] + steps):
         rng = np.random.default_rng([zlib.crc32(name.encode()), trial, use])
-        is_in = present(name, trial, use) != turned
+        is_in = is_in_sample(name, trial, use) != turned
         samples.append(held(rng, mechanism.rate, n, record, is_in))
     done[name, trial] += steps
     offsets = np.cumsum([0, *(one.size for one in samples)])
     return np.concatenate(samples).astype(np.int64), offsets.astype(np.int64)
 
 
-def tossed(
+def sample_by_coins(
     rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
 ) -> Indices:
     """Return a sample of coins that holds the record or does not."""
@@ -126,7 +130,7 @@ def tossed(
     return np.flatnonzero(held)
 
 
-def placed(
+def sample_of_fixed_size(
     rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
 ) -> Indices:
     """Return a sample of fixed size, the record at a place of another one or not."""
@@ -141,7 +145,7 @@ def placed(
     return held
 
 
-def present(name: str, trial: int, use: int) -> bool:
+def is_in_sample(name: str, trial: int, use: int) -> bool:
     """Return whether the exchanged record is in a sample of D."""
     # Not a checksum, which is linear: two names would get equal or opposite coins.
     return sha256(f"{name}/{trial}/{use}".encode()).digest()[0] & 1 == 1
@@ -192,7 +196,7 @@ class Matched:
     complaint: str = ""
 
 
-def matched(
+def match_terms(
     neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
     """Return the terms of D' for the terms of a run on D."""
@@ -213,7 +217,9 @@ def _of_term(
     scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
     grown = float(np.expm1(release.curvature))
     claimed = scale / grown if grown > 0.0 else np.inf
-    ridges = [_ridge(problem, b, w) for b, w in zip(term, answer, strict=False)]
+    ridges = [
+        _ridge_of_minimiser(problem, b, w) for b, w in zip(term, answer, strict=False)
+    ]
     modulus = next((ridge + own for ridge in ridges if ridge is not None), claimed)
     complaint = ""
     if claimed > modulus * (1 + 1e-6):
@@ -231,7 +237,7 @@ def _of_term(
     return Matched(moved, change / float(np.max(release.sensitivity)), complaint)
 
 
-def _ridge(problem: ERMProblem, b: Array, w: Array) -> float | None:
+def _ridge_of_minimiser(problem: ERMProblem, b: Array, w: Array) -> float | None:
     """Return the ridge for which w is the minimiser, None if several may be."""
     plain = problem.penalty.quadratic and not problem.constraint.bounded
     size = float(w @ w)
@@ -331,7 +337,7 @@ class Side:
             with np.errstate(all="ignore"):
                 account.refusal = self.solver.refusal(self.problem) or ""
                 if not account.refusal:
-                    self._run()
+                    self._run_case()
         except Unsupported as reason:
             account.refusal = str(reason)
         except ToBeRewritten:
@@ -340,11 +346,11 @@ class Side:
             account.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return account
 
-    def _run(self) -> None:
+    def _run_case(self) -> None:
         account, length = self.account, self.solver.iterations(self.problem)
         passes = partial(self.solver.passes_at, self.problem)
         account.declared = [length, *map(passes, (0, 1, length // 2, length))]
-        run = self._made(self._enrol)
+        run = self._make_run(self._listen_to)
         account.uncharged = self.uses.values
         oracle = run.oracle()
         # The budget may pay for fewer steps.
@@ -362,12 +368,14 @@ class Side:
             account.declared += map(passes, account.log.steps)
         count, expected = len(account.log.iterates), len(account.log.steps)
         if count != expected:
-            self._complain(f"{count} iterates are yielded at {expected} checkpoints")
+            self._add_complaint(
+                f"{count} iterates are yielded at {expected} checkpoints"
+            )
         account.log.uses = [(one.release.name, one.used) for one in self.enrolled]
         ended = all(np.isfinite(w).all() for w in account.log.iterates)
         lacking = run.mechanisms.shortfall()
         if lacking and ended and not self.solver.may_stop_early:
-            self._complain(lacking)
+            self._add_complaint(lacking)
         if self.number == 0 and not self.case.untold:
             self._look_closer(run)
 
@@ -377,13 +385,15 @@ class Side:
         for witness in self.witnesses:
             if not witness.is_as_loud(self.case.z, HEARD):
                 name = witness.release.name
-                self._complain(f"release {name} has other noise than its own")
+                self._add_complaint(f"release {name} has other noise than its own")
         if account.terms:
-            account.matched = matched(self.neighbours, run, account.terms, account.log)
+            account.matched = match_terms(
+                self.neighbours, run, account.terms, account.log
+            )
         elif not self.case.brief:
             self._compare_compiled()
 
-    def _made(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
+    def _make_run(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
         """Return the run of the case; ``made`` is called with its mechanisms."""
         case, length = self.case, self.solver.iterations(self.problem)
         self.samples = Counter[tuple[str, int]]()
@@ -399,14 +409,14 @@ class Side:
             ahead=ahead,
             streams=tuple(f"{name}, side {self.number}" for name in names),
             listen=made,
-            uses=self.uses if made == self._enrol else None,
+            uses=self.uses if made == self._listen_to else None,
         )
 
-    def _enrol(self, mechanisms: Any) -> None:
+    def _listen_to(self, mechanisms: Any) -> None:
         """Listen to mechanisms as soon as they are made: in place of their methods."""
         mechanisms.ahead = False
         self.enrolled += mechanisms.values()
-        self._sample(mechanisms)
+        self._fix_samples(mechanisms)
         for mechanism in mechanisms.values():
             if mechanism.release.secret:
                 mechanism.publish = partial(self._next_term, mechanism.publish)
@@ -414,16 +424,16 @@ class Side:
             witness = Witness(mechanism)
             if getattr(mechanism.release, "epsilon_share", None) is None:
                 self.witnesses.append(witness)
-            mechanism.intercept = partial(self._answer, witness)
-            mechanism.publish = partial(self._publish, mechanism.publish)
-            mechanism.unit_noise = partial(self._noise, mechanism)
-            mechanism.listen = self._enrol  # to those inside
+            mechanism.intercept = partial(self._record_answer, witness)
+            mechanism.publish = partial(self._note_publishing, mechanism.publish)
+            mechanism.unit_noise = partial(self._noise_of_query, mechanism)
+            mechanism.listen = self._listen_to  # to those inside
             if isinstance(mechanism.release, InsideNoisyMax):
                 mechanism.query = partial(
-                    self._scored, mechanism.release, mechanism.query
+                    self._check_spread, mechanism.release, mechanism.query
                 )
 
-    def _sample(self, mechanisms: Mechanisms) -> None:
+    def _fix_samples(self, mechanisms: Mechanisms) -> None:
         record, family = self.neighbours.record, self.case.family
         for name, mechanism in mechanisms.items():
             plain: Any = mechanism
@@ -431,7 +441,7 @@ class Side:
                 raise Unsupported(f"release {name} has no finite sensitivity")
             if isinstance(mechanism, NestedMechanism):
                 mechanism.seeds = public_coins(family, mechanism)
-                mechanism.listen = self._sample
+                mechanism.listen = self._fix_samples
             if isinstance(mechanism, SamplingMechanism) and mechanism.is_secret:
                 turned = self.case.toggled is not None and self.number == 1
                 plain.sample = partial(
@@ -448,21 +458,23 @@ class Side:
                     record in order[: release.fresh] for order in orders
                 ]
 
-    def _answer(
+    def _record_answer(
         self, witness: Witness, query: Query, publish: Callable[[], Any]
     ) -> Any:
         if self.number == 0 and not self.case.brief:
             publish = partial(witness, query, publish)
         return self.writer(query, publish)
 
-    def _publish(self, plain: Callable[..., Any], *args: Any, **keys: Any) -> Any:
+    def _note_publishing(
+        self, plain: Callable[..., Any], *args: Any, **keys: Any
+    ) -> Any:
         before, self.publishing = self.publishing, True
         try:
             return plain(*args, **keys)
         finally:
             self.publishing = before
 
-    def _noise(self, mechanism: Mechanism, *size: int) -> Array:
+    def _noise_of_query(self, mechanism: Mechanism, *size: int) -> Array:
         """Return the noise of a query; what is taken without one is not heard."""
         if not self.publishing:
             raise ToBeRewritten(
@@ -472,7 +484,7 @@ class Side:
             )
         return type(mechanism).unit_noise(mechanism, *size)
 
-    def _scored(
+    def _check_spread(
         self,
         release: InsideNoisyMax,
         plain: Callable[..., Array],
@@ -483,7 +495,7 @@ class Side:
         least = spread_of(release, gradient, score)
         if not release.spread >= least * (1 - 1e-6):
             sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
-            self._complain(f"release {release.name} charges {sizes}")
+            self._add_complaint(f"release {release.name} charges {sizes}")
         return plain(gradient, score)
 
     def _next_term(self, plain: Callable[[int], Array], size: int) -> Array:
@@ -493,18 +505,18 @@ class Side:
         self.account.terms.append(term.copy())
         return term
 
-    def _complain(self, sentence: str) -> None:
+    def _add_complaint(self, sentence: str) -> None:
         self.account.complaints.append(sentence)
 
     def _compare_compiled(self) -> None:
         """Compare with compiled steps, noise being taken ahead."""
-        ends = self._made(self._sample, ahead=True).iterates()
+        ends = self._make_run(self._fix_samples, ahead=True).iterates()
         for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
             if not np.isfinite(size) or size > 1e8:
                 return  # it diverges, and rounding with it
             if not np.abs(one - other).max(initial=0.0) <= DRIFT * size:
-                self._complain("compiled steps are other ones")
+                self._add_complaint("compiled steps are other ones")
                 return
 
 
@@ -537,19 +549,20 @@ def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool
         for side in (first, second)
     )
     return [
-        changes(one, other).max(axis=1, initial=0.0) > STILL
+        relative_changes(one, other).max(axis=1, initial=0.0) > STILL
         if one.value.shape == other.value.shape
         else np.zeros(len(one.value), np.bool_)
         for one, other in zip(queries, others, strict=False)
     ]
 
 
-def unsampled(first: Account, second: Account) -> Iterator[str]:
+def moved_outside_samples(first: Account, second: Account) -> Iterator[str]:
     """Yield the releases that change with a record outside their samples."""
     for name in sorted(first.sampled):
         for use, moved in enumerate(moves_of(first, second, name)):
             if any(
-                moves and not present(name, b, use) for b, moves in enumerate(moved)
+                moves and not is_in_sample(name, b, use)
+                for b, moves in enumerate(moved)
             ):
                 yield f"release {name} moves with a record that is not in its sample"
                 break

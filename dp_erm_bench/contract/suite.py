@@ -24,8 +24,8 @@ from dp_erm_bench.contract.candidate import (
     ToBeRewritten,
     require,
 )
-from dp_erm_bench.contract.output import silenced
-from dp_erm_bench.contract.rewritten import squeeze
+from dp_erm_bench.contract.output import silence_output
+from dp_erm_bench.contract.rewritten import without_blanks
 from dp_erm_bench.releases.repeat_and_select import SharedVariables
 
 OK, FAILS, NOT_ALL_RUN, EXEMPT = "ok", "FAILS", "not all run", "does not apply"
@@ -118,7 +118,7 @@ class Check:
         """Return the result of the check for a candidate; raises and prints nothing."""
         start = time.perf_counter()
         verdict, reason = OK, ""
-        with silenced() as lines:
+        with silence_output() as lines:
             try:
                 self.on(candidate)
             except tuple(VERDICTS) as error:
@@ -132,13 +132,17 @@ def exemptions_are_of_checks(candidate: Candidate) -> None:
     """Be exempt from checks, lines and conditions that there are, if from any."""
     names = [check.name for check in CHECKS if check.exemptable]
     left = [name for name in candidate.solver.exempt if name not in names]
-    lines = typed.names_of(candidate) | shrunken.numbers_of(candidate) if left else ()
+    lines = (
+        typed.exempt_names(candidate) | shrunken.large_numbers_of(candidate)
+        if left
+        else ()
+    )
     for name in left:
         message = (
             f"exempt names {name}, which is none of {', '.join(names)}, and no line, "
             "condition, function or large number of its sources"
         )
-        require(squeeze(name) in lines, message)
+        require(without_blanks(name) in lines, message)
 
 
 CHECKS = (

@@ -30,41 +30,41 @@ from dp_erm_bench.contract.candidate import (
     require,
     run_at,
 )
-from dp_erm_bench.contract.cases import varied
+from dp_erm_bench.contract.cases import varied_cases
 from dp_erm_bench.contract.guards import (
     GuardedMechanisms,
     GuardedOracle,
     GuardedProblem,
-    guarded_copies,
-    heard_logs,
+    guard_copies,
     kept_beyond,
-    lifted_globals,
+    lift_globals,
+    refuse_private_logs,
     require_public,
 )
 from dp_erm_bench.contract.loading import modules_of
 from dp_erm_bench.contract.private import FOUND, WATCHED, Ended, Leak
-from dp_erm_bench.contract.problems import ENORMOUS, LARGE, sized
+from dp_erm_bench.contract.problems import ENORMOUS, LARGE, name_of_size
 from dp_erm_bench.contract.rewritten import (
     Conditions,
     load_rewritten,
-    squeeze,
+    without_blanks,
 )
 from dp_erm_bench.errors import NotSolved, Unsupported, UsageError
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
-from dp_erm_bench.solvers.private import UnchargedUses, publishing
+from dp_erm_bench.solvers.private import UnchargedUses, publish_by_declaration
 
 SMALL = ("outlier", "sparse", "wide", "one column", "no bounds")
 """Families of neighbours of which the first problem is run."""
 STEPS = 4
 SIZES = (
-    sized("outlier", 66, 40),
+    name_of_size("outlier", 66, 40),
     "many",
-    sized("sparse", 130, 120),
+    name_of_size("sparse", 130, 120),
     "sparse and many",
-    sized("outlier", 6, 260),
+    name_of_size("outlier", 6, 260),
 )
 """Problems that are tried for blocks that no small one enters."""
 SOLVERS = "dp_erm_bench.solvers"
@@ -109,7 +109,7 @@ class Findings:
 
 def private_values_stay_private(candidate: Candidate) -> None:
     """Let records into conditions, texts, lengths and iterates by mechanisms alone."""
-    found = findings(candidate)
+    found = findings_of(candidate)
     require(not found.leaks, "; ".join([*found.leaks][:3]))
     if found.error:
         raise found.error
@@ -119,12 +119,12 @@ def private_values_stay_private(candidate: Candidate) -> None:
 
 def conditions_come_out_both_ways(candidate: Candidate) -> None:
     """Run each block and each condition both ways, by force where sizes decide."""
-    found = findings(candidate)
+    found = findings_of(candidate)
     if found.conditions is None:
         raise NotApplicable("no file holds its source")
     if found.leaks or not found.ended:
         raise NotApplicable("its private values are to be judged first")
-    places = [*found.conditions.left()]
+    places = [*found.conditions.points_left()]
     if left := [place.sentence for place in places if not place.reason]:
         raise NotAllRun(
             f"{'; '.join(left)}: what follows is not checked; make it a parameter, or "
@@ -134,19 +134,19 @@ def conditions_come_out_both_ways(candidate: Candidate) -> None:
         raise NotApplicable("; ".join(reasons))
 
 
-def names_of(candidate: Candidate) -> set[str]:
+def exempt_names(candidate: Candidate) -> set[str]:
     """Return what `exempt` may name of the sources: lines, conditions, functions."""
-    made = findings(candidate).conditions
+    made = findings_of(candidate).conditions
     places = [*made.blocks, *made.conditions] if made else []
     scopes = {name for place in places for name in place.scope}
-    return scopes | {squeeze(place.text) for place in places}
+    return scopes | {without_blanks(place.text) for place in places}
 
 
 @functools.lru_cache(maxsize=16)
-def findings(candidate: Candidate) -> Findings:
+def findings_of(candidate: Candidate) -> Findings:
     """Return what runs of a candidate with private values come to."""
     with contextlib.ExitStack() as stack:
-        return _Typed(candidate, stack).judge()
+        return _Typed(candidate, stack).judge_all()
 
 
 def solver_modules() -> list[types.ModuleType]:
@@ -173,7 +173,7 @@ class _Typed:
         stack.callback(WATCHED.clear)
         WATCHED.update(str(module.__file__) for module in watched)
 
-    def judge(self) -> Findings:
+    def judge_all(self) -> Findings:
         """Run all subjects, and each condition both ways."""
         todo = list(subjects(self.candidate))
         few = todo[:: len(todo) // 4 + 1]
@@ -184,16 +184,18 @@ class _Typed:
         conditions = self.found.conditions
         if conditions is None or self.found.leaks or not self.found.ended:
             return self.found
-        for one in itertools.chain(self._varied(), self._larger(todo)):
+        for one in itertools.chain(
+            self._rows_of_replays(), self._larger_problems(todo)
+        ):
             if conditions.is_complete():
                 break
             self.play(one)
-        self._force(conditions, todo)
+        self._force_conditions(conditions, todo)
         return self.found
 
-    def _varied(self) -> Iterator[TypedCase]:
+    def _rows_of_replays(self) -> Iterator[TypedCase]:
         """Yield the rows of parameters of the replays, each once."""
-        rows = {case.params: case for case in varied(self.candidate)}
+        rows = {case.params: case for case in varied_cases(self.candidate)}
         for number, case in enumerate(rows.values()):
             is_large = case.family in (*LARGE, ENORMOUS)
             family = "outlier" if is_large else case.family
@@ -202,16 +204,18 @@ class _Typed:
             solver = self.candidate.build(dict(case.params))
             yield TypedCase(solver, problem, case.adjacency, ahead=number % 2 == 1)
 
-    def _larger(self, todo: Sequence[TypedCase]) -> Iterator[TypedCase]:
+    def _larger_problems(self, todo: Sequence[TypedCase]) -> Iterator[TypedCase]:
         """Yield the first solver on problems of other sizes."""
         families = () if self.candidate.foreign else SIZES
         for family, one in itertools.product(families, todo[:1]):
-            found = served(self.candidate, one.solver, family, one.adjacency)
+            found = served_cases(self.candidate, one.solver, family, one.adjacency)
             yield from itertools.islice(found, 1)
 
-    def _force(self, conditions: Conditions, todo: Sequence[TypedCase]) -> None:
+    def _force_conditions(
+        self, conditions: Conditions, todo: Sequence[TypedCase]
+    ) -> None:
         """Make each condition come out in the way in which it has not."""
-        few = [*todo[:4], *itertools.islice(self._larger(todo), 1)]
+        few = [*todo[:4], *itertools.islice(self._larger_problems(todo), 1)]
         for place, value in conditions.missing():
             conditions.force(place, value)
             note = f"if `{place.text}` were {value}: "
@@ -230,7 +234,7 @@ class _Typed:
             self.found.conditions.running = one
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
-                run_guarded(one, self.modules)
+                run_with_private_values(one, self.modules)
             self.found.ended += 1
         except (Unsupported, Ended, NotSolved) as reason:
             self.found.refusals[str(reason)] = None
@@ -243,7 +247,9 @@ class _Typed:
         return judged
 
 
-def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any]:
+def run_with_private_values(
+    one: TypedCase, modules: Sequence[types.ModuleType]
+) -> list[Any]:
     """Run a solver once with private values; return copies of its iterates.
 
     Raises
@@ -252,7 +258,7 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
         If a private value would become public.
     """
     solver, problem = one.solver, one.problem
-    with lifted_globals(modules, solver):
+    with lift_globals(modules, solver):
         # Of a problem that is refused, too: the reason must be public.
         guarded: Any = GuardedProblem(problem)
         require_public(solver.refusal(guarded), "a refusal")
@@ -264,10 +270,10 @@ def run_guarded(one: TypedCase, modules: Sequence[types.ModuleType]) -> list[Any
     private.PUBLIC_SIZES.clear()
     private.PUBLIC_SIZES.update((1, run.problem.n, run.problem.p, len(names)))
     with (
-        lifted_globals(modules, solver, run.mechanisms.values()),
-        guarded_copies(),
-        heard_logs(),
-        publishing(uses),
+        lift_globals(modules, solver, run.mechanisms.values()),
+        guard_copies(),
+        refuse_private_logs(),
+        publish_by_declaration(uses),
     ):
         passes = [solver.passes_at(guarded, t) for t in (0, 1, length)]
         require_public([solver.iterations(guarded), *passes], "a length of the run")
@@ -309,7 +315,7 @@ def begin_run(one: TypedCase) -> tuple[Run, Any, list[int]]:
 def subjects(candidate: Candidate) -> Iterator[TypedCase]:
     """Yield each variant once, the first on every objective and small family."""
     for number, variant in enumerate(candidate.variants):
-        solver = _build(candidate, variant)
+        solver = _build_bounded(candidate, variant)
         if solver is None:
             continue
         small = SMALL if number == 0 else SMALL[number % 2 : number % 2 + 1]
@@ -331,15 +337,15 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
 def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
     """Yield a variant with declared bounds for a threshold, no step, all 10 records."""
     for more in ({"clip": None}, {"n_iter": 0}, {"batch_size": 10}):
-        solver = _build(candidate, {**variant, **more}, **more)
+        solver = _build_bounded(candidate, {**variant, **more}, **more)
         if solver is None or next(iter(more)) not in candidate.parameters:
             continue
-        for one in served(candidate, solver, "outlier", Adjacency.REPLACE_ONE):
+        for one in served_cases(candidate, solver, "outlier", Adjacency.REPLACE_ONE):
             if is_bounded(one.problem, solver):
                 yield one
 
 
-def served(
+def served_cases(
     candidate: Candidate, solver: Solver, family: str, adjacency: Adjacency
 ) -> Iterator[TypedCase]:
     """Yield a solver on those problems of a family that it serves."""
@@ -349,11 +355,11 @@ def served(
             yield TypedCase(solver, problem, adjacency)
 
 
-def _build(candidate: Candidate, variant: Any, **more: Any) -> Solver | None:
+def _build_bounded(candidate: Candidate, variant: Any, **more: Any) -> Solver | None:
     """Return a solver of a variant, None where its noise hides nothing."""
     try:
         usual = {"clip": 1.0, "batch_size": 3, "n_iter": STEPS}
         solver = candidate.build(variant, **{**usual, **more})
     except UsageError:
         return None
-    return None if solver.unbounded else solver
+    return None if solver.unbounded_reason else solver

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError, heading
-from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
+from dp_erm_bench.errors import UsageError, quote_heading
+from dp_erm_bench.kernels.lengths import are_usual, norm2, powers_of
 from dp_erm_bench.paths import machine_memory
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Dataset:
         return {"name": self.name, "content": self.content_hash, "bounds": bounds}
 
     @property
-    def placed(self) -> list[list[float]]:
+    def bounds_by_name(self) -> list[list[float]]:
         """Return the bounds of columns where the yaml gives them by name, else nothing.
 
         Which column has which of them is in neither the yaml nor the arrays.
@@ -281,10 +281,10 @@ class Dataset:
     @cached_property
     def row_norms(self) -> Array:
         """Return the euclidean norm of each record's features, shape (n,)."""
-        return norms(self.X)
+        return record_norms(self.X)
 
 
-def numbers(key: str, values: Any) -> NDArray[Any]:
+def real_numbers(key: str, values: Any) -> NDArray[Any]:
     """Return values as an array of real numbers, also those of a DataFrame.
 
     Raises
@@ -295,7 +295,7 @@ def numbers(key: str, values: Any) -> NDArray[Any]:
     """
     if hasattr(values, "iloc") and hasattr(values, "columns"):
         return _numbers_of_table(key, values)
-    array = plain(key, values)
+    array = plain_array(key, values)
     if array.dtype.kind == "O":
         check_missing(key, array)
         nullable = getattr(getattr(values, "dtype", None), "kind", "O") in NUMBERS
@@ -306,7 +306,7 @@ def numbers(key: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def plain(key: str, values: Any) -> NDArray[Any]:
+def plain_array(key: str, values: Any) -> NDArray[Any]:
     """Return values as an array of numpy, also those of the nullable types of pandas.
 
     Raises
@@ -375,7 +375,7 @@ def _numbers_of_table(key: str, X: Any) -> Array:
         return np.asarray(X.to_numpy(np.float64))
     found = np.empty(X.shape, order="F")
     for j, name in enumerate(X.columns):
-        column, whose = X.iloc[:, j], f"{key}: column {heading(name)}"
+        column, whose = X.iloc[:, j], f"{key}: column {quote_heading(name)}"
         if column.isna().any():
             check_missing(whose, column.astype(object).to_numpy())
         if getattr(column.dtype, "kind", "O") not in NUMBERS:
@@ -394,7 +394,8 @@ def check_headings(key: str, X: Any) -> None:
     """
     for name in X.columns[X.columns.duplicated()]:
         raise UsageError(
-            f"{key}: heading {heading(name)} stands twice, each column must have its "
+            f"{key}: heading {quote_heading(name)} stands twice, each column must have "
+            "its "
             "own"
         )
 
@@ -414,7 +415,7 @@ def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
         If there are features that are not numbers; ``key`` is what they are called.
     """
     if not hasattr(X, "tocsc"):
-        return np.array(numbers(key, X), np.float64, order="F", copy=copy or None)
+        return np.array(real_numbers(key, X), np.float64, order="F", copy=copy or None)
     from scipy.sparse import csc_array
 
     if X.dtype.kind not in NUMBERS:
@@ -468,14 +469,16 @@ def check_width(p: int, whose: str = "features") -> None:
         )
 
 
-def parts(X: Features) -> dict[str, NDArray[Any]]:
+def feature_parts(X: Features) -> dict[str, NDArray[Any]]:
     """Return the arrays that make up features, by suffix; a dense array is one."""
     if isinstance(X, np.ndarray):
         return {"": X}
     return {f".{part}": getattr(X, part) for part in PARTS}
 
 
-def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> csc_array:
+def assemble_features(
+    shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]
+) -> csc_array:
     """Return the sparse features of their parts without copying them."""
     from scipy.sparse import csc_array
 
@@ -483,13 +486,13 @@ def assembled(shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]) -> csc
     return csc_array(columns, shape=shape, copy=False)
 
 
-def norms(X: Features) -> Array:
+def record_norms(X: Features) -> Array:
     """Return the euclidean norm of each record, shape (n,) (`kernels.lengths`)."""
     if isinstance(X, np.ndarray):
         return np.asarray(norm2(X, axis=-1))
     with np.errstate(over="ignore", under="ignore"):
         lengths = np.sqrt(np.bincount(X.indices, X.data**2, X.shape[0]))
-    odd = ~unscaled(lengths)
+    odd = ~are_usual(lengths)
     rest = np.flatnonzero(odd[X.indices])
     if rest.size:
         rows, data = X.indices[rest], X.data[rest]
@@ -508,13 +511,13 @@ def largest_entries(n: int, rows: NDArray[Any], data: Array) -> Array:
     return largest
 
 
-def once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
+def compute_once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
     """Return ``compute(X, *given)``, computed once for a dataset that cannot change.
 
     Parameters
     ----------
     data : Dataset
-        It keeps the last value of each function (`kept`).
+        It keeps the last value of each function (`keep_for_dataset`).
     compute : callable
         A function of the module, of the features alone and of what is given.
     *given : float or array
@@ -525,10 +528,10 @@ def once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
         Read-only where it is kept.
     """
     key = tuple(np.asarray(value).tobytes() for value in given)
-    return kept(data, compute, key, lambda: compute(data.X, *given))
+    return keep_for_dataset(data, compute, key, lambda: compute(data.X, *given))
 
 
-def kept(
+def keep_for_dataset(
     data: Dataset, what: Any, key: Any, make: Callable[[], Any], most: int = 1
 ) -> Any:
     """Return what a dataset that cannot change keeps, or ``make()``, kept from now on.
@@ -564,7 +567,7 @@ def kept(
 
 def is_read_only(X: Features) -> bool:
     """Return whether neither an array, or features, nor its bases can be written to."""
-    return all(map(_is_locked, parts(X).values()))
+    return all(map(_is_locked, feature_parts(X).values()))
 
 
 def _is_locked(array: Any) -> bool:
@@ -578,6 +581,6 @@ def _is_locked(array: Any) -> bool:
         return False  # who knows what it is
 
 
-def refused(key: str, value: object, allowed: str) -> UsageError:
+def dataset_error(key: str, value: object, allowed: str) -> UsageError:
     """Return the error of a key with a value that is not allowed."""
     return UsageError(f"dataset.{key}={value}: must be {allowed}")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets.base import Uncharged, check_width
 from dp_erm_bench.datasets.libsvm import BROKEN as UNREADABLE
-from dp_erm_bench.datasets.libsvm import UNPACK, decompressed, parse_svmlight
+from dp_erm_bench.datasets.libsvm import UNPACK, decompress_file, parse_svmlight
 from dp_erm_bench.datasets.table import Csv, Look, plain_text
-from dp_erm_bench.errors import UsageError, place_of, shown
+from dp_erm_bench.errors import UsageError, place_of, typed_text
 from dp_erm_bench.paths import file_digest
 from dp_erm_bench.registry import check_choice
 
@@ -80,13 +80,14 @@ class File:
             raise UsageError(f"dataset.first={first}: must be null, 0 or 1")
         if p is not None and (type(p) is not int or p < 1):
             raise UsageError(f"dataset.p={p}: must be null or an integer >= 1")
-        with _reading(path, format) as (kind, content):
+        with _read_file(path, format) as (kind, content):
             given = {"onehot": onehot, "index": index, "text": text, "drop": drop}
             for key, value in (given | {"first": first}).items():
                 whose = "columns of a csv" if key in given else "features of svmlight"
                 if value is not None and not whose.endswith(kind):
                     raise UsageError(
-                        f"dataset.{key}={shown(value)}: is for the {whose}, {path} is "
+                        f"dataset.{key}={typed_text(value)}: is for the {whose}, "
+                        f"{path} is "
                         f"{kind}; leave it out"
                     )
             if kind == "svmlight":
@@ -115,7 +116,7 @@ class File:
         UsageError
             If there is no such file, or it is no csv.
         """
-        with _reading(path, format) as (kind, content):
+        with _read_file(path, format) as (kind, content):
             if kind != "csv":
                 raise UsageError(f"dataset.path={path}: must be a csv, it is {kind}")
             return Csv(path, **how).look(content)
@@ -136,7 +137,7 @@ class File:
         text: Any = None,
     ) -> tuple[Uncharged, ...]:
         """Return what is read off the records, without a budget, if not declared."""
-        kind = _format(Path(path or ""), format)
+        kind = _format_of(Path(path or ""), format)
         csv = Csv(None, onehot=onehot, text=text)
         undeclared = {name for name, c in csv.categories.items() if c is None}
         read = {
@@ -159,9 +160,9 @@ class File:
         UsageError
             If there is no such file, it cannot be read, or its format is not known.
         """
-        file = _existing(path)
+        file = _existing_file(path)
         packed = file.suffix if file.suffix in UNPACK else ""
-        kind = _format(file, format)
+        kind = _format_of(file, format)
         try:
             return f"{kind}{packed} {file_digest(file)}"
         except OSError as error:
@@ -170,12 +171,12 @@ class File:
 
 
 @contextmanager
-def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # noqa: A002
+def _read_file(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # noqa: A002
     """Give a file's format and content; refuse it if it is not what it should be."""
-    file = _existing(path)
-    kind = _format(file, format)
+    file = _existing_file(path)
+    kind = _format_of(file, format)
     try:
-        content = decompressed(file).removeprefix(BOM_UTF8)
+        content = decompress_file(file).removeprefix(BOM_UTF8)
         yield kind, plain_text(content) if kind == "csv" else content
     except UsageError:
         raise
@@ -187,7 +188,7 @@ def _reading(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # n
         ) from error
 
 
-def _existing(path: str | None) -> Path:
+def _existing_file(path: str | None) -> Path:
     if not isinstance(path, str):
         raise UsageError(
             "dataset=file: needs the name of a file, such as dataset.path=data.csv"
@@ -198,7 +199,7 @@ def _existing(path: str | None) -> Path:
     return file
 
 
-def _format(file: Path, kind: str) -> str:
+def _format_of(file: Path, kind: str) -> str:
     suffixes = [suffix for suffix in file.suffixes if suffix not in UNPACK]
     if kind == "auto":
         kind = SUFFIXES.get(suffixes[-1].lower(), "") if suffixes else ""
@@ -231,11 +232,11 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
             f"dataset.path: the npz file holds {', '.join(arrays)}, it must hold y "
             f"and X, or y and {', '.join(SPARSE)}"
         )
-    X = arrays["X"] if "X" in there else _sparse(arrays)
+    X = arrays["X"] if "X" in there else _sparse_features(arrays)
     return X, arrays["y"] if labelled else np.zeros(X.shape[:1])
 
 
-def _sparse(arrays: Mapping[str, NDArray[Any]]) -> Any:
+def _sparse_features(arrays: Mapping[str, NDArray[Any]]) -> Any:
     """Return the sparse features of the arrays of an archive."""
     from scipy.sparse import csc_array, csr_array
 

@@ -43,8 +43,8 @@ from dp_erm_bench.datasets.base import (
     check_width,
 )
 from dp_erm_bench.datasets.load import VARIABLE, load_arrays, save_arrays, stored_hash
-from dp_erm_bench.errors import DataUnavailable, UsageError, escaped, place_of
-from dp_erm_bench.paths import digest, file_digest, opened
+from dp_erm_bench.errors import DataUnavailable, UsageError, escape_line, place_of
+from dp_erm_bench.paths import digest_of_json, file_digest, open_inside
 from dp_erm_bench.registry import names
 
 Raw = tuple[Features, Array]
@@ -60,7 +60,7 @@ BROKEN = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True)
-class Mirror:
+class MirrorFolder:
     """The files that a mirror folder lists.
 
     Parameters
@@ -84,7 +84,7 @@ class Mirror:
         """
         file, expected = self.rows[name]["file"], self.rows[name]["sha256"]
         try:
-            with opened(self.folder / file, self.folder):
+            with open_inside(self.folder / file, self.folder):
                 actual = file_digest(self.folder / file)
         except (OSError, ValueError) as error:
             raise DataUnavailable(
@@ -105,19 +105,19 @@ class Mirror:
         self.verify(name)
         path = self.folder / self.rows[name]["file"]
         try:
-            return decompressed(path)
+            return decompress_file(path)
         except BROKEN as error:
             raise DataUnavailable(
                 f"dataset file {path}: cannot be unpacked ({place_of(error)})"
             ) from error
 
 
-def decompressed(path: Path) -> bytes:
+def decompress_file(path: Path) -> bytes:
     """Return the content of a file, unpacked if its suffix is one of `UNPACK`."""
     return UNPACK.get(path.suffix, bytes)(path.read_bytes())
 
 
-def open_mirror() -> Mirror | None:
+def open_mirror() -> MirrorFolder | None:
     """Return the mirror that the environment names, or None if it names none.
 
     Raises
@@ -130,9 +130,9 @@ def open_mirror() -> Mirror | None:
         return None
     folder = Path(named).expanduser()
     with contextlib.suppress(OSError, KeyError, ValueError, csv.Error):
-        rows = _rows(folder, file_digest(folder / MANIFEST))
+        rows = _manifest_rows(folder, file_digest(folder / MANIFEST))
         if all(row["file"] and row["sha256"] for row in rows.values()):
-            return Mirror(folder, rows)
+            return MirrorFolder(folder, rows)
     raise DataUnavailable(
         f"{VARIABLE}={named}: must name a folder with a {MANIFEST} that has the "
         f"columns name, file and sha256 in every row"
@@ -140,7 +140,7 @@ def open_mirror() -> Mirror | None:
 
 
 @functools.lru_cache(maxsize=4)
-def _rows(folder: Path, content: str) -> Mapping[str, Mapping[str, str]]:
+def _manifest_rows(folder: Path, content: str) -> Mapping[str, Mapping[str, str]]:
     """Return the rows of a manifest of this content by name."""
     text = (folder / MANIFEST).read_bytes().decode()
     return {row["name"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
@@ -184,11 +184,11 @@ class Published:
         DataUnavailable
             If files of the mirror are not those of its list.
         """
-        if mirror := self._mirror():
+        if mirror := self._complete_mirror():
             # The suffix says how it is packed.
             suffixes = [Path(mirror.rows[one]["file"]).suffix for one in self.files]
-            return digest([suffixes, *map(mirror.verify, self.files)])
-        return stored_hash("raw", self._key) if self.fetch else None
+            return digest_of_json([suffixes, *map(mirror.verify, self.files)])
+        return stored_hash("raw", self._file_key) if self.fetch else None
 
     def __call__(self) -> Raw:
         """Return raw X and y: of the mirror, of an earlier download, else of a new one.
@@ -198,7 +198,7 @@ class Published:
         DataUnavailable
             If they are unavailable or damaged; the message says how to get them.
         """
-        if mirror := self._mirror():
+        if mirror := self._complete_mirror():
             contents = [*map(mirror.read, self.files)]
             try:
                 return self.parse(*contents)
@@ -208,32 +208,32 @@ class Published:
                 )
                 told = error if isinstance(error, UsageError) else why
                 raise DataUnavailable(f"dataset {self.name}: {told}") from error
-        if self.fetch and (found := load_arrays("raw", self._key)):
+        if self.fetch and (found := load_arrays("raw", self._file_key)):
             return found[0]["X"], found[0]["y"]
         if self.fetch is None:
-            raise self._unavailable("it is in no mirror here")
-        if not self.fetched() and not reachable(self.host):
-            raise self._unavailable(f"{self.host} cannot be reached")
+            raise self._unavailable_error("it is in no mirror here")
+        if not self.fetched() and not is_reachable(self.host):
+            raise self._unavailable_error(f"{self.host} cannot be reached")
         try:
             X, y = self.fetch()
         except DataUnavailable:
             raise
         except Exception as error:
             why = f"the download failed with {type(error).__name__}"
-            raise self._unavailable(why) from error
-        save_arrays("raw", self._key, {"X": as_features(X), "y": as_features(y)})
+            raise self._unavailable_error(why) from error
+        save_arrays("raw", self._file_key, {"X": as_features(X), "y": as_features(y)})
         return X, y
 
     @property
-    def _key(self) -> str:
+    def _file_key(self) -> str:
         return self.name.replace(":", "-")
 
-    def _mirror(self) -> Mirror | None:
+    def _complete_mirror(self) -> MirrorFolder | None:
         """Return the mirror if it lists all files."""
         mirror = open_mirror()
         return mirror if mirror and {*self.files} <= mirror.rows.keys() else None
 
-    def _unavailable(self, reason: str) -> DataUnavailable:
+    def _unavailable_error(self, reason: str) -> DataUnavailable:
         network = f", or run with network access: {self.command}" * bool(self.command)
         return DataUnavailable(
             f"dataset {self.name} cannot be had ({reason}): set {VARIABLE} to a folder "
@@ -248,7 +248,7 @@ def python_call(module: str, function: str, *calls: str) -> str:
 
 
 @functools.cache
-def reachable(host: str) -> bool:
+def is_reachable(host: str) -> bool:
     """Return whether an address answers within 10 s, asked once per process."""
     request = urllib.request.Request(host, method="HEAD")
     try:
@@ -315,7 +315,9 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
         widest = np.searchsorted(X.indptr, X.indices.argmax(), side="right")
         check_width(X.shape[1], f"record {widest} has the largest feature, {DECIDED}")
     X = tables[0][0] if len(tables) == 1 else vstack([X for X, _ in tables])
-    return compact(X), np.concatenate([y for _, y in tables]).astype(np.float64)
+    return compact_features(X), np.concatenate([y for _, y in tables]).astype(
+        np.float64
+    )
 
 
 def _parse_listed(content: bytes, p: int | None) -> Raw:
@@ -342,7 +344,7 @@ def _parse_listed(content: bytes, p: int | None) -> Raw:
     return X, y
 
 
-def compact(X: Any) -> Features:
+def compact_features(X: Any) -> Features:
     """Return features dense if at least half of them are non-zero, else sparse."""
     X = as_features(X)
     if isinstance(X, np.ndarray) or X.nnz < DENSE_FROM * np.prod(X.shape):
@@ -397,43 +399,43 @@ def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
 
 
 @functools.cache
-def catalogue() -> dict[str, Any]:
+def libsvm_catalogue() -> dict[str, Any]:
     """Return the sets of libsvmdata by name; importing it takes a second."""
     from libsvmdata.core import ALL_DATASETS
 
     return dict(ALL_DATASETS)
 
 
-def home() -> Path:
+def libsvm_home() -> Path:
     """Return the folder in which libsvmdata keeps its files, without importing it."""
     named = os.environ.get("LIBSVMDATA_HOME") or os.environ.get("XDG_DATA_HOME")
     return (Path(named) if named else Path.home() / "data") / "libsvm"
 
 
-def fetched(name: str) -> tuple[Path, Path] | None:
+def files_in_cache(name: str) -> tuple[Path, Path] | None:
     """Return the files of exactly this name in libsvmdata's cache, None without."""
-    y = home() / f"{name}_y.npy"
-    for X in (home() / f"{name}_X.{suffix}" for suffix in ("npz", "npy")):
+    y = libsvm_home() / f"{name}_y.npy"
+    for X in (libsvm_home() / f"{name}_X.{suffix}" for suffix in ("npz", "npy")):
         if X.is_file() and y.is_file():
             return X, y
     return None
 
 
-def fetch(name: str) -> Raw:
+def fetch_set(name: str) -> Raw:
     """Return a set from libsvmdata's cache, else download it through libsvmdata."""
     from scipy.sparse import load_npz
 
-    if files := fetched(name):
+    if files := files_in_cache(name):
         # Neither reads pickles.
         X = load_npz(files[0]) if files[0].suffix == ".npz" else np.load(files[0])
         y = np.load(files[1], allow_pickle=False)
     else:
-        X, y = _download(name)
+        X, y = _download_set(name)
     return as_features(X), np.asarray(y, dtype=np.float64)
 
 
-def _download(name: str) -> tuple[Any, Any]:
-    one = copy.copy(catalogue()[name])
+def _download_set(name: str) -> tuple[Any, Any]:
+    one = copy.copy(libsvm_catalogue()[name])
     with tempfile.TemporaryDirectory() as folder:
         one.dataset_dir = Path(folder)
         return one.get_X_y()  # type: ignore[no-any-return]
@@ -452,12 +454,12 @@ class LibsvmSets:
         DataUnavailable
             If it cannot be had.
         """
-        return self._source(set)()
+        return self._source_of(set)()
 
     def fingerprint(self, set: str | None = None) -> str | None:  # noqa: A002
         """Return a digest of a set's source, with its width; None if it has none."""
-        found = self._source(set).fingerprint()
-        return found and digest([found, _width(*_checked(set))])
+        found = self._source_of(set).fingerprint()
+        return found and digest_of_json([found, _listed_width(*_check_member(set))])
 
     def task(self, set: str | None = None) -> str:  # noqa: A002
         """Return the task of a set: classification or regression.
@@ -467,8 +469,8 @@ class LibsvmSets:
         UsageError
             If there is no such set, or it has several labels per record.
         """
-        name, row = _checked(set)
-        task = row.get("task") or str(catalogue()[name].task_name)
+        name, row = _check_member(set)
+        task = row.get("task") or str(libsvm_catalogue()[name].task_name)
         if task == "multilabel":
             raise UsageError(
                 f"dataset.name={name}: has several labels per record, must have one"
@@ -480,7 +482,7 @@ class LibsvmSets:
 
         They stand in its column ``labels``, perhaps with their counts: ``-1:24;1:7``.
         """
-        listed = (_checked(set)[1].get("labels") or "").split(";")
+        listed = (_check_member(set)[1].get("labels") or "").split(";")
         try:
             found = [float(label.partition(":")[0]) for label in listed]
         except ValueError:
@@ -489,24 +491,24 @@ class LibsvmSets:
 
     def uncharged(self, set: str | None = None) -> tuple[Uncharged, ...]:  # noqa: A002
         """Return that a width which is listed nowhere is read off the records."""
-        listed = _width(*_checked(set)) is not None
+        listed = _listed_width(*_check_member(set)) is not None
         return () if listed else (Uncharged.FEATURES,)
 
-    def _source(self, member: str | None) -> Published:
-        name, row = _checked(member)
-        p = _width(name, row)
+    def _source_of(self, member: str | None) -> Published:
+        name, row = _check_member(member)
+        p = _listed_width(name, row)
         return Published(
             name=f"libsvm:{name}",
             files=(row.get("name", name),),
             parse=functools.partial(_parse_listed, p=p),
-            fetch=functools.partial(fetch, name),
-            fetched=functools.partial(fetched, name),
+            fetch=functools.partial(fetch_set, name),
+            fetched=functools.partial(files_in_cache, name),
             host=HOST,
             command=python_call("libsvmdata", "fetch_dataset", repr(name)),
         )
 
 
-def _width(name: str, row: Mapping[str, str]) -> int | None:
+def _listed_width(name: str, row: Mapping[str, str]) -> int | None:
     """Return the number of features that a mirror lists, None if it lists none.
 
     Raises
@@ -519,13 +521,14 @@ def _width(name: str, row: Mapping[str, str]) -> int | None:
         return None
     if not (listed.isascii() and listed.isdecimal() and int(listed)):
         raise DataUnavailable(
-            f"dataset libsvm:{name}: listed in {MANIFEST} with p={escaped(listed)}: "
+            f"dataset libsvm:{name}: listed in {MANIFEST} with "
+            f"p={escape_line(listed)}: "
             "must be an integer >= 1, or empty"
         )
     return int(listed)
 
 
-def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:
+def _check_member(member: str | None) -> tuple[str, Mapping[str, str]]:
     """Return a set's name and its row in a mirror.
 
     Raises
@@ -548,8 +551,8 @@ def _checked(member: str | None) -> tuple[str, Mapping[str, str]]:
             "cannot be had; use w1a, w2a, w7a or w8a, or dataset=file with a file of "
             "your own"
         )
-    if member not in catalogue():
-        near = difflib.get_close_matches(member, sorted(catalogue()), 3, 0.0)
+    if member not in libsvm_catalogue():
+        near = difflib.get_close_matches(member, sorted(libsvm_catalogue()), 3, 0.0)
         own = f" (write dataset={member})" if member in names("dataset") else ""
         raise UsageError(
             f"dataset.name={member}{own}: is no set of libsvmdata, the nearest are "

@@ -34,17 +34,17 @@ from dp_erm_bench.datasets.base import (
     Features,
     Ranges,
     Uncharged,
-    assembled,
-    parts,
+    assemble_features,
+    feature_parts,
 )
 from dp_erm_bench.datasets.prepare import (
-    Declared,
+    DeclaredBounds,
     bound_records,
     check_bounds,
     dataset_from_arrays,
-    numbered,
-    prepare,
-    prepared,
+    numbered_features,
+    prepare_and_describe,
+    prepare_arrays,
     with_bound,
     with_column,
 )
@@ -52,7 +52,7 @@ from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.datasets.spec import (
     PUBLIC,
     Spec,
-    asked,
+    call_loader,
     check_classes,
     check_spec,
 )
@@ -93,14 +93,14 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
         If the specification or the data are invalid.
     """
     text = json.dumps(spec, sort_keys=True)
-    return _load(text, source_of(spec), str(paths.cache_dir()))
+    return _load_dataset(text, source_of(spec), str(paths.cache_dir()))
 
 
 def source_of(spec: Mapping[str, Any]) -> str:
     """Return all that decides the records of a specification, as JSON.
 
     A dataset, and a problem of one, are kept in memory by it and by the specification,
-    prepared arrays on disk by it and by the code of the loader and of `prepare`.
+    prepared arrays on disk by it and by the code of the loader and of `prepare_arrays`.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def source_of(spec: Mapping[str, Any]) -> str:
     covered = getattr(checked.loader, "covered", ())
     bounds = checked.bounds
     decisive = {
-        "source": fingerprint and asked(fingerprint, checked.options),
+        "source": fingerprint and call_loader(fingerprint, checked.options),
         "options": {k: v for k, v in checked.options.items() if k not in covered},
         "recipe": checked.recipe.key,
         "bounds": bounds.key if bounds and bounds.needs_features else None,
@@ -132,10 +132,10 @@ def source_of(spec: Mapping[str, Any]) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _load(text: str, source: str, cache: str) -> Dataset:
+def _load_dataset(text: str, source: str, cache: str) -> Dataset:
     fields = json.loads(text)
     spec = check_spec(fields)
-    arrays, content, told = _prepared(spec, fields, source)
+    arrays, content, told = _load_prepared(spec, fields, source)
     X, y, bounds, constant = arrays["X"], arrays["y"], None, spec.recipe.intercept
     clipping = ranges = None
     if "share" in told:
@@ -143,14 +143,16 @@ def _load(text: str, source: str, cache: str) -> Dataset:
     names = tuple(name for name, _ in told["features"])
     if spec.bounds is not None:
         p = X.shape[1] - bool(constant)
-        declared, ranges = _bounds(spec, told["features"] or numbered(p))
-        bounds = declared.of(spec.name, p)
+        declared, ranges = _declared_bounds(
+            spec, told["features"] or numbered_features(p)
+        )
+        bounds = declared.bounds_of(spec.name, p)
         bounds = with_bound(bounds, constant) if constant else bounds
         check_bounds(spec.name, X, y, bounds, lambda: names)
     others: dict[str, Any] = {
         key: arrays.get(key) for key in ("X_test", "y_test", "w_true")
     }
-    read = asked(getattr(spec.loader, "uncharged", lambda: ()), spec.options)
+    read = call_loader(getattr(spec.loader, "uncharged", lambda: ()), spec.options)
     uncharged = (*read, *spec.recipe.uncharged)
     others |= {"ranges": ranges, "clipping": clipping, "columns": names}
     others |= {"uncharged": uncharged, "intercept": constant}
@@ -158,18 +160,22 @@ def _load(text: str, source: str, cache: str) -> Dataset:
     return made.loaded_by(fields, fields.get(PUBLIC) is True)
 
 
-def _bounds(spec: Spec, features: Sequence[Feature]) -> tuple[Declared, Ranges | None]:
+def _declared_bounds(
+    spec: Spec, features: Sequence[Feature]
+) -> tuple[DeclaredBounds, Ranges | None]:
     """Return the declared bounds of the columns, and the ranges of raw ones."""
     assert spec.bounds is not None
-    declared = spec.bounds.placed(features, indicated=not spec.recipe.standardise)
+    declared = spec.bounds.bounds_in_order(
+        features, indicated=not spec.recipe.standardise
+    )
     clip = spec.recipe.clip is not None
     return declared, declared.ranges(spec.name, features, clip)
 
 
-def _prepared(
+def _load_prepared(
     spec: Spec, fields: Mapping[str, Any], source: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]]:
-    """Return the arrays, their hash, and what else is told of them (`_made`).
+    """Return the arrays, their hash, and the facts of `_prepare_dataset`.
 
     Raises
     ------
@@ -177,26 +183,29 @@ def _prepared(
         If the source was changed while it was read.
     """
     if json.loads(source)["source"] is None:
-        arrays, told = _made(spec)
+        arrays, told = _prepare_dataset(spec)
         return arrays, content_hash(arrays), told
-    code = (fields["_target_"], f"{prepare.__module__}.{prepare.__name__}")
-    key = paths.digest([source, *map(_code, code)])
-    if found := _stored("datasets", key):
+    code = (
+        fields["_target_"],
+        f"{prepare_arrays.__module__}.{prepare_arrays.__name__}",
+    )
+    key = paths.digest_of_json([source, *map(_digest_of_preparation, code)])
+    if found := _load_stored("datasets", key):
         return found
-    arrays, told = _made(spec)
+    arrays, told = _prepare_dataset(spec)
     if source_of(fields) != source:
         raise UsageError(f"dataset {spec.name}: was changed while it was read; repeat")
     return arrays, save_arrays("datasets", key, arrays, told), told
 
 
-def _code(dotted: str) -> str:
+def _digest_of_preparation(dotted: str) -> str:
     """Return the digest of what prepares, empty where no file holds it."""
     with contextlib.suppress(LookupError):
         return code_digest([module_named(dotted)])
     return ""
 
 
-def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
+def _prepare_dataset(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     """Return the prepared arrays; their features and what clipping did, JSON-able.
 
     Features have the names of a csv's first row, indicators also that of their column;
@@ -205,14 +214,14 @@ def _made(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     raw, recipe = [*spec.loader(**spec.options)], spec.recipe
     features = getattr(raw[0], "attrs", {}).get("features", [])
     # Which columns go depends on the records: the others are numbered.
-    if recipe.drop_empty or features == numbered(len(features)):
+    if recipe.drop_empty or features == numbered_features(len(features)):
         features = []
     if spec.bounds is not None and not recipe.drop_empty:
         p = np.shape(raw[0])[-1]
-        declared, ranges = _bounds(spec, features or numbered(p))
+        declared, ranges = _declared_bounds(spec, features or numbered_features(p))
         clip = None if recipe.clip is None else declared
         recipe = replace(recipe, clip=clip, ranges=ranges)
-    arrays, clipping = prepared(spec.name, raw, recipe)
+    arrays, clipping = prepare_and_describe(spec.name, raw, recipe)
     return arrays, {"features": features, **(asdict(clipping) if clipping else {})}
 
 
@@ -232,7 +241,7 @@ def save_arrays(
     with contextlib.suppress(OSError):
         paths.remove_parts(folder)
         for name, array in arrays.items():
-            for suffix, part in parts(array).items():
+            for suffix, part in feature_parts(array).items():
                 save = functools.partial(np.save, arr=part, allow_pickle=False)
                 paths.write_atomic(folder / f"{name}{suffix}.npy", save, private=True)
         # Written last: a reader who finds the seal finds the arrays, too.
@@ -243,14 +252,14 @@ def save_arrays(
 def stored_hash(kind: str, key: str) -> str | None:
     """Return the hash that `load_arrays` does, looked at once for each seal."""
     with contextlib.suppress(OSError):
-        return _hash(
+        return _content_hash(
             kind, key, paths.file_digest(paths.cache_dir() / kind / key / SEAL)
         )
     return None
 
 
 @functools.lru_cache(maxsize=64)
-def _hash(kind: str, key: str, seal: str) -> str | None:
+def _content_hash(kind: str, key: str, seal: str) -> str | None:
     found = load_arrays(kind, key)
     return found and found[1]
 
@@ -261,11 +270,11 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     Returns None if there are none, or if their bytes do not have the hash that
     they were stored with, or were stored under another name.
     """
-    found = _stored(kind, key)
+    found = _load_stored(kind, key)
     return found and found[:2]
 
 
-def _stored(
+def _load_stored(
     kind: str, key: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]] | None:
     """Return what `load_arrays` does, and what is told of them."""
@@ -279,7 +288,7 @@ def _stored(
             return None
         shapes, expected = seal["sparse"], str(seal["content"])
         arrays = {
-            name: _read(folder / name, shapes.get(name))
+            name: _read_features(folder / name, shapes.get(name))
             for name in seal["names"]
             if name.isidentifier()
         }
@@ -289,16 +298,16 @@ def _stored(
     return (arrays, expected, seal.get("told", {})) if whole else None
 
 
-def _read(path: Path, shape: list[int] | None) -> Features:
+def _read_features(path: Path, shape: list[int] | None) -> Features:
     if shape is None:
-        return _mapped(path)
+        return _map_array(path)
     columns = {
-        f".{part}": _mapped(path.with_name(f"{path.name}.{part}")) for part in PARTS
+        f".{part}": _map_array(path.with_name(f"{path.name}.{part}")) for part in PARTS
     }
-    return assembled((shape[0], shape[1]), columns)
+    return assemble_features((shape[0], shape[1]), columns)
 
 
-def _mapped(path: Path) -> NDArray[Any]:
+def _map_array(path: Path) -> NDArray[Any]:
     file = path.with_name(f"{path.name}.npy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a header that is not ours
@@ -355,7 +364,7 @@ def own_dataset(
     columns = tuple(headings) if all(isinstance(c, str) for c in headings) else ()
     known = records.as_list(classes)
     arrays = {"X": base.as_features(X, copy=True, key="X")}
-    arrays["y"], read = _labels(y, positive, known, classification)
+    arrays["y"], read = _labels_as_numbers(y, positive, known, classification)
     records.check_raw("arrays", arrays["X"], arrays["y"])
     if clip_to_bounds and bounds is None:
         raise UsageError("clip_to_bounds=True: needs bounds to clip to")
@@ -372,7 +381,7 @@ def own_dataset(
     return made.loaded_by(None, public)
 
 
-def _labels(
+def _labels_as_numbers(
     y: Any, positive: object, classes: Any, classification: bool
 ) -> tuple[Array, bool]:
     """Return labels as numbers, -1 and +1 where it is said which become +1.
@@ -384,7 +393,7 @@ def _labels(
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:
         try:
-            told = np.array(base.numbers("y", y), np.float64)  # nobody else's
+            told = np.array(base.real_numbers("y", y), np.float64)  # nobody else's
         except UsageError as error:
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""
@@ -393,5 +402,7 @@ def _labels(
     chosen = records.as_list(positive)
     check_classes("arrays", chosen, classes, prefix="")
     how: dict[str, Any] = {"positive": chosen, "classes": classes}
-    found = records.labels("arrays", base.plain("y", y), classification=True, **how)
+    found = records.label_numbers(
+        "arrays", base.plain_array("y", y), classification=True, **how
+    )
     return found, classes is None

@@ -28,19 +28,19 @@ from dp_erm_bench.datasets.base import (
     Ranges,
     Uncharged,
     as_features,
-    assembled,
+    assemble_features,
     check_nonzeros,
-    norms,
+    record_norms,
 )
 from dp_erm_bench.datasets.records import column_max
 from dp_erm_bench.errors import (
     UsageError,
     check_heading,
-    heading,
-    number,
-    shown,
+    quote_heading,
+    real_number,
+    typed_text,
 )
-from dp_erm_bench.kernels.lengths import norm2, powers_of, unscaled
+from dp_erm_bench.kernels.lengths import are_usual, norm2, powers_of
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
 DEFAULT = "default"
@@ -70,7 +70,7 @@ MOST = 1e150
 
 
 @dataclass(frozen=True, eq=False)
-class Declared:
+class DeclaredBounds:
     """Bounds as a yaml states them, before the number of features is known.
 
     Parameters
@@ -84,7 +84,7 @@ class Declared:
     pairs : array of shape (p, 2) or (2,), or None
         Lowest and highest value, where one of ``columns`` is declared as a range.
     named : mapping or None
-        The same of columns by name, until they are `placed`.
+        The same of columns by name, until they are `bounds_in_order`.
     default : tuple or None
         The same of all columns that are not named.
     scale : bool
@@ -120,7 +120,9 @@ class Declared:
         """Return whether it matters which column is which."""
         return self.named is not None or self.pairs is not None or self.scale
 
-    def placed(self, features: Sequence[Feature], indicated: bool = True) -> Declared:
+    def bounds_in_order(
+        self, features: Sequence[Feature], indicated: bool = True
+    ) -> DeclaredBounds:
         """Return the bounds with those of names in the order of features.
 
         An indicator takes the bound of its column of categories, and 1 at most: it is 0
@@ -134,7 +136,7 @@ class Declared:
         """
         groups = tuple(column for _, column in features)
         if indicated and groups.count(None) < len(groups):
-            return replace(self.placed(features, False), groups=groups)
+            return replace(self.bounds_in_order(features, False), groups=groups)
         if self.named is None:
             return self
         there = {name for name, _ in features}
@@ -152,14 +154,15 @@ class Declared:
             missing += [name] * (own is None)
             pairs.append(own or (0.0, 0.0))
         if missing:
-            declared = ",".join(f"{k}:{_brief(v)}" for k, v in self.named.items())
+            declared = ",".join(f"{k}:{_brief_range(v)}" for k, v in self.named.items())
             more = f" and {len(missing) - 1} others" * (len(missing) > 1)
             raise UsageError(
                 f"dataset.bounds.columns={{{declared}}}: has no bound for column "
-                f"{heading(missing[0])}{more}; add it, or a {DEFAULT} for all others, "
+                f"{quote_heading(missing[0])}{more}; add it, or a {DEFAULT} for all "
+                "others, "
                 f"as in dataset.bounds={{columns:{{...}},{DEFAULT}:1}}"
             )
-        return replace(self, named=None, **_arrays(pairs))
+        return replace(self, named=None, **_bound_arrays(pairs))
 
     def ranges(
         self, name: str, features: Sequence[Feature], clip: bool
@@ -174,7 +177,7 @@ class Declared:
         if not self.scale and self.pairs is None:
             return None
         p = len(features)
-        bounds = self.of(name, p)
+        bounds = self.bounds_of(name, p)
         ends = np.stack([-self.columns, self.columns], -1)
         low, high = np.broadcast_to(
             ends if self.pairs is None else self.pairs, (p, 2)
@@ -185,12 +188,12 @@ class Declared:
         if self.scale and empty.size:
             raise UsageError(
                 f"dataset.bounds.columns of {name}: is 0 for column "
-                f"{heading(names[empty[0]])}, must be above 0 where columns are "
+                f"{quote_heading(names[empty[0]])}, must be above 0 where columns are "
                 f"divided by their bounds, dataset.{SCALE}={BY_BOUNDS}"
             )
         return Ranges(low, high, indicators, self.scale, clip, bounds, names)
 
-    def of(self, name: str, p: int) -> Bounds:
+    def bounds_of(self, name: str, p: int) -> Bounds:
         """Return the bounds of a dataset with p features.
 
         Without a declared norm it is that of the largest record there may be: R_2^2 =
@@ -202,7 +205,7 @@ class Declared:
         hence in every neighbour's; clipping to bounds makes no entry larger in absolute
         value, ``scale`` leaves indicators alone and maps numbers to at most 1, and
         where ranges move zeros (a lower end above 0) a record longer than R_2 is shrunk
-        or refused (`clipped`, `check_bounds`). Where categories are read off the
+        or refused (`clip_features`, `check_bounds`). Where categories are read off the
         records, a neighbour's new word has no indicator and counts 0.
 
         Raises
@@ -231,7 +234,7 @@ class Declared:
         return Bounds(columns, norm, self.label, most)
 
 
-def declared_by(value: Mapping[str, Any], scale: bool = False) -> Declared:
+def declared_by(value: Mapping[str, Any], scale: bool = False) -> DeclaredBounds:
     """Return the bounds that a yaml declares.
 
     Without ``columns`` each entry is bounded by ``norm``. A bound of a column is a
@@ -248,38 +251,40 @@ def declared_by(value: Mapping[str, Any], scale: bool = False) -> Declared:
     if not ({"columns", "norm"} & keys and keys <= {*KEYS, *[DEFAULT] * named}):
         allowed = "null or a mapping with columns or norm, and label, nonzeros"
         more = f", and {DEFAULT} beside columns by name" * (DEFAULT in keys)
-        raise UsageError(f"dataset.bounds={shown(value)}: must be {allowed}{more}")
+        raise UsageError(f"dataset.bounds={typed_text(value)}: must be {allowed}{more}")
     if scale and "columns" not in keys:
         raise UsageError(
-            f"dataset.bounds={shown(value)}: must have columns, by which they are "
+            f"dataset.bounds={typed_text(value)}: must have columns, by which they are "
             f"divided, dataset.{SCALE}={BY_BOUNDS}"
         )
     if value.get("nonzeros") == FILL_IN:
         _refuse_unfilled("nonzeros", FILL_IN, "a number of non-zeros")
     others: dict[str, Any] = {"nonzeros": value.get("nonzeros"), "scale": scale}
     given = {key: value[key] for key in keys if value[key] is not None}
-    others |= {k: _bound(k, given[k]) for k in ("norm", "label") if k in given}
+    others |= {k: _single_bound(k, given[k]) for k in ("norm", "label") if k in given}
     if named:
         if DEFAULT in given:
-            others[DEFAULT] = _range(DEFAULT, given[DEFAULT])
+            others[DEFAULT] = _range_ends(DEFAULT, given[DEFAULT])
         columns = value["columns"].items()
-        found = {str(name): _range(f"columns.{name}", one) for name, one in columns}
-        return Declared(np.array(0.0), named=found, **others)
+        found = {
+            str(name): _range_ends(f"columns.{name}", one) for name, one in columns
+        }
+        return DeclaredBounds(np.array(0.0), named=found, **others)
     columns = value["columns" if "columns" in keys else "norm"]
     several = isinstance(columns, list | tuple)
     each = columns if several else [columns]
     plain = {*map(type, each)} == {float}
-    bounds = np.array(each if plain else [*map(number, each)])
+    bounds = np.array(each if plain else [*map(real_number, each)])
     arrays: dict[str, Any] = {"columns": bounds, "pairs": None}
     if not ((bounds >= 0.0) & (bounds <= MOST)).all():
-        arrays = _arrays([_range("columns", one) for one in each])
+        arrays = _bound_arrays([_range_ends("columns", one) for one in each])
     array = arrays["columns"] if several else arrays["columns"].reshape(())
     arrays["columns"] = np.asarray(array if "columns" in keys else SLACK * array)
     arrays["columns"].flags.writeable = False
-    return Declared(**arrays, **others)
+    return DeclaredBounds(**arrays, **others)
 
 
-def _arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """Return bounds of columns, and the pairs where one is not symmetric."""
     ends = np.array(pairs, np.float64).reshape(-1, 2)
     columns = np.abs(ends).max(axis=1)
@@ -288,23 +293,24 @@ def _arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     return {"columns": columns, "pairs": None if even else ends}
 
 
-def _brief(ends: tuple[float, float]) -> str:
+def _brief_range(ends: tuple[float, float]) -> str:
     """Return a range as it is declared, a bound where it is symmetric."""
     low, high = ends
     return f"{high:g}" if low == -high else f"[{low:g},{high:g}]"
 
 
-def _range(key: str, value: object) -> tuple[float, float]:
+def _range_ends(key: str, value: object) -> tuple[float, float]:
     """Return the ends of a declared range, or of the one that a bound is."""
     if not isinstance(value, list | tuple):
-        bound = _bound(key, value)
+        bound = _single_bound(key, value)
         return -bound, bound
     if FILL_IN in value:
-        _refuse_unfilled(key, shown(list(value)), "a range")
-    ends = [*map(number, value)]
+        _refuse_unfilled(key, typed_text(list(value)), "a range")
+    ends = [*map(real_number, value)]
     if not (len(ends) == 2 and -MOST <= ends[0] < ends[1] <= MOST):
         raise UsageError(
-            f"dataset.bounds.{key}={shown(list(value))}: must be a bound >= 0, or a "
+            f"dataset.bounds.{key}={typed_text(list(value))}: must be a bound >= 0, or "
+            "a "
             f"range [low,high] with low below high, both at most {MOST:g}"
         )
     return ends[0], ends[1]
@@ -317,7 +323,7 @@ def _refuse_unfilled(key: str, value: object, what: str) -> None:
     )
 
 
-def _bound(key: str, value: object) -> float:
+def _single_bound(key: str, value: object) -> float:
     """Return a bound that is one number, refuse a range or several."""
     if value == FILL_IN:
         what = "a bound on the absolute value"
@@ -327,7 +333,7 @@ def _bound(key: str, value: object) -> float:
         raise UsageError(
             f"dataset.bounds.{key} of shape {np.shape(value)}: must be one number"
         )
-    bound, most = number(value), f", at most {MOST:g}"
+    bound, most = real_number(value), f", at most {MOST:g}"
     # A bound that was declared by a norm may be declared again.
     if 0.0 <= bound <= MOST * SLACK:
         return bound
@@ -337,7 +343,9 @@ def _bound(key: str, value: object) -> float:
     raise UsageError(f"dataset.bounds.{key}={value}: must be {allowed}")
 
 
-def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Declared:
+def _by_caller(
+    spec: Mapping[str, Any] | ArrayLike, scale: bool = False
+) -> DeclaredBounds:
     """Return the bounds that a caller declares, in Python.
 
     Parameters
@@ -354,7 +362,7 @@ def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Decl
     UsageError
         For unknown keys, or numbers that are no bounds.
     """
-    value = _listed(spec if isinstance(spec, Mapping) else {"columns": spec})
+    value = _plain_lists(spec if isinstance(spec, Mapping) else {"columns": spec})
     for key in value:
         registry.check_choice("bounds", key, [*KEYS, DEFAULT])
     if not {"columns", "norm"} & value.keys():
@@ -364,10 +372,10 @@ def _by_caller(spec: Mapping[str, Any] | ArrayLike, scale: bool = False) -> Decl
 
 def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
     """Return the bounds of p features that a caller declares, see `_by_caller`."""
-    return _by_caller(spec).of("arrays", p)
+    return _by_caller(spec).bounds_of("arrays", p)
 
 
-def held_to(
+def bounds_and_ranges(
     spec: Mapping[str, Any] | ArrayLike,
     features: Sequence[Feature],
     scale: str | None,
@@ -392,19 +400,19 @@ def held_to(
         For bounds that are none, or names that no column has.
     """
     if scale not in (None, BY_BOUNDS):
-        raise base.refused(SCALE, scale, f"{BY_BOUNDS} or None")
-    placed = _by_caller(spec, scale is not None).placed(features)
-    bounds = placed.of("arrays", len(features))
+        raise base.dataset_error(SCALE, scale, f"{BY_BOUNDS} or None")
+    placed = _by_caller(spec, scale is not None).bounds_in_order(features)
+    bounds = placed.bounds_of("arrays", len(features))
     return bounds, placed.ranges("arrays", features, clip)
 
 
-def _listed(value: Any) -> Any:
+def _plain_lists(value: Any) -> Any:
     """Return mappings and arrays of any kind as those of a yaml."""
     if isinstance(value, Mapping):
-        return {key: _listed(one) for key, one in value.items()}
+        return {key: _plain_lists(one) for key, one in value.items()}
     if hasattr(value, "tolist"):
         return value.tolist()
-    return [*map(_listed, value)] if isinstance(value, list | tuple) else value
+    return [*map(_plain_lists, value)] if isinstance(value, list | tuple) else value
 
 
 def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
@@ -416,7 +424,7 @@ def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
     return bounds.spec | {"columns": columns}
 
 
-def clipping_told(clipping: Clipping | None, names: Sequence[str]) -> str:
+def clipping_sentence(clipping: Clipping | None, names: Sequence[str]) -> str:
     """Return what clipping did as a sentence, empty where it did nothing."""
     if clipping is None or not clipping.share:
         return ""
@@ -424,18 +432,19 @@ def clipping_told(clipping: Clipping | None, names: Sequence[str]) -> str:
     listed = _listed_columns(columns, ["label"] * clipping.label)
     beyond = f", more than {100 * OFTEN:g} % beyond the bound of {listed}"
     return (
-        f"{_percent(clipping.share)} of the records are clipped to declared bounds"
+        f"{_share_in_percent(clipping.share)} of the records are clipped to declared "
+        "bounds"
         f"{beyond * bool(listed)} {NOT_PRIVATE}"
     )
 
 
-def often_clipped(clipping: Clipping | None, names: Sequence[str]) -> str:
+def clipping_warning(clipping: Clipping | None, names: Sequence[str]) -> str:
     """Return what a fit warns of: more than `OFTEN` of the records are clipped."""
     often = clipping is not None and clipping.share > OFTEN
-    return f"bounds: {clipping_told(clipping, names)}" if often else ""
+    return f"bounds: {clipping_sentence(clipping, names)}" if often else ""
 
 
-def wide_told(data: Dataset, names: Sequence[str]) -> str:
+def wide_bounds_sentence(data: Dataset, names: Sequence[str]) -> str:
     """Return which declared bounds all records are far below, empty if there is none.
 
     Of a column that is mapped from a range which is not symmetric what counts is how
@@ -444,7 +453,7 @@ def wide_told(data: Dataset, names: Sequence[str]) -> str:
     """
     if (bounds := data.bounds) is None:
         return ""
-    reach, ranges = np.array(base.once(data, column_max)), data.ranges
+    reach, ranges = np.array(base.compute_once(data, column_max)), data.ranges
     if ranges is not None and ranges.scaled and isinstance(data.X, np.ndarray):
         shifted = np.flatnonzero((ranges.low != -ranges.high) & ~ranges.indicators)
         reach[shifted] = np.ptp(data.X[:, shifted], axis=0) / 2.0
@@ -467,9 +476,9 @@ def _is_wide(largest: Any, bound: Any) -> Any:
     return (largest > 0.0) & (largest < WIDE * bound)
 
 
-def telling_told(data: Dataset, names: Sequence[str]) -> str:
+def revealing_features_sentence(data: Dataset, names: Sequence[str]) -> str:
     """Return which features are the label up to shift and scale, empty if none is."""
-    columns = base.once(data, _telling, data.y)
+    columns = base.compute_once(data, _revealing_columns, data.y)
     listed = _listed_columns([names[int(j)] for j in columns], [])
     return listed and (
         f"the label is told by {listed} alone, up to shift and scale; leave it out if "
@@ -477,7 +486,7 @@ def telling_told(data: Dataset, names: Sequence[str]) -> str:
     )
 
 
-def _telling(X: Features, y: Array) -> Array:
+def _revealing_columns(X: Features, y: Array) -> Array:
     """Return the columns whose correlation with y is 1 or -1 within rounding."""
     with np.errstate(all="ignore"):
         centred = y - y.mean()
@@ -502,17 +511,17 @@ def _telling(X: Features, y: Array) -> Array:
 
 def _listed_columns(columns: Sequence[str], others: Sequence[str]) -> str:
     """Return the headings of columns and what else there is, some of many."""
-    every = [*map(heading, columns), *others]
+    every = [*map(quote_heading, columns), *others]
     return ", ".join([*every[:MOST_TOLD], *["..."] * (len(every) > MOST_TOLD)])
 
 
-def _percent(share: float) -> str:
+def _share_in_percent(share: float) -> str:
     """Return a share in percent; what is not all is not 100, nor 0 if not none."""
     text = f"{100.0 * share:.3g}"
     return ("less than 100" if text == "100" and share < 1.0 else text) + " %"
 
 
-def numbered(p: int) -> list[Feature]:
+def numbered_features(p: int) -> list[Feature]:
     """Return p features without names of their own."""
     return [(f"x{j}", None) for j in range(p)]
 
@@ -521,7 +530,7 @@ def features_in(columns: Any, p: int) -> list[Feature]:
     """Return p features by the headings of a table; numbered if it has no names."""
     names = [] if columns is None else list(columns)
     if len(names) != p or not all(isinstance(name, str) for name in names):
-        return numbered(p)
+        return numbered_features(p)
     return [(name, None) for name in names]
 
 
@@ -545,38 +554,38 @@ def check_bounds(
     """
     if bounds.columns.shape != X.shape[1:]:
         raise _wrong_length(name, bounds.columns.size, X.shape[1])
-    for key, what, bound in _broken(X, y, bounds, names):
+    for key, what, bound in _broken_bounds(X, y, bounds, names):
         raise UsageError(
             f"dataset.bounds.{key} of {name}: {what} declared bound {bound:g}; "
             f"{CORRECT}"
         )
 
 
-def _broken(
+def _broken_bounds(
     X: Features, y: Array, bounds: Bounds, names: Callable[[], Sequence[str]]
 ) -> Iterator[tuple[str, str, float]]:
     """Yield the key, words and value of each bound that a record breaks."""
     for column in np.flatnonzero(column_max(X) > bounds.columns):
         known = names()[int(column) : int(column) + 1]
-        whose = f"column {heading(known[0])}" if known else f"feature {column}"
+        whose = f"column {quote_heading(known[0])}" if known else f"feature {column}"
         yield "columns", f"{whose} exceeds its", bounds.columns[column]
-    if norms(X).max() > bounds.norm * SLACK:
+    if record_norms(X).max() > bounds.norm * SLACK:
         yield "norm", "a record exceeds the", bounds.norm
     if bounds.label is not None and np.abs(y).max() > bounds.label:
         yield "label", "a label exceeds the", bounds.label
     most = bounds.nonzeros
-    if most is not None and (found := int(nonzeros(X).max())) > most:
+    if most is not None and (found := int(count_nonzeros(X).max())) > most:
         yield "nonzeros", f"a record has {found} non-zeros, more than the", most
 
 
-def nonzeros(X: Features) -> NDArray[np.int64]:
+def count_nonzeros(X: Features) -> NDArray[np.int64]:
     """Return the number of non-zeros of each record, shape (n,)."""
     if isinstance(X, np.ndarray):
         return np.asarray(np.count_nonzero(X, axis=1))
     return np.bincount(X.indices, minlength=X.shape[0])
 
 
-def clipped(
+def clip_features(
     X: Features, bounds: Bounds
 ) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
     """Clip features to bounds, in place.
@@ -599,26 +608,26 @@ def clipped(
     beyond : array of int of shape (p,)
         How many entries of each column were beyond its own bound.
     """
-    changed, beyond = _beyond(X, -bounds.columns, bounds.columns)
+    changed, beyond = _entries_beyond(X, -bounds.columns, bounds.columns)
     _clip_entries(X, -bounds.columns, bounds.columns)
     if bounds.nonzeros is not None:
-        changed |= nonzeros(X) > bounds.nonzeros
-        X = _largest(X, bounds.nonzeros)
-    lengths = norms(X)
+        changed |= count_nonzeros(X) > bounds.nonzeros
+        X = _keep_largest(X, bounds.nonzeros)
+    lengths = record_norms(X)
     outside = lengths > bounds.norm
-    odd = outside & ~unscaled(lengths)
+    odd = outside & ~are_usual(lengths)
     if odd.any():
         # Their largest entries become about 1 first: no factor loses digits then.
         powers = np.where(odd, powers_of(column_max(X.T)), 0)
-        X = scaled(X, rows=np.ldexp(1.0, -powers), out=X)
-        lengths = np.where(odd, norms(X), lengths)
+        X = scale_features(X, rows=np.ldexp(1.0, -powers), out=X)
+        lengths = np.where(odd, record_norms(X), lengths)
     if outside.any():
         shrink = bounds.norm / np.where(outside, lengths, 1.0)
-        X = scaled(X, rows=np.where(outside, shrink, 1.0), out=X)
+        X = scale_features(X, rows=np.where(outside, shrink, 1.0), out=X)
     return X, changed | outside, beyond
 
 
-def held(name: str, X: Features, ranges: Ranges) -> Features:
+def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
     """Hold raw features to declared ranges and map them to [-1, 1] if scaled, in place.
 
     Each entry by itself, by what is declared: it costs no budget. x becomes x / R for a
@@ -638,17 +647,19 @@ def held(name: str, X: Features, ranges: Ranges) -> Features:
         j = int(uneven.argmax())
         raise UsageError(
             f"dataset.bounds.columns of {name}: the range [{low[j]:g},{high[j]:g}] of "
-            f"column {heading(ranges.names[j])} is not symmetric, must be a bound on "
+            f"column {quote_heading(ranges.names[j])} is not symmetric, must be a "
+            "bound on "
             "the absolute value where features are sparse, or hold them dense with "
             "dataset.densify=true"
         )
     if ranges.clip:
         _clip_entries(X, low, high)
-    elif (beyond := _beyond(X, low, high)[1]).any():
+    elif (beyond := _entries_beyond(X, low, high)[1]).any():
         j = int(beyond.argmax())
         what = f"range [{low[j]:g},{high[j]:g}]" if uneven[j] else f"bound {high[j]:g}"
         raise UsageError(
-            f"dataset.bounds.columns of {name}: column {heading(ranges.names[j])} "
+            f"dataset.bounds.columns of {name}: column "
+            f"{quote_heading(ranges.names[j])} "
             f"exceeds its declared {what}; {CORRECT}"
         )
     if ranges.scaled:
@@ -672,7 +683,7 @@ def _clip_entries(X: Features, low: Array, high: Array) -> None:
     np.clip(entries, _of_entries(X, low), _of_entries(X, high), out=entries)
 
 
-def _beyond(
+def _entries_beyond(
     X: Features, low: Array, high: Array
 ) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
     """Return which records have an entry outside, and of each column how many."""
@@ -709,18 +720,18 @@ def bound_records(
     Raises
     ------
     UsageError
-        As `held` does.
+        As `hold_to_ranges` does.
     """
     keys = sorted({"X", "X_test"} & arrays.keys(), reverse=True)
     raw = None
     if ranges is not None:
-        raw = _beyond(arrays["X"], *ranges.ends) if ranges.clip else None
+        raw = _entries_beyond(arrays["X"], *ranges.ends) if ranges.clip else None
         for key in keys:
-            arrays[key] = held(name, arrays[key], ranges)
+            arrays[key] = hold_to_ranges(name, arrays[key], ranges)
     if clip is None:
         return None
     for key in keys:
-        arrays[key], changed, beyond = clipped(arrays[key], clip)
+        arrays[key], changed, beyond = clip_features(arrays[key], clip)
     if raw is not None:
         changed, beyond = changed | raw[0], raw[1]
     most, often = OFTEN * changed.size, False
@@ -734,24 +745,24 @@ def bound_records(
     return Clipping(float(changed.mean()), columns, often)
 
 
-def mapped(name: str, X: Features, within: Ranges | Bounds) -> Features:
+def map_features(name: str, X: Features, within: Ranges | Bounds) -> Features:
     """Return raw features as those of the records that a model was fitted to.
 
     Raises
     ------
     UsageError
-        As `held` does.
+        As `hold_to_ranges` does.
     """
     X = as_features(X, copy=True)
     if isinstance(within, Ranges):
-        X = held(name, X, within)
+        X = hold_to_ranges(name, X, within)
         if not within.clip:
             return X
         within = within.bounds
-    return clipped(X, within)[0]
+    return clip_features(X, within)[0]
 
 
-def scaled(
+def scale_features(
     X: Features,
     *,
     rows: Array | None = None,
@@ -778,10 +789,10 @@ def scaled(
     if isinstance(X, np.ndarray):
         return np.multiply(X, factors, out=out)
     data = np.multiply(X.data, factors, out=None if out is None else out.data)
-    return base.assembled(X.shape, base.parts(X) | {".data": data})
+    return base.assemble_features(X.shape, base.feature_parts(X) | {".data": data})
 
 
-def _largest(X: Features, most: int) -> Features:
+def _keep_largest(X: Features, most: int) -> Features:
     """Leave the largest entries of each record only, in place, and return them.
 
     Of equal entries the first ones stay. Some records at a time: to sort all of them
@@ -795,7 +806,9 @@ def _largest(X: Features, most: int) -> Features:
         return X
     # The places of the entries by record: those that go become 0 where they are.
     entry = np.arange(X.nnz, dtype=np.int32)
-    by_row = assembled(X.shape, base.parts(X) | {".data": entry}).tocsr()
+    by_row = assemble_features(
+        X.shape, base.feature_parts(X) | {".data": entry}
+    ).tocsr()
     for start in range(0, X.shape[0], BLOCK):
         ends = by_row.indptr[start : start + BLOCK + 1]
         entry = by_row.data[ends[0] : ends[-1]]
@@ -829,7 +842,9 @@ def with_column(X: Features, constant: float) -> Features:
     ends = np.append(X.indptr, np.array([X.nnz + n], np.int32))
     rows = np.append(X.indices, np.arange(n, dtype=np.int32))
     data = np.append(X.data, np.full(n, constant))
-    return assembled((n, p + 1), {".data": data, ".indices": rows, ".indptr": ends})
+    return assemble_features(
+        (n, p + 1), {".data": data, ".indices": rows, ".indptr": ends}
+    )
 
 
 def with_bound(bounds: Bounds, constant: float) -> Bounds:
@@ -851,7 +866,8 @@ def check_names(columns: Iterable[Any], constant: float) -> None:
     for column in columns:
         if str(column).strip("() ").casefold() in NAMES:
             raise UsageError(
-                f"dataset.{KEY}={constant:g}: column {heading(column)} of the file is "
+                f"dataset.{KEY}={constant:g}: column {quote_heading(column)} of the "
+                "file is "
                 "one by its name; leave one of the two out"
             )
 
@@ -897,7 +913,7 @@ class Recipe:
     seed: int = 0
     drop_empty: bool = False
     densify: bool = False
-    clip: Declared | None = None
+    clip: DeclaredBounds | None = None
     intercept: float = 0.0
     labelled: bool = True
     classes: Sequence[Any] | None = None
@@ -909,14 +925,14 @@ class Recipe:
         """Return the labels that are declared where they are words, else none."""
         given = [*(self.classes or ()), *(self.positive or ())]
         key = "dataset.classes" if self.classes else "dataset.positive"
-        return records.words_of(given, key) if records.are_words(given) else []
+        return records.distinct_words(given, key) if records.are_words(given) else []
 
     @property
     def key(self) -> list[Any]:
         """Return the key of a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
         # The order of classes says nothing.
-        classes = self.classes and sorted(map(records.spelling, self.classes))
+        classes = self.classes and sorted(map(records.label_spelling, self.classes))
         apart = ("clip", "ranges", "classes")
         others = [value for key, value in vars(self).items() if key not in apart]
         return [clip, classes, *others]
@@ -932,7 +948,7 @@ class Recipe:
         return tuple(step for step, taken in steps.items() if taken)
 
 
-def split(
+def split_masks(
     n: int, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.bool], NDArray[np.bool]]:
     """Return boolean masks of train and test, a public random choice of rows.
@@ -945,12 +961,14 @@ def split(
     return ~test, test
 
 
-def prepare(name: str, raw: Sequence[Any], recipe: Recipe) -> dict[str, Features]:
-    """Return X, y and what else there is, ready for use, see `prepared`."""
-    return prepared(name, [*raw], recipe)[0]
+def prepare_arrays(
+    name: str, raw: Sequence[Any], recipe: Recipe
+) -> dict[str, Features]:
+    """Return X, y and what else there is, ready for use, see `prepare_and_describe`."""
+    return prepare_and_describe(name, [*raw], recipe)[0]
 
 
-def prepared(
+def prepare_and_describe(
     name: str, raw: list[Any], recipe: Recipe
 ) -> tuple[dict[str, Features], Clipping | None]:
     """Return X, y and what else there is, ready for use, and what clipping did.
@@ -974,18 +992,18 @@ def prepared(
     """
     arrays = {"X": as_features(raw.pop(0), copy=True)}
     own, *others = raw
-    y = base.plain(f"dataset {name}: y", own)
+    y = base.plain_array(f"dataset {name}: y", own)
     records.check_raw(name, arrays["X"], y)
     if recipe.densify and not isinstance(arrays["X"], np.ndarray):
         arrays["X"] = arrays["X"].toarray(order="F")
     column = getattr(own, "name", None)  # of a table
-    whose = name if column is None else f"{name}, column {heading(column)}"
+    whose = name if column is None else f"{name}, column {quote_heading(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}
-    y = records.labels(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
+    y = records.label_numbers(whose, y, **how) if recipe.labelled else np.zeros(y.shape)
     arrays["y"] = y / recipe.label_unit
     if recipe.test_fraction:
-        arrays |= _split(name, arrays, recipe)
+        arrays |= _split_arrays(name, arrays, recipe)
     # It belongs to the columns as they were.
     is_rescaled = recipe.ranges is not None and recipe.ranges.scaled
     if others and not (recipe.standardise or is_rescaled):
@@ -993,23 +1011,25 @@ def prepared(
     if recipe.drop_empty:
         arrays |= _without_empty(name, arrays)
     if recipe.standardise:
-        _rescale(name, arrays, recipe.standardise)
+        _rescale_columns(name, arrays, recipe.standardise)
     p, declared = arrays["X"].shape[1], recipe.clip
-    clip = None if declared is None else declared.of(name, p)
+    clip = None if declared is None else declared.bounds_of(name, p)
     clipping = bound_records(name, arrays, recipe.ranges, clip)
     if recipe.intercept:
         for key in {"X", "X_test"} & arrays.keys():
             arrays[key] = with_column(arrays[key], recipe.intercept)
         if "w_true" in arrays:
             arrays["w_true"] = np.append(arrays["w_true"], 0.0)
-    return {key: lock(as_features(arrays.pop(key))) for key in [*arrays]}, clipping
+    return {
+        key: lock_features(as_features(arrays.pop(key))) for key in [*arrays]
+    }, clipping
 
 
-def _split(
+def _split_arrays(
     name: str, arrays: Mapping[str, Features], recipe: Recipe
 ) -> dict[str, Features]:
     X, y = arrays["X"], arrays["y"]
-    train, test = split(y.size, recipe.test_fraction, recipe.seed)
+    train, test = split_masks(y.size, recipe.test_fraction, recipe.seed)
     if not (train.any() and test.any()):
         raise UsageError(
             f"dataset.test_fraction={recipe.test_fraction}: of the {y.size} records of "
@@ -1033,7 +1053,7 @@ def _without_empty(name: str, arrays: Mapping[str, Features]) -> dict[str, Featu
     return {key: as_features(arrays[key][..., filled]) for key in keys}
 
 
-def _rescale(name: str, arrays: dict[str, Features], how: bool | str) -> None:
+def _rescale_columns(name: str, arrays: dict[str, Features], how: bool | str) -> None:
     """Standardise the columns of features in place, or scale them by their RMS.
 
     Zeros stay zeros where columns are scaled, so that sparse features stay sparse.
@@ -1047,9 +1067,9 @@ def _rescale(name: str, arrays: dict[str, Features], how: bool | str) -> None:
     if how == "scale":
         in_usual_units(*within)
         rms = np.sqrt(mean_squares(within[0]))
-        factor = _inverse(rms, rms > 0.0)
+        factor = _safe_inverse(rms, rms > 0.0)
         for Z in within:
-            scaled(Z, columns=factor, out=Z)
+            scale_features(Z, columns=factor, out=Z)
         return
     if not isinstance(within[0], np.ndarray):
         raise UsageError(
@@ -1058,10 +1078,10 @@ def _rescale(name: str, arrays: dict[str, Features], how: bool | str) -> None:
             "which reads the records as this does, or hold it dense with "
             "dataset.densify=true"
         )
-    standardise(*within)
+    standardise_columns(*within)
 
 
-def standardise(X: Array, *others: Array) -> list[Array]:
+def standardise_columns(X: Array, *others: Array) -> list[Array]:
     """Shift and scale X and the others in place by the statistics of X; return them.
 
     Columns of X get mean 0 and (population) variance 1. A column that is
@@ -1071,7 +1091,7 @@ def standardise(X: Array, *others: Array) -> list[Array]:
     in_usual_units(X, *others)
     mean, deviation = X.mean(axis=0), X.std(axis=0)
     rounding = np.finfo(np.float64).eps * np.sqrt(X.shape[0]) * column_max(X)
-    factor = _inverse(deviation, deviation > rounding)
+    factor = _safe_inverse(deviation, deviation > rounding)
     for Z in (X, *others):
         Z -= mean
         Z *= factor
@@ -1084,28 +1104,30 @@ def in_usual_units(X: Features, *others: Features) -> None:
     Powers of 2 for columns of the largest and the smallest floats, 1 for all else.
     """
     largest = column_max(X)
-    odd = ~unscaled(largest) & (largest > 0.0)
+    odd = ~are_usual(largest) & (largest > 0.0)
     units = np.ldexp(1.0, np.where(odd, -powers_of(largest), 0))
     for Z in (X, *others) if odd.any() else ():
-        scaled(Z, columns=units, out=Z)
+        scale_features(Z, columns=units, out=Z)
 
 
 def mean_squares(X: Features) -> Array:
     """Return the mean of the squares of each column, shape (p,)."""
     if isinstance(X, np.ndarray):
         return np.asarray(np.square(X).mean(axis=0))
-    squares = base.assembled(X.shape, base.parts(X) | {".data": X.data**2})
+    squares = base.assemble_features(
+        X.shape, base.feature_parts(X) | {".data": X.data**2}
+    )
     means: Array = np.asarray(squares.mean(axis=0)).ravel()
     return means
 
 
-def _inverse(values: Array, usable: NDArray[np.bool]) -> Array:
+def _safe_inverse(values: Array, usable: NDArray[np.bool]) -> Array:
     return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
 
 
-def lock(X: Features) -> Features:
+def lock_features(X: Features) -> Features:
     """Make features that nobody else holds read-only, and return them."""
-    for part in base.parts(X).values():
+    for part in base.feature_parts(X).values():
         array: Any = part
         # Scipy holds views, whose bases nobody else has.
         while isinstance(array, np.ndarray):
@@ -1134,7 +1156,7 @@ def dataset_from_arrays(
     UsageError
         If they are empty, of unequal length or not finite, or break the bounds.
     """
-    X, y = (lock(as_features(one, copy)) for one in (X, y))
+    X, y = (lock_features(as_features(one, copy)) for one in (X, y))
     records.check_raw(name, X, y)
     if bounds is not None:
         check_bounds(name, X, y, bounds, lambda: columns)

@@ -38,7 +38,7 @@ class Bundled:
         return f"{self.package} {version(self.package)}"
 
 
-def _sklearn(function: str, **options: Any) -> Any:
+def _call_sklearn(function: str, **options: Any) -> Any:
     """Return the result of a function of ``sklearn.datasets``."""
     return getattr(import_module("sklearn.datasets"), function)(**options)
 
@@ -49,7 +49,7 @@ def _sklearn_has(pattern: str) -> bool:
     return any(Path(named).expanduser().glob(pattern))
 
 
-def _svmlight(p: int) -> Callable[..., Raw]:
+def _svmlight_parser(p: int) -> Callable[..., Raw]:
     return partial(libsvm.parse_svmlight, p=p)
 
 
@@ -65,7 +65,9 @@ def _parse_electricity(content: bytes) -> Raw:
 
 def _fetch_electricity() -> Raw:
     # A frame keeps the day's label 1..7; as an array it would be its code 0..6.
-    bunch = _sklearn("fetch_openml", data_id=ELECTRICITY_ID, as_frame=True, n_retries=1)
+    bunch = _call_sklearn(
+        "fetch_openml", data_id=ELECTRICITY_ID, as_frame=True, n_retries=1
+    )
     up = np.asarray(bunch.target).astype(str) == "UP"
     X = bunch.data.astype(object).to_numpy().astype(np.float64)
     return X, np.where(up, 1.0, -1.0)
@@ -111,21 +113,23 @@ def _parse_melting_point(content: bytes) -> Raw:
 
 
 def _fetch_madelon() -> Raw:
-    parts = [libsvm.fetch(name) for name in MADELON]
+    parts = [libsvm.fetch_set(name) for name in MADELON]
     X = np.vstack([np.asarray(X) for X, _ in parts])
     return X, np.concatenate([y for _, y in parts])
 
 
 def _has_madelon() -> bool:
-    return all(map(libsvm.fetched, MADELON))
+    return all(map(libsvm.files_in_cache, MADELON))
 
 
 def _fetch_mtp() -> Raw:
-    bunch = _sklearn("fetch_openml", name="mtp", version=1, as_frame=True, n_retries=1)
+    bunch = _call_sklearn(
+        "fetch_openml", name="mtp", version=1, as_frame=True, n_retries=1
+    )
     return bunch.data.to_numpy(np.float64), bunch.target.to_numpy(np.float64)
 
 
-def _openml(
+def _openml_dataset(
     name: str, parse: Callable[..., Raw], fetch: Callable[[], Raw], kept: str, call: str
 ) -> Published:
     """Return a dataset of OpenML by its file in sklearn's cache and its arguments."""
@@ -136,14 +140,15 @@ def _openml(
 
 
 breast_cancer = Bundled(
-    "scikit-learn", partial(_sklearn, "load_breast_cancer", return_X_y=True)
+    "scikit-learn", partial(_call_sklearn, "load_breast_cancer", return_X_y=True)
 )
 
 diabetes = Bundled(
-    "scikit-learn", partial(_sklearn, "load_diabetes", return_X_y=True, scaled=False)
+    "scikit-learn",
+    partial(_call_sklearn, "load_diabetes", return_X_y=True, scaled=False),
 )
 
-electricity = _openml(
+electricity = _openml_dataset(
     "electricity",
     _parse_electricity,
     _fetch_electricity,
@@ -155,7 +160,7 @@ california = Published(
     "california",
     ("california_housing",),
     _parse_california,
-    partial(_sklearn, "fetch_california_housing", return_X_y=True, n_retries=1),
+    partial(_call_sklearn, "fetch_california_housing", return_X_y=True, n_retries=1),
     partial(_sklearn_has, "cal_housing_py3.pkz"),
     "https://ndownloader.figshare.com",
     python_call("sklearn.datasets", "fetch_california_housing", ""),
@@ -164,22 +169,22 @@ california = Published(
 madelon = Published(
     "madelon",
     MADELON,
-    _svmlight(500),
+    _svmlight_parser(500),
     _fetch_madelon,
     _has_madelon,
     libsvm.HOST,
     python_call("libsvmdata", "fetch_dataset", *map(repr, MADELON)),
 )
 
-mtp = _openml(
+mtp = _openml_dataset(
     "mtp", _parse_table, _fetch_mtp, "list/data_name/mtp/*", "'mtp', version=1"
 )
 
 melting_point = Published(
     "melting_point", ("meltingpoint_qsardata",), _parse_melting_point
 )
-dorothea = Published("dorothea", ("dorothea",), _svmlight(100_000))
+dorothea = Published("dorothea", ("dorothea",), _svmlight_parser(100_000))
 communities = Published("communities", ("communities",), _parse_communities)
-mushrooms = Published("mushrooms", ("mushrooms",), _svmlight(112))
-news20 = Published("news20", ("news20.multiclass",), _svmlight(62_061))
+mushrooms = Published("mushrooms", ("mushrooms",), _svmlight_parser(112))
+news20 = Published("news20", ("news20.multiclass",), _svmlight_parser(62_061))
 wine = Published("wine", ("winequality_red", "winequality_white"), _parse_wine)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Features
-from dp_erm_bench.errors import UsageError, word
+from dp_erm_bench.errors import UsageError, quote_word
 
 LABEL_PAIRS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))
 
@@ -40,7 +40,7 @@ NO_ANSWER = frozenset(
     ["unknown", "unk", "missing", "noanswer", "notavailable", "undefined", "inf", "tbd"]
     + ["null", "nil", "nan", "blank", "notapplicable"]
 )
-"""Labels that may be none, as `folded` has them, without punctuation."""
+"""Labels that may be none, as `fold_word` has them, without punctuation."""
 
 NINES = 10.0 ** np.arange(1, 8) - 1.0
 """Numbers that surveys write, with either sign, where there is no answer."""
@@ -69,12 +69,12 @@ def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
             f"dataset {name}: has one record, at least two are needed "
             "(delta = 1/n^2 would be 1)"
         )
-    check_finite(f"dataset {name}: X", X)
+    check_finite_labels(f"dataset {name}: X", X)
     if y.dtype.kind == "f":
-        check_finite(f"dataset {name}: y", y)
+        check_finite_labels(f"dataset {name}: y", y)
 
 
-def check_finite(whose: str, found: Any) -> None:
+def check_finite_labels(whose: str, found: Any) -> None:
     """Refuse numbers that are not finite, naming the first record.
 
     Raises
@@ -96,7 +96,7 @@ def check_finite(whose: str, found: Any) -> None:
     raise UsageError(f"{whose} holds a value that is not finite: {where}")
 
 
-def labels(
+def label_numbers(
     name: str,
     y: NDArray[Any],
     *,
@@ -133,28 +133,29 @@ def labels(
         y = y.astype("M8[us]").astype(object)
     if classification and (positive is not None or classes is not None):
         if classes is not None:
-            known = words_of(classes, "dataset.classes")
+            known = distinct_words(classes, "dataset.classes")
         else:
-            known = _occurring(y, given)
+            known = _occurring_labels(y, given)
             _check_chosen(name, given, known)
             _check_others(name, y, known, given)
         chosen = [max(known)] if positive is None else positive
-        place = places(y, known)
+        place = word_places(y, known)
         if (place < 0).any():
             raise UsageError(
                 f"dataset {name}: record {int(place.argmin())} has a label that is "
-                f"none of classes={sorted(map(spelling, known))}{_hint(given)}"
+                "none of "
+                f"classes={sorted(map(label_spelling, known))}{_quoting_hint(given)}"
             )
-        up = places(np.array(known, object), chosen) >= 0
+        up = word_places(np.array(known, object), chosen) >= 0
         return np.where(up[place], 1.0, -1.0)
     if y.dtype.kind not in base.NUMBERS:
         hint = " or name those that become +1 with dataset.positive=[...]"
         raise UsageError(
-            f"dataset {name}: label {word(y[0])} is text, labels must be numbers"
+            f"dataset {name}: label {quote_word(y[0])} is text, labels must be numbers"
             f"{hint * classification}"
         )
     numbers = y.astype(np.float64)
-    return signs(name, numbers) if classification else numbers
+    return label_signs(name, numbers) if classification else numbers
 
 
 def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
@@ -163,7 +164,7 @@ def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
     Dates are text where words are declared; so is a word for a missing value that is
     one of those.
     """
-    words = set(map(spelling, given)) if are_words(given) else set[str]()
+    words = set(map(label_spelling, given)) if are_words(given) else set[str]()
     allowed = (str, bytes, *NUMERIC, *[date, np.datetime64] * bool(words))
     usable = y.dtype.kind in f"{base.NUMBERS}US" or all(
         isinstance(one, allowed) or base.is_missing(one) for one in y.flat
@@ -173,7 +174,9 @@ def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
             f"dataset {name}: labels must be numbers or text, not {y.dtype}"
         )
     if words and y.dtype.kind in "OUS":
-        y = np.array(["word" if spelling(v) in words else v for v in y.flat], object)
+        y = np.array(
+            ["word" if label_spelling(v) in words else v for v in y.flat], object
+        )
     base.check_missing(f"dataset {name}: y", y)
 
 
@@ -183,7 +186,7 @@ def from_zero(y: Array) -> tuple[Array, bool]:
     return (np.where(y == 1.0, 1.0, -1.0) if found else y), found
 
 
-def signs(name: str, y: Array) -> Array:
+def label_signs(name: str, y: Array) -> Array:
     """Map the two labels -1/+1, 0/1 or 1/2 to -1/+1, by what occurs."""
     classes = np.unique(y)
     if classes.size > MOST_CLASSES:
@@ -194,30 +197,32 @@ def signs(name: str, y: Array) -> Array:
         )
     if tuple(classes) not in LABEL_PAIRS:
         raise UsageError(
-            f"dataset {name}: labels {_listed(map(spelling, classes))} are not "
+            f"dataset {name}: labels {_first_labels(map(label_spelling, classes))} are "
+            "not "
             "allowed, classification needs both of -1/1, 0/1 or 1/2, or "
             "dataset.positive=[...] with the classes that become +1"
         )
     return np.where(y == classes[1], 1.0, -1.0)
 
 
-def _occurring(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
+def _occurring_labels(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
     """Return the labels that occur, of the kind of those that are given."""
     if y.dtype.kind in base.NUMBERS:
         return list(np.unique(y.astype(np.float64)))
     if are_words(given):
-        return sorted(set(map(spelling, y.tolist())))
+        return sorted(set(map(label_spelling, y.tolist())))
     numbers = np.array(list(map(as_number, y.tolist())))
     return list(np.unique(numbers[np.isfinite(numbers)]))
 
 
 def _check_chosen(name: str, positive: Sequence[Any], known: Sequence[Any]) -> None:
-    there = set(places(np.array(known, object), positive).tolist()) - {-1}
-    chosen = words_of(positive, "dataset.positive")
+    there = set(word_places(np.array(known, object), positive).tolist()) - {-1}
+    chosen = distinct_words(positive, "dataset.positive")
     if len(there) < len(chosen) or len(there) in (0, len(known)):
         raise UsageError(
             f"dataset.positive={list(positive)} of {name}: must be some, but not all, "
-            f"of the labels {_listed(map(spelling, known))}{_hint(positive)}"
+            "of the labels "
+            f"{_first_labels(map(label_spelling, known))}{_quoting_hint(positive)}"
         )
 
 
@@ -231,20 +236,20 @@ def _check_others(
     UsageError
         With how many they are, and the key that declares them.
     """
-    chosen = set(map(spelling, positive))
-    alike = set(map(folded, chosen))
+    chosen = set(map(label_spelling, positive))
+    alike = set(map(fold_word, chosen))
     numbers = np.array([as_number(one) for one in known])
     codes = missing_codes(numbers) if len(known) > 2 else []
-    for text, value in zip(map(spelling, known), numbers, strict=True):
+    for text, value in zip(map(label_spelling, known), numbers, strict=True):
         what = "may stand for no value"
-        if folded(text) in alike:
+        if fold_word(text) in alike:
             what = "is another spelling of one that becomes +1"
-        elif value not in codes and re.sub(r"\W", "", folded(text)) not in NO_ANSWER:
+        elif value not in codes and re.sub(r"\W", "", fold_word(text)) not in NO_ANSWER:
             continue
         if text not in chosen:
-            count = int((places(y, [text]) == 0).sum())
+            count = int((word_places(y, [text]) == 0).sum())
             raise UsageError(
-                f"dataset {name}: {count} of the labels are {word(text)}, which "
+                f"dataset {name}: {count} of the labels are {quote_word(text)}, which "
                 f"{what}; correct them, or list all that there may be with "
                 "dataset.classes=[...]"
             )
@@ -263,13 +268,13 @@ def missing_codes(values: NDArray[Any]) -> list[float]:
     return [float(one) for one in values[nines & far]]
 
 
-def folded(text: str) -> str:
+def fold_word(text: str) -> str:
     """Return a word without its case, its form in Unicode and its blanks."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(one for one in plain if one.isprintable() and one != " ")
 
 
-def _hint(given: Sequence[Any]) -> str:
+def _quoting_hint(given: Sequence[Any]) -> str:
     read = any(isinstance(label, bool) for label in given)
     return "; quote them in a yaml, which reads yes as true" if read else ""
 
@@ -292,7 +297,7 @@ def are_words(given: Iterable[Any]) -> bool:
     return any([isinstance(one, str | bytes | date) for one in given])
 
 
-def words_of(given: Sequence[Any], key: str) -> list[Any]:
+def distinct_words(given: Sequence[Any], key: str) -> list[Any]:
     """Return labels or categories that are given, each once: texts, else numbers.
 
     Raises
@@ -311,10 +316,10 @@ def words_of(given: Sequence[Any], key: str) -> list[Any]:
                 f"{key}={list(given)}: whole numbers from 2^53 on are not told apart; "
                 "quote them, so that they are text"
             )
-    return list(dict.fromkeys(map(spelling if text else as_number, given)))
+    return list(dict.fromkeys(map(label_spelling if text else as_number, given)))
 
 
-def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
+def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     """Return for each cell the place of the word that it is, -1 for none, shape (n,).
 
     Each cell by itself. Where the words are numbers, it is the number that it is or
@@ -322,16 +327,16 @@ def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     that spells it, a float the only one of its value, and none if there are several.
     """
     words = are_words(given)
-    keys = dict.fromkeys(map(spelling if words else as_number, given))
+    keys = dict.fromkeys(map(label_spelling if words else as_number, given))
     found = {key: j for j, key in enumerate(keys)}
     values = np.array([as_number(key) for key in found])
 
-    def place(cell: Any) -> int:
+    def place_of(cell: Any) -> int:
         if not words:
             return found.get(as_number(cell), -1)
         if not isinstance(cell, str) and base.is_missing(cell):
             return -1
-        if not isinstance(cell, float) and (spelled := spelling(cell)) in found:
+        if not isinstance(cell, float) and (spelled := label_spelling(cell)) in found:
             return found[spelled]
         is_word = isinstance(cell, str | bytes | date)
         same = np.flatnonzero((values == as_number(cell)) & (not is_word))
@@ -339,13 +344,13 @@ def places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
 
     if cells.dtype.kind in base.NUMBERS:
         cells, which = np.unique(cells, return_inverse=True)
-        return np.array([place(cell) for cell in cells.tolist()], np.intp)[which]
+        return np.array([place_of(cell) for cell in cells.tolist()], np.intp)[which]
     if cells.dtype.kind == "M":
         cells = cells.astype("M8[us]")
     # Few of them differ; 1, 1.0 and True are three.
     listed = cells.tolist()
     typed = [*zip(map(type, listed), listed, strict=True)]
-    known = {key: place(key[1]) for key in dict.fromkeys(typed)}
+    known = {key: place_of(key[1]) for key in dict.fromkeys(typed)}
     return np.fromiter(map(known.__getitem__, typed), np.intp, len(typed))
 
 
@@ -364,7 +369,7 @@ def as_number(label: Any) -> float:
         return np.nan
 
 
-def spelling(label: Any) -> str:
+def label_spelling(label: Any) -> str:
     """Return the text of a label: a word as it is, a number in full, a day as a date.
 
     Blanks around a word are no part of it, nor is whether its accents are characters
@@ -386,8 +391,8 @@ def spelling(label: Any) -> str:
     return str(int(number)) if whole else str(label)
 
 
-def _listed(labels: Iterable[str]) -> str:
-    words = [word(label) for label in itertools.islice(labels, 6)]
+def _first_labels(labels: Iterable[str]) -> str:
+    words = [quote_word(label) for label in itertools.islice(labels, 6)]
     return ", ".join(words[:5]) + ", ..." * (len(words) > 5)
 
 
@@ -400,7 +405,7 @@ def content_hash(arrays: Mapping[str, Features]) -> str:
         if isinstance(array, np.ndarray):
             total.update(np.ascontiguousarray(array.T, dtype=np.float64).data)
             continue
-        for suffix, part in base.parts(array).items():
+        for suffix, part in base.feature_parts(array).items():
             total.update(f"{suffix}{part.dtype}{part.shape}".encode())
             total.update(np.ascontiguousarray(part).data)
     return total.hexdigest()

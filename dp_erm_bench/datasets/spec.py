@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from dp_erm_bench.datasets.base import Usual, refused
+from dp_erm_bench.datasets.base import Usual, dataset_error
 from dp_erm_bench.datasets.prepare import (
     BY_BOUNDS,
     FILL_IN,
     MOST,
     SCALE,
-    Declared,
+    DeclaredBounds,
     Recipe,
     declared_by,
 )
@@ -22,12 +22,12 @@ from dp_erm_bench.datasets.records import (
     are_words,
     as_list,
     as_number,
+    distinct_words,
+    label_spelling,
     names_in,
-    spelling,
-    words_of,
 )
-from dp_erm_bench.errors import UsageError, number, shown
-from dp_erm_bench.paths import entering
+from dp_erm_bench.errors import UsageError, real_number, typed_text
+from dp_erm_bench.paths import values_entering
 from dp_erm_bench.registry import check_choice, locate, read
 
 UNLABELLED = "unlabelled"
@@ -102,7 +102,7 @@ class Spec:
     options: dict[str, Any]
     recipe: Recipe
     usual: Usual | None
-    bounds: Declared | None
+    bounds: DeclaredBounds | None
 
 
 def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
@@ -122,29 +122,29 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     """
     fields = usual_fields(name)
     _check_keys(name, overrides, locate(fields["_target_"]))
-    spec = _named({**fields, **overrides})
+    spec = _spec_name({**fields, **overrides})
     for key in ("positive", "classes", "onehot"):
         if key in spec:
-            spec[key] = _spelled(spec[key])
+            spec[key] = _spell_dates(spec[key])
     if spec.get(FRESH) is None:
         spec.pop(FRESH, None)
     given = spec.pop(INTERCEPT, None)
-    constant = 0.0 if given is None else number(given)
+    constant = 0.0 if given is None else real_number(given)
     # One that is no number is refused as it was given.
     kept = given if math.isnan(constant) else constant
     return {**spec, INTERCEPT: kept} if kept != 0.0 else spec
 
 
-def _spelled(given: Any) -> Any:
+def _spell_dates(given: Any) -> Any:
     """Return labels or categories in which dates, which no JSON holds, are text."""
     if isinstance(given, Mapping):
-        return {name: _spelled(one) for name, one in given.items()}
+        return {name: _spell_dates(one) for name, one in given.items()}
     if isinstance(given, list | tuple):
-        return [_spelled(one) for one in given]
-    return spelling(given) if isinstance(given, date) else given
+        return [_spell_dates(one) for one in given]
+    return label_spelling(given) if isinstance(given, date) else given
 
 
-def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
+def identifying_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a dataset's specification that enter a trial's identity.
 
     Without the declaration that it is public, and without what its prepared content
@@ -167,7 +167,7 @@ def identifying(fields: Mapping[str, Any]) -> dict[str, Any]:
             told["positive"] = None
             if MEMBER not in kept:
                 del kept["positive"]  # Such a yaml has no such key.
-    return entering({k: told.get(k, v) for k, v in kept.items()}, LATER)
+    return values_entering({k: told.get(k, v) for k, v in kept.items()}, LATER)
 
 
 def usual_fields(name: str) -> dict[str, Any]:
@@ -187,13 +187,13 @@ def usual_fields(name: str) -> dict[str, Any]:
             f"dataset.name={member}: {base} is one dataset; a name is for "
             f"dataset=libsvm, which stands for many"
         )
-    return _named({**fields, MEMBER: member})
+    return _spec_name({**fields, MEMBER: member})
 
 
 def is_generated(name: str) -> bool:
     """Return whether a dataset is drawn by its seed; of others a seed only splits."""
     try:
-        return "seed" in _parameters(locate(usual_fields(name)["_target_"]))
+        return "seed" in _loader_parameters(locate(usual_fields(name)["_target_"]))
     except UsageError:
         return False
 
@@ -220,10 +220,12 @@ def usual_objective(name: str, options: Mapping[str, Any]) -> Usual | None:
         The keys that are given; others have their usual values.
     """
     keys = ("task", "standardise", "usual", "usual_standardised", "usual_regression")
-    return _usual({key: options.get(key, usual_value(name, key)) for key in keys})
+    return _usual_objective(
+        {key: options.get(key, usual_value(name, key)) for key in keys}
+    )
 
 
-def _named(fields: dict[str, Any]) -> dict[str, Any]:
+def _spec_name(fields: dict[str, Any]) -> dict[str, Any]:
     base = fields["name"].partition(":")[0]
     member = fields.get(MEMBER)
     return fields if member is None else {**fields, "name": f"{base}:{member}"}
@@ -244,48 +246,57 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     loader = locate(target)
     _check_keys(name, options, loader)
     # A generator may have a `scale` of its own.
-    ours = [key for key in DEFAULTS if key != SCALE or key not in _parameters(loader)]
+    ours = [
+        key for key in DEFAULTS if key != SCALE or key not in _loader_parameters(loader)
+    ]
     common = DEFAULTS | {key: options.pop(key) for key in ours if key in options}
     if common["task"] == AUTO and hasattr(loader, "task"):
-        common["task"] = asked(loader.task, options)
+        common["task"] = call_loader(loader.task, options)
     if common["classes"] is None and common["task"] == TASKS[0]:
-        common["classes"] = asked(getattr(loader, "classes", lambda: None), options)
-    recipe = _recipe(name, common)
+        common["classes"] = call_loader(
+            getattr(loader, "classes", lambda: None), options
+        )
+    recipe = _recipe_of(name, common)
     _check_fresh(common[FRESH], loader, recipe.test_fraction)
     both = vars(recipe) | {"words": recipe.words}
-    taken = {"seed", "labelled", INTERCEPT, "words"} & {*_parameters(loader)}
+    taken = {"seed", "labelled", INTERCEPT, "words"} & {*_loader_parameters(loader)}
     options |= {key: both[key] for key in taken}
     # Bounds of records as they are hold for those only, unless they are clipped again.
     holds = not recipe.standardise or recipe.clip is not None
-    bounds = _declared(common)
+    bounds = _declared_of(common)
     if recipe.drop_empty and holds and bounds is not None and bounds.needs_features:
-        raise refused(
+        raise dataset_error(
             "drop_empty",
             True,
             "false where columns have bounds by name, ranges or a scale: which of them "
             "go depends on the records",
         )
     return Spec(
-        name, loader, options, recipe, _usual(common), bounds if holds else None
+        name,
+        loader,
+        options,
+        recipe,
+        _usual_objective(common),
+        bounds if holds else None,
     )
 
 
-def asked(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+def call_loader(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     """Call a loader's method with those options that it takes."""
-    return ask(**{k: v for k, v in options.items() if k in _parameters(ask)})
+    return ask(**{k: v for k, v in options.items() if k in _loader_parameters(ask)})
 
 
-def _parameters(loader: Callable[..., Any]) -> list[str]:
+def _loader_parameters(loader: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(loader).parameters)
 
 
 def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) -> None:
-    allowed = sorted({*DEFAULTS, *_parameters(loader)})
+    allowed = sorted({*DEFAULTS, *_loader_parameters(loader)})
     for key in keys:
         check_choice(f"key of dataset {name}", key, allowed)
 
 
-def _declared(common: Mapping[str, Any]) -> Declared | None:
+def _declared_of(common: Mapping[str, Any]) -> DeclaredBounds | None:
     """Return the declared bounds, of a label that is divided by its own: 1."""
     if common["bounds"] is None:
         return None
@@ -299,7 +310,7 @@ def _label_unit(common: Mapping[str, Any]) -> float:
     return float((scaled and common["bounds"].get("label")) or 1.0)
 
 
-def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
+def _recipe_of(name: str, common: Mapping[str, Any]) -> Recipe:
     check_choice(f"dataset.task of {name}", common["task"], TASKS)
     classification, declared = common["task"] == TASKS[0], common["bounds"] is not None
     positive, how = as_list(common["positive"]), common["standardise"]
@@ -321,7 +332,8 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         (
             SCALE,
             not (by_bounds and how),
-            f"null beside dataset.standardise={shown(how)}: columns are divided by "
+            f"null beside dataset.standardise={typed_text(how)}: columns are divided "
+            "by "
             "what is declared, or by what is read off the records; for the former add "
             "dataset.standardise=false",
         ),
@@ -336,33 +348,35 @@ def _recipe(name: str, common: Mapping[str, Any]) -> Recipe:
         ),
         (
             "test_fraction",
-            0.0 <= number(common["test_fraction"]) < 1.0,
+            0.0 <= real_number(common["test_fraction"]) < 1.0,
             "a number in [0, 1)",
         ),
         ("seed", is_seed(common["seed"]), "an integer >= 0 and below 2^63"),
         (
             INTERCEPT,
-            0.0 <= number(common[INTERCEPT]) <= MOST,
+            0.0 <= real_number(common[INTERCEPT]) <= MOST,
             f"a finite number >= 0, at most {MOST:g}, or null",
         ),
     ]
     for key, is_allowed, allowed in rules:
         if not is_allowed:
-            raise refused(key, common[key], allowed)
-    bounds, classes = _declared(common), common["classes"]
+            raise dataset_error(key, common[key], allowed)
+    bounds, classes = _declared_of(common), common["classes"]
     if FILL_IN in (positive or ()):
-        raise refused("positive", FILL_IN, "replaced by the labels that become +1")
+        raise dataset_error(
+            "positive", FILL_IN, "replaced by the labels that become +1"
+        )
     check_classes(name, positive, classes)
     same = ("standardise", "seed", "drop_empty", "densify")
     return Recipe(
         classification=classification,
         labelled=common["task"] != UNLABELLED,
         positive=positive,
-        classes=None if classes is None else words_of(classes, "dataset.classes"),
-        test_fraction=number(common["test_fraction"]),
+        classes=None if classes is None else distinct_words(classes, "dataset.classes"),
+        test_fraction=real_number(common["test_fraction"]),
         clip=bounds if common["clip_to_bounds"] else None,
         label_unit=_label_unit(common),
-        intercept=number(common[INTERCEPT]),
+        intercept=real_number(common[INTERCEPT]),
         **{key: common[key] for key in same},
     )
 
@@ -380,7 +394,7 @@ def check_classes(
     if classes is None:
         return
     several = isinstance(classes, list | tuple)
-    known = words_of(classes, f"{prefix}classes") if several else []
+    known = distinct_words(classes, f"{prefix}classes") if several else []
     if len(known) < 2:
         allowed = "must be null or a list of the labels, two at least, such as [0,1]"
         raise UsageError(f"{prefix}classes={classes}: {allowed}")
@@ -391,8 +405,8 @@ def check_classes(
                 f"larger becomes +1, or {prefix}positive must name those that do"
             )
         return
-    chosen = words_of(positive, f"{prefix}positive")
-    both = words_of([*positive, *classes], f"{prefix}classes")
+    chosen = distinct_words(positive, f"{prefix}positive")
+    both = distinct_words([*positive, *classes], f"{prefix}classes")
     if len(both) > len(known) or not 0 < len(chosen) < len(known):
         raise UsageError(
             f"{prefix}positive={list(positive)} of {name}: must be some, but not all, "
@@ -413,10 +427,10 @@ def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
     elif not (known or test_fraction):
         allowed = "null without a known law or a test_fraction"
     if allowed and value is not None:
-        raise refused(FRESH, value, allowed)
+        raise dataset_error(FRESH, value, allowed)
 
 
-def _usual(common: Mapping[str, Any]) -> Usual | None:
+def _usual_objective(common: Mapping[str, Any]) -> Usual | None:
     """Return the usual objective of the form that is asked for."""
     value = common["usual"]
     if common["task"] == "regression":
@@ -425,7 +439,7 @@ def _usual(common: Mapping[str, Any]) -> Usual | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or set(value) != {"loss", "penalty", "strength"}:
-        raise refused("usual", value, "a mapping with loss, penalty and strength")
+        raise dataset_error("usual", value, "a mapping with loss, penalty and strength")
     return Usual(**value)
 
 

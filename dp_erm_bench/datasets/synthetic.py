@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
-from dp_erm_bench.datasets.base import Array, refused
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.datasets.base import Array, dataset_error
+from dp_erm_bench.errors import UsageError, real_number
 from dp_erm_bench.paths import machine_memory
 
 NUMBER = 8
@@ -228,8 +228,8 @@ def equicorrelated_classification(
     """
     check_records(n, p)
     check_numbers(correlation=correlation, noise=noise)
-    if number(correlation) > 1.0:
-        raise refused("correlation", correlation, "a number from 0 to 1")
+    if real_number(correlation) > 1.0:
+        raise dataset_error("correlation", correlation, "a number from 0 to 1")
     rng = np.random.default_rng(seed)
     shared = rng.standard_normal((n, 1))
     own = math.sqrt(1.0 - correlation) * rng.standard_normal((n, p))
@@ -249,7 +249,7 @@ def _quasi_sparse_weights(
         return w
     check_count("plateau", plateau, 1, w.size)
     if tau % plateau:
-        raise refused("plateau", plateau, f"a divisor of tau = {tau}, or null")
+        raise dataset_error("plateau", plateau, f"a divisor of tau = {tau}, or null")
     runs = w[: w.size // plateau * plateau].reshape(-1, plateau)
     large = rng.choice(len(runs), tau // plateau, replace=False)
     runs[large] = rng.uniform(0.9, 1.1, (large.size, 1))
@@ -271,17 +271,17 @@ def check_records(n: object, p: object) -> None:
 def check_count(key: str, value: object, least: int, p: float = math.inf) -> None:
     """Refuse all but integers of at least a number, and at most p features."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise refused(key, value, f"an integer >= {least}")
+        raise dataset_error(key, value, f"an integer >= {least}")
     if value > p:
-        raise refused(key, value, f"between 0 and p = {p}")
+        raise dataset_error(key, value, f"between 0 and p = {p}")
 
 
 def check_numbers(least: float = 0.0, **numbers: object) -> None:
     """Refuse all but finite numbers of at least a number."""
     for key, value in numbers.items():
-        if not math.isfinite(number(value)) or number(value) < least:
+        if not math.isfinite(real_number(value)) or real_number(value) < least:
             allowed = "finite" if least == -math.inf else f"finite and >= {least:g}"
-            raise refused(key, value, f"a number, {allowed}")
+            raise dataset_error(key, value, f"a number, {allowed}")
 
 
 NODES = 200
@@ -419,7 +419,7 @@ def hard_mean(
     Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
     sparse gradients", NeurIPS 2024, lower bounds of section 4.
     """
-    blocks = _blocks(n, p, nonzeros, blocks)
+    blocks = _block_count(n, p, nonzeros, blocks)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (blocks, nonzeros))
     own = np.arange(n) % blocks
     columns = own[:, None] * nonzeros + np.arange(nonzeros)
@@ -554,7 +554,7 @@ def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
     return math.sqrt(2.0 * 2.0 * math.sqrt(nonzeros) * 2.0 / (n * mu) * widest)
 
 
-def _blocks(n: int, p: int, nonzeros: int, blocks: int | str) -> int:
+def _block_count(n: int, p: int, nonzeros: int, blocks: int | str) -> int:
     """Return K, everything being checked."""
     check_records(n, 1)
     check_count("p", p, 1)
@@ -568,7 +568,7 @@ def _blocks(n: int, p: int, nonzeros: int, blocks: int | str) -> int:
     if isinstance(blocks, str) and blocks in rules:
         blocks = max(1, min(round(rules[blocks]), most))
     if isinstance(blocks, bool) or not isinstance(blocks, int):
-        raise refused("blocks", blocks, f"an integer, or {' or '.join(RULES)}")
+        raise dataset_error("blocks", blocks, f"an integer, or {' or '.join(RULES)}")
     if not 1 <= blocks <= most:
-        raise refused("blocks", blocks, f"from 1 to p / nonzeros = {most}")
+        raise dataset_error("blocks", blocks, f"from 1 to p / nonzeros = {most}")
     return blocks

@@ -27,20 +27,20 @@ from dp_erm_bench.datasets.records import (
     MOST_CLASSES,
     are_words,
     as_number,
-    folded,
+    distinct_words,
+    fold_word,
+    label_spelling,
     missing_codes,
     names_in,
-    places,
-    spelling,
-    words_of,
+    word_places,
 )
 from dp_erm_bench.errors import (
     UsageError,
     check_heading,
-    escaped,
-    heading,
-    shown,
-    word,
+    escape_line,
+    quote_heading,
+    quote_word,
+    typed_text,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +176,8 @@ class Csv:
         """Refuse values that are not allowed."""
         if isinstance(self.label, bool):
             raise UsageError(
-                f"dataset.label={shown(self.label)}: must be null, a heading or the "
+                f"dataset.label={typed_text(self.label)}: must be null, a heading or "
+                "the "
                 "place of a column; in a yaml quote a heading that it reads as true or "
                 "false"
             )
@@ -208,7 +209,9 @@ class Csv:
                 "columns with their categories, such as {color:[red,blue]}"
             )
         return {
-            str(name): None if c is None else words_of(c, f"{ONEHOT}.{escaped(name)}")
+            str(name): None
+            if c is None
+            else distinct_words(c, f"{ONEHOT}.{escape_line(name)}")
             for name, c in given.items()
         }
 
@@ -234,18 +237,18 @@ class Csv:
         """
         import pandas as pd
 
-        layout = self._layout(content)
-        table = self._read(content, layout)
+        layout = self._read_layout(content)
+        table = self._read_columns(content, layout)
         wrong = self._wrong_headings(layout)
         others = table[layout.kept[layout.nameless :]]
         wrong += self._wrong_columns(others, layout)
-        self._refuse(wrong or self._undecided(table, layout)[:1])
+        self._refuse_cells(wrong or self._undecided_header(table, layout)[:1])
         y = pd.Series(np.zeros(len(table)))
         if layout.label is not None:
             y = table.pop(layout.label)
         if self.intercept:
             check_names(table.columns, self.intercept)
-        return self._features(table, layout), y
+        return self._feature_columns(table, layout), y
 
     def look(self, content: bytes) -> "Look":
         """Return what a csv holds: read off its records, hence not private.
@@ -255,22 +258,24 @@ class Csv:
         UsageError
             For a row that is longer than the first one, or a label that there is not.
         """
-        layout = self._layout(content)
-        table = self._read(content, layout)
-        wrong = self._wrong_headings(layout) + self._undecided(table, layout)
+        layout = self._read_layout(content)
+        table = self._read_columns(content, layout)
+        wrong = self._wrong_headings(layout) + self._undecided_header(table, layout)
         # As categories they are: 1E5 and 100000 are two words.
-        texts = self._read(content, replace(layout, texts=layout.kept))
+        texts = self._read_columns(content, replace(layout, texts=layout.kept))
         columns = [read_column(texts[name]) for name in layout.kept]
         words = [one.name for one in columns if one.kind.startswith("words")]
         left = [one.name for one in columns if one.kind not in LEFT_OUT]
         known = replace(layout, texts=words)
         wrong += self._wrong_columns(table[left], known, texts)
         for one in columns:
-            whose, last = f"column {heading(one.name)}", texts[one.name].iloc[-1]
+            whose, last = f"column {quote_heading(one.name)}", texts[one.name].iloc[-1]
             if one.counts.get(last.strip()) == 1 and re.fullmatch(TOTAL, last.strip()):
                 where = f"row {len(texts) + layout.named}"
-                wrong.append(f"{where} may be no record: {whose} holds {heading(last)}")
-            for code in one.codes:
+                wrong.append(
+                    f"{where} may be no record: {whose} holds {quote_heading(last)}"
+                )
+            for code in one.missing_codes:
                 count = f"{(table[one.name] == code).sum()} of {len(table)}"
                 wrong.append(
                     f"{whose} holds {code:g} in {count} records, which may stand for "
@@ -278,7 +283,7 @@ class Csv:
                 )
         return Look(len(table), layout, columns, wrong)
 
-    def _layout(self, content: bytes) -> "Layout":
+    def _read_layout(self, content: bytes) -> "Layout":
         """Return what the first row says of a file.
 
         Raises
@@ -303,10 +308,13 @@ class Csv:
         )
         cells = [cell.strip() for cell in first.iloc[0]]
         if cells[0].casefold().startswith("sep="):
-            raise UsageError(f"{self._where}: row 1 names the separator; take it out")
+            raise UsageError(
+                f"{self._path_in_words}: row 1 names the separator; take it out"
+            )
         if len(cells) == 1 and self.labelled:
             raise UsageError(
-                f"{self._where}: has one column, and needs features and labels, "
+                f"{self._path_in_words}: has one column, and needs features and "
+                "labels, "
                 "separated by comma, semicolon or tab"
             )
         named = self._names_columns(cells) if self.header == "auto" else self.header
@@ -319,7 +327,8 @@ class Csv:
         unnamed = bool(named) and (not cells[0] or cells[0].startswith(UNNAMED))
         if self.index == "drop" and named and not unnamed:
             raise UsageError(
-                f"dataset.index=drop: the first column is {heading(cells[0])} by name; "
+                f"dataset.index=drop: the first column is {quote_heading(cells[0])} by "
+                "name; "
                 "only one without is an index"
             )
         for name in dropped:
@@ -328,13 +337,14 @@ class Csv:
         kept = [name for name in kept if str(name) not in dropped]
         if dropped and len(kept) < 1 + self.labelled:
             raise UsageError(f"dataset.drop={self.drop}: leaves no feature")
-        label = self._label(kept) if self.labelled else None
+        label = self._label_column(kept) if self.labelled else None
         features = [name for name in kept if name != label]
         for name in names_in(self.text):
             check_heading("column of dataset.text", name, kept)
             if name not in self.categories and name != str(label):
                 raise UsageError(
-                    f"dataset.text={self.text}: column {heading(name)} is neither "
+                    f"dataset.text={self.text}: column {quote_heading(name)} is "
+                    "neither "
                     "the label nor in dataset.onehot, features must be numbers"
                 )
         for name in self.categories:
@@ -371,11 +381,12 @@ class Csv:
             return True
         if any(numbers) and not cells[0] and all(cells[1:]):
             raise UsageError(
-                f"{self._where}: {EITHER.format('holds numbers after an empty cell')}"
+                f"{self._path_in_words}: "
+                f"{EITHER.format('holds numbers after an empty cell')}"
             )
         return not any(numbers) and not all(map(is_missing, cells))
 
-    def _undecided(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
+    def _undecided_header(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
         """Return what a first row, or a column without a heading, may be.
 
         The first column if it counts the records, in any order, or holds different
@@ -407,13 +418,13 @@ class Csv:
             wrong.append(INDEXED.format("may count the records"))
         return wrong
 
-    def _read(self, content: bytes, layout: "Layout") -> "pd.DataFrame":
+    def _read_columns(self, content: bytes, layout: "Layout") -> "pd.DataFrame":
         """Return columns of numbers and texts; of texts where one holds text.
 
         Raises
         ------
         UsageError
-            As `_scan` does, or if there is no record.
+            As `_trailing_separators` does, or if there is no record.
         """
         import pandas as pd
 
@@ -421,7 +432,7 @@ class Csv:
         # A column that goes may be of any kind.
         kinds = dict.fromkeys(layout.names, object) | dict.fromkeys(numbers, np.float64)
 
-        def parse(kinds: Any, **more: Any) -> "pd.DataFrame":
+        def parse_rows(kinds: Any, **more: Any) -> "pd.DataFrame":
             with warnings.catch_warnings():
                 # A first row that is longer than the header.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -431,22 +442,22 @@ class Csv:
                 return table
 
         try:
-            table = parse(kinds)
+            table = parse_rows(kinds)
         except (ValueError, pd.errors.ParserWarning):
-            table = parse(object, **self._scan(content, layout))
+            table = parse_rows(object, **self._trailing_separators(content, layout))
             for name in numbers:
-                table[name] = _numbers(table[name])
+                table[name] = _column_as_numbers(table[name])
         else:
             if _may_be_odd(content, len(table), layout):
-                self._scan(content, layout)
+                self._trailing_separators(content, layout)
         if not len(table):
-            raise UsageError(f"{self._where}: holds no records")
+            raise UsageError(f"{self._path_in_words}: holds no records")
         for name in layout.texts:
             if str(name) in self.categories and str(name) not in self.texts:
-                table[name] = _guessed(table[name])
+                table[name] = _guess_numbers(table[name])
         return table[layout.kept]
 
-    def _scan(self, content: bytes, layout: "Layout") -> dict[str, Any]:
+    def _trailing_separators(self, content: bytes, layout: "Layout") -> dict[str, Any]:
         """Return how pandas reads rows that end in separators, else nothing.
 
         Raises
@@ -469,7 +480,7 @@ class Csv:
                     longer.append((row, f"row {row} has {len(cells)} fields"))
                 elif cells and taken > 1 and row > layout.named:
                     at = next(j for j, cell in enumerate(cells) if BREAK.search(cell))
-                    whose = heading(layout.names[min(at, width - 1)])
+                    whose = quote_heading(layout.names[min(at, width - 1)])
                     cell = f"column {whose} holds a quoted cell that spans {taken} rows"
                     spans.append((row, cell))
                 elif row > 1 and [cell.strip().casefold() for cell in cells] == head:
@@ -489,8 +500,8 @@ class Csv:
         ):
             if rows:
                 places = [row for row, _ in rows]
-                where = "" if rows is longer else f" in {_rows(places)}"
-                raise UsageError(f"{self._where}: {rows[0][1]}{where}{told}")
+                where = "" if rows is longer else f" in {_rows_in_words(places)}"
+                raise UsageError(f"{self._path_in_words}: {rows[0][1]}{where}{told}")
         return {"usecols": [*range(width)], "index_col": None} if ends else {}
 
     def _wrong_headings(self, layout: "Layout") -> list[str]:
@@ -498,11 +509,13 @@ class Csv:
         wrong = []
         for cell in dict.fromkeys(layout.cells if layout.named else []):
             if "\n" in cell and layout.how["sep"] in cell:
-                wrong.append(f"heading {heading(cell)} spans rows; close its quotes")
+                wrong.append(
+                    f"heading {quote_heading(cell)} spans rows; close its quotes"
+                )
             at = [str(j) for j, one in enumerate(layout.cells) if cell and one == cell]
             if len(at) > 1:
                 wrong.append(
-                    f"heading {heading(cell)} stands {len(at)} times, in columns "
+                    f"heading {quote_heading(cell)} stands {len(at)} times, in columns "
                     f"{', '.join(at)} counted from 0; give each its own, or say "
                     "dataset.header=false if row 1 is a record"
                 )
@@ -518,8 +531,8 @@ class Csv:
         first, rest = table.iloc[0], table.iloc[1:]
         texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
         for name in texts:
-            known = [*rest[name], *self._known(name, layout)]
-            if spelling(first[name]) in map(spelling, known):
+            known = [*rest[name], *self._declared_words(name, layout)]
+            if label_spelling(first[name]) in map(label_spelling, known):
                 return ""
         if rest.empty or texts:
             return "holds words that stand in no other row" * (not rest.empty)
@@ -560,37 +573,41 @@ class Csv:
             numbers = column.dtype.kind == "f" and not chosen
             if numbers and np.isfinite(column.to_numpy()).all():
                 continue
-            known = self._known(name, layout)
-            words = {*map(spelling, known)} if are_words(known) and is_text else set()
+            known = self._declared_words(name, layout)
+            words = (
+                {*map(label_spelling, known)} if are_words(known) and is_text else set()
+            )
             codes, cells = pd.factorize(column, use_na_sentinel=False)
-            place = places(np.asarray(cells), chosen) if chosen else 0 * codes
+            place = word_places(np.asarray(cells), chosen) if chosen else 0 * codes
             faults = [
-                _fault(cell, j < 0, words, is_text)
+                _fault_of_cell(cell, j < 0, words, is_text)
                 for cell, j in zip(cells, place, strict=False)
             ]
-            listed = ", ".join(map(escaped, map(spelling, chosen)))
+            listed = ", ".join(map(escape_line, map(label_spelling, chosen)))
             more = {"holds a word": f" that is not one of its categories {listed}"}
             found, told = np.array(faults)[codes], []
             for what in filter(faults.__contains__, WRONG):
                 rows = np.flatnonzero(found == what)
-                cell = "" if texts is None else heading(texts[name].iloc[rows[0]])
-                where = _rows(rows + 1 + layout.named, cell)
+                cell = "" if texts is None else quote_heading(texts[name].iloc[rows[0]])
+                where = _rows_in_words(rows + 1 + layout.named, cell)
                 told.append(f"{what} in {where}{more.get(what, '')}")
             if told:
                 text, at = found == "holds text", layout.names.index(name)
-                hint = self._hint(column, text, layout) if text.any() else ""
+                hint = self._column_hint(column, text, layout) if text.any() else ""
                 nameless = layout.named and not layout.cells[at]
-                whose = f"{at} without a name" if nameless else heading(name)
+                whose = f"{at} without a name" if nameless else quote_heading(name)
                 wrong.append(f"column {whose} {' and '.join(told)}{hint}")
         return wrong
 
-    def _known(self, name: Any, layout: "Layout") -> list[Any]:
+    def _declared_words(self, name: Any, layout: "Layout") -> list[Any]:
         """Return the words that are declared of a column."""
         chosen = self.words if name == layout.label else ()
         return [*(chosen or ()), *(self.categories.get(str(name)) or ())]
 
-    def _hint(self, column: "pd.Series[Any]", text: Any, layout: "Layout") -> str:
-        name, names = column.name, spellings(column[text], int((~text).sum()))
+    def _column_hint(
+        self, column: "pd.Series[Any]", text: Any, layout: "Layout"
+    ) -> str:
+        name, names = column.name, number_spellings(column[text], int((~text).sum()))
         if self.header == "auto" and not layout.named and text[0] and text.sum() == 1:
             return "; if that row is the header, say dataset.header=true"
         if names:
@@ -603,27 +620,28 @@ class Csv:
             )
         return (
             ", features must be numbers; for indicators of its categories "
-            f"declare them, dataset.onehot={{{escaped(name)}:[...]}}"
+            f"declare them, dataset.onehot={{{escape_line(name)}:[...]}}"
         )
 
-    def _refuse(self, wrong: list[str]) -> None:
+    def _refuse_cells(self, wrong: list[str]) -> None:
         if len(wrong) == 1:
-            raise UsageError(f"{self._where}: {wrong[0]}")
+            raise UsageError(f"{self._path_in_words}: {wrong[0]}")
         if wrong:
             lines = wrong[:MOST_LINES]
             lines += [f"and {len(wrong) - MOST_LINES} more"] * (len(wrong) > MOST_LINES)
             count = (
                 f"{len(wrong)} of its columns or headings cannot be taken as they are:"
             )
-            raise UsageError("\n  ".join([f"{self._where}: {count}", *lines]))
+            raise UsageError("\n  ".join([f"{self._path_in_words}: {count}", *lines]))
 
-    def _label(self, columns: list[Any]) -> Any:
+    def _label_column(self, columns: list[Any]) -> Any:
         label, names = -1 if self.label is None else self.label, [*map(str, columns)]
         if isinstance(label, int) and -len(columns) <= label < len(columns):
             there = columns[label]
             if str(label) in names and str(label) != str(there):
                 raise UsageError(
-                    f"dataset.label={label}: is the place of column {heading(there)} "
+                    f"dataset.label={label}: is the place of column "
+                    f"{quote_heading(there)} "
                     f"and the heading of another; quote the heading, or count the "
                     f"place from the end, dataset.label={label - len(columns)}"
                 )
@@ -634,7 +652,9 @@ class Csv:
             check_heading("dataset.label", str(label), columns, hint)
         return columns[names.index(str(label))]
 
-    def _features(self, table: "pd.DataFrame", layout: "Layout") -> "pd.DataFrame":
+    def _feature_columns(
+        self, table: "pd.DataFrame", layout: "Layout"
+    ) -> "pd.DataFrame":
         """Return columns of numbers, categories as indicators in their place.
 
         Raises
@@ -650,28 +670,30 @@ class Csv:
             if str(name) in self.categories:
                 column, chosen = str(name), self.categories[str(name)]
                 if chosen is None:
-                    chosen = self._occurring(table[name])
+                    chosen = self._occurring_categories(table[name])
                     read += len(chosen)
                 if read > MOST_READ:
                     raise UsageError(
-                        f"{self._where}: the columns of dataset.onehot hold more than "
+                        f"{self._path_in_words}: the columns of dataset.onehot hold "
+                        "more than "
                         f"{MOST_READ} different words, which is the most that is read "
-                        f"off the records; declare those of {heading(name)}, "
-                        f"dataset.onehot={{{escaped(name)}:[...]}}, or leave columns "
+                        f"off the records; declare those of {quote_heading(name)}, "
+                        f"dataset.onehot={{{escape_line(name)}:[...]}}, or leave "
+                        "columns "
                         "out, dataset.drop=[...]"
                     )
-                made = indicators(self._where, table[name], chosen)
+                made = indicator_columns(self._path_in_words, table[name], chosen)
             parts += made
             names += [(str(one.name), column) for one in made]
         if self.categories:
             table = pd.concat(parts, axis=1)
-            check_headings(self._where, table)
+            check_headings(self._path_in_words, table)
         if not layout.named:
             names = [(f"x{j}", column) for j, (_, column) in enumerate(names)]
         table.attrs["features"] = names
         return table
 
-    def _occurring(self, column: "pd.Series[Any]") -> list[str]:
+    def _occurring_categories(self, column: "pd.Series[Any]") -> list[str]:
         """Return the categories of a column that are read off it.
 
         Raises
@@ -679,25 +701,26 @@ class Csv:
         UsageError
             If there are too many, or two are one word in two spellings.
         """
-        found = sorted({*column.map(spelling)})
+        found = sorted({*column.map(label_spelling)})
         alike: dict[str, str] = {}
-        twice = [one for one in found if alike.setdefault(folded(one), one) != one]
-        name, what = escaped(column.name), ""
+        twice = [one for one in found if alike.setdefault(fold_word(one), one) != one]
+        name, what = escape_line(column.name), ""
         if len(found) > MOST_CATEGORIES:
             what = f"holds {len(found)} different words, at most {MOST_CATEGORIES} are"
             what += " read off the records"
         elif twice:
-            what = f"holds {word(twice[0])}, another spelling of one of its words"
+            what = f"holds {quote_word(twice[0])}, another spelling of one of its words"
         if what:
             raise UsageError(
-                f"{self._where}: column {heading(column.name)} {what}; correct it, "
+                f"{self._path_in_words}: column {quote_heading(column.name)} {what}; "
+                "correct it, "
                 f"leave it out with dataset.drop=[{name}], or declare its categories, "
                 f"dataset.onehot={{{name}:[...]}}"
             )
         return found
 
     @property
-    def _where(self) -> str:
+    def _path_in_words(self) -> str:
         return f"dataset.path={self.path}"
 
 
@@ -763,7 +786,7 @@ class Seen:
     equal: bytes
 
     @property
-    def codes(self) -> list[float]:
+    def missing_codes(self) -> list[float]:
         """Return those of the numbers of a column that may stand for no value."""
         if self.kind != "numbers" or len(self.counts) < SHORTEST:
             return []
@@ -791,12 +814,12 @@ class Look:
 
 def read_column(texts: "pd.Series[Any]") -> Seen:
     """Return what the cells of a column are, which are texts."""
-    cells = texts.map(spelling)
+    cells = texts.map(label_spelling)
     filled = cells[~cells.map(is_missing)]
     values = filled.map(as_number)
     numbers = values.dropna()
     kind = kind_of(str(texts.name), filled, values)
-    plain = numbers.map(spelling) if kind == "numbers" else filled
+    plain = numbers.map(label_spelling) if kind == "numbers" else filled
     counts = dict(Counter(plain.tolist()).most_common())
     ends = (float(numbers.min()), float(numbers.max()))
     # Numbered in the order in which they come first, whatever they are.
@@ -839,7 +862,7 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
     if len(numbers) >= NINE_IN_TEN * len(filled):
         return MISTAKES
     words = filled[values.isna()]
-    if names := spellings(words, len(numbers)):
+    if names := number_spellings(words, len(numbers)):
         return f"numbers with {' and '.join(names)}"
     if words.nunique() > max(MOST_CLASSES, len(words) / 2):
         return NAMES
@@ -850,7 +873,7 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
     return "words and numbers" if len(numbers) else "words"
 
 
-def spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
+def number_spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
     """Return how words spell numbers, nothing unless nine in ten cells are some.
 
     Parameters
@@ -877,7 +900,7 @@ def plain_text(content: bytes) -> bytes:
     return unicodedata.normalize("NFC", text).encode()
 
 
-def indicators(
+def indicator_columns(
     where: str, column: "pd.Series[Any]", chosen: Sequence[Any]
 ) -> "list[pd.Series[Any]]":
     """Return a column of zeros and ones for each category, called `COLUMN=CATEGORY`.
@@ -899,22 +922,27 @@ def indicators(
     import pandas as pd
 
     cells = column.to_numpy()
-    place = places(cells, chosen)
+    place = word_places(cells, chosen)
     if (place < 0).any():
-        row, whose = int(place.argmin()), f"{where}: column {heading(column.name)}"
+        row, whose = (
+            int(place.argmin()),
+            f"{where}: column {quote_heading(column.name)}",
+        )
         if is_missing(cells[row]):
             raise UsageError(f"{whose} has no value in row {row}")
         raise UsageError(
             f"{whose} holds a word in row {row} that is not one of its categories "
-            f"{', '.join(map(escaped, map(spelling, chosen)))}"
+            f"{', '.join(map(escape_line, map(label_spelling, chosen)))}"
         )
     return [
-        pd.Series(place == j, column.index, float, f"{column.name}={spelling(one)}")
+        pd.Series(
+            place == j, column.index, float, f"{column.name}={label_spelling(one)}"
+        )
         for j, one in enumerate(chosen)
     ]
 
 
-def _numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
+def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return a column of texts as the numbers that they spell, true and false as 1, 0.
 
     One that holds other text keeps that, as objects.
@@ -933,16 +961,16 @@ def _numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     return numbers.astype(object).mask(text, cells) if text.any() else numbers
 
 
-def _guessed(column: "pd.Series[Any]") -> "pd.Series[Any]":
+def _guess_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return a column of texts as numbers if all of them are, and told apart."""
     numbers = column.map(lambda one: np.nan if one in BOOLEANS else as_number(one))
     apart = numbers.notna().all() and bool((numbers.abs() < EXACT).all())
     return numbers if apart else column
 
 
-def _fault(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
+def _fault_of_cell(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
     """Return what is wrong with a cell, one of `WRONG`, or nothing."""
-    if is_missing(cell) and spelling(cell) not in words:
+    if is_missing(cell) and label_spelling(cell) not in words:
         return "has no value"
     if is_other:
         return "holds a word"
@@ -974,7 +1002,7 @@ def _are_counts(column: "pd.Series[Any]") -> bool:
     )
 
 
-def _rows(rows: Any, cell: str = "") -> str:
+def _rows_in_words(rows: Any, cell: str = "") -> str:
     """Return how many rows there are, and which is the first, for a message.
 
     With what its ``cell`` holds where that is given.

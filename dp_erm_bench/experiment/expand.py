@@ -20,7 +20,7 @@ from dp_erm_bench.experiment.schema import (
     BudgetConfig,
     axis_values,
     blocks_of,
-    distinct,
+    distinct_values,
     is_list,
     is_matrix,
     multiples_of,
@@ -28,7 +28,7 @@ from dp_erm_bench.experiment.schema import (
     seeds_of,
     values_of,
 )
-from dp_erm_bench.plugins.names import absolute, is_file, label
+from dp_erm_bench.plugins.names import absolute_path, is_file, label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE, PROBLEM
 
@@ -48,7 +48,9 @@ class NotRun:
     reason: str
 
 
-def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotRun]]:
+def expand_blocks(
+    sections: Sequence[Mapping[str, Any]],
+) -> tuple[list[Line], list[NotRun]]:
     """Return the lines of all blocks, and the lines that cannot run.
 
     Parameters
@@ -62,7 +64,7 @@ def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotR
         For unknown names and keys, values out of range, empty axes, too many trials.
     """
     blocks = blocks_of(sections)
-    trials = sum(map(_trials, blocks))
+    trials = sum(map(_count_trials, blocks))
     if trials > MOST_TRIALS:
         raise UsageError(
             f"the axes ask for {trials} trials: at most {MOST_TRIALS} in one run; "
@@ -78,29 +80,29 @@ def expand(sections: Sequence[Mapping[str, Any]]) -> tuple[list[Line], list[NotR
                 lines.append(line)
     by_label: dict[str, str] = {}
     for name in sorted({line.algorithm for line in lines if line.algorithm}):
-        other = by_label.setdefault(label(name), name)
+        other = by_label.setdefault(label_of(name), name)
         if other != name:  # a table could not tell them apart
             raise UsageError(
-                f"algorithm={absolute(name)}: {absolute(other)} is called "
-                f"{label(name)}, too; rename one of them"
+                f"algorithm={absolute_path(name)}: {absolute_path(other)} is called "
+                f"{label_of(name)}, too; rename one of them"
             )
     return lines, list(missing)
 
 
-def _trials(block: Block) -> int:
+def _count_trials(block: Block) -> int:
     """Return the number of trials of a block; an upper bound where they repeat."""
     choices = (getattr(block, key) for key in CHOSEN)
-    count = math.prod(map(_count, (*choices, block.budget)))
+    count = math.prod(map(_count_points, (*choices, block.budget)))
     if block.tune is None:
         return count * len(axis_values(block.seed))
     count *= block.tune.splits
-    tuning = _count(block.tune.axes) * len(block.tune.seeds)
+    tuning = _count_points(block.tune.axes) * len(block.tune.seeds)
     if block.tune.search is not None:
         tuning = block.tune.search.trials
     return count * (tuning + len(block.tune.report))
 
 
-def _count(value: Any) -> int:
+def _count_points(value: Any) -> int:
     """Return the number of points of a choice, or of its parameters."""
     if isinstance(value, Mapping):
         return math.prod(
@@ -108,7 +110,7 @@ def _count(value: Any) -> int:
             for key, axis in value.items()
             if key not in LISTS
         )
-    return sum(map(_count, value)) if is_list(value) else 1
+    return sum(map(_count_points, value)) if is_list(value) else 1
 
 
 def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
@@ -120,16 +122,23 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
     seeds = () if tune else seeds_of("seed", block.seed)
     shared: dict[str, Any]
     shared = {"panel": block.panel, "line": block.line, "seeds": seeds, "tune": tune}
-    choices = [*itertools.product(_algorithms(block), _privacy(block))]
-    for name, problem in _problems(block):
+    choices = [*itertools.product(_algorithms_of_block(block), _privacy_axes(block))]
+    for name, problem in _problems_of_block(block):
         if isinstance(problem, str):
             yield NotRun(block.panel, block.line, name, problem)
             continue
         for (algorithm, fixed, tuned), privacy in choices:
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
-            axes, open_ = _absolute(fixed, problem), _absolute(tuned, problem)
-            units = {key: _unit(problem) for key, (_, unit) in tuned.items() if unit}
-            if tune is None and not _ruled(algorithm, axes):
+            axes, open_ = (
+                _values_without_unit(fixed, problem),
+                _values_without_unit(tuned, problem),
+            )
+            units = {
+                key: _unit_of_problem(problem)
+                for key, (_, unit) in tuned.items()
+                if unit
+            }
+            if tune is None and not _has_rule(algorithm, axes):
                 single = {key: v[0] for key, v in axes.items() if len(v) == 1}
                 points = [(single, {k: v for k, v in axes.items() if len(v) > 1})]
             else:  # what a rule gives depends on the other parameters
@@ -141,22 +150,22 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
                 yield line
 
 
-def _ruled(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
+def _has_rule(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
     """Return whether a rule gives values of an axis."""
     ruled = parameters.algorithm_of(algorithm).is_ruled
     return any(ruled(key, value) for key, values in axes.items() for value in values)
 
 
-def _absolute(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
+def _values_without_unit(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
     """Return values in no unit."""
     absolute = {key: tuple(values) for key, (values, _) in axes.items()}
     for key, (values, measured) in axes.items():
         if measured:
-            absolute[key] = tuple(value * _unit(problem) for value in values)
+            absolute[key] = tuple(value * _unit_of_problem(problem) for value in values)
     return absolute
 
 
-def _unit(problem: Problem) -> float:
+def _unit_of_problem(problem: Problem) -> float:
     """Return `gradient_rms` to 12 digits.
 
     Sums differ in the last bits with the number of threads, which must not change a
@@ -165,42 +174,46 @@ def _unit(problem: Problem) -> float:
     return float(f"{problem.gradient_rms:.12g}")
 
 
-def _algorithms(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
+def _algorithms_of_block(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     """Yield each algorithm with its fixed parameters and those that are tuned."""
     tuned = block.tune.axes if block.tune else {}
     inherit = block.tune.inherit if block.tune else None
-    for name, params in named(block.algorithm):
-        name = registry.pinned(name)
+    for name, params in named_choices(block.algorithm):
+        name = registry.pin_choice(name)
         every = [*params, *tuned, *(inherit.parameters if inherit else ())]
         for parameter in every:
             parameters.check_parameter(name, parameter)
             if every.count(parameter) > 1:
                 raise UsageError(
-                    f"algorithm.{label(name)}.{parameter}: is given twice; it must be "
+                    f"algorithm.{label_of(name)}.{parameter}: is given twice; it must "
+                    "be "
                     "either fixed, or an axis of tune, or inherited"
                 )
         fixed, open_ = (
-            {key: _axis(name, key, value) for key, value in axes.items()}
+            {key: _axis_of(name, key, value) for key, value in axes.items()}
             for axes in (params, tuned)
         )
         every_axis = {key: values for key, (values, _) in {**fixed, **open_}.items()}
         parameters.check_lengths(name, every_axis)
         rules = parameters.with_defaults(name, fixed, every)
-        usual = {key: _axis(name, key, rules[key]) for key in rules if key not in fixed}
+        usual = {
+            key: _axis_of(name, key, rules[key]) for key in rules if key not in fixed
+        }
         yield name, {**fixed, **usual}, open_
 
 
-def _axis(algorithm: str, parameter: str, value: Any) -> Axis:
-    key = f"algorithm.{label(algorithm)}.{parameter}"
+def _axis_of(algorithm: str, parameter: str, value: Any) -> Axis:
+    key = f"algorithm.{label_of(algorithm)}.{parameter}"
     if isinstance(value, Mapping):
         return multiples_of(key, value), True
     values = [
-        parameters.normalised(algorithm, parameter, v) for v in values_of(key, value)
+        parameters.normalise_parameter(algorithm, parameter, v)
+        for v in values_of(key, value)
     ]
     return list(dict.fromkeys(values)), False
 
 
-def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
+def _privacy_axes(block: Block) -> list[tuple[dict[str, Any], str]]:
     usual = dataclasses.asdict(BudgetConfig())
     axes = {
         key: values_of(f"budget.{key}", value)
@@ -209,13 +222,13 @@ def _privacy(block: Block) -> list[tuple[dict[str, Any], str]]:
     calibrations = values_of("calibration", block.calibration)
     for calibration in calibrations:
         registry.check_choice("calibration", calibration, registry.names("calibration"))
-    budgets = distinct([Budget(**point).spec for point in points_of(axes)])
+    budgets = distinct_values([Budget(**point).spec for point in points_of(axes)])
     for budget in budgets:
         parameters.check_epsilon(float(budget["epsilon"]))
     return list(itertools.product(budgets, calibrations))
 
 
-def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
+def _problems_of_block(block: Block) -> Iterator[tuple[str, Problem | str]]:
     """Yield each dataset's name with a problem, or why it is unavailable."""
     parts = (parts_of(part, getattr(block, part)) for part in OBJECTIVE)
     kinds = [kind["name"] for kind in parts_of(PROBLEM, block.problem)]
@@ -231,12 +244,12 @@ def _problems(block: Block) -> Iterator[tuple[str, Problem | str]]:
 
 def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield name and overrides of each dataset of a block, at each point."""
-    for name, fields in named(block.dataset):
+    for name, fields in named_choices(block.dataset):
         usual = parameters.usual_of(name, fields)
         axes = {
-            key: distinct(
+            key: distinct_values(
                 [
-                    parameters.like(f"dataset.{key}", v, usual.get(key))
+                    parameters.convert_like(f"dataset.{key}", v, usual.get(key))
                     for v in values_of(
                         f"dataset.{key}", value, [] if key in LISTS else usual.get(key)
                     )
@@ -245,12 +258,12 @@ def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
             for key, value in fields.items()
         }
         if block.tune is not None and block.tune.splits > 1:
-            axes["seed"] = _splits(axes, usual, block.tune.splits)
+            axes["seed"] = _splits_tuned_again(axes, usual, block.tune.splits)
         for overrides in points_of(axes):
             yield name, overrides
 
 
-def _splits(
+def _splits_tuned_again(
     axes: Mapping[str, list[Any]], usual: Mapping[str, Any], count: int
 ) -> list[int]:
     """Return the values of `dataset.seed` on which a line is tuned again.
@@ -277,16 +290,16 @@ def _splits(
 
 def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
     """Yield name and parameters of each choice of a part, at each point."""
-    for name, fields in named(choices):
-        name = registry.pinned(name, part) if is_file(name) else name
+    for name, fields in named_choices(choices):
+        name = registry.pin_choice(name, part) if is_file(name) else name
         axes = {
-            key: [v] if is_matrix(v) else distinct(values_of(f"{part}.{key}", v))
+            key: [v] if is_matrix(v) else distinct_values(values_of(f"{part}.{key}", v))
             for key, v in fields.items()
         }
         yield from ({"name": name, **point} for point in points_of(axes))
 
 
-def named(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def named_choices(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield name and parameters of each choice; a mapping may have several names."""
     for choice in choices if is_list(choices) else [choices]:
         fields = dict(choice) if isinstance(choice, Mapping) else {"name": choice}

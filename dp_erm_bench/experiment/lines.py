@@ -46,35 +46,35 @@ from dp_erm_bench.code_identity import (
     module_named,
 )
 from dp_erm_bench.datasets.base import READ
-from dp_erm_bench.datasets.spec import asked
-from dp_erm_bench.errors import Unsupported, UsageError, number
+from dp_erm_bench.datasets.spec import call_loader
+from dp_erm_bench.errors import Unsupported, UsageError, real_number
 from dp_erm_bench.experiment.parameters import (
     LENGTHS,
     algorithm_of,
     by_rule,
     check_named,
-    normalised,
+    normalise_parameter,
     problem_named,
 )
 from dp_erm_bench.experiment.schema import (
     GIVEN_LIMITS,
     Block,
     Tune,
-    canonical,
-    plain,
+    canonical_json,
+    plain_parameter,
     seeds_of,
 )
-from dp_erm_bench.paths import entering, later_defaults
+from dp_erm_bench.paths import later_defaults, values_entering
 from dp_erm_bench.plugins.names import (
-    content,
-    identity,
+    content_digest,
+    entries_of_pin,
+    identity_of,
     is_file,
-    label,
+    label_of,
     named_in,
-    shipped,
 )
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.registry import AUTO, ERM, PROBLEM, foreign
+from dp_erm_bench.registry import AUTO, ERM, PROBLEM, foreign_name
 
 if TYPE_CHECKING:
     from dp_erm_bench.experiment.parameters import Algorithm
@@ -106,18 +106,20 @@ def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
     for code in (EXECUTE, target, *chosen):
         if is_file(code):
             files = files_beside(code.partition("#")[0])
-            outside.add(f"{content(code)} {code_digest([next(iter(files))], files)}")
+            outside.add(
+                f"{content_digest(code)} {code_digest([next(iter(files))], files)}"
+            )
         elif isinstance(code, str) or is_ours(code):
             inside.add(module_named(code))
         else:
             outside.add(digest_of(code))
-    libraries = [f"{name} {_minor(name)}" for name in LIBRARIES]
+    libraries = [f"{name} {_minor_version(name)}" for name in LIBRARIES]
     return sha256_of("\n".join([code_digest(inside), *sorted(outside), *libraries]))
 
 
 def chosen_by(problem: Any) -> tuple[Any, ...]:
     """Return the classes that a problem is made of, and the loader of its data."""
-    kinds = sorted(set(_kinds(problem)), key=lambda kind: kind.__qualname__)
+    kinds = sorted(set(_kinds_within(problem)), key=lambda kind: kind.__qualname__)
     loader = problem.spec.get("dataset", {}).get("_target_")
     return (*kinds, *[loader] * bool(loader))
 
@@ -135,17 +137,17 @@ def all_choices() -> tuple[str, ...]:
     return tuple(sorted([*names, *(registry.read(*each)["_target_"] for each in made)]))
 
 
-def _kinds(value: Any) -> Iterator[type]:
+def _kinds_within(value: Any) -> Iterator[type]:
     """Yield the classes of an object and of those that it holds as fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield type(value)
         for field in dataclasses.fields(value):
-            yield from _kinds(getattr(value, field.name))
+            yield from _kinds_within(getattr(value, field.name))
         # The norm of a ball is named by a string.
-        yield from _kinds(getattr(value, "omega", None))
+        yield from _kinds_within(getattr(value, "omega", None))
 
 
-def _minor(library: str) -> str:
+def _minor_version(library: str) -> str:
     return ".".join(metadata.version(library).split(".")[:2])
 
 
@@ -216,7 +218,7 @@ def work_of(
     ----------
     algorithm : Algorithm
     params : mapping
-        As `normalised` types them.
+        As `normalise_parameter` types them.
     problem : Problem
     budget : mapping
         `epsilon`, `delta`, `adjacency`.
@@ -231,7 +233,7 @@ def work_of(
         If the iterations cannot be counted.
     """
     solver = algorithm.solver(params)
-    if refusal(algorithm, params, problem, budget, calibration):
+    if refusal_of_algorithm(algorithm, params, problem, budget, calibration):
         return Work()
     try:
         iterations = int(solver.iterations(problem))
@@ -245,31 +247,35 @@ def work_of(
     except (AttributeError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
         raise UsageError(f"algorithm.{algorithm.name}: step_work: {what}") from None
-    if not all(0.0 <= number(count) < math.inf for count in step):
+    if not all(0.0 <= real_number(count) < math.inf for count in step):
         rule = "must return a StepWork of finite numbers >= 0"
         raise UsageError(f"algorithm.{algorithm.name}: step_work={step}: {rule}")
-    return _seconds(problem, step, iterations, min(rows, iterations + 1))
+    return _work_of_fit(problem, step, iterations, min(rows, iterations + 1))
 
 
-def _seconds(problem: Any, step: StepWork, iterations: int, rows: int) -> Work:
+def _work_of_fit(problem: Any, step: StepWork, iterations: int, rows: int) -> Work:
     """Return the work of a fit whose operations and checkpoints are counted."""
     # The objective of each row, from the margins anew.
     seen = (problem.entries, problem.n, problem.p)
-    parts = [FIT, _times(ITERATION, iterations), _times(CHECKPOINT, rows)]
+    parts = [
+        FIT,
+        _multiply_rate(ITERATION, iterations),
+        _multiply_rate(CHECKPOINT, rows),
+    ]
     rates = DENSE if problem.entries == problem.n * problem.p else SPARSE
     for name, count in step._asdict().items():
-        parts.append(_times(rates[name], count))
+        parts.append(_multiply_rate(rates[name], count))
     for name, count in zip(("products", "rows", "features"), seen, strict=True):
-        parts.append(_times(rates[name], count * rows))
+        parts.append(_multiply_rate(rates[name], count * rows))
     shared, own = map(sum, zip(*parts, strict=True))
     return Work(own=own * NANOSECOND, shared=shared * NANOSECOND)
 
 
-def _times(rate: Rate, count: float) -> Rate:
+def _multiply_rate(rate: Rate, count: float) -> Rate:
     return rate[0] * count, rate[1] * count
 
 
-def refusal(
+def refusal_of_algorithm(
     algorithm: Algorithm,
     params: Mapping[str, Any],
     problem: Any,
@@ -284,7 +290,7 @@ def refusal(
         return ""
     solver = algorithm.solver(params)
     try:
-        return _refusal(solver, problem, budget, calibration)
+        return _refusal_of_solver(solver, problem, budget, calibration)
     except Unsupported as error:
         return str(error)
     except Exception:
@@ -292,7 +298,7 @@ def refusal(
         return ""
 
 
-def _refusal(
+def _refusal_of_solver(
     solver: Any, problem: Any, budget: Mapping[str, Any], calibration: str
 ) -> str:
     from dp_erm_bench.accounting.budget import Budget
@@ -359,17 +365,17 @@ class Line:
         return self.panel, self.line
 
     @property
-    def called(self) -> tuple[str, str]:
+    def full_name(self) -> tuple[str, str]:
         """Return panel and line; dataset and algorithm where nobody named them."""
         return self.label
 
     @property
-    def read(self) -> tuple[str, ...]:
+    def uncharged_reading(self) -> tuple[str, ...]:
         """Return what reading the records took from them, as it is not declared."""
         return ()
 
     @property
-    def clipped(self) -> Mapping[str, Any]:
+    def clipping_notes(self) -> Mapping[str, Any]:
         """Return what clipping to declared bounds did to the records, if they were."""
         return {}
 
@@ -532,7 +538,7 @@ class Trial:
     @property
     def owner(self) -> str:
         """Return whose code runs it: a solver from outside the package, or empty."""
-        return foreign(self.setting.base.get("algorithm", {}))
+        return foreign_name(self.setting.base.get("algorithm", {}))
 
     @property
     def labels(self) -> dict[str, Any]:
@@ -540,7 +546,11 @@ class Trial:
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
         flags = {"tuned": tuned, "measured": line.measured, "rule": line.rule}
-        data = {"read": list(line.read), "content": line.content, **line.clipped}
+        data = {
+            "read": list(line.uncharged_reading),
+            "content": line.content,
+            **line.clipping_notes,
+        }
         return {**labels, **flags, **data}
 
     def row(self, experiment: str) -> dict[str, Any]:
@@ -616,7 +626,7 @@ class Axis:
         """Return the lattice's steps to a value that is so many times larger."""
         return math.log(factor) / math.log(self.ratio)
 
-    def at(self, level: float) -> Any:
+    def value_at(self, level: float) -> Any:
         """Return the lattice's value next to a level, a limit if it lies beyond."""
         power = self.ratio ** round(level)
         if self.integer:
@@ -639,35 +649,37 @@ class Axis:
         least = min(one for one in self.values if one > 0)
         return self.level(least) - self.steps(factor)
 
-    def beside(self, value: Any, factor: float) -> Iterator[Any]:
+    def values_beside(self, value: Any, factor: float) -> Iterator[Any]:
         """Yield the values next to one: down and up by a factor, or all the others."""
         if not self.numeric:
             yield from (other for other in self.values if other != value)
             return
         if not value or not self.orders(value):
-            yield self.at(self.centre(value, factor))
+            yield self.value_at(self.centre(value, factor))
             return
         for way in (-1, 1):
             level = round(self.level(value))
             last = round(self.level(value) + way * self.steps(factor))
-            beside = self.at(last)
+            beside = self.value_at(last)
             # Neighbours of a small integer may round to itself.
             while beside == value and abs(last - level) < 16:
                 last += way
-                beside = self.at(last)
+                beside = self.value_at(last)
             if beside != value:
                 yield beside
 
-    def near(self, value: Any, factor: float, share: float) -> Any:
+    def value_near(self, value: Any, factor: float, share: float) -> Any:
         """Return a value within a factor of one, for a share in [0, 1)."""
         if self.orders(value) and value:
-            return self.at(self.level(value) + self.steps(factor) * (2.0 * share - 1.0))
+            return self.value_at(
+                self.level(value) + self.steps(factor) * (2.0 * share - 1.0)
+            )
         if share < 0.5:
             return value
         share = 2.0 * share - 1.0
         if self.numeric:
             width = self.steps(factor) * (2.0 * share - 1.0)
-            return self.at(self.centre(value, factor) + width)
+            return self.value_at(self.centre(value, factor) + width)
         others = [other for other in self.values if other != value] or [value]
         return others[int(share * len(others))]
 
@@ -680,14 +692,14 @@ class Axis:
         if value in (self.low, self.high):
             return True
         inside = max(self.low, 0) < value < min(self.high, LARGEST)
-        return inside and bool(value == self.at(self.level(value)))
+        return inside and bool(value == self.value_at(self.level(value)))
 
-    def limited(self, value: Any) -> bool:
+    def is_at_limit(self, value: Any) -> bool:
         """Return whether a value lies on a limit that was set for the search."""
         low, high = self.declared
         return bool((low and value == self.low) or (high and value == self.high))
 
-    def last(self, value: Any) -> bool:
+    def is_outermost(self, value: Any) -> bool:
         """Return whether nothing lies beyond a value, by what the parameter means."""
         if not self.orders(value):
             return True
@@ -713,11 +725,11 @@ def space_of(line: FitLine) -> dict[str, Axis]:
         usual = VALUE_RATIO if kinds[key] == "value" else SHAPE_RATIO
         ratio = ratios.get(key, ratios.get("default", usual))
         axis = Axis(values, line.units.get(key, 1.0), ratio)
-        axes[key] = _limited(axis, line, key, limits.get(key))
+        axes[key] = _limit_axis(axis, line, key, limits.get(key))
     return axes
 
 
-def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
+def _limit_axis(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
     """Return an axis with the limits of its field, or those that are declared."""
     least, above, most = algorithm_of(line.algorithm).limits(key)
     least = max(least, 0.0)
@@ -735,7 +747,7 @@ def _limited(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
     if low < least or low <= above or high > most:
         allowed = f"> {above:g}" if above >= least else f">= {least:g}"
         bound = f" and <= {most:g}" if math.isfinite(most) else ""
-        name = f"algorithm.{label(line.algorithm)}.{key}"
+        name = f"algorithm.{label_of(line.algorithm)}.{key}"
         raise UsageError(f"{given}: must be {allowed}{bound}, as {name} must")
     for value in axis.values:
         if value and not low <= value <= high:
@@ -759,7 +771,8 @@ class FitLine(Line):
     problem : Problem
         Dataset and objective.
     params : mapping
-        Fixed parameters, typed by `normalised`; `auto` is replaced by its number.
+        Fixed parameters, typed by `normalise_parameter`; `auto` is replaced by its
+        number.
     budget : mapping
         `epsilon`, `delta`, `adjacency`, JSON-able.
     calibration : str
@@ -785,9 +798,9 @@ class FitLine(Line):
     _rule: str = field(default="", init=False, repr=False)
 
     @property
-    def called(self) -> tuple[str, str]:
+    def full_name(self) -> tuple[str, str]:
         """Return panel and line; dataset and algorithm where nobody named them."""
-        own = self.base.get("dataset", {}).get("name", ""), label(self.algorithm)
+        own = self.base.get("dataset", {}).get("name", ""), label_of(self.algorithm)
         return self.label if any(self.label) else own
 
     def __post_init__(self) -> None:
@@ -813,22 +826,22 @@ class FitLine(Line):
     @cached_property
     def base(self) -> Mapping[str, Any]:
         """Return a trial's spec without `seed`, `n_checkpoints` and open parameters."""
-        params = {key: plain(value) for key, value in self.params.items()}
-        name = {"name": label(self.algorithm), "params": params}
+        params = {key: plain_parameter(value) for key, value in self.params.items()}
+        name = {"name": label_of(self.algorithm), "params": params}
         return {
             **self.problem.spec,
-            "algorithm": {**name, **shipped(self.algorithm)},
+            "algorithm": {**name, **entries_of_pin(self.algorithm)},
             "budget": self.budget,
             "calibration": self.calibration,
         }
 
     @cached_property
-    def read(self) -> tuple[str, ...]:
+    def uncharged_reading(self) -> tuple[str, ...]:
         """Return what reading the records took from them, as it is not declared."""
         return tuple(use.value for use in self.problem.uncharged(False) if use in READ)
 
     @cached_property
-    def clipped(self) -> Mapping[str, Any]:
+    def clipping_notes(self) -> Mapping[str, Any]:
         """Return what clipping to declared bounds did to the records, if they were.
 
         The share of the records, and the columns often at their bound, by name: they
@@ -850,7 +863,7 @@ class FitLine(Line):
         if not spec.get("path"):
             return ""
         fingerprint = registry.locate(spec["_target_"]).fingerprint
-        return sha256_of(asked(fingerprint, spec))[:16]
+        return sha256_of(call_loader(fingerprint, spec))[:16]
 
     @cached_property
     def _chosen_code(self) -> tuple[Any, ...]:
@@ -859,11 +872,14 @@ class FitLine(Line):
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """Return the settings of a sweep, one per point, the last axis fastest."""
-        return tuple(self._settings(self.axes))
+        return tuple(self._settings_of_axes(self.axes))
 
     def check(self) -> None:
         """Raise UsageError for a value that is refused, a point of a sweep, a limit."""
-        solver, first = algorithm_of(self.algorithm).solver, self._first(self.axes)
+        solver, first = (
+            algorithm_of(self.algorithm).solver,
+            self._first_values(self.axes),
+        )
         solver(first)
         for key, values in self.axes.items():
             for value in values[1:]:
@@ -886,13 +902,13 @@ class FitLine(Line):
         point = tuple(chosen.items())
         if point not in self._chosen:
             axes = {key: (value,) for key, value in point}
-            self._chosen[point] = next(self._settings(axes))
+            self._chosen[point] = next(self._settings_of_axes(axes))
         return self._chosen[point]
 
-    def _first(self, axes: Axes) -> dict[str, Any]:
+    def _first_values(self, axes: Axes) -> dict[str, Any]:
         return {**self.params, **{key: values[0] for key, values in axes.items()}}
 
-    def _settings(self, axes: Axes) -> Iterator[Setting]:
+    def _settings_of_axes(self, axes: Axes) -> Iterator[Setting]:
         """Yield the setting of every point, the last axis fastest.
 
         Raises
@@ -901,12 +917,14 @@ class FitLine(Line):
             If the solver refuses the first point.
         """
         algorithm, names = algorithm_of(self.algorithm), tuple(axes)
-        parts = [self.problem.identity, identity(self.algorithm)]
-        head = canonical([*parts, self.budget, self.calibration])[:-1]
-        entries = self._entries(self._first(axes))
+        parts = [self.problem.identity, identity_of(self.algorithm)]
+        head = canonical_json([*parts, self.budget, self.calibration])[:-1]
+        entries = self._parameter_entries(self._first_values(axes))
         shared = [key for key in entries if algorithm.shares(key)]
         unclipped = (None, algorithm.entry("clip", None))
-        spelled = {key: [plain(v) for v in values] for key, values in axes.items()}
+        spelled = {
+            key: [plain_parameter(v) for v in values] for key, values in axes.items()
+        }
         written = {key: [algorithm.entry(key, v) for v in spelled[key]] for key in axes}
         points = (product(*one.values()) for one in (axes, spelled, written))
         for values, point, texts in zip(*points, strict=True):
@@ -914,19 +932,19 @@ class FitLine(Line):
                 entries.update(zip(axes, texts, strict=True))
             else:
                 opened = dict(zip(axes, values, strict=True))
-                entries = self._entries({**self.params, **opened})
+                entries = self._parameter_entries({**self.params, **opened})
             clipped = ",false" if entries.get("clip") in unclipped else ",true"
             batch = (*[entries[key] for key in shared], clipped)
             if batch not in self._batch_keys:
                 opened = dict(zip(axes, values, strict=True))
-                group = _identity(head, batch[:-1], clipped)
+                group = _identity_of(head, batch[:-1], clipped)
                 self._batch_keys[batch] = self._batch_key(group, opened)
-            digest = _identity(head, entries.values())
+            digest = _identity_of(head, entries.values())
             batch_key = self._batch_keys[batch]
             whole = (self.base, names, point, digest, batch_key, self)
             yield Setting(*whole, self.problem.identity)
 
-    def _entries(self, params: Mapping[str, Any]) -> dict[str, str]:
+    def _parameter_entries(self, params: Mapping[str, Any]) -> dict[str, str]:
         algorithm = algorithm_of(self.algorithm)
         full = algorithm.full(params)
         return {key: algorithm.entry(key, value) for key, value in full.items()}
@@ -941,7 +959,7 @@ class FitLine(Line):
             getattr(algorithm.cls, "batchable", True),
             cache(partial(work_of, *whole)),
             cache(partial(algorithm.iterations, *trial)),
-            cache(partial(refusal, *whole)),
+            cache(partial(refusal_of_algorithm, *whole)),
         )
 
 
@@ -965,13 +983,13 @@ def line_of(spec: Mapping[str, Any]) -> FitLine:
     kind = named_in(spec.get(PROBLEM, {"name": ERM}))
     problem = problem_named(name, dataset, *objective, kind=kind)
     params = {
-        key: normalised(algorithm, key, value)
+        key: normalise_parameter(algorithm, key, value)
         for key, value in spec["algorithm"]["params"].items()
     }
     return FitLine(algorithm, problem, params, spec["budget"], spec["calibration"])
 
 
-def _identity(head: str, pieces: Iterable[str], tail: str = "") -> str:
+def _identity_of(head: str, pieces: Iterable[str], tail: str = "") -> str:
     text = f"{head},{{{','.join(filter(None, pieces))}}}{tail}]"
     return sha256_of(text)
 
@@ -1011,18 +1029,18 @@ class TaskLine(Line):
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """Return the settings that the task names."""
-        return tuple(self._setting(*one) for one in self.task.specs(self.block))
+        return tuple(self._setting_of(*one) for one in self.task.specs(self.block))
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
         """Yield the trials, always without a trajectory."""
         return super().sweep(N_CHECKPOINTS)
 
-    def _setting(self, spec: Spec, target: str) -> Setting:
+    def _setting_of(self, spec: Spec, target: str) -> Setting:
         assert self.block.task is not None
         task = self.task
         spelled = {"name": self.block.task["name"], **dataclasses.asdict(task)}
         base = {**spec, "task": spelled}
-        entered = {**spec, "task": entering(spelled, later_defaults(task))}
+        entered = {**spec, "task": values_entering(spelled, later_defaults(task))}
         text = json.dumps(entered, sort_keys=True, allow_nan=False)
         digest = sha256_of(text)
         own = f"{type(task).__module__}.{type(task).__name__}"

@@ -11,10 +11,14 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.datasets.load import source_of
 from dp_erm_bench.datasets.spec import LATER, dataset_spec, usual_fields
-from dp_erm_bench.errors import Unsupported, UsageError, refused
-from dp_erm_bench.experiment.schema import canonical, plain, typed
+from dp_erm_bench.errors import Unsupported, UsageError, value_error
+from dp_erm_bench.experiment.schema import (
+    canonical_json,
+    convert_value,
+    plain_parameter,
+)
 from dp_erm_bench.paths import digests_in, later_defaults
-from dp_erm_bench.plugins.names import is_file, is_pinned, label, named_in
+from dp_erm_bench.plugins.names import is_file, is_pinned, label_of, named_in
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, AUTO, ERM, OBJECTIVE, PROBLEM
 
@@ -50,13 +54,13 @@ def problem_named(
     parts = (kind, dataset, dict(overrides), *objective)
     text = json.dumps(parts, sort_keys=True, default=str)
     # What its files hold: of their places the text tells.
-    return _problem(
+    return _problem_of(
         text, source_of(dataset_spec(dataset, **overrides)), *digests_in(objective)
     )
 
 
 @functools.cache
-def _problem(text: str, *contents: str) -> Problem:
+def _problem_of(text: str, *contents: str) -> Problem:
     kind, name, overrides, *parts = json.loads(text)
     objective = dict(zip(OBJECTIVE, parts, strict=True))
     return own_problem(name, overrides, objective, kind)
@@ -92,7 +96,7 @@ def own_problem(
     if own and loss != "auto" and not given:
         if not registry.target("loss", loss).classification:
             spec["task"] = "regression"
-            implied = f" (loss={label(loss)} implies dataset.task=regression)"
+            implied = f" (loss={label_of(loss)} implies dataset.task=regression)"
     try:
         return problem_of({"dataset": dataset_spec(name, **spec), **posed})
     except UsageError as error:
@@ -113,7 +117,8 @@ def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
     if is_file(name) and not is_pinned(name):
         kind = "solver" if group == ALGORITHM else group
         raise UsageError(
-            f"{group}={label(name)}: is a {kind}'s file that was not named here with "
+            f"{group}={label_of(name)}: is a {kind}'s file that was not named here "
+            "with "
             "what it held"
         )
 
@@ -127,7 +132,7 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         If the dataset or a key does not exist, or a value has another type.
     """
     usual = usual_of(name, fields)
-    return {k: like(f"dataset.{k}", v, usual.get(k)) for k, v in fields.items()}
+    return {k: convert_like(f"dataset.{k}", v, usual.get(k)) for k, v in fields.items()}
 
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,10 +140,10 @@ def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     return dataset_spec(name, **fields) | LATER | usual_fields(name)
 
 
-def like(key: str, value: Any, usual: Any) -> Any:
+def convert_like(key: str, value: Any, usual: Any) -> Any:
     """Convert a number to the type that the yaml gives the key."""
     numeric = type(usual) in (int, float) and value is not None
-    return typed(key, value, type(usual)) if numeric else value
+    return convert_value(key, value, type(usual)) if numeric else value
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,7 +183,7 @@ class Algorithm:
     separate: bool
 
     def solver(self, params: Mapping[str, Any]) -> Any:
-        """Return the solver with parameters that `normalised` has typed.
+        """Return the solver with parameters that `normalise_parameter` has typed.
 
         Raises
         ------
@@ -190,12 +195,14 @@ class Algorithm:
     def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters of the solver, JSON-able, sorted by name."""
         solver = self.solver(params)
-        return {key: plain(getattr(solver, key)) for key in sorted(self.kinds)}
+        return {
+            key: plain_parameter(getattr(solver, key)) for key in sorted(self.kinds)
+        }
 
     def entry(self, parameter: str, value: Any) -> str:
         """Return a parameter as JSON; nothing of a later one at its default."""
         later = parameter in self.later and value == self.later[parameter]
-        return "" if later else f"{canonical(parameter)}:{canonical(value)}"
+        return "" if later else f"{canonical_json(parameter)}:{canonical_json(value)}"
 
     def shares(self, parameter: str) -> bool:
         """Return whether a parameter must be equal within a batch."""
@@ -230,27 +237,29 @@ def algorithm_of(name: str) -> Algorithm:
     preset = registry.read(ALGORITHM, name)
     target = preset.pop("_target_")
     cls = registry.target(ALGORITHM, name)
-    rule = rule_of(label(name), cls)
+    rule = rule_of(label_of(name), cls)
     by_default = [key for key, value in preset.items() if value == AUTO]
     if rule is not None and name not in registry.built_in(ALGORITHM):
         by_default = [*rule.meanings]
     fields = [field for field in dataclasses.fields(cls) if field.init]
     hints = typing.get_type_hints(cls)
     return Algorithm(
-        label(name),
+        label_of(name),
         target,
         registry.without_rules(preset),
         cls,
         kinds={field.name: field.metadata.get("kind") for field in fields},
         hints={field.name: hints[field.name] for field in fields},
-        later={key: plain(value) for key, value in later_defaults(cls).items()},
+        later={
+            key: plain_parameter(value) for key, value in later_defaults(cls).items()
+        },
         rule=rule,
         by_default=tuple(by_default),
         separate=getattr(cls, "__post_init__", None) is Solver.__post_init__,
     )
 
 
-def normalised(algorithm: str, parameter: str, value: Any) -> Any:
+def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
     """Return a parameter's value in the type of its field, so that 1 is 1.0.
 
     Raises
@@ -260,14 +269,14 @@ def normalised(algorithm: str, parameter: str, value: Any) -> Any:
         `auto`, if no rule gives it.
     """
     check_parameter(algorithm, parameter)
-    key = f"algorithm.{label(algorithm)}.{parameter}"
+    key = f"algorithm.{label_of(algorithm)}.{parameter}"
     found = algorithm_of(algorithm)
     if found.is_ruled(parameter, value):
         return AUTO
     own = found.cls.__dataclass_fields__[parameter].metadata.get("choices", ())
     if isinstance(value, str) and value == AUTO and AUTO not in own:
         raise UsageError(f"{key}=auto: no rule gives it, it must be a value")
-    return typed(key, value, found.hints[parameter])
+    return convert_value(key, value, found.hints[parameter])
 
 
 def with_defaults(
@@ -302,7 +311,7 @@ def by_rule(
     ----------
     algorithm : str
     given : mapping
-        Parameters as `normalised` types them.
+        Parameters as `normalise_parameter` types them.
     problem : Problem
         Nothing but what is public of it is read.
     budget : mapping
@@ -325,20 +334,22 @@ def by_rule(
     if not open_:
         return dict(given), ""
     from dp_erm_bench.accounting.budget import Budget
-    from dp_erm_bench.solvers.defaults import declared
+    from dp_erm_bench.solvers.defaults import public_numbers
 
     others = {key: value for key, value in given.items() if key not in open_}
     found.solver(others)  # what is given is checked before a rule computes with it
     others = {k: v for k, v in others.items() if v is not None or k not in LENGTHS}
     numbers: Mapping[str, Any] = {}
     if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
-        public = declared(problem, Budget(**budget), others.get("clip"))
+        public = public_numbers(problem, Budget(**budget), others.get("clip"))
         # Where nothing tells a scale, or the problem is refused, no number matters.
         numbers = rule.numbers(public, others) if public is not None else {}
     usual = {key: found.preset.get(key, fields[key].default) for key in open_}
     values = {key: numbers.get(key, usual[key]) for key in open_}
-    filled = {key: normalised(algorithm, key, value) for key, value in values.items()}
-    told = f"{label(algorithm)}-{rule.version}: {' '.join(sorted(open_))}"
+    filled = {
+        key: normalise_parameter(algorithm, key, value) for key, value in values.items()
+    }
+    told = f"{label_of(algorithm)}-{rule.version}: {' '.join(sorted(open_))}"
     return {**given, **filled}, told
 
 
@@ -350,7 +361,7 @@ def check_epsilon(epsilon: float) -> None:
     """Raise UsageError for an epsilon that no search for its noise reaches."""
     least, most = EPSILONS
     if not (least <= epsilon <= most or epsilon == math.inf):
-        raise refused("epsilon", epsilon, f"from {least:g} to {most:g}, or inf")
+        raise value_error("epsilon", epsilon, f"from {least:g} to {most:g}, or inf")
 
 
 LENGTHS = ("passes", "n_epochs", "n_iter")
@@ -368,7 +379,7 @@ def check_lengths(algorithm: str, given: Mapping[str, Any]) -> None:
     for key in said[1:]:
         if fields[key].default is None:
             raise UsageError(
-                f"algorithm.{label(algorithm)}.{key}: stands in place of {said[0]}, "
+                f"algorithm.{label_of(algorithm)}.{key}: stands in place of {said[0]}, "
                 "which is given, too; give one of them"
             )
 
@@ -376,4 +387,4 @@ def check_lengths(algorithm: str, given: Mapping[str, Any]) -> None:
 def check_parameter(algorithm: str, parameter: str) -> None:
     """Raise UsageError if an algorithm has no such parameter."""
     allowed = sorted(algorithm_of(algorithm).hints)
-    registry.check_choice(f"parameter of {label(algorithm)}", parameter, allowed)
+    registry.check_choice(f"parameter of {label_of(algorithm)}", parameter, allowed)

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from dp_erm_bench.errors import UsageError, check_key, refused
-from dp_erm_bench.paths import spelled
+from dp_erm_bench.errors import UsageError, check_key, value_error
+from dp_erm_bench.paths import spell_infinities
 from dp_erm_bench.registry import CHOSEN, ERM, POSED, QUANTITIES, check_choice
 
 GRADIENT_RMS = "gradient_rms"
@@ -115,23 +115,25 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
-def distinct(values: Sequence[Any]) -> list[Any]:
+def distinct_values(values: Sequence[Any]) -> list[Any]:
     """Return values without repetitions, in order; 1 and 1.0 are one, true is another.
 
     Of those that are equal the first stays.
     """
-    return list({_same(value): value for value in reversed(values)}.values())[::-1]
+    return list(
+        {_comparable_form(value): value for value in reversed(values)}.values()
+    )[::-1]
 
 
-def _same(value: Any) -> Any:
+def _comparable_form(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return tuple(map(_same, value))
+        return tuple(map(_comparable_form, value))
     if isinstance(value, Mapping):
-        return frozenset((key, _same(one)) for key, one in value.items())
+        return frozenset((key, _comparable_form(one)) for key, one in value.items())
     return isinstance(value, bool), value
 
 
-def consecutive(values: Sequence[Any]) -> bool:
+def are_consecutive(values: Sequence[Any]) -> bool:
     """Tell whether values are integers, each one more than the one before.
 
     They may lie as far apart as they like: no list of those between them is made.
@@ -154,22 +156,24 @@ def multiples_of(key: str, axis: Mapping[str, Any]) -> list[float]:
     if axis.get("unit") != GRADIENT_RMS:
         raise UsageError(f"{key}.unit={axis.get('unit')}: must be {GRADIENT_RMS}")
     name = f"{key}.values"
-    multiples = [typed(name, v, float) for v in values_of(name, axis.get("values"))]
+    multiples = [
+        convert_value(name, v, float) for v in values_of(name, axis.get("values"))
+    ]
     for multiple in multiples:
         if not multiple > 0:
             raise UsageError(f"{name}={multiple}: must be positive")
     return multiples
 
 
-def typed(key: str, value: Any, hint: Any) -> Any:
+def convert_value(key: str, value: Any, hint: Any) -> Any:
     """Return a value converted to a type hint, or refuse it in one sentence."""
     options = options_of(hint)
     for option in sorted(options, key=lambda o: o is not type(value)):
         try:
-            return _converted(value, option)
+            return _convert_value(value, option)
         except (TypeError, ValueError, OverflowError):
             continue
-    allowed = ", ".join(word for option in options for word in _words(option))
+    allowed = ", ".join(word for option in options for word in _words_of_hint(option))
     raise UsageError(f"{key}={value}: must be {allowed}")
 
 
@@ -179,7 +183,7 @@ def options_of(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if union else (hint,)
 
 
-def _converted(value: Any, hint: Any) -> Any:
+def _convert_value(value: Any, hint: Any) -> Any:
     """Return a value as one of a type; raise TypeError or ValueError if it is none."""
     if hint in (int, float):
         if isinstance(value, bool) or math.isnan(number := float(value)):
@@ -200,7 +204,7 @@ def _converted(value: Any, hint: Any) -> Any:
     return value
 
 
-def _words(hint: Any) -> list[str]:
+def _words_of_hint(hint: Any) -> list[str]:
     if typing.get_origin(hint) is typing.Literal:
         return [str(word) for word in typing.get_args(hint)]
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -208,14 +212,14 @@ def _words(hint: Any) -> list[str]:
     return [WORDS.get(hint, str(hint))]
 
 
-def plain(value: Any) -> Any:
+def plain_parameter(value: Any) -> Any:
     """Return a parameter's value as JSON can spell it."""
     if type(value) in (str, int, bool, types.NoneType):
         return value
-    return spelled(value.value if isinstance(value, enum.Enum) else value)
+    return spell_infinities(value.value if isinstance(value, enum.Enum) else value)
 
 
-def canonical(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """Return the JSON of a value: keys sorted, no blanks."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -238,7 +242,7 @@ OTHERS = (
 """Keys of a command line that are no plain ones, as a refusal lists them."""
 
 
-def says(default: Any, text: str, *words: str) -> Any:
+def field_with_words(default: Any, text: str, *words: str) -> Any:
     """Return a field with its meaning and the words allowed."""
     metadata = {"help": text, "words": words}
     if isinstance(default, list | dict):
@@ -250,9 +254,9 @@ def says(default: Any, text: str, *words: str) -> Any:
 class BudgetConfig:
     """Privacy budget of a run; checked by `accounting.budget.Budget`."""
 
-    epsilon: float = says(1.0, "privacy loss, > 0; inf runs without noise")
-    delta: Any = says("1/n^2", "a number in (0, 1), or as 1/n^2")
-    adjacency: str = says(
+    epsilon: float = field_with_words(1.0, "privacy loss, > 0; inf runs without noise")
+    delta: Any = field_with_words("1/n^2", "a number in (0, 1), or as 1/n^2")
+    adjacency: str = field_with_words(
         "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
     )
 
@@ -261,40 +265,62 @@ class BudgetConfig:
 class EngineConfig:
     """Who carries trials to their workers; the groups of `conf/runner` set it."""
 
-    engine: str = says("local", "who carries the trials; runner=NAME sets it", *ENGINES)
-    backend: str = says(
+    engine: str = field_with_words(
+        "local", "who carries the trials; runner=NAME sets it", *ENGINES
+    )
+    backend: str = field_with_words(
         "threading", "runner=joblib: threading, loky, or joblib's active one"
     )
-    cluster: str = says(
+    cluster: str = field_with_words(
         "local", "runner=dask: local, or a cluster of dask-jobqueue, as slurm"
     )
-    address: str | None = says(None, "runner=dask: the scheduler's, as tcp://host:8786")
-    patience: float = says(60.0, "seconds to wait for a scheduler or a worker, if none")
-    mixed_cpus: bool = says(False, "let workers have several kinds of CPU")
-    queue: str | None = says(None, "queue or partition of a cluster's jobs")
-    walltime: str | None = says(None, "time of a cluster's job; null: yaml's, or 2 h")
-    memory: str | None = says(None, "memory of a cluster's job; null: yaml's, or 2G")
-    interface: str | None = says(None, "network between a cluster's nodes, as ib0")
-    job_extra_directives: list[str] = says([], "further directives of a cluster's jobs")
-    adapt: bool = says(True, "replace a cluster's jobs that end")
+    address: str | None = field_with_words(
+        None, "runner=dask: the scheduler's, as tcp://host:8786"
+    )
+    patience: float = field_with_words(
+        60.0, "seconds to wait for a scheduler or a worker, if none"
+    )
+    mixed_cpus: bool = field_with_words(False, "let workers have several kinds of CPU")
+    queue: str | None = field_with_words(None, "queue or partition of a cluster's jobs")
+    walltime: str | None = field_with_words(
+        None, "time of a cluster's job; null: yaml's, or 2 h"
+    )
+    memory: str | None = field_with_words(
+        None, "memory of a cluster's job; null: yaml's, or 2G"
+    )
+    interface: str | None = field_with_words(
+        None, "network between a cluster's nodes, as ib0"
+    )
+    job_extra_directives: list[str] = field_with_words(
+        [], "further directives of a cluster's jobs"
+    )
+    adapt: bool = field_with_words(True, "replace a cluster's jobs that end")
 
 
 @dataclass
 class RunnerConfig(EngineConfig):
     """The execution of trials; only `n_checkpoints` is part of a trial's key."""
 
-    n_jobs: Any = says("auto", "worker processes of one thread, or auto", "auto")
-    retry: list[str] = says([], "recorded statuses to run again", *FAILED)
-    progress: bool = says(True, "show the progress on stderr")
-    output: bool = says(False, "show what a solver prints")
-    n_checkpoints: int = says(51, "rows of a trajectory, the start included")
-    batch_trials: int = says(32, "most trials in one batch")
-    report_trials: int | None = says(
+    n_jobs: Any = field_with_words(
+        "auto", "worker processes of one thread, or auto", "auto"
+    )
+    retry: list[str] = field_with_words([], "recorded statuses to run again", *FAILED)
+    progress: bool = field_with_words(True, "show the progress on stderr")
+    output: bool = field_with_words(False, "show what a solver prints")
+    n_checkpoints: int = field_with_words(
+        51, "rows of a trajectory, the start included"
+    )
+    batch_trials: int = field_with_words(32, "most trials in one batch")
+    report_trials: int | None = field_with_words(
         None, "most trials in a batch of tuned lines' reports; null: as batch_trials"
     )
-    batch_work: float = says(2e8, "work of one batch; 1e8 is about a second")
-    time_limit: float | None = says(3600.0, "seconds a trial may take; null: any")
-    worker_memory: Any = says(
+    batch_work: float = field_with_words(
+        2e8, "work of one batch; 1e8 is about a second"
+    )
+    time_limit: float | None = field_with_words(
+        3600.0, "seconds a trial may take; null: any"
+    )
+    worker_memory: Any = field_with_words(
         "auto", "memory a worker may hold: auto, 500M, 2G or bytes; null: any"
     )
 
@@ -312,12 +338,16 @@ class Frame:
     calibration: str = "certified"
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)
-    seed: int = says(0, "seed of the noise and of random schedules, >= 0")
-    mode: str = says("run", "run, or plan: count the trials and run none", *MODES)
-    name: str | None = says(None, "name of the folder under results_dir")
-    results_dir: str = says("results", "where the results folders are")
-    panel: Any = says(None, "panels of the experiment to run; the others are left out")
-    profile: str | None = says(None, "profile of the experiment")
+    seed: int = field_with_words(0, "seed of the noise and of random schedules, >= 0")
+    mode: str = field_with_words(
+        "run", "run, or plan: count the trials and run none", *MODES
+    )
+    name: str | None = field_with_words(None, "name of the folder under results_dir")
+    results_dir: str = field_with_words("results", "where the results folders are")
+    panel: Any = field_with_words(
+        None, "panels of the experiment to run; the others are left out"
+    )
+    profile: str | None = field_with_words(None, "profile of the experiment")
     profiles: dict[str, Any] = field(default_factory=dict)
     blocks: list[Any] = field(default_factory=list)
     figures: Any = None
@@ -350,7 +380,7 @@ def keys_of(sections: Mapping[str, Any]) -> Keys:
 
 
 @functools.cache
-def settings() -> Keys:
+def frame_keys() -> Keys:
     """Return every key of the frame that is set by itself, in order."""
     keys = keys_of({"budget": BudgetConfig, "runner": RunnerConfig, "": Frame})
     return {key: one for key, one in keys.items() if "." in key or key in SETTINGS}
@@ -364,17 +394,17 @@ def check_setting(key: str, value: Any) -> Any:
     UsageError
         If there is no such key or the value is of another type.
     """
-    keys = settings()
+    keys = frame_keys()
     if key in GONE:
         raise UsageError(f"{key}: no such key any more; {GONE[key]}")
     if key not in keys:
         check_key(key, [*CHOSEN, *OTHERS, *keys])
     hint: Any = keys[key][1]
     if typing.get_origin(hint) is not list:
-        return typed(key, value, hint)
+        return convert_value(key, value, hint)
     (inner,) = typing.get_args(hint)
     items = value if isinstance(value, list) else [value]
-    return [typed(key, item, inner) for item in items]
+    return [convert_value(key, item, inner) for item in items]
 
 
 LABELS = ("panel", "line")
@@ -394,17 +424,19 @@ NUMBERS: Mapping[str, tuple[Any, float, float]] = {
 class Inherit:
     """Parameters to take from the choice of another line."""
 
-    panel: str = says("", "panel of that line; the block's own by default")
-    line: str = says("", "the line whose choice is taken")
-    parameters: tuple[str, ...] = says((), "parameters that are taken from it")
+    panel: str = field_with_words("", "panel of that line; the block's own by default")
+    line: str = field_with_words("", "the line whose choice is taken")
+    parameters: tuple[str, ...] = field_with_words(
+        (), "parameters that are taken from it"
+    )
 
 
 @dataclass(frozen=True)
 class Refine:
     """More seeds for the best settings."""
 
-    best: int = says(0, "how many of the best settings are tried again")
-    seeds: tuple[int, ...] = says((), "the seeds that they are tried on")
+    best: int = field_with_words(0, "how many of the best settings are tried again")
+    seeds: tuple[int, ...] = field_with_words((), "the seeds that they are tried on")
 
 
 @dataclass(frozen=True)
@@ -415,17 +447,23 @@ class PatternSearch:
     the first seeds of `tune.seeds`; the better ones are tried on more of them.
     """
 
-    name: str = says("pattern", "the only search that there is")
-    trials: int = says(250, "most trials of a line's tuning, the grid included")
-    ratio: Mapping[str, float] = says(
+    name: str = field_with_words("pattern", "the only search that there is")
+    trials: int = field_with_words(
+        250, "most trials of a line's tuning, the grid included"
+    )
+    ratio: Mapping[str, float] = field_with_words(
         {}, "of neighbouring values, per parameter, or as `default`"
     )
-    radius: float = says(2.5, "factor to the neighbours that are tried first")
-    race: tuple[int, ...] = says(
+    radius: float = field_with_words(
+        2.5, "factor to the neighbours that are tried first"
+    )
+    race: tuple[int, ...] = field_with_words(
         (2, 4, 8, 16), "seeds for all settings, the best 5, the best 3, the finalists"
     )
-    finalists: int = says(4, "settings on the most seeds, and the grid's best")
-    tolerance: float = says(
+    finalists: int = field_with_words(
+        4, "settings on the most seeds, and the grid's best"
+    )
+    tolerance: float = field_with_words(
         0.1, "a gain of fewer standard deviations (over seeds) counts as none"
     )
 
@@ -438,24 +476,34 @@ class PatternSearch:
 class Tune:
     """The tuning of a line's parameters."""
 
-    axes: Mapping[str, Any] = says({}, "values per parameter, or a `unit` and `values`")
-    seeds: tuple[int, ...] = says((), "tuning seeds; a search uses the first")
-    report: tuple[int, ...] = says((), "fresh seeds for the setting chosen")
-    refine: Refine = says(Refine(), "more seeds for the best settings")
-    extend: tuple[str, ...] = says(
+    axes: Mapping[str, Any] = field_with_words(
+        {}, "values per parameter, or a `unit` and `values`"
+    )
+    seeds: tuple[int, ...] = field_with_words(
+        (), "tuning seeds; a search uses the first"
+    )
+    report: tuple[int, ...] = field_with_words((), "fresh seeds for the setting chosen")
+    refine: Refine = field_with_words(Refine(), "more seeds for the best settings")
+    extend: tuple[str, ...] = field_with_words(
         (), "axes that grow upwards while the best value is the topmost"
     )
-    inherit: Inherit | None = says(None, "parameters taken from another line")
-    search: PatternSearch | None = says(
+    inherit: Inherit | None = field_with_words(
+        None, "parameters taken from another line"
+    )
+    search: PatternSearch | None = field_with_words(
         None, "how values beyond the grid are tried, if so"
     )
-    limits: Mapping[str, Any] = says(
+    limits: Mapping[str, Any] = field_with_words(
         {},
         "lowest and highest value of a parameter in a search, in its axis' unit, and "
         "`given` if they are no choice of ours: a value there is not open",
     )
-    quantity: str = says("objective", "what is to be best at the end of the trials")
-    splits: int = says(1, "values of dataset.seed on which all of it is repeated")
+    quantity: str = field_with_words(
+        "objective", "what is to be best at the end of the trials"
+    )
+    splits: int = field_with_words(
+        1, "values of dataset.seed on which all of it is repeated"
+    )
 
 
 TUNING = {
@@ -472,7 +520,7 @@ def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
     Within `tune` null stands for the default: profiles switch keys off by it.
     """
     if not isinstance(section, Mapping):
-        raise refused(dotted or "block", section, "a mapping")
+        raise value_error(dotted or "block", section, "a mapping")
     prefix = f"{dotted}." if dotted else ""
     fields = dataclasses.fields(schema)
     defaults = {f"{prefix}{field.name}": field.default for field in fields}
@@ -480,7 +528,7 @@ def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
         check_key(f"{prefix}{key}", list(defaults))
         needed = defaults[f"{prefix}{key}"] is not None and dotted in ("", "budget")
         if value is None and needed:
-            raise refused(f"{prefix}{key}", value, "a value, or left out")
+            raise value_error(f"{prefix}{key}", value, "a value, or left out")
     return {key: value for key, value in section.items() if value is not None}
 
 
@@ -488,9 +536,9 @@ def check_words(key: str, value: Any) -> None:
     """Refuse what is neither a word nor a list of at least one."""
     items = value if is_list(value) else [value]
     if not all(isinstance(item, str) for item in items):
-        raise refused(key, value, "a word or a list of words")
+        raise value_error(key, value, "a word or a list of words")
     if not items:
-        raise refused(key, value, "at least one word")
+        raise value_error(key, value, "at least one word")
 
 
 def tune_of(section: Any, panel: str) -> Tune:
@@ -503,25 +551,25 @@ def tune_of(section: Any, panel: str) -> Tune:
     """
     fields = section_of("tune", section, Tune)
     axes = fields.get("axes")
-    inherit = _inherit(fields["inherit"], panel) if "inherit" in fields else None
+    inherit = _check_inherit(fields["inherit"], panel) if "inherit" in fields else None
     if not isinstance(axes, Mapping):
-        raise refused("tune.axes", axes, "a mapping from parameters to values")
+        raise value_error("tune.axes", axes, "a mapping from parameters to values")
     if not axes and inherit is None:
-        raise refused("tune.axes", axes, "at least one parameter with its values")
+        raise value_error("tune.axes", axes, "at least one parameter with its values")
     for key in ("seeds", "report"):
         if key not in fields:
             raise UsageError(f"tune.{key}: must be given")
     seeds = seeds_of("tune.seeds", fields["seeds"])
     report = seeds_of("tune.report", fields["report"])
-    refine = _refine(fields["refine"]) if "refine" in fields else Refine()
+    refine = _check_refine(fields["refine"]) if "refine" in fields else Refine()
     extend = fields.get("extend", [])
     if not is_list(extend):
-        raise refused("tune.extend", extend, "a list of axes")
+        raise value_error("tune.extend", extend, "a list of axes")
     for name in extend:
         if not isinstance(name, str) or name not in axes:
-            raise refused("tune.extend", name, f"an axis ({', '.join(axes)})")
+            raise value_error("tune.extend", name, f"an axis ({', '.join(axes)})")
         if not all(type(value) in (int, float) for value in axis_values(axes[name])):
-            raise refused("tune.extend", name, "an axis of numbers")
+            raise value_error("tune.extend", name, "an axis of numbers")
     # A choice must not be reported on what it was made on.
     for key, fresh, others in (
         ("tune.report", report, seeds + refine.seeds),
@@ -531,45 +579,51 @@ def tune_of(section: Any, panel: str) -> Tune:
             raise UsageError(
                 f"{key}={seed}: is a tuning seed as well; the seeds must be disjoint"
             )
-    search = _search(fields, axes, seeds) if "search" in fields else None
+    search = _check_search(fields, axes, seeds) if "search" in fields else None
     if search is None and fields.get("limits"):
-        raise refused("tune.limits", fields["limits"], "left out without tune.search")
-    limits = _limits(fields.get("limits", {}), axes)
+        raise value_error(
+            "tune.limits", fields["limits"], "left out without tune.search"
+        )
+    limits = _limits_of(fields.get("limits", {}), axes)
     quantity = fields.get("quantity", "objective")
     check_choice("tune.quantity", str(quantity), [*QUANTITIES])
-    splits = _number("tune.splits", fields.get("splits", 1), int, 1, 1000)
+    splits = _check_number("tune.splits", fields.get("splits", 1), int, 1, 1000)
     grown = (refine, tuple(extend), inherit, search, limits, quantity, splits)
     return Tune(dict(axes), seeds, report, *grown)
 
 
-def _search(
+def _check_search(
     fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any
 ) -> PatternSearch:
     for key in ("refine", "extend"):
         if fields.get(key):
-            raise refused(f"tune.{key}", fields[key], "left out with tune.search")
+            raise value_error(f"tune.{key}", fields[key], "left out with tune.search")
     section = section_of("tune.search", fields["search"], PatternSearch)
     name = section.get("name", "pattern")
     if name != "pattern":
-        raise refused("tune.search.name", name, "pattern")
+        raise value_error("tune.search.name", name, "pattern")
     ratio = section.get("ratio", {})
     if not isinstance(ratio, Mapping):
-        raise refused("tune.search.ratio", ratio, "a mapping from parameters to ratios")
+        raise value_error(
+            "tune.search.ratio", ratio, "a mapping from parameters to ratios"
+        )
     numbers = {
-        name: _number(f"tune.search.{name}", section[name], *limits)
+        name: _check_number(f"tune.search.{name}", section[name], *limits)
         for name, limits in NUMBERS.items()
         if name in section
     }
     ratios = {}
     for key, value in ratio.items():
         check_key(key, (*axes, "default"), "tune.search.ratio")
-        ratios[key] = _number(f"tune.search.ratio.{key}", value, float, 1.01, 100.0)
+        ratios[key] = _check_number(
+            f"tune.search.ratio.{key}", value, float, 1.01, 100.0
+        )
     race = section.get("race", PatternSearch.race)
     rungs = [*race] if is_list(race) else []
     whole = len(rungs) == STAGES and all(type(one) is int for one in rungs)
     if not whole or sorted([1, *rungs]) != [1, *rungs]:
         allowed = f"{STAGES} numbers of seeds >= 1 that do not fall"
-        raise refused("tune.search.race", race, allowed)
+        raise value_error("tune.search.race", race, allowed)
     if len(seeds) < rungs[-1]:
         asked = f"must be at least {rungs[-1]}, as tune.search.race asks"
         raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
@@ -577,15 +631,15 @@ def _search(
     points = math.prod(len(axis_values(values)) for values in axes.values())
     if search.trials < (least := search.least(points)):
         asked = f"at least {least}: the grid, and its best on {rungs[-1]} seeds"
-        raise refused("tune.search.trials", search.trials, asked)
+        raise value_error("tune.search.trials", search.trials, asked)
     return search
 
 
-def _number(key: str, value: Any, hint: Any, least: float, most: float) -> Any:
-    number = typed(key, value, hint)
+def _check_number(key: str, value: Any, hint: Any, least: float, most: float) -> Any:
+    number = convert_value(key, value, hint)
     if not least <= number <= most:
         bound = f" and <= {most:g}" if math.isfinite(most) else ""
-        raise refused(key, value, f"a number >= {least:g}{bound}")
+        raise value_error(key, value, f"a number >= {least:g}{bound}")
     return number
 
 
@@ -593,10 +647,12 @@ GIVEN_LIMITS = "given"
 """Behind two limits: a paper, or what the line is, sets them: nothing is left out."""
 
 
-def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Return the two limits of each parameter that has some, and whose they are."""
     if not isinstance(limits, Mapping):
-        raise refused("tune.limits", limits, "a mapping from parameters to two limits")
+        raise value_error(
+            "tune.limits", limits, "a mapping from parameters to two limits"
+        )
     checked = {}
     for key, pair in limits.items():
         check_key(key, tuple(axes), "tune.limits")
@@ -608,27 +664,31 @@ def _limits(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
             allowed = (
                 f"the least and the most, and {GIVEN_LIMITS} if they are no choice"
             )
-            raise refused(f"tune.limits.{key}", pair, allowed)
-        low, high = (typed(f"tune.limits.{key}", value, float) for value in pair[:2])
+            raise value_error(f"tune.limits.{key}", pair, allowed)
+        low, high = (
+            convert_value(f"tune.limits.{key}", value, float) for value in pair[:2]
+        )
         if not low < high or math.isinf(high - low):
-            raise refused(f"tune.limits.{key}", pair, "two numbers, the lower first")
+            raise value_error(
+                f"tune.limits.{key}", pair, "two numbers, the lower first"
+            )
         checked[key] = low, high, *pair[2:]
     return checked
 
 
-def _refine(section: Any) -> Refine:
+def _check_refine(section: Any) -> Refine:
     fields = section_of("tune.refine", section, Refine)
     best = fields.get("best")
     if isinstance(best, bool) or not isinstance(best, int) or best < 1:
-        raise refused("tune.refine.best", best, "an integer of at least 1")
+        raise value_error("tune.refine.best", best, "an integer of at least 1")
     return Refine(best, seeds_of("tune.refine.seeds", fields.get("seeds")))
 
 
-def _inherit(section: Any, panel: str) -> Inherit:
+def _check_inherit(section: Any, panel: str) -> Inherit:
     fields = section_of("tune.inherit", section, Inherit)
     for key in LABELS:
         if not isinstance(fields.get(key, ""), str):
-            raise refused(f"tune.inherit.{key}", fields[key], "a word")
+            raise value_error(f"tune.inherit.{key}", fields[key], "a word")
     for key in ("line", "parameters"):
         if not fields.get(key):
             raise UsageError(f"tune.inherit.{key}: must be given")
@@ -653,19 +713,35 @@ class Block:
     objective; one with `tune` has its seeds there.
     """
 
-    panel: str = says("", "the panel of a figure that shows it")
-    line: str = says("", "what it is called there")
-    dataset: Any = says(None, "a name, a mapping with `name` and keys, or a list")
-    problem: Any = says(ERM, "the kind of the problem: erm, or mean, or a list")
-    loss: Any = says("auto", "a name, a mapping, or a list; auto: the dataset's usual")
-    penalty: Any = says("auto", "a name, a mapping, or a list; auto: the usual one")
-    constraint: Any = says("none", "a name, a mapping, or a list")
-    algorithm: Any = says(None, "a name, a mapping with `name` and parameters, a list")
-    budget: Mapping[str, Any] = says({}, "epsilon, delta, adjacency")
-    calibration: Any = says("certified", "how noise is fixed; a word or a list")
-    seed: Any = says(0, "seeds of a sweep, each an integer >= 0")
-    tune: Tune | None = says(None, "how parameters are chosen; null: all are run")
-    task: Mapping[str, Any] | None = says(None, "what is done where it is no fit")
+    panel: str = field_with_words("", "the panel of a figure that shows it")
+    line: str = field_with_words("", "what it is called there")
+    dataset: Any = field_with_words(
+        None, "a name, a mapping with `name` and keys, or a list"
+    )
+    problem: Any = field_with_words(
+        ERM, "the kind of the problem: erm, or mean, or a list"
+    )
+    loss: Any = field_with_words(
+        "auto", "a name, a mapping, or a list; auto: the dataset's usual"
+    )
+    penalty: Any = field_with_words(
+        "auto", "a name, a mapping, or a list; auto: the usual one"
+    )
+    constraint: Any = field_with_words("none", "a name, a mapping, or a list")
+    algorithm: Any = field_with_words(
+        None, "a name, a mapping with `name` and parameters, a list"
+    )
+    budget: Mapping[str, Any] = field_with_words({}, "epsilon, delta, adjacency")
+    calibration: Any = field_with_words(
+        "certified", "how noise is fixed; a word or a list"
+    )
+    seed: Any = field_with_words(0, "seeds of a sweep, each an integer >= 0")
+    tune: Tune | None = field_with_words(
+        None, "how parameters are chosen; null: all are run"
+    )
+    task: Mapping[str, Any] | None = field_with_words(
+        None, "what is done where it is no fit"
+    )
 
 
 SECTIONS = {"": Block, "budget": BudgetConfig, **TUNING}
@@ -690,26 +766,26 @@ def blocks_of(sections: Sequence[Mapping[str, Any]]) -> list[Block]:
     blocks: list[Block] = []
     for number, section in enumerate(sections, 1):
         try:
-            blocks.append(_block(section))
+            blocks.append(_check_block(section))
         except UsageError as error:
-            raise UsageError(f"{label(section, number)}: {error}") from None
+            raise UsageError(f"{block_label(section, number)}: {error}") from None
     return blocks
 
 
-def label(block: Any, number: int = 1) -> str:
+def block_label(block: Any, number: int = 1) -> str:
     """Return the name of a block in messages: its labels, else its number."""
     section = block if isinstance(block, Mapping) else {}
     words = [section[key] for key in LABELS if isinstance(section.get(key), str)]
     return f"block {' / '.join(words) or number}"
 
 
-def _block(section: Any) -> Block:
+def _check_block(section: Any) -> Block:
     fields = section_of("", section, Block)
     for key in fields if "task" in fields else ():
         check_key(key, OF_TASK, "a block with a task")
     for key in LABELS:
         if isinstance(fields.get(key), dict | list):
-            raise refused(key, fields[key], "a word")
+            raise value_error(key, fields[key], "a word")
         fields[key] = str(fields.get(key, ""))
     for key in (*POSED, "algorithm"):
         if key in fields or (key in GIVEN and "task" not in fields):
@@ -730,8 +806,8 @@ def _check_part(key: str, value: Any) -> None:
         name = choice.get("name") if isinstance(choice, Mapping) else choice
         names = name if is_list(name) else [name]
         if not names or not all(isinstance(one, str) for one in names):
-            raise refused(key, value, "a name or a mapping with `name`")
+            raise value_error(key, value, "a name or a mapping with `name`")
         if isinstance(choice, Mapping) and "_target_" in choice:
             raise UsageError(f"{key}._target_: no such key; choose with `name`")
     if not choices:
-        raise refused(key, value, "at least one choice")
+        raise value_error(key, value, "at least one choice")

@@ -37,8 +37,8 @@ from dp_erm_bench.experiment.lines import (
     space_of,
 )
 from dp_erm_bench.experiment.parameters import LENGTHS, algorithm_of, by_rule
-from dp_erm_bench.experiment.schema import canonical, plain, points_of
-from dp_erm_bench.plugins.names import identity
+from dp_erm_bench.experiment.schema import canonical_json, plain_parameter, points_of
+from dp_erm_bench.plugins.names import identity_of
 from dp_erm_bench.registry import AUTO
 
 DIGITS = 9
@@ -104,7 +104,7 @@ class Choice:
         return statistics.stdev(self.finals) if known else math.nan
 
 
-def rounded(final: float) -> float:
+def round_final(final: float) -> float:
     """Return a number without the digits that a batch may change."""
     return float(f"{final:.{DIGITS}g}")
 
@@ -115,7 +115,9 @@ def mean_of(finals: Sequence[float]) -> float:
     return math.fsum(finals) / len(finals) if finite else math.inf
 
 
-def bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+def bootstrap_interval(
+    ours: Sequence[float], theirs: Sequence[float]
+) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the difference of two means.
 
     The samples are not paired: each trial has noise of its own.
@@ -126,7 +128,7 @@ def bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, fl
         for finals in (ours, theirs)
     ]
     low, high = np.percentile(means[0] - means[1], TAILS)
-    return rounded(float(low)), rounded(float(high))
+    return round_final(float(low)), round_final(float(high))
 
 
 TUNING_CHECKPOINTS = 2
@@ -160,7 +162,7 @@ random numbers are by now.
 """
 
 
-def afresh(case: str, number: int, make: Callable[[], Points]) -> Points:
+def new_points_of_round(case: str, number: int, make: Callable[[], Points]) -> Points:
     """Return the points of a round that nobody has asked for before."""
     return make()
 
@@ -231,21 +233,21 @@ class Tuner:
             if one is None:
                 yield None
                 continue
-            new = self._new(*one)
+            new = self._new_trials(*one)
             # A grid without new trials waits for the other lines' next ones.
             if new or self.tune.search is None:
                 yield new
-        self.choice = self._choice(self.strategy.ranked, self.strategy.open)
+        self.choice = self._make_choice(self.strategy.ranked, self.strategy.open)
         values = self.choice.values
-        self.reports += [self._trial(values, s, "report") for s in self.tune.report]
+        self.reports += [self._trial_of(values, s, "report") for s in self.tune.report]
         yield self.reports
 
-    def _choice(self, ranked: Ranked, why_open: tuple[str, ...]) -> Choice:
+    def _make_choice(self, ranked: Ranked, why_open: tuple[str, ...]) -> Choice:
         """Return the choice of the first of some points, all on the same seeds."""
         (_, best), *others = ranked
         finals, lead = self.finals_of(best), None
         if others and len(finals) > 1 and math.isfinite(others[0][0]):
-            lead = bootstrap(finals, self.finals_of(others[0][1]))
+            lead = bootstrap_interval(finals, self.finals_of(others[0][1]))
         tried = tuple(one.key for one in self._tried.values())
         settings = len({place[:-1] for place in self._tried})
         # Where all are lost nothing lies beyond.
@@ -255,9 +257,9 @@ class Tuner:
         began = tuple(self.strategy.starts), tried
         return Choice(self.line, best, finals, settings, lead, why, grown, *began)
 
-    def expected(self) -> int:
+    def expected_trials(self) -> int:
         """Return the number of trials if no axis is extended, of a search the most."""
-        return self.strategy.expected() + len(self.tune.report)
+        return self.strategy.expected_trials() + len(self.tune.report)
 
     def examples(self, phase: str) -> Iterator[Trial]:
         """Yield a trial of each shape that those of a phase may have.
@@ -268,78 +270,86 @@ class Tuner:
         shares = algorithm_of(self.line.algorithm).shares
         axes = {
             key: values if shares(key) else values[:1]
-            for key, values in self._possible().items()
+            for key, values in self._possible_values().items()
         }
         for point in points_of(axes) if seeds else ():
             # What one line may choose, another that inherits it may refuse.
             with contextlib.suppress(UsageError):
-                yield self._trial(point, seeds[0], phase)
+                yield self._trial_of(point, seeds[0], phase)
 
-    def _possible(self) -> dict[str, Sequence[Any]]:
+    def _possible_values(self) -> dict[str, Sequence[Any]]:
         """Return every value that the open and the inherited parameters may take."""
         values: dict[str, Sequence[Any]] = {}
         if self.source is not None:
             fixed = {key: [value] for key, value in self.source.line.params.items()}
-            values = {**fixed, **self.source._possible()}
+            values = {**fixed, **self.source._possible_values()}
         return {**{key: values[key] for key in self._inherits}, **self.axes}
 
     def grid(self) -> Points:
         """Return the points of the axes, with what is inherited."""
         return [{**self.inherited, **point} for point in points_of(self.axes)]
 
-    def _new(self, points: Points, rung: int) -> list[Trial]:
+    def _new_trials(self, points: Points, rung: int) -> list[Trial]:
         """Return the trials of a round that have not been asked for yet."""
         seeds = self.strategy.seeds(rung)
         named = {(*p.items(), seed): (p, seed) for p in points for seed in seeds}
         untried = {k: one for k, one in named.items() if k not in self._tried}
-        new = {k: self._trial(*one, "tune") for k, one in untried.items()}
+        new = {k: self._trial_of(*one, "tune") for k, one in untried.items()}
         self._tried |= new
         reached = {key: self.rungs.get(key, rung) for key in map(key_of, points)}
         self.rungs |= {key: max(rung, before) for key, before in reached.items()}
         return [*new.values()]
 
-    def _trial(self, point: Point, seed: int, phase: str) -> Trial:
+    def _trial_of(self, point: Point, seed: int, phase: str) -> Trial:
         rows = self.n_checkpoints if phase == "report" else TUNING_CHECKPOINTS
         return self.line.setting(**point).trial(seed, rows, phase)
 
-    def own(self, point: Point) -> Sequence[int]:
+    def own_seeds(self, point: Point) -> Sequence[int]:
         """Return the seeds that a point was tried on."""
         rung = self.rungs.get(key_of(point))
         return () if rung is None else self.strategy.seeds(rung)
 
     def finals_of(self, point: Point, rung: int | None = None) -> tuple[float, ...]:
         """Return the final quantities of a point, on its own seeds or a rung's."""
-        seeds = self.own(point) if rung is None else self.strategy.seeds(rung)
+        seeds = self.own_seeds(point) if rung is None else self.strategy.seeds(rung)
         keys = (self._tried[(*point.items(), seed)].key for seed in seeds)
         by, lost = self.tune.quantity, math.inf
-        return tuple(rounded(self.finals.get(key, {}).get(by, lost)) for key in keys)
+        return tuple(
+            round_final(self.finals.get(key, {}).get(by, lost)) for key in keys
+        )
 
     def mean(self, point: Point, rung: int | None = None) -> float:
         """Return the mean of a point, on its own seeds or a rung's."""
         return mean_of(self.finals_of(point, rung))
 
-    def ranked(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
+    def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
         """Return points behind their means; among equals the earlier is better."""
         ranked = [(self.mean(point, rung), point) for point in points]
         return sorted(ranked, key=itemgetter(0))
 
-    def _case(self) -> str:
+    def _case_digest(self) -> str:
         """Return the digest of what the points of a search depend on."""
         line, search = self.line, self.tune.search
         assert search is not None
-        algorithm = [identity(line.algorithm), line.base["algorithm"]["params"]]
+        algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
-        inherited = {key: plain(value) for key, value in self.inherited.items()}
+        inherited = {
+            key: plain_parameter(value) for key, value in self.inherited.items()
+        }
         named = [line.problem.identity, algorithm, privacy, inherited]
-        axes = {key: [*map(plain, values)] for key, values in line.axes.items()}
+        axes = {
+            key: [*map(plain_parameter, values)] for key, values in line.axes.items()
+        }
         # Whose the limits are changes no trial.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, search.ratio]
         # Of a line without smaller epsilons the digest is what it was.
-        begun = [[[*map(plain, point.values())] for point in self.warm()]]
-        return sha256_of(canonical([named, axes, how, *filter(None, begun)]))
+        begun = [
+            [[*map(plain_parameter, point.values())] for point in self.warm_starts()]
+        ]
+        return sha256_of(canonical_json([named, axes, how, *filter(None, begun)]))
 
-    def warm(self) -> Points:
+    def warm_starts(self) -> Points:
         """Return the best two points of the same line at the next smaller epsilon."""
         if self.smaller is None or self.smaller.choice is None:
             return []
@@ -373,7 +383,7 @@ class Strategy(ABC):
         """Return the seeds of a rung; a higher one has all of a lower one's."""
 
     @abstractmethod
-    def expected(self) -> int:
+    def expected_trials(self) -> int:
         """Return how many trials are expected."""
 
     @abstractmethod
@@ -395,7 +405,7 @@ class Grid(Strategy):
         tune = self.tuner.tune
         return tune.seeds + tune.refine.seeds if rung else tune.seeds
 
-    def expected(self) -> int:
+    def expected_trials(self) -> int:
         """Return the number of trials if no axis is extended."""
         tune = self.tuner.tune
         grid = math.prod(len(values) for values in self.tuner.axes.values())
@@ -409,13 +419,13 @@ class Grid(Strategy):
             points = self.tuner.grid()
             for rung in (0, 1) if count else (0,):
                 yield points, rung
-                self.ranked = self.tuner.ranked(points, rung)
-                if grown := self._extend(*self.ranked[0]):
+                self.ranked = self.tuner.rank_points(points, rung)
+                if grown := self._extend_axes(*self.ranked[0]):
                     break
                 points = [point for _, point in self.ranked[:count]]
-        self.open = tuple(self._edges(self.ranked[0][1]))
+        self.open = tuple(self._extensible_axes(self.ranked[0][1]))
 
-    def _extend(self, mean: float, best: Point) -> bool:
+    def _extend_axes(self, mean: float, best: Point) -> bool:
         """Add a value above each extensible axis whose topmost value is best."""
         line, axes, grown = self.tuner.line, self.tuner.axes, False
         for key in self.tuner.tune.extend if math.isfinite(mean) else ():
@@ -431,7 +441,7 @@ class Grid(Strategy):
                     grown = True
         return grown
 
-    def _edges(self, best: Point) -> Iterator[str]:
+    def _extensible_axes(self, best: Point) -> Iterator[str]:
         for key, values in self.tuner.axes.items():
             if len(values) > 1 and all(isinstance(v, int | float) for v in values):
                 ends = {max(values): "top", min(values): "bottom"}
@@ -445,16 +455,18 @@ NEAR, CUBE = 2.0, 256
 """Radii within which results tell of a surface; points at which it is looked at."""
 
 
-def neighbours(
+def neighbouring_points(
     space: Mapping[str, Axis], best: Point, factor: float
 ) -> Iterator[Point]:
     """Yield the points that differ from one in one parameter, by a factor."""
     for key, axis in space.items():
-        for value in axis.beside(best[key], factor):
+        for value in axis.values_beside(best[key], factor):
             yield {**best, key: value}
 
 
-def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Point]:
+def traded_points(
+    space: Mapping[str, Axis], best: Point, factor: float
+) -> Iterator[Point]:
     """Yield the points with one parameter up by a factor, and another one down.
 
     Good settings lie along such lines: longer runs want shorter steps, and so do larger
@@ -462,7 +474,9 @@ def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Po
     """
     beside: dict[str, tuple[list[Any], list[Any]]] = {}
     for key, axis in space.items():
-        near = [*axis.beside(best[key], factor)] if axis.orders(best[key]) else []
+        near = (
+            [*axis.values_beside(best[key], factor)] if axis.orders(best[key]) else []
+        )
         lower = [value for value in near if value < best[key]]
         beside[key] = lower, [value for value in near if value > best[key]]
     for one, other in permutations(space, 2):
@@ -470,7 +484,7 @@ def trades(space: Mapping[str, Axis], best: Point, factor: float) -> Iterator[Po
             yield {**best, **dict(zip((one, other), values, strict=True))}
 
 
-def sobol(
+def sobol_points(
     space: Mapping[str, Axis], best: Point, factor: float, count: int, seed: int
 ) -> Iterator[Point]:
     """Yield scrambled Sobol points of the cube around one, within a factor of it."""
@@ -482,11 +496,16 @@ def sobol(
         near = zip(space.items(), shares, strict=True)
         yield {
             **best,
-            **{key: axis.near(best[key], factor, share) for (key, axis), share in near},
+            **{
+                key: axis.value_near(best[key], factor, share)
+                for (key, axis), share in near
+            },
         }
 
 
-def onward(space: Mapping[str, Axis], before: Point, best: Point) -> Iterator[Point]:
+def points_onward(
+    space: Mapping[str, Axis], before: Point, best: Point
+) -> Iterator[Point]:
     """Yield the points as far again as the last round went, and twice as far.
 
     Where the best lies many radii away, steps grow with the way that led on.
@@ -498,7 +517,7 @@ def onward(space: Mapping[str, Axis], before: Point, best: Point) -> Iterator[Po
     }
     for times in (1.0, 2.0) if before != best else ():
         moved = {
-            key: space[key].at(new + times * (new - old))
+            key: space[key].value_at(new + times * (new - old))
             for key, (old, new) in level.items()
             if new != old
         }
@@ -514,7 +533,7 @@ class Tried(NamedTuple):
     seeds: int
 
 
-def modelled(
+def modelled_points(
     space: Mapping[str, Axis],
     best: Point,
     tried: Sequence[Tried],
@@ -530,10 +549,10 @@ def modelled(
     # Not at the top: it takes half a second.
     from scipy.stats import qmc
 
-    def placed(point: Point, key: str) -> bool:
+    def is_on_lattice(point: Point, key: str) -> bool:
         return space[key].orders(point[key]) and bool(point[key])
 
-    keys = [key for key in space if placed(best, key)]
+    keys = [key for key in space if is_on_lattice(best, key)]
     others = space.keys() - keys
     origin = {key: space[key].level(best[key]) for key in keys}
     step = {key: space[key].steps(factor) for key in keys}
@@ -542,20 +561,20 @@ def modelled(
     for one in tried:
         point = one.point
         alike = all(point[key] == best[key] for key in others)
-        there = all(placed(point, key) for key in keys)
+        there = all(is_on_lattice(point, key) for key in keys)
         if not alike or not math.isfinite(one.mean) or not there:
             continue
         place = [(space[k].level(point[k]) - origin[k]) / step[k] for k in keys]
         if max(map(abs, place), default=0.0) <= NEAR:
             places.append(place)
             rows.append(one)
-    surface = _quadratic(np.array(places), rows) if keys else None
+    surface = _fit_quadratic(np.array(places), rows) if keys else None
     if surface is None:
         return
     cube = 2.0 * qmc.Sobol(len(keys), scramble=False).random(CUBE) - 1.0
     for place in cube[np.argsort(surface(cube), kind="stable")].tolist():
         at = {
-            k: space[k].at(origin[k] + u * step[k])
+            k: space[k].value_at(origin[k] + u * step[k])
             for k, u in zip(keys, place, strict=True)
         }
         point = {**best, **at}
@@ -567,7 +586,9 @@ def modelled(
             return
 
 
-def _quadratic(places: Array, rows: Sequence[Tried]) -> Callable[[Array], Array] | None:
+def _fit_quadratic(
+    places: Array, rows: Sequence[Tried]
+) -> Callable[[Array], Array] | None:
     """Return the quadratic nearest to the better half of results; None of too few."""
     d = places.shape[1]
     terms = (d + 1) * (d + 2) // 2
@@ -659,7 +680,7 @@ class Pattern(Strategy):
         count = math.ceil(race[0] / 2) if rung == HALF else race[rung]
         return self.tuner.tune.seeds[:count]
 
-    def expected(self) -> int:
+    def expected_trials(self) -> int:
         """Return the most trials that it may ask for."""
         return self.search.trials
 
@@ -671,56 +692,65 @@ class Pattern(Strategy):
         ones are worth more.
         """
         tuner, count = self.tuner, self.search.finalists
-        yield self._raced(tuner.grid(), 0)
+        yield self._race_points(tuner.grid(), 0)
         while tuner.smaller is not None and tuner.smaller.choice is None:
             yield None
-        made = {"auto": self._ruled(), self._origin(): tuner.warm()}
-        short = self._allowed_of(self._short())
+        made = {
+            "auto": self._setting_of_rule(),
+            self._name_of_starts(): tuner.warm_starts(),
+        }
+        short = self._allowed_of(self._short_runs())
         self.starts = {name: own for name, own in made.items() if own}
-        yield self._raced(self._allowed_of(chain(*self.starts.values())), 0)
+        yield self._race_points(self._allowed_of(chain(*self.starts.values())), 0)
         if short:
             self.starts["1 and 2 steps"] = short
-            yield self._raced(short, HALF)
-            yield self._raced(self._better_half(short), 0)
+            yield self._race_points(short, HALF)
+            yield self._race_points(self._better_half(short), 0)
         tried = tuner.rungs
         told = {k: [p for p in v if key_of(p) in tried] for k, v in self.starts.items()}
         self.starts = {name: own for name, own in told.items() if own}
-        first = self._best(1, 0)[0]
+        first = self._best_points(1, 0)[0]
         if tuner.mean(first) == math.inf:
             # All are refused, or diverge: nothing tells where to go.
-            self.ranked = self._ranked([first])
+            self.ranked = self._rank_on_rung([first])
             return
-        yield from self._grown()
-        yield self._raced(self._best(count, 0), 1)
-        self.first = before = best = (self._best(1, 1) or self._best(1, 0))[0]
+        yield from self._points_beyond_grid()
+        yield self._race_points(self._best_points(count, 0), 1)
+        self.first = before = best = (
+            self._best_points(1, 1) or self._best_points(1, 0)
+        )[0]
         radius, number, quiet, wide, gained = self.search.radius, 0, 0, False, True
         while quiet < QUIET:
-            points = self._round(before, best, radius, number, wide)
+            points = self._points_of_round(before, best, radius, number, wide)
             if points is None:
                 break
-            yield self._raced(points, HALF)
-            yield self._raced(self._better_half(points), 0)
-            yield self._raced(self._best(BETTER[0], 0), 1)
-            yield self._raced(self._best(BETTER[1], 1), 2)
-            before, best = best, (self._best(1, 1) or [best])[0]
-            number, gained = number + 1, self._gains(before, best)
+            yield self._race_points(points, HALF)
+            yield self._race_points(self._better_half(points), 0)
+            yield self._race_points(self._best_points(BETTER[0], 0), 1)
+            yield self._race_points(self._best_points(BETTER[1], 1), 2)
+            before, best = best, (self._best_points(1, 1) or [best])[0]
+            number, gained = number + 1, self._is_gain(before, best)
             # Trades and the cube are for where the neighbours lead nowhere.
             wide, done = not gained and not wide, not gained and wide
             if done:
                 quiet += radius <= SMALL
                 radius = max(SHRINK * radius, SMALLEST)
-        yield from self._modelled()
-        beyond = [point for one in self._best(count, 1) for point in self._beyond(one)]
-        yield self._raced(beyond, 0)
-        yield self._raced(self._best(count, 0), 1)
-        yield from self._raced_out()
-        moving = yield from self._settled()
+        yield from self._rounds_by_model()
+        beyond = [
+            point
+            for one in self._best_points(count, 1)
+            for point in self._points_beyond(one)
+        ]
+        yield self._race_points(beyond, 0)
+        yield self._race_points(self._best_points(count, 0), 1)
+        yield from self._last_races()
+        moving = yield from self._rounds_beyond_choice()
         chosen = self.ranked[0][1]
-        gained &= not number or self._better(chosen, before)
+        gained &= not number or self._is_better(chosen, before)
         moving |= quiet < QUIET and gained
-        self.open = (*self._ends(chosen), *(["trials"] if moving else []))
+        self.open = (*self._ends_of_point(chosen), *(["trials"] if moving else []))
 
-    def _ruled(self) -> Points:
+    def _setting_of_rule(self) -> Points:
         """Return the setting that the line's rule gives, where there is a rule."""
         line, inherited = self.tuner.line, self.tuner.inherited
         algorithm, given = algorithm_of(line.algorithm), {**line.params, **inherited}
@@ -734,12 +764,12 @@ class Pattern(Strategy):
         solver = algorithm.solver(params)
         return [{**inherited, **{key: getattr(solver, key) for key in self.space}}]
 
-    def _origin(self) -> str:
+    def _name_of_starts(self) -> str:
         """Return the name of the starts of the next smaller epsilon."""
         smaller = self.tuner.smaller
         return f"from epsilon={smaller.epsilon:g}" if smaller else ""
 
-    def _short(self) -> Iterator[Point]:
+    def _short_runs(self) -> Iterator[Point]:
         """Yield runs of one and two steps, at the middle of the grid and beside it.
 
         Of the other parameters one at a time has another value: one of the grid, or
@@ -748,27 +778,29 @@ class Pattern(Strategy):
         length = next((key for key in LENGTHS if key in self.space), None)
         if length is None or not self.space[length].numeric:
             return
-        values = {key: self._beginning(key) for key in self.space if key != length}
+        values = {
+            key: self._values_from_least(key) for key in self.space if key != length
+        }
         middle = {key: own[len(own) // 2] for key, own in values.items()}
         for steps in SHORTEST:
             varied = [middle, *({**middle, k: v} for k in values for v in values[k])]
             for point in varied:
                 whole = {**self.tuner.inherited, **dict.fromkeys(self.space), **point}
-                if (value := self._length(whole, length, steps)) is not None:
+                if (value := self._length_of_steps(whole, length, steps)) is not None:
                     yield {**whole, length: value}
 
-    def _beginning(self, key: str) -> list[Any]:
+    def _values_from_least(self, key: str) -> list[Any]:
         """Return the values of the grid in order, of numbers one beyond the least."""
         axis = self.space[key]
         if not axis.numeric:
             return [*axis.values]
         values = sorted(set(axis.values))
-        if not values[0] or axis.last(values[0]):
+        if not values[0] or axis.is_outermost(values[0]):
             return values
         ratio = values[1] / values[0] if len(values) > 1 else self.search.radius
-        return [axis.at(axis.level(values[0] / ratio)), *values]
+        return [axis.value_at(axis.level(values[0] / ratio)), *values]
 
-    def _length(self, point: Point, key: str, steps: int) -> Any:
+    def _length_of_steps(self, point: Point, key: str, steps: int) -> Any:
         """Return the value of a length that makes so many steps; None if none does."""
         axis = self.space[key]
         usual = min(filter(None, axis.values))
@@ -800,47 +832,47 @@ class Pattern(Strategy):
     def _better_half(self, points: Points) -> Points:
         """Return the better half of those points that were tried."""
         tried = [point for point in points if key_of(point) in self.tuner.rungs]
-        better = [point for _, point in self._ranked(tried)]
+        better = [point for _, point in self._rank_on_rung(tried)]
         return better[: math.ceil(len(better) / 2)]
 
-    def _room(self) -> int:
+    def _trials_left(self) -> int:
         """Return how many trials are left."""
         return self.search.trials - len(self.tuner._tried)
 
-    def _raced(self, points: Points, rung: int, kept: int | None = None) -> Round:
+    def _race_points(self, points: Points, rung: int, kept: int | None = None) -> Round:
         """Return a round of the first points, as many as there are trials for.
 
         So many are kept for later; those of the last races if nothing is said.
         """
-        usual = self._kept() if self.tuner.rungs else 0
-        left = self._room() - (usual if kept is None else kept)
+        usual = self._races_kept() if self.tuner.rungs else 0
+        left = self._trials_left() - (usual if kept is None else kept)
         seeds = len(self.seeds(rung))
-        costs = (max(0, seeds - len(self.tuner.own(point))) for point in points)
+        costs = (max(0, seeds - len(self.tuner.own_seeds(point))) for point in points)
         return points[: sum(total <= left for total in accumulate(costs))], rung
 
-    def _kept(self) -> int:
+    def _races_kept(self) -> int:
         """Return the trials of the last races, were they between those now best."""
-        race, finalists = self.search.race, self._finalists()
-        seeds = [len(self.tuner.own(one)) for one in finalists]
+        race, finalists = self.search.race, self._final_points()
+        seeds = [len(self.tuner.own_seeds(one)) for one in finalists]
         # Places that nobody has taken yet cost more.
         seeds += [race[0]] * (self.search.finalists - len(seeds))
         few = sum(max(0, race[-2] - known) for known in seeds)
         left = half_of(len(seeds)) * (race[-1] - race[-2])
         return few + left + BEYOND * race[0]
 
-    def _finalists(self) -> Points:
+    def _final_points(self) -> Points:
         """Return who is raced at the end: the grid's best, and the best of all."""
-        best = self._best(self.search.finalists, 1) or self._best(1, 0)
+        best = self._best_points(self.search.finalists, 1) or self._best_points(1, 0)
         first = self.first or best[0]
         return [first, *(one for one in best if one != first)]
 
-    def _best(self, count: int, rung: int) -> Points:
+    def _best_points(self, count: int, rung: int) -> Points:
         """Return the best points of those that have reached a rung, best first."""
         rungs = self.tuner.rungs
         points = [dict(key) for key, reached in rungs.items() if reached >= rung]
-        return [point for _, point in self._ranked(points)[:count]]
+        return [point for _, point in self._rank_on_rung(points)[:count]]
 
-    def _ranked(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
+    def _rank_on_rung(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
         """Return points behind their means, on a rung's seeds or on all of their own.
 
         Of equals the shorter run is better, then the one that was tried earlier.
@@ -851,71 +883,73 @@ class Pattern(Strategy):
             setting = self.tuner.line.setting(**point)
             return setting.batch_key.iterations(), places[key_of(point)]
 
-        return self.tuner.ranked(sorted(points, key=order), rung)
+        return self.tuner.rank_points(sorted(points, key=order), rung)
 
-    def _grown(self) -> Iterator[Round]:
+    def _points_beyond_grid(self) -> Iterator[Round]:
         """Yield points beyond the grid while its best lies on an outermost value."""
-        before, best = math.inf, self._best(1, 0)[0]
+        before, best = math.inf, self._best_points(1, 0)[0]
         while self.tuner.mean(best) < before:
             before = self.tuner.mean(best)
-            points = [point for key in self.space for point in self._outward(best, key)]
+            points = [
+                point for key in self.space for point in self._move_outward(best, key)
+            ]
             new = [one for one in points if key_of(one) not in self.tuner.rungs]
-            yield self._raced([one for one in new if self._allowed(one)], 0)
-            best = self._best(1, 0)[0]
+            yield self._race_points([one for one in new if self._is_allowed(one)], 0)
+            best = self._best_points(1, 0)[0]
 
-    def _outward(self, best: Point, key: str) -> Iterator[Point]:
+    def _move_outward(self, best: Point, key: str) -> Iterator[Point]:
         """Yield the best settings of an end, but of lengths, moved on by a step."""
-        axis, end, tried = self.space[key], best[key], self._values(key)
+        axis, end, tried = self.space[key], best[key], self._values_tried(key)
         values = sorted(filter(None, axis.values)) if axis.numeric else []
-        if key in LENGTHS or len(values) < 2 or axis.last(end):
+        if key in LENGTHS or len(values) < 2 or axis.is_outermost(end):
             return
-        every = self._best(len(self.tuner.rungs), 0)
+        every = self._best_points(len(self.tuner.rungs), 0)
         alike = [one for one in every if one[key] == end]
         steps = {max(tried): values[-1] / values[-2], min(tried): values[0] / values[1]}
         if end in steps:
-            moved = axis.at(axis.level(end) + axis.steps(steps[end]))
+            moved = axis.value_at(axis.level(end) + axis.steps(steps[end]))
             yield from ({**one, key: moved} for one in alike[:OUTWARD])
 
-    def _round(
+    def _points_of_round(
         self, before: Point, best: Point, radius: float, number: int, wide: bool
     ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
-        room, half = self._room() - self._kept(), len(self.seeds(HALF))
+        room, half = self._trials_left() - self._races_kept(), len(self.seeds(HALF))
         affordable = int((room - RACED) / (1.5 * half))
         if self.tuner.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
-        points = [[*map(plain, one.values())] for one in (before, best)]
+        points = [[*map(plain_parameter, one.values())] for one in (before, best)]
 
         def make() -> Iterator[Point]:
             if not wide:
-                yield from onward(self.space, before, best)
-                yield from neighbours(self.space, best, radius)
+                yield from points_onward(self.space, before, best)
+                yield from neighbouring_points(self.space, best, radius)
                 return
-            seed = int(sha256_of(f"{self.tuner._case()}:{number}")[:16], 16)
-            yield from trades(self.space, best, radius)
-            yield from sobol(self.space, best, radius, SOBOL, seed)
+            seed = int(sha256_of(f"{self.tuner._case_digest()}:{number}")[:16], 16)
+            yield from traded_points(self.space, best, radius)
+            yield from sobol_points(self.space, best, radius, SOBOL, seed)
 
-        return self._asked([points, radius, wide], number, make)[:affordable]
+        return self._ask_for_round([points, radius, wide], number, make)[:affordable]
 
-    def _asked(
+    def _ask_for_round(
         self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
     ) -> Points:
         """Return the new points of a round that is named by what it depends on."""
-        name = sha256_of(canonical([self.tuner._case(), *what]))
+        name = sha256_of(canonical_json([self.tuner._case_digest(), *what]))
         asked = self.ask(name, number, lambda: [*make()])
-        new = {key_of(one): one for one in asked if self._allowed(one)}
+        new = {key_of(one): one for one in asked if self._is_allowed(one)}
         return [one for key, one in new.items() if key not in self.tuner.rungs]
 
-    def _allowed(self, point: Point) -> bool:
+    def _is_allowed(self, point: Point) -> bool:
         """Return whether a point, of a file maybe, is one of the space's."""
         inherited = self.tuner.inherited
         if list(point) != [*inherited, *self.space]:
             return False
         same = all(point[key] == value for key, value in inherited.items())
         if not same or not all(
-            map(self._holds, self.space, map(point.get, self.space))
+            map(self._may_be_tried, self.space, map(point.get, self.space))
         ):
             return False
         try:
@@ -924,13 +958,13 @@ class Pattern(Strategy):
             return False
         return True
 
-    def _holds(self, key: str, value: Any) -> bool:
+    def _may_be_tried(self, key: str, value: Any) -> bool:
         """Return whether a value may be tried: one of the lattice, or of a start."""
         starts = chain(*self.starts.values())
         same = (one[key] for one in starts if type(one[key]) is type(value))
         return self.space[key].holds(value) or value in same
 
-    def _gains(self, before: Point, after: Point) -> bool:
+    def _is_gain(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""
         old, new = map(self.tuner.finals_of, (before, after))
         known = len(new) > 1 and math.isfinite(mean_of(new))
@@ -938,31 +972,34 @@ class Pattern(Strategy):
         gain = mean_of(old) - mean_of(new)
         return before != after and gain > self.search.tolerance * spread
 
-    def _better(self, point: Point, before: Point) -> bool:
+    def _is_better(self, point: Point, before: Point) -> bool:
         """Return whether a point is better than one of before, beyond their scatter."""
         ours, theirs = map(self.tuner.finals_of, (point, before))
         if mean_of(ours) == math.inf or point == before:
             return False
-        return mean_of(theirs) == math.inf or bootstrap(ours, theirs)[1] < 0.0
+        return mean_of(theirs) == math.inf or bootstrap_interval(ours, theirs)[1] < 0.0
 
-    def _modelled(self) -> Iterator[Round]:
+    def _rounds_by_model(self) -> Iterator[Round]:
         """Yield points where a fitted surface is lowest, until these lead nowhere."""
         radius, race, quiet = self.search.radius, self.search.race, 0
         tuner = self.tuner
-        while quiet < QUIET and self._room() - self._kept() >= MODELLED * race[1]:
-            best = (self._best(1, 1) or self._best(1, 0))[0]
-            around = [*map(plain, best.values())]
+        while (
+            quiet < QUIET
+            and self._trials_left() - self._races_kept() >= MODELLED * race[1]
+        ):
+            best = (self._best_points(1, 1) or self._best_points(1, 0))[0]
+            around = [*map(plain_parameter, best.values())]
             known = map(dict, tuner.rungs)
-            tried = [Tried(o, tuner.mean(o), len(tuner.own(o))) for o in known]
-            lowest = partial(modelled, self.space, best, tried, radius, MODELLED)
-            points = self._asked(["surface", around, len(tried)], 0, lowest)
+            tried = [Tried(o, tuner.mean(o), len(tuner.own_seeds(o))) for o in known]
+            lowest = partial(modelled_points, self.space, best, tried, radius, MODELLED)
+            points = self._ask_for_round(["surface", around, len(tried)], 0, lowest)
             if not points:
                 return
-            yield self._raced(points, 1)
-            yield self._raced(self._best(BETTER[1], 1), 2)
-            quiet = 0 if self._best(1, 1)[0] in points else quiet + 1
+            yield self._race_points(points, 1)
+            yield self._race_points(self._best_points(BETTER[1], 1), 2)
+            quiet = 0 if self._best_points(1, 1)[0] in points else quiet + 1
 
-    def _raced_out(self) -> Iterator[Round]:
+    def _last_races(self) -> Iterator[Round]:
         """Yield the last races; rank who has all seeds.
 
         The finalists run on the last but one number of seeds, and
@@ -970,73 +1007,77 @@ class Pattern(Strategy):
         ones are raced.
         """
         race, count, last = self.search.race, self.search.finalists, self._last
-        finalists, rungs = self._finalists(), self.tuner.rungs
-        self.ranked = self._ranked(finalists[:1])
+        finalists, rungs = self._final_points(), self.tuner.rungs
+        self.ranked = self._rank_on_rung(finalists[:1])
         while finalists:
-            yield self._raced(finalists, last - 1, race[-1] - race[-2])
+            yield self._race_points(finalists, last - 1, race[-1] - race[-2])
             able = [one for one in finalists if rungs[key_of(one)] >= last - 1]
-            better = [one for _, one in self._ranked(able, last - 1)]
-            yield self._raced(better[: half_of(len(able))], last, 0)
-            raced = self._best(len(rungs), last)
-            self.ranked = self._ranked(raced, last) if raced else self.ranked
-            enough = math.isfinite(self.ranked[0][0]) or self._room() < race[-1]
-            others = self._best(count + len(finalists), 0)
+            better = [one for _, one in self._rank_on_rung(able, last - 1)]
+            yield self._race_points(better[: half_of(len(able))], last, 0)
+            raced = self._best_points(len(rungs), last)
+            self.ranked = self._rank_on_rung(raced, last) if raced else self.ranked
+            enough = math.isfinite(self.ranked[0][0]) or self._trials_left() < race[-1]
+            others = self._best_points(count + len(finalists), 0)
             others = [one for one in others if rungs[key_of(one)] < last - 1]
             finalists = [] if enough else others[:count]
 
-    def _settled(self) -> Generator[Round, None, bool]:
+    def _rounds_beyond_choice(self) -> Generator[Round, None, bool]:
         """Yield points beyond the choice while it lies on an outermost value tried.
 
         Rank who has all seeds anew; return whether a point beyond the choice is better
         on fewer: there were no trials for more.
         """
         rungs = self.tuner.rungs
-        while beyond := self._beyond(self.ranked[0][1]):
+        while beyond := self._points_beyond(self.ranked[0][1]):
             mean, better, rung = self.ranked[0][0], beyond, 0
             while better and rung <= self._last:
-                yield self._raced(better, rung, 0)
+                yield self._race_points(better, rung, 0)
                 able = [p for p in better if rungs.get(key_of(p), HALF) >= rung]
                 if not able:
                     return rung > 0
-                order = self._ranked(able, rung)
+                order = self._rank_on_rung(able, rung)
                 better = [point for lower, point in order[:1] if lower < mean]
                 rung += 1
-            self.ranked = self._ranked(self._best(len(rungs), self._last))
+            self.ranked = self._rank_on_rung(self._best_points(len(rungs), self._last))
         return False
 
-    def _values(self, key: str) -> set[Any]:
+    def _values_tried(self, key: str) -> set[Any]:
         """Return the values of a parameter that were tried, of numbers no others."""
         axis, tried = self.space[key], {dict(one)[key] for one in self.tuner.rungs}
         return {v for v in tried if axis.orders(v)} if axis.numeric else tried
 
-    def _ends(self, point: Point) -> Iterator[str]:
+    def _ends_of_point(self, point: Point) -> Iterator[str]:
         """Yield where a point lies on a limit, or on the outermost value tried."""
         for key, axis in self.space.items():
             value = point[key]
-            if not axis.numeric or axis.last(value):
+            if not axis.numeric or axis.is_outermost(value):
                 continue
-            if axis.limited(value):
+            if axis.is_at_limit(value):
                 yield f"{key} limit"
-            elif value == max(self._values(key)):
+            elif value == max(self._values_tried(key)):
                 yield f"{key} top"
-            elif value == min(self._values(key)):
+            elif value == min(self._values_tried(key)):
                 yield f"{key} bottom"
 
-    def _beyond(self, point: Point) -> Points:
+    def _points_beyond(self, point: Point) -> Points:
         """Return the points beside one that lie beyond all values tried."""
         tried = {
-            end.split()[0]: self._values(end.split()[0]) for end in self._ends(point)
+            end.split()[0]: self._values_tried(end.split()[0])
+            for end in self._ends_of_point(point)
         }
         return [
             one
-            for one in neighbours(self.space, point, SMALLEST)
+            for one in neighbouring_points(self.space, point, SMALLEST)
             if any(one[key] not in values for key, values in tried.items())
-            and self._allowed(one)
+            and self._is_allowed(one)
         ]
 
 
 def tuners_of(
-    lines: Iterable[Line], n_checkpoints: int, finals: Finals, ask: Ask = afresh
+    lines: Iterable[Line],
+    n_checkpoints: int,
+    finals: Finals,
+    ask: Ask = new_points_of_round,
 ) -> list[Tuner]:
     """Return the tuners of the tuned lines, each linked to what it inherits from.
 
@@ -1065,7 +1106,7 @@ def tuners_of(
                 lower = at
             tuner.smaller, at = lower, tuner
     for tuner in tuners:
-        tuner.source = _source(tuner, tuners)
+        tuner.source = _source_tuner(tuner, tuners)
     for tuner in tuners:
         chain = [tuner]
         while (source := chain[-1].source) is not None:
@@ -1080,13 +1121,13 @@ def _without_epsilon(tuner: Tuner) -> str:
     """Return what lines have in common that differ in epsilon alone."""
     line = tuner.line
     ruled = line.rule.partition(": ")[2].split()
-    params = {k: plain(v) for k, v in line.params.items() if k not in ruled}
+    params = {k: plain_parameter(v) for k, v in line.params.items() if k not in ruled}
     budget = {k: v for k, v in line.budget.items() if k != "epsilon"}
-    what = [line.problem.identity, identity(line.algorithm), params, [*line.axes]]
-    return canonical([line.label, *what, budget, line.calibration])
+    what = [line.problem.identity, identity_of(line.algorithm), params, [*line.axes]]
+    return canonical_json([line.label, *what, budget, line.calibration])
 
 
-def _source(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
+def _source_tuner(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
     """Return the tuner that a tuner inherits from, refuse any other number of them."""
     inherit = tuner.tune.inherit
     if inherit is None:

@@ -18,16 +18,16 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.errors import DataUnavailable, UsageError, shown
-from dp_erm_bench.experiment.expand import datasets_of, named, parts_of
-from dp_erm_bench.experiment.lines import refusal
+from dp_erm_bench.errors import DataUnavailable, UsageError, typed_text
+from dp_erm_bench.experiment.expand import datasets_of, named_choices, parts_of
+from dp_erm_bench.experiment.lines import refusal_of_algorithm
 from dp_erm_bench.experiment.parameters import (
     LENGTHS,
     Algorithm,
     algorithm_of,
     by_rule,
     check_parameter,
-    normalised,
+    normalise_parameter,
     problem_named,
     with_defaults,
 )
@@ -44,7 +44,7 @@ from dp_erm_bench.experiment.schema import (
     values_of,
 )
 from dp_erm_bench.paths import file_digest
-from dp_erm_bench.plugins.names import label
+from dp_erm_bench.plugins.names import label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
 
@@ -85,33 +85,35 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
     UsageError
         If there is no such profile.
     """
-    for block in _source(profile):
+    for block in _leaderboard_blocks(profile):
         own = block[ALGORITHM]
         own = {"name": own} if isinstance(own, str) else dict(own)
         if own.pop("name") == name:
-            return own, {**block["tune"], **_seeds(block["tune"])}
-    usual = next(_source(profile))["tune"]
-    axes = dict(_around(algorithm_of(name), usual["axes"]["clip"]))
-    return {}, {"axes": axes, "search": usual["search"], **_seeds(usual)}
+            return own, {**block["tune"], **_seed_lists(block["tune"])}
+    usual = next(_leaderboard_blocks(profile))["tune"]
+    axes = dict(_axes_around_defaults(algorithm_of(name), usual["axes"]["clip"]))
+    return {}, {"axes": axes, "search": usual["search"], **_seed_lists(usual)}
 
 
-def _source(profile: str) -> Iterator[Section]:
+def _leaderboard_blocks(profile: str) -> Iterator[Section]:
     """Yield the blocks of the leaderboard that tune, under a profile."""
     tree = registry.read("experiment", SOURCE)
     registry.check_choice("profile", profile, sorted(tree["profiles"]))
     usual = tree["profiles"][profile]
-    yield from (_filled(block, usual) for block in tree["blocks"] if "tune" in block)
+    yield from (
+        _fill_profile(block, usual) for block in tree["blocks"] if "tune" in block
+    )
 
 
-def _filled(value: Any, usual: Section) -> Any:
+def _fill_profile(value: Any, usual: Section) -> Any:
     """Return a part of a block with the values of a profile in their places."""
     if isinstance(value, dict):
-        return {key: _filled(one, usual) for key, one in value.items()}
+        return {key: _fill_profile(one, usual) for key, one in value.items()}
     place = OF_PROFILE.fullmatch(value) if isinstance(value, str) else None
     return usual[place[1]] if place else value
 
 
-def _seeds(tune: Section) -> dict[str, list[int]]:
+def _seed_lists(tune: Section) -> dict[str, list[int]]:
     """Return the two kinds of seeds as lists; the file has them as `range(0,16)`."""
     found = {}
     for key in ("seeds", "report"):
@@ -120,7 +122,7 @@ def _seeds(tune: Section) -> dict[str, list[int]]:
     return found
 
 
-def _around(algorithm: Algorithm, clip: Any) -> Iterator[tuple[str, Any]]:
+def _axes_around_defaults(algorithm: Algorithm, clip: Any) -> Iterator[tuple[str, Any]]:
     """Yield the axes of a grid around the defaults of an algorithm's fields.
 
     Numbers of at least 0 have an axis, and `clip` without a default that of `clip`;
@@ -141,13 +143,15 @@ def _around(algorithm: Algorithm, clip: Any) -> Iterator[tuple[str, Any]]:
             values = [default * factor for factor in AROUND]
             if type(default) is int:
                 values = [max(1, round(value)) for value in values]
-            kept = [v for v in dict.fromkeys(values) if _allowed(algorithm, key, v)]
+            kept = [
+                v for v in dict.fromkeys(values) if _is_allowed_value(algorithm, key, v)
+            ]
             if len(kept) > 1:
                 count += 1
                 yield key, kept
 
 
-def _allowed(algorithm: Algorithm, key: str, value: float) -> bool:
+def _is_allowed_value(algorithm: Algorithm, key: str, value: float) -> bool:
     try:
         algorithm.solver({key: value})
     except UsageError:
@@ -155,9 +159,9 @@ def _allowed(algorithm: Algorithm, key: str, value: float) -> bool:
     return True
 
 
-def fitting(name: str, key: str, values: list[Any], n: int) -> list[Any]:
+def fit_to_records(name: str, key: str, values: list[Any], n: int) -> list[Any]:
     """Return typed values of a parameter, batches cut at the n records there are."""
-    typed = [normalised(name, key, value) for value in values]
+    typed = [normalise_parameter(name, key, value) for value in values]
     if key == BATCH:
         typed = [min(value, n) if type(value) is int else value for value in typed]
     return list(dict.fromkeys(typed))
@@ -192,16 +196,16 @@ def tuned_blocks(
     UsageError
         For a wrong key or value, or if every algorithm refuses its problem.
     """
-    points = [one for block in blocks_of(sections) for one in _points(block)]
-    points = _distinct(points)
-    labels = sorted({label(one[ALGORITHM]["name"]) for one in points})
+    points = [one for block in blocks_of(sections) for one in _blocks_of_points(block)]
+    points = _distinct_points(points)
+    labels = sorted({label_of(one[ALGORITHM]["name"]) for one in points})
     for part in OF_LINES:
         for name in asked.get(part, {}):
             registry.check_choice(f"tune.{part}", name, labels)
     refusals: list[str] = []
     blocks = []
-    for point in _labelled(points):
-        block, refused = _tuned(point, asked, profile or PROFILE)
+    for point in _label_blocks(points):
+        block, refused = _tuned_block(point, asked, profile or PROFILE)
         refusals += [refused] if refused else []
         blocks.append(block)
     if len(refusals) == len(blocks):
@@ -209,7 +213,7 @@ def tuned_blocks(
     return blocks
 
 
-def _points(block: Block) -> Iterator[Section]:
+def _blocks_of_points(block: Block) -> Iterator[Section]:
     """Yield a block for each problem, algorithm, calibration, delta and adjacency."""
     apart = {key: one for key, one in block.budget.items() if key != "epsilon"}
     privacy = [values_of(f"budget.{key}", one) for key, one in apart.items()]
@@ -218,7 +222,10 @@ def _points(block: Block) -> Iterator[Section]:
         *([*parts_of(part, getattr(block, part))] for part in (PROBLEM, *OBJECTIVE)),
         values_of("calibration", block.calibration),
         [*itertools.product(*privacy)],
-        [{"name": registry.pinned(name), **of} for name, of in named(block.algorithm)],
+        [
+            {"name": registry.pin_choice(name), **of}
+            for name, of in named_choices(block.algorithm)
+        ],
     )
     for dataset, kind, *posed, calibration, budget, algorithm in itertools.product(
         *axes
@@ -233,7 +240,7 @@ def _points(block: Block) -> Iterator[Section]:
         }
 
 
-def _distinct(points: Sequence[Section]) -> list[Section]:
+def _distinct_points(points: Sequence[Section]) -> list[Section]:
     """Return points without those that another path of the same file makes again."""
     paths: dict[str, str] = {}
     found: dict[str, Section] = {}
@@ -248,21 +255,23 @@ def _distinct(points: Sequence[Section]) -> list[Section]:
     return [*found.values()]
 
 
-def _labelled(points: Sequence[Section]) -> Iterator[Section]:
+def _label_blocks(points: Sequence[Section]) -> Iterator[Section]:
     """Yield blocks with panel and line: data and algorithm, and what varies of them."""
-    flat = [dict(_flat(point)) for point in points]
+    flat = [dict(_flatten_point(point)) for point in points]
     keys = dict.fromkeys(key for one in flat for key in one)
-    varied = [k for k in keys if len({shown(one.get(k)) for one in flat}) > 1]
-    titles = [_title(point["dataset"]) for point in points]
-    paths = [shown(one.get("dataset.path")) for one in flat]
+    varied = [k for k in keys if len({typed_text(one.get(k)) for one in flat}) > 1]
+    titles = [_panel_title(point["dataset"]) for point in points]
+    paths = [typed_text(one.get("dataset.path")) for one in flat]
     told = ["dataset.name", "algorithm.name"]
     if len(set(zip(titles, paths, strict=True))) == len(set(titles)):
         told.append("dataset.path")
     for point, one, title in zip(points, flat, titles, strict=True):
         more = {
-            key: shown(one[key]) for key in varied if key in one and key not in told
+            key: typed_text(one[key])
+            for key in varied
+            if key in one and key not in told
         }
-        line = [label(point[ALGORITHM]["name"])]
+        line = [label_of(point[ALGORITHM]["name"])]
         panel = [title]
         for key, value in more.items():
             owner, _, name = key.partition(".")
@@ -272,7 +281,7 @@ def _labelled(points: Sequence[Section]) -> Iterator[Section]:
         yield {"panel": ", ".join(panel), "line": ", ".join(line), **point}
 
 
-def _flat(point: Section) -> Iterator[tuple[str, Any]]:
+def _flatten_point(point: Section) -> Iterator[tuple[str, Any]]:
     for key, value in point.items():
         if isinstance(value, Mapping):
             yield from ((f"{key}.{name}", one) for name, one in value.items())
@@ -280,13 +289,13 @@ def _flat(point: Section) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _title(dataset: Mapping[str, Any]) -> str:
+def _panel_title(dataset: Mapping[str, Any]) -> str:
     """Return what a panel calls a dataset: a file by its own name."""
     path = dataset.get("path")
     return PurePath(str(path)).stem if path else str(dataset["name"])
 
 
-def _tuned(
+def _tuned_block(
     point: Section, asked: Mapping[str, Any], profile: str
 ) -> tuple[Section, str]:
     """Return the block of a problem and an algorithm, and why it is refused if so."""
@@ -297,7 +306,7 @@ def _tuned(
     tune |= {key: one for key, one in asked.items() if key not in OF_LINES}
     if isinstance(tune["search"], Mapping):
         tune["search"] = {**search, **tune["search"]}
-    axes, bounds = (asked.get(part, {}).get(label(name), {}) for part in OF_LINES)
+    axes, bounds = (asked.get(part, {}).get(label_of(name), {}) for part in OF_LINES)
     for key in (*given, *axes, *bounds):
         check_parameter(name, key)
     grid = {k: v for k, v in given.items() if is_list(v) or isinstance(v, Mapping)}
@@ -308,16 +317,18 @@ def _tuned(
     usual = {
         k: v for k, v in tune["axes"].items() if k not in typed and k not in lengths
     }
-    problem = _problem(point)
+    problem = _problem_or_none(point)
     n = problem.n if problem else 1
     axes = {
-        key: one if isinstance(one, Mapping) else fitting(name, key, one, n)
+        key: one if isinstance(one, Mapping) else fit_to_records(name, key, one, n)
         for key, one in {**usual, **grid}.items()
     }
-    params = {key: fitting(name, key, [one], n)[0] for key, one in params.items()}
+    params = {
+        key: fit_to_records(name, key, [one], n)[0] for key, one in params.items()
+    }
     fixed = {k: v for k, v in {**params, **typed}.items() if k not in axes}
     whole = {**point, ALGORITHM: {"name": name, **fixed}}
-    refused = _refusal(whole, axes, problem) if problem else ""
+    refused = _refusal_on_grid(whole, axes, problem) if problem else ""
     if refused or not axes:
         seeds = seeds_of("tune.report", tune["report"])
         return {**whole, "seed": [*seeds][: 1 if refused else None]}, refused
@@ -329,7 +340,7 @@ def _tuned(
     return {**whole, "tune": {**tune, "axes": axes, "limits": kept | bounds}}, ""
 
 
-def _problem(point: Section) -> Problem | None:
+def _problem_or_none(point: Section) -> Problem | None:
     """Return the problem of a block, None if its data cannot be had."""
     dataset = dict(point["dataset"])
     posed = (dataset.pop("name"), dataset, *(point[part] for part in OBJECTIVE))
@@ -340,7 +351,7 @@ def _problem(point: Section) -> Problem | None:
         return None
 
 
-def _refusal(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
+def _refusal_on_grid(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
     """Return why an algorithm refuses a problem at each point of its grid, if so."""
     params = dict(whole[ALGORITHM])
     name = params.pop("name")
@@ -352,7 +363,9 @@ def _refusal(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
     for point in points_of({key: axis_values(one) for key, one in axes.items()}):
         given = with_defaults(name, {**params, **point})
         numbers, _ = by_rule(name, given, problem, spec)
-        reason = refusal(algorithm, numbers, problem, spec, whole["calibration"])
+        reason = refusal_of_algorithm(
+            algorithm, numbers, problem, spec, whole["calibration"]
+        )
         if not reason:
             break
     return reason

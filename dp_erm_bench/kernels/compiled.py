@@ -24,14 +24,16 @@ def kernel(function: F) -> F:
     loop, hence ``error_model='numpy'``. Not the whole of ``fastmath``: it would
     let the compiler assume that there are no NaN and no infinities.
     """
-    return machine_code.compiled(function, error_model="numpy", fastmath=FAST)
+    return machine_code.compile_cached(function, error_model="numpy", fastmath=FAST)
 
 
 def exact(function: F) -> F:
     """Compile a kernel in which the order of the operations is kept."""
-    return machine_code.compiled(function, error_model="numpy", fastmath={"contract"})
+    return machine_code.compile_cached(
+        function, error_model="numpy", fastmath={"contract"}
+    )
 
 
-def unfused(function: F) -> F:
+def compile_unfused(function: F) -> F:
     """Compile an exact kernel in which a sum waits for additions alone."""
-    return machine_code.compiled(function, error_model="numpy", fastmath=set())
+    return machine_code.compile_cached(function, error_model="numpy", fastmath=set())

@@ -47,11 +47,11 @@ def quiet_steps(
     for j in range(w.size):
         if everything or w[j] != 0.0:
             v[count] = w[j]
-            count = _enter(support, j, count)
+            count = _enter_support(support, j, count)
     for t in range(steps.size):
         batch = records[offsets[t] : offsets[t + 1]]
         count = _add_gradients(loss, data, batch, (v, scale, clip), g, support, count)
-        _descend(data[0], batch, v, g, support, steps[t] / (expected * scale))
+        _descend_rows(data[0], batch, v, g, support, steps[t] / (expected * scale))
         if shrinks:
             scale /= 1.0 + steps[t] * psi[1]
         else:
@@ -71,7 +71,7 @@ def quiet_steps(
 
 
 @kernel
-def _enter(support: Support, j: int, count: int) -> int:
+def _enter_support(support: Support, j: int, count: int) -> int:
     """Give a coordinate the next place; return the number of places taken."""
     places, coordinates = support
     places[j], coordinates[count] = count, j
@@ -103,13 +103,13 @@ def _add_gradients(
             j = indices[k]
             if places[j] < 0:
                 v[count] = 0.0
-                count = _enter(support, j, count)
+                count = _enter_support(support, j, count)
             g[np.uintp(places[j])] += r * entries[k]
     return count
 
 
 @kernel
-def _descend(
+def _descend_rows(
     rows: Any, batch: Indices, v: Array, g: Array, support: Support, step: float
 ) -> None:
     """Subtract step g from v where the records have entries, and set g to zero."""

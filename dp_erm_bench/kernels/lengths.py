@@ -31,7 +31,7 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
     x = np.asarray(x, np.float64)
     with np.errstate(over="ignore", under="ignore"):
         plain = np.asarray(np.linalg.norm(x, axis=axis, keepdims=keepdims))
-    odd = ~unscaled(plain)
+    odd = ~are_usual(plain)
     if not odd.any():
         return plain[()]
     rows = x.reshape(1, -1) if axis is None else x.reshape(-1, x.shape[-1])
@@ -41,7 +41,7 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
     return plain[()]
 
 
-def unscaled(norms: Any) -> Any:
+def are_usual(norms: Any) -> Any:
     """Return whether norms are usual, so that plain sums of squares gave them."""
     return (norms >= USUAL[0]) & (norms <= USUAL[1])
 
@@ -61,7 +61,7 @@ def powers_of(largest: Any) -> Any:
     return np.clip(powers, -MOST, MOST)
 
 
-def within(w: Array, radius: float) -> Array:
+def clip_to_norm(w: Array, radius: float) -> Array:
     """Return vectors, (..., p), scaled to norm2 = radius where they are longer."""
     excess = np.maximum(norm2(w, axis=-1) / radius, 1.0)
     moved = w / excess[..., None]

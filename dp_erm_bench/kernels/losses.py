@@ -54,7 +54,7 @@ def loss_type(cls: Any) -> LossType:
 
 
 @extending.register_model(LossType)
-class _Model(extending.models.StructModel):
+class _LossModel(extending.models.StructModel):
     def __init__(self, manager: Any, loss: LossType) -> None:
         super().__init__(manager, loss, [(f, types.float64) for f in loss.fields])
 
@@ -156,7 +156,7 @@ def loss_sum(loss: Any, y: Array, z: Array) -> float:
     return total
 
 
-def uncompiled(loss: Any) -> str | None:
+def reason_not_compiled(loss: Any) -> str | None:
     """Return a sentence on the method of a loss that cannot be compiled, or None."""
     one = np.ones(1)
     # What is kept already is loaded here.

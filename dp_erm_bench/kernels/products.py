@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dp_erm_bench.kernels.compiled import Array, kernel, unfused
+from dp_erm_bench.kernels.compiled import Array, compile_unfused, kernel
 from dp_erm_bench.kernels.sparse import Matrix
 
 LANES = 4
@@ -11,7 +11,7 @@ PAIR = 2
 """The same where no more are left."""
 
 
-@unfused
+@compile_unfused
 def products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v of each trial into ``out``; v: (B, q), out: (B, m).
 
@@ -29,7 +29,7 @@ def products(matrix: Matrix, v: Array, out: Array) -> None:
         if lanes != width:
             values, sums = np.zeros((q, lanes)), np.empty((m, lanes))
             width = lanes
-        _beside(v[done:last], values)
+        _write_columns(v[done:last], values)
         if lanes == LANES:
             _four_products(matrix, values, sums)
         else:
@@ -49,14 +49,14 @@ def products(matrix: Matrix, v: Array, out: Array) -> None:
 
 
 @kernel
-def _beside(v: Array, out: Array) -> None:
+def _write_columns(v: Array, out: Array) -> None:
     """Write the vectors of trials, (B, q), into the first columns of ``out``."""
     for b in range(v.shape[0]):
         for j in range(v.shape[1]):
             out[j, b] = v[b, j]
 
 
-@unfused
+@compile_unfused
 def _two_products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v into ``out``; v: (q, 2), out: (m, 2)."""
     data, indices, indptr = matrix
@@ -69,7 +69,7 @@ def _two_products(matrix: Matrix, v: Array, out: Array) -> None:
         out[i, 0], out[i, 1] = t0, t1
 
 
-@unfused
+@compile_unfused
 def _four_products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v into ``out``; v: (q, 4), out: (m, 4)."""
     data, indices, indptr = matrix
@@ -85,7 +85,7 @@ def _four_products(matrix: Matrix, v: Array, out: Array) -> None:
         row[0], row[1], row[2], row[3] = t0, t1, t2, t3
 
 
-@unfused
+@compile_unfused
 def upper_weighted_gram(records: Matrix, weights: Array, out: Array) -> None:
     """Add sum_i q_i x_i x_i' to the upper triangle of ``out``, (p, p).
 

@@ -52,17 +52,17 @@ def project(constraint: tuple[int, float], w: Array) -> None:
                 if w[j] != 0.0:
                     kept[count] = abs(w[j])
                     count += 1
-            top, theta = _threshold(kept, count, radius)
+            top, theta = _find_threshold(kept, count, radius)
             for j in range(w.size):
-                left = _left(abs(w[j]), top, theta)
+                left = _excess_left(abs(w[j]), top, theta)
                 w[j] = -left if w[j] < 0.0 else left
     elif constraint[0] == SIMPLEX:
         kept = np.empty(w.size)
         for j in range(w.size):
             kept[j] = w[j]
-        top, theta = _threshold(kept, w.size, radius)
+        top, theta = _find_threshold(kept, w.size, radius)
         for j in range(w.size):
-            w[j] = _left(w[j], top, theta)
+            w[j] = _excess_left(w[j], top, theta)
     elif constraint[0] != WHOLE_SPACE:
         raise ValueError("no kernel projects on a set of this constraint's code")
 
@@ -94,12 +94,12 @@ def _shrink_scaled(radius: float, w: Array) -> None:
 
 # In this order: relative to the top large entries cost no digits of theta.
 @exact
-def _left(v: float, top: float, theta: float) -> float:
+def _excess_left(v: float, top: float, theta: float) -> float:
     return between(0.0, (v - top) - theta, math.inf)
 
 
 @kernel
-def _threshold(v: Array, count: int, radius: float) -> tuple[float, float]:
+def _find_threshold(v: Array, count: int, radius: float) -> tuple[float, float]:
     """Return max v, and theta such that max(v - max v - theta, 0) sums to the radius.
 
     Of the first ``count`` entries of v, which is overwritten. Newton's method on the

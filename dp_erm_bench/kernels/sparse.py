@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.kernels import stochastic
-from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, kernel, unfused
+from dp_erm_bench.kernels.compiled import (
+    Array,
+    Indices,
+    Three,
+    Two,
+    compile_unfused,
+    kernel,
+)
 from dp_erm_bench.kernels.dense import Draws, clipped_sum
 from dp_erm_bench.kernels.lazy import few_entries, quiet_steps
 from dp_erm_bench.kernels.losses import residuals, without_nan
@@ -30,7 +37,7 @@ _AHEAD = 64
 _LINE = 8
 
 
-@unfused
+@compile_unfused
 def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> None:
     """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p)."""
     data, indices, indptr = columns
@@ -108,7 +115,7 @@ def move_coordinates(
             _add(margins[b], columns, coordinates[b], deltas[b])
 
 
-@unfused
+@compile_unfused
 def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
     data, indices, indptr = columns
     for k in range(indptr[j], indptr[j + 1]):
@@ -241,7 +248,7 @@ def variance_reduced_steps(
         stochastic.move(w, g, mean, noise[t], scales, psi)
 
 
-@unfused
+@compile_unfused
 def upper_gram(records: Matrix, out: Array) -> None:
     """Add sum_i x_i x_i' to the upper triangle of ``out``, (p, p), records sorted."""
     data, indices, indptr = records

@@ -69,17 +69,17 @@ def range_sweeps(left: Array, parts: Array, tau: float, sweeps: int) -> None:
             goal = left + parts[side]
             w = goal.copy()
             if side == 0:
-                _nested(w, tau)
+                _nested_prox(w, tau)
             else:
                 backwards = w[::-1].copy()
-                _nested(backwards, tau)
+                _nested_prox(backwards, tau)
                 w[:] = backwards[::-1]
             for j in range(p):
                 parts[side, j], left[j] = goal[j] - w[j], w[j]
 
 
 @kernel
-def _nested(w: Array, tau: float) -> None:
+def _nested_prox(w: Array, tau: float) -> None:
     """Set w >= 0 to the prox of tau sum_{k<p} max(w_1 .. w_k).
 
     One k after the other the largest entries so far are lowered to a common level,

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError, number
-from dp_erm_bench.plugins.names import origin, shipped
+from dp_erm_bench.errors import UsageError, real_number
+from dp_erm_bench.plugins.names import entries_of_pin, origin_digest
 
 Array = NDArray[np.float64]
 
 
 def check_positive(name: str, key: str, value: object) -> float:
     """Return a parameter of a loss as a number, refusing all but finite ones > 0."""
-    real = number(value)
+    real = real_number(value)
     if not 0.0 < real < math.inf:
         raise UsageError(f"loss.{key}={value} of {name}: must be a finite number > 0")
     return real
@@ -78,7 +78,7 @@ class Loss(ABC):
     smoothness: float
 
     @property
-    def curved(self) -> bool:
+    def is_curved(self) -> bool:
         """Return whether 0 < H < inf, so that 1 / H is the length of a step."""
         return self.smooth and 0.0 < self.smoothness < math.inf
 
@@ -92,17 +92,17 @@ class Loss(ABC):
     @property
     def source(self) -> dict[str, str]:
         """Return the source of a loss from outside the package, {} for others."""
-        content = origin(type(self))
-        return {**shipped(self.pin), "content": content} if content else {}
+        content = origin_digest(type(self))
+        return {**entries_of_pin(self.pin), "content": content} if content else {}
 
     @property
-    def uncompiled(self) -> str | None:
+    def reason_not_compiled(self) -> str | None:
         """Return the reason why no kernel computes this loss, None if some do."""
-        if not origin(type(self)):
+        if not origin_digest(type(self)):
             return None
-        from dp_erm_bench.kernels.losses import uncompiled
+        from dp_erm_bench.kernels.losses import reason_not_compiled
 
-        reason = uncompiled(self)
+        reason = reason_not_compiled(self)
         return reason and f"loss={self.name}: no algorithm runs on it, as {reason}"
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Loss(ABC):
         """
         return self.lipschitz
 
-    def smoothed(self, width: float) -> "Loss | None":
+    def smooth_surrogate(self, width: float) -> "Loss | None":
         """Return a smooth loss from which a minimum is certified, None by default.
 
         Of a loss that is the maximum of v (z - y) over an interval of slopes v: one
@@ -138,7 +138,7 @@ class Loss(ABC):
         """Raise UsageError if a label is outside the domain of the loss."""
 
 
-def complaint(cls: type[Loss]) -> str | None:
+def complaint_of_loss(cls: type[Loss]) -> str | None:
     """Return what is missing in a class of losses, None if it is complete."""
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:

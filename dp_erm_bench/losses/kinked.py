@@ -62,7 +62,7 @@ class Absolute(Loss):
         """Return 0, the second derivative beside the kink."""
         return np.asarray(0.0 * (z - y), np.float64)
 
-    def smoothed(self, width: float) -> RoundedAbsolute:
+    def smooth_surrogate(self, width: float) -> RoundedAbsolute:
         """Return the loss with a parabola for its kink."""
         return RoundedAbsolute(kappa=width)
 
@@ -100,7 +100,7 @@ class Hinge(Loss):
         """Return 0, the second derivative beside the kink."""
         return np.asarray(0.0 * (y * z), np.float64)
 
-    def smoothed(self, width: float) -> SmoothedHinge:
+    def smooth_surrogate(self, width: float) -> SmoothedHinge:
         """Return the loss with a parabola for its kink."""
         return SmoothedHinge(h=width)
 

@@ -71,7 +71,7 @@ class SubmodularNorm(ABC):
         """
 
     @abstractmethod
-    def shrunk(self, z: Array, tau: float) -> Array:
+    def shrink(self, z: Array, tau: float) -> Array:
         """Return argmin_u norm2(u - z)^2 / 2 + tau Omega(u), z >= 0, tau > 0, (p,)."""
 
     @abstractmethod
@@ -87,13 +87,13 @@ class SubmodularNorm(ABC):
 
     def value(self, w: Array) -> Any:
         """Return Omega(w), (..., p) to (...), by the greedy algorithm."""
-        order = descending(w)
+        order = descending_order(w)
         sizes = np.take_along_axis(np.abs(w), order, axis=-1)
         return (sizes * self.gains(order)).sum(axis=-1)
 
     def maximiser(self, w: Array) -> Array:
         """Return an s of |P|(F) with the largest s.w, which is Omega(w), (..., p)."""
-        order, s = descending(w), np.empty(w.shape)
+        order, s = descending_order(w), np.empty(w.shape)
         np.put_along_axis(s, order, self.gains(order), axis=-1)
         return np.asarray(np.copysign(s, w))
 
@@ -108,7 +108,7 @@ class SubmodularNorm(ABC):
         moved = np.full(rows.shape, np.nan)
         for i in np.flatnonzero(np.isfinite(rows).all(axis=1)):
             tau = float(steps[i])
-            moved[i] = self.shrunk(rows[i], tau) if tau > 0.0 else rows[i]
+            moved[i] = self.shrink(rows[i], tau) if tau > 0.0 else rows[i]
         return np.asarray(np.copysign(moved.reshape(z.shape), z))
 
     def project(self, z: Array, radius: float) -> Array:
@@ -121,7 +121,7 @@ class SubmodularNorm(ABC):
         By the level sets A_k of |w| it is the sum of the drops of |w| times
         radius F(A_k) - s(A_k), s with the signs of w: terms >= 0 but for rounding.
         """
-        order = descending(w)
+        order = descending_order(w)
         sizes = np.append(np.abs(w)[order], 0.0)
         along = (s * np.sign(w))[order]
         room = np.cumsum(radius * self.gains(order) - along)
@@ -198,7 +198,7 @@ def dinkelbach(
     ratio = ratio_of(norm, size, best)
     while ratio > rho * (1.0 + ROUNDED):
         rho = ratio
-        left = norm.shrunk(size, rho)
+        left = norm.shrink(size, rho)
         chosen = left > 0.0
         if not chosen.any():
             break
@@ -212,6 +212,6 @@ def ratio_of(norm: SubmodularNorm, size: Array, mask: NDArray[np.bool_]) -> floa
     return float(size[mask].sum() / norm.of_masks(mask[None, :])[0])
 
 
-def descending(w: Array) -> Indices:
+def descending_order(w: Array) -> Indices:
     """Return the order of |w|, the largest first and of equals the first, (..., p)."""
     return np.argsort(-np.abs(w), axis=-1, kind="stable")

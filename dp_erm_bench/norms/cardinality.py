@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import number, refused
+from dp_erm_bench.errors import real_number, value_error
 from dp_erm_bench.kernels.lengths import norm2
-from dp_erm_bench.norms.base import Array, Indices, SubmodularNorm, descending
+from dp_erm_bench.norms.base import Array, Indices, SubmodularNorm, descending_order
 from dp_erm_bench.norms.extreme import MOST
 
 FUNCTIONS: dict[str, Callable[[Array, float], Array]] = {
@@ -27,7 +27,7 @@ PANELS, NODES, BEYOND = 64, 16, 9.0
 
 
 @dataclass(frozen=True)
-class Cardinality(SubmodularNorm):
+class CardinalityNorm(SubmodularNorm):
     """F(A) = g(|A|): Omega(w) = sum_k (g(k) - g(k - 1)) |w|_(k), largest first.
 
     Parameters
@@ -44,15 +44,19 @@ class Cardinality(SubmodularNorm):
     def __post_init__(self) -> None:
         """Check the name and the cap."""
         if not isinstance(self.function, str) or self.function not in FUNCTIONS:
-            raise refused("function", self.function, f"one of {', '.join(FUNCTIONS)}")
+            raise value_error(
+                "function", self.function, f"one of {', '.join(FUNCTIONS)}"
+            )
         if self.function != "capped":
             if self.cap is not None:
                 only = f"null with function={self.function}, which has none"
-                raise refused("cap", self.cap, only)
+                raise value_error("cap", self.cap, only)
             return
-        cap = number(self.cap)
+        cap = real_number(self.cap)
         if not 1.0 <= cap < np.inf:
-            raise refused("cap", self.cap, "a finite number >= 1 with function=capped")
+            raise value_error(
+                "cap", self.cap, "a finite number >= 1 with function=capped"
+            )
         object.__setattr__(self, "cap", cap)
 
     def totals(self, p: int) -> Array:
@@ -62,7 +66,7 @@ class Cardinality(SubmodularNorm):
 
     def levels(self, p: int) -> Array:
         """Return g(k) - g(k - 1) for k = 1 .. p."""
-        return _levels(self, p)
+        return _levels_of(self, p)
 
     def gains(self, order: Indices) -> Array:
         """Return the levels, whatever the order."""
@@ -91,13 +95,13 @@ class Cardinality(SubmodularNorm):
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
         """Return the largest mean of the k largest |s|, times k / g(k)."""
-        order = descending(s)
+        order = descending_order(s)
         ratios = np.cumsum(np.abs(s)[order]) / self.totals(s.size)
         best, mask = int(ratios.argmax()), np.zeros(s.size, dtype=bool)
         mask[order[: best + 1]] = True
         return float(ratios[best]), mask
 
-    def shrunk(self, z: Array, tau: float) -> Array:
+    def shrink(self, z: Array, tau: float) -> Array:
         """Return the prox: one isotonic regression, as the order of z is kept."""
         return self.in_order(z, tau, np.argsort(-z))
 
@@ -137,7 +141,7 @@ class Cardinality(SubmodularNorm):
 
 
 @functools.lru_cache(maxsize=64)
-def _levels(norm: Cardinality, p: int) -> Array:
+def _levels_of(norm: CardinalityNorm, p: int) -> Array:
     levels = np.diff(norm.totals(p), prepend=0.0)
     levels.flags.writeable = False
     return levels

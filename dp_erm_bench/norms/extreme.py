@@ -40,11 +40,11 @@ def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
         return None
     masks = all_masks(p)
     values = of_masks(masks)
-    kept = _stable(values, p)
+    kept = _stable_sets(values, p)
     kept[0] = False
     if kept.sum() > MOST // 2:
         return None
-    kept &= _inseparable(values, p, kept)
+    kept &= _inseparable_sets(values, p, kept)
     if np.exp2(masks[kept].sum(axis=1)).sum() > MOST:
         return None
     return masks[kept]
@@ -74,7 +74,7 @@ def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:
     for _ in range(p):
         grown: set[tuple[int, tuple[float, ...]]] = set()
         for number, point in found:
-            grown |= set(_grown(of_masks, p, number, point, ROUNDED * whole))
+            grown |= set(_grow_sets(of_masks, p, number, point, ROUNDED * whole))
             if len(grown) > MOST:
                 return None
         found = grown
@@ -82,7 +82,7 @@ def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:
     return points if np.exp2((points > 0.0).sum(axis=1)).sum() <= MOST else None
 
 
-def _grown(
+def _grow_sets(
     of_masks: Callable[[Masks], Array],
     p: int,
     number: int,
@@ -104,7 +104,7 @@ def _grown(
         yield bits, (*point[:j], gain, *point[j + 1 :])
 
 
-def _stable(values: Array, p: int) -> Masks:
+def _stable_sets(values: Array, p: int) -> Masks:
     """Return which sets no other coordinate can join at the same F."""
     numbers, kept = np.arange(2**p), np.ones(2**p, dtype=bool)
     for j in range(p):
@@ -114,7 +114,7 @@ def _stable(values: Array, p: int) -> Masks:
     return kept
 
 
-def _inseparable(values: Array, p: int, asked: Masks) -> Masks:
+def _inseparable_sets(values: Array, p: int, asked: Masks) -> Masks:
     """Return which of some sets are no union of two parts with F(A) in sum."""
     kept = np.zeros(2**p, dtype=bool)
     for number in map(int, np.flatnonzero(asked)):
@@ -131,11 +131,11 @@ def _inseparable(values: Array, p: int, asked: Masks) -> Masks:
 
 def signed_points(points: Array) -> Array:
     """Return points >= 0 with all signs of the entries that are not 0, (m, p)."""
-    rows = [signed(point[None, :] > 0.0) * point for point in points]
+    rows = [signed_vectors(point[None, :] > 0.0) * point for point in points]
     return np.concatenate(rows)
 
 
-def signed(masks: Masks) -> Array:
+def signed_vectors(masks: Masks) -> Array:
     """Return all vectors of entries 1 and -1 on each set, 0 outside of it."""
     rows = []
     for mask in masks:

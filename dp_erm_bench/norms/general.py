@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError, shown
+from dp_erm_bench.errors import UsageError, typed_text
 from dp_erm_bench.norms.base import Array, Indices, SubmodularNorm, dinkelbach
 from dp_erm_bench.norms.extreme import LISTED, ROUNDED
 from dp_erm_bench.norms.minimum_norm import minimum_norm_point
-from dp_erm_bench.paths import digest
+from dp_erm_bench.paths import digest_of_json
 
 TRIED = 20
 """Random orders on which an object's gains are looked at."""
@@ -28,7 +28,7 @@ class General(SubmodularNorm):
     is computed an isotonic regression has the exact one.
     """
 
-    def shrunk(self, z: Array, tau: float) -> Array:
+    def shrink(self, z: Array, tau: float) -> Array:
         """Return the prox of tau Omega at z >= 0."""
 
         def vertex(x: Array) -> Array:
@@ -78,7 +78,8 @@ class FromGains(General):
         """Check that there is a method."""
         if not callable(getattr(self.function, "gains", None)):
             raise UsageError(
-                f"values={shortened(self.function)}: must be the 2^p values of F, the "
+                f"values={first_values(self.function)}: must be the 2^p values of F, "
+                "the "
                 "path of a .csv or .npy file of them, or an object with gains(order)"
             )
 
@@ -105,13 +106,13 @@ class FromGains(General):
                     f"{gains[k]:g} after {order[:k].tolist()[:LISTED]}"
                 )
 
-    def named(self, p: int) -> OwnFunction:
+    def name_by_gains(self, p: int) -> OwnFunction:
         """Return the object under the digest of its gains on some orders."""
         random, kind = np.random.default_rng(1), type(self.function)
         if isinstance(self.function, OwnFunction):
             return self.function
         orders = [random.permutation(p) for _ in range(TRIED)]
-        content = digest([self.gains(order).tolist() for order in orders])
+        content = digest_of_json([self.gains(order).tolist() for order in orders])
         name = OwnFunction(f"{kind.__module__}.{kind.__qualname__} {content}")
         name.function = self.function
         return name
@@ -134,8 +135,8 @@ class FromGains(General):
         return math.sqrt(float(self.gains(np.arange(p)).sum()) * float(singles.max()))
 
 
-def shortened(values: Any) -> str:
+def first_values(values: Any) -> str:
     """Return the first of some values, as a user would have typed them."""
     listed = list(values[:9]) if isinstance(values, Sequence) else values
-    text = shown(values if isinstance(values, str) else listed)
+    text = typed_text(values if isinstance(values, str) else listed)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError, number, refused
+from dp_erm_bench.errors import UsageError, real_number, value_error
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.norms.base import Array, Indices, dinkelbach
 from dp_erm_bench.norms.extreme import MOST
@@ -21,7 +21,7 @@ NAMED = 12
 
 
 @dataclass(frozen=True)
-class Groups(SumOfMaxima):
+class GroupNorm(SumOfMaxima):
     """F(A) = sum of w_G over the groups that A meets: Omega = sum_G w_G max_G |w|.
 
     Parameters
@@ -44,7 +44,7 @@ class Groups(SumOfMaxima):
         weights = _checked_weights(self.weights, len(self.groups))
         object.__setattr__(self, "weights", weights)
         if self.uncovered not in ("refused", "free"):
-            raise refused("uncovered", self.uncovered, "refused or free")
+            raise value_error("uncovered", self.uncovered, "refused or free")
 
     def check_features(self, p: int) -> None:
         """Refuse indices >= p, and coordinates in no group if not asked for."""
@@ -113,17 +113,17 @@ class Groups(SumOfMaxima):
             return math.inf, out
         if not self.disjoint:
             rho, mask, left = dinkelbach(self, s)
-            return rho + self._most(np.abs(left)), mask
-        ratios = self._ratios(size)
+            return rho + self._dual_bound(np.abs(left)), mask
+        ratios = self._ratios_of(size)
         mask = np.zeros(s.size, dtype=bool)
         mask[list(self.groups[int(ratios.argmax())])] = True
         return float(ratios.max()), mask
 
-    def _ratios(self, size: Array) -> Array:
+    def _ratios_of(self, size: Array) -> Array:
         sums = np.add.reduceat(size[self.index], self.starts[:-1])
         return np.asarray(sums / np.array(self.weights))
 
-    def _most(self, size: Array) -> float:
+    def _dual_bound(self, size: Array) -> float:
         """Return a bound on the dual norm, each coordinate being in one group only."""
         _, once = np.unique(self.index, return_index=True)
         alone = np.zeros(self.index.size)
@@ -144,9 +144,9 @@ class Groups(SumOfMaxima):
 
         return sweep
 
-    def shrunk(self, z: Array, tau: float) -> Array:
+    def shrink(self, z: Array, tau: float) -> Array:
         """Return the prox: for disjoint groups z less its projections on L1 balls."""
-        return self.sweeper(z, tau)(1) if self.disjoint else super().shrunk(z, tau)
+        return self.sweeper(z, tau)(1) if self.disjoint else super().shrink(z, tau)
 
     def reach(self, p: int) -> float:
         """Return norm2 of the weights for disjoint groups, else a bound."""
@@ -202,12 +202,12 @@ def _checked_groups(groups: Any) -> tuple[tuple[int, ...], ...]:
         rows = [list(group) for group in groups if not isinstance(group, str)]
         kept = len(rows) == len(groups) > 0
     except TypeError:
-        raise refused("groups", groups, allowed) from None
+        raise value_error("groups", groups, allowed) from None
     for row in rows:
         whole = all(_is_index(j) for j in row)
         kept &= whole and len(set(row)) == len(row) > 0
     if not kept:
-        raise refused("groups", groups, allowed)
+        raise value_error("groups", groups, allowed)
     return tuple(tuple(int(j) for j in row) for row in rows)
 
 
@@ -221,9 +221,9 @@ def _checked_weights(weights: Any, count: int) -> tuple[float, ...]:
         return (1.0,) * count
     allowed = f"{count} finite numbers > 0, one per group, or null for 1 each"
     if isinstance(weights, str) or not isinstance(weights, Sequence | np.ndarray):
-        raise refused("weights", weights, allowed)
+        raise value_error("weights", weights, allowed)
     row = weights[0] if len(weights) == 1 and np.ndim(weights[0]) else weights
-    reals = tuple(map(number, row))
+    reals = tuple(map(real_number, row))
     if len(reals) != count or not all(0.0 < w < math.inf for w in reals):
-        raise refused("weights", list(weights), allowed)
+        raise value_error("weights", list(weights), allowed)
     return reals

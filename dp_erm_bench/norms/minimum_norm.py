@@ -37,15 +37,15 @@ def minimum_norm_point(vertex: Callable[[Array], Array], start: Array) -> Array:
         if x @ x - x @ q <= SMALL * largest or known:
             break
         points, weights = np.vstack([points, q]), np.append(weights, 0.0)
-        points, weights = _corrected(points, weights)
+        points, weights = _correct_weights(points, weights)
         x = weights @ points
     return np.asarray(x)
 
 
-def _corrected(points: Array, weights: Array) -> tuple[Array, Array]:
+def _correct_weights(points: Array, weights: Array) -> tuple[Array, Array]:
     """Return the points and weights of the least norm in a face of their hull."""
     while True:
-        affine = _affine(points)
+        affine = _affine_weights(points)
         if (affine > WEIGHT).all():
             return points, affine
         falling = affine <= WEIGHT
@@ -62,7 +62,7 @@ def _corrected(points: Array, weights: Array) -> tuple[Array, Array]:
         weights = weights / weights.sum()
 
 
-def _affine(points: Array) -> Array:
+def _affine_weights(points: Array) -> Array:
     """Return the weights, of sum 1 and any sign, of least norm2(weights @ points)."""
     m = len(points)
     if m == 1:

@@ -17,7 +17,7 @@ LEVEL = 1e-9
 
 
 @dataclass(frozen=True)
-class Range(SumOfMaxima):
+class RangeNorm(SumOfMaxima):
     """F(A) = p - 2 + max A - min A + 1, 0 for the empty set.
 
     The length of the interval that A spans, and p - 2: without that it would not be

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dp_erm_bench.norms.base import ROUNDED, Array, SubmodularNorm
-from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.norms.cardinality import CardinalityNorm
 
 CHECKED, MOST_SWEEPS = 8, 40_000
 """Sweeps between two looks at the gap, and at most."""
@@ -24,7 +24,7 @@ class SumOfMaxima(SubmodularNorm):
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
         """Return a function that makes so many sweeps more and returns what is left."""
 
-    def shrunk(self, z: Array, tau: float) -> Array:
+    def shrink(self, z: Array, tau: float) -> Array:
         """Return the prox: sweeps until the isotonic regression in their order is it.
 
         For w of the regression and the dual point s = z - left the gap is
@@ -48,4 +48,4 @@ class SumOfMaxima(SubmodularNorm):
 @functools.lru_cache(maxsize=4096)
 def largest_mean(count: int) -> float:
     """Return the mean of the largest of so many |g|."""
-    return float(Cardinality("one").width(count))
+    return float(CardinalityNorm("one").width(count))

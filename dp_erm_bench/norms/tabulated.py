@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.base import Array, Indices
 from dp_erm_bench.norms.extreme import LISTED, ROUNDED
-from dp_erm_bench.norms.general import General, shortened
-from dp_erm_bench.paths import numbers_of
+from dp_erm_bench.norms.general import General, first_values
+from dp_erm_bench.paths import load_numbers
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Tabulated(General):
 
     def __post_init__(self) -> None:
         """Read and check the values; keep them as a tuple."""
-        table = _table(self.values)
-        _check(table)
+        table = _table_of(self.values)
+        _check_submodular(table)
         object.__setattr__(self, "values", tuple(table.tolist()))
 
     @functools.cached_property
@@ -88,9 +88,9 @@ class Tabulated(General):
         )
 
 
-def _table(values: Any) -> Array:
+def _table_of(values: Any) -> Array:
     is_path = isinstance(values, str | Path)
-    listed = numbers_of(Path(values), "values") if is_path else values
+    listed = load_numbers(Path(values), "values") if is_path else values
     try:
         table = np.array(listed)
     except ValueError:  # of several lengths
@@ -101,7 +101,8 @@ def _table(values: Any) -> Array:
     p = table.size.bit_length() - 1
     if table.dtype.kind not in "iuf" or table.ndim != 1 or table.size != 2 ** max(p, 1):
         raise UsageError(
-            f"values={shortened(values)}: must be the 2^p values of F on all sets of p "
+            f"values={first_values(values)}: must be the 2^p values of F on all sets "
+            "of p "
             "features, a list or the path of a .csv or .npy file"
         )
     if p > LISTED:
@@ -110,11 +111,11 @@ def _table(values: Any) -> Array:
             "; for more give an object with gains(order) from Python"
         )
     if not np.isfinite(table).all():
-        raise UsageError(f"values={shortened(values)}: must be finite")
+        raise UsageError(f"values={first_values(values)}: must be finite")
     return table.astype(np.float64)
 
 
-def _check(F: Array) -> None:
+def _check_submodular(F: Array) -> None:
     """Refuse what is no nondecreasing submodular F, with sets that show it.
 
     F(A + i) + F(A + j) >= F(A + i + j) + F(A) for all A, i, j is all of submodularity.
@@ -128,24 +129,30 @@ def _check(F: Array) -> None:
         drop = F[without] - F[without | 1 << i]
         if (drop > slack).any():
             A = int(without[drop.argmax()])
-            _refuse("nondecreasing", f"{_F(F, A)} > {_F(F, A | 1 << i)}")
+            _refuse_values(
+                "nondecreasing",
+                f"{_value_in_words(F, A)} > {_value_in_words(F, A | 1 << i)}",
+            )
         if not F[1 << i] > 0.0:
-            _refuse("a norm", f"{_F(F, 1 << i)}, must be > 0 for each feature")
+            _refuse_values(
+                "a norm", f"{_value_in_words(F, 1 << i)}, must be > 0 for each feature"
+            )
         for j in range(i):
             A = without[(without >> j) & 1 == 0]
             over = F[A | 1 << i | 1 << j] + F[A] - F[A | 1 << i] - F[A | 1 << j]
             if (over > slack).any():
                 B = int(A[over.argmax()])
-                less = f"{_F(F, B | 1 << j)} + {_F(F, B | 1 << i)}"
-                _refuse(
-                    "submodular", f"{less} < {_F(F, B | 1 << i | 1 << j)} + {_F(F, B)}"
+                one, other, both, none = (
+                    _value_in_words(F, B | bits)
+                    for bits in (1 << j, 1 << i, 1 << i | 1 << j, 0)
                 )
+                _refuse_values("submodular", f"{one} + {other} < {both} + {none}")
 
 
-def _refuse(what: str, sets: str) -> None:
+def _refuse_values(what: str, sets: str) -> None:
     raise UsageError(f"values: F is not {what}: {sets}")
 
 
-def _F(F: Array, A: int) -> str:
+def _value_in_words(F: Array, A: int) -> str:
     members = ", ".join(str(j) for j in range(A.bit_length()) if A >> j & 1)
     return f"F({{{members}}}) = {F[A]:g}"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, real_number
 
 Array = NDArray[np.float64]
 ALLOWED = {"strength": "'1/n' or 'auto'", "l2": "or '1/n'"}
@@ -16,7 +16,7 @@ ALLOWED = {"strength": "'1/n' or 'auto'", "l2": "or '1/n'"}
 
 def check_strength(name: str, strength: object, key: str = "strength") -> float:
     """Return the strength as a number, refusing a negative or infinite one."""
-    real = number(strength)
+    real = real_number(strength)
     if not 0.0 <= real < math.inf:
         raise UsageError(
             f"penalty.{key}={strength} of {name}: must be a number >= 0, {ALLOWED[key]}"
@@ -97,7 +97,7 @@ class Penalty(ABC):
         return math.inf
 
 
-def inseparable(penalty: Penalty) -> str:
+def inseparable_sentence(penalty: Penalty) -> str:
     """Return the sentence that refuses a penalty that is not separable."""
     return (
         f"penalty={penalty.name} is not separable: only gd, permutation_sgd with "
@@ -152,14 +152,14 @@ class SeparablePenalty(Penalty):
             )
 
     @property
-    def boxed(self) -> bool:
+    def has_box(self) -> bool:
         """Return whether the box is not the whole line."""
         return self.lower > -math.inf or self.upper < math.inf
 
     @property
     def quadratic(self) -> bool:  # type: ignore[override]
         """Return whether there is neither an L1 part nor a box."""
-        return self.l1 == 0.0 and not self.boxed
+        return self.l1 == 0.0 and not self.has_box
 
     @property
     def strong_convexity(self) -> float:  # type: ignore[override]
@@ -182,7 +182,7 @@ class SeparablePenalty(Penalty):
         if self.l1 > 0.0:
             v = np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
         v = v / (1.0 + step * self.l2)
-        return np.asarray(np.clip(v, self.lower, self.upper) if self.boxed else v)
+        return np.asarray(np.clip(v, self.lower, self.upper) if self.has_box else v)
 
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
@@ -190,7 +190,7 @@ class SeparablePenalty(Penalty):
         Without the box, over which minima are certified by the gap of Frank-Wolfe.
         """
         if self.l2 > 0.0:
-            return 1.0, float(_elastic(w, u, self.l1, self.l2).sum())
+            return 1.0, float(_elastic_gap(w, u, self.l1, self.l2).sum())
         largest = float(np.abs(u).max())
         s = min(1.0, self.l1 / largest) if largest > 0.0 else 1.0
         slack = np.maximum(self.l1 * np.abs(w) - s * u * w, 0.0).sum()
@@ -204,7 +204,7 @@ class SeparablePenalty(Penalty):
         return side * factor if factor > 0.0 else 0.0
 
 
-def _elastic(w: Array, u: Array, l1: float, l2: float) -> Array:
+def _elastic_gap(w: Array, u: Array, l1: float, l2: float) -> Array:
     """Return psi_j(w_j) + psi_j*(u_j) - w_j u_j for psi = l1 |.| + (l2/2) (.)^2."""
     size = np.abs(w)
     along = np.where(w == 0.0, np.abs(u), np.sign(w) * u)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dp_erm_bench.norms.cardinality import FUNCTIONS
-from dp_erm_bench.norms.cardinality import Cardinality as Norm
+from dp_erm_bench.norms.cardinality import CardinalityNorm as Norm
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
 HELP = f"g of F(A) = g(|A|): {', '.join(FUNCTIONS)}"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dp_erm_bench.norms.groups import Groups as Norm
+from dp_erm_bench.norms.groups import GroupNorm as Norm
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
 HELP = "a list of groups of feature indices from 0, or of the features' names"
@@ -35,7 +35,7 @@ class Groups(StructuredPenalty):
         return {"groups": [sorted({j, min(j + 1, p - 1)}) for j in firsts]}
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Return whether there are groups."""
         return self.groups is not None
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_erm_bench.norms.range import Range as Norm
+from dp_erm_bench.norms.range import RangeNorm as Norm
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, real_number
 from dp_erm_bench.penalties.base import SeparablePenalty, check_strength
 
 
@@ -58,7 +58,7 @@ class ElasticNet(SeparablePenalty):
     def __post_init__(self) -> None:
         """Check both parameters and derive the kernel's."""
         strength = check_strength(self.name, self.strength)
-        ratio = number(self.l1_ratio)
+        ratio = real_number(self.l1_ratio)
         if not 0.0 <= ratio <= 1.0:
             raise UsageError(
                 f"penalty.l1_ratio={self.l1_ratio} of {self.name}: must be a number in "
@@ -85,7 +85,7 @@ class Box(SeparablePenalty):
         """Check that the box contains 0."""
         for key, sign, word in (("lower", -1.0, "<="), ("upper", 1.0, ">=")):
             value = getattr(self, key)
-            side = sign * math.inf if value is None else number(value)
+            side = sign * math.inf if value is None else real_number(value)
             if not sign * side >= 0.0:
                 raise UsageError(
                     f"penalty.{key}={value} of box: must be a number {word} 0 (runs "

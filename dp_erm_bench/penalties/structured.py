@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.base import SubmodularNorm
-from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.norms.cardinality import CardinalityNorm
 from dp_erm_bench.penalties.base import (
     Array,
     Penalty,
@@ -41,12 +41,12 @@ class StructuredPenalty(Penalty):
         for key in ("strength", "l2"):
             real = check_strength(self.name, getattr(self, key), key)
             object.__setattr__(self, key, real)
-        if self.given:
+        if self.is_given:
             with of_the_penalty():
                 self.keep(self.norm)
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Return whether the norm is; a yaml may leave it to the user."""
         return True
 
@@ -114,8 +114,8 @@ def norm_part(penalty: Penalty) -> tuple[SubmodularNorm, float] | None:
     """
     if isinstance(penalty, StructuredPenalty):
         return penalty.norm, penalty.strength
-    if isinstance(penalty, SeparablePenalty) and not penalty.boxed:
-        return Cardinality(), penalty.l1
+    if isinstance(penalty, SeparablePenalty) and not penalty.has_box:
+        return CardinalityNorm(), penalty.l1
     return None
 
 

@@ -36,7 +36,7 @@ class Submodular(StructuredPenalty):
         return {"values": [(np.sqrt(np.bitwise_count(sets) * 1.0) + met).tolist()]}
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Return whether there is a function."""
         return self.values is not None
 
@@ -50,7 +50,7 @@ class Submodular(StructuredPenalty):
         """Refuse a function that is not on R^p; name an object by its gains."""
         super().check_features(p)
         if isinstance(self.norm, FromGains):
-            object.__setattr__(self, "values", self.norm.named(p))
+            object.__setattr__(self, "values", self.norm.name_by_gains(p))
 
     def keep(self, norm: Tabulated | FromGains) -> None:
         """Keep the values as a tuple: they are part of the key of a trial."""

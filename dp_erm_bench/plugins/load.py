@@ -16,13 +16,18 @@ from typing import Any
 
 from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.names import broken, content, label, sources
+from dp_erm_bench.plugins.names import (
+    broken_file_sentence,
+    content_digest,
+    label_of,
+    source_files,
+)
 
 CHECKS = {
-    "algorithm": ("Solver", "dp_erm_bench.solvers.bounds"),
-    "loss": ("Loss", "dp_erm_bench.losses.base"),
+    "algorithm": ("Solver", "dp_erm_bench.solvers.bounds", "complaint_of_solver"),
+    "loss": ("Loss", "dp_erm_bench.losses.base", "complaint_of_loss"),
 }
-"""By group: the class, and the module with it that says what a subclass lacks.
+"""By group: the class, the module with it, and the function that says what it lacks.
 
 The module is imported where it is needed.
 """
@@ -32,7 +37,7 @@ MACHINE_CODE = "dp_erm_bench.machine_code"
 
 
 @functools.cache
-def load(pin: str, group: str = "algorithm") -> Any:
+def load_class(pin: str, group: str = "algorithm") -> Any:
     """Return the solver's or the loss's class of a pinned file.
 
     Raises
@@ -41,15 +46,17 @@ def load(pin: str, group: str = "algorithm") -> Any:
         If the file has changed since, cannot be imported, or does not hold exactly
         one complete class of the group.
     """
-    path = place_of(pin, group)
+    path = path_of_pin(pin, group)
     if path is None:
         named = f"{group}={pin.partition('#')[0]}"
         raise UsageError(
             f"{named}: was changed after the run had begun; start it again"
         )
-    files = sources(path, group)
-    module = _executed(path, f"{label(path)}_{content(pin)[:12]}", files, group)
-    kind, check = CHECKS[group]
+    files = source_files(path, group)
+    module = _execute_file(
+        path, f"{label_of(path)}_{content_digest(pin)[:12]}", files, group
+    )
+    kind, check, _ = CHECKS[group]
     base = getattr(importlib.import_module(check), kind)
     types = [value for value in vars(module).values() if isinstance(value, type)]
     # Imported ones are left out.
@@ -62,31 +69,33 @@ def load(pin: str, group: str = "algorithm") -> Any:
         )
     check_class(path, classes[0], group)
     if group == "loss":
-        classes[0].name, classes[0].pin = label(pin), pin
+        classes[0].name, classes[0].pin = label_of(pin), pin
     return classes[0]
 
 
-def place_of(pin: str, group: str = "algorithm") -> str | None:
+def path_of_pin(pin: str, group: str = "algorithm") -> str | None:
     """Return the path of a pin, None if it does not hold what the pin stands for."""
     path = pin.partition("#")[0]
     with contextlib.suppress(UsageError, OSError):
-        if os.path.isfile(path) and digest_of_files(sources(path, group)) == content(
-            pin
-        ):
+        if os.path.isfile(path) and digest_of_files(
+            source_files(path, group)
+        ) == content_digest(pin):
             return path
     return None
 
 
 def check_class(name: str, cls: Any, group: str) -> None:
     """Raise UsageError if a solver's or a loss's class is incomplete."""
-    lacking = importlib.import_module(CHECKS[group][1]).complaint(cls)
-    if lacking:
+    _, module, check = CHECKS[group]
+    if lacking := getattr(importlib.import_module(module), check)(cls):
         raise UsageError(f"{group}={name}: {lacking}")
 
 
-def _executed(path: str, name: str, files: dict[str, Path], group: str) -> ModuleType:
+def _execute_file(
+    path: str, name: str, files: dict[str, Path], group: str
+) -> ModuleType:
     """Return the module of a file; while it runs, imports find those beside it."""
-    helpers = {k: file for k, file in files.items() if k != label(path)}
+    helpers = {k: file for k, file in files.items() if k != label_of(path)}
     for helper in helpers:
         sys.modules.pop(helper, None)
     finder, loader = _Beside(helpers), _Source(name, path)
@@ -104,7 +113,7 @@ def _executed(path: str, name: str, files: dict[str, Path], group: str) -> Modul
                 importlib.import_module(helper)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise broken(path, error, group) from None
+        raise broken_file_sentence(path, error, group) from None
     finally:
         sys.meta_path.remove(finder)
     return module

@@ -37,25 +37,25 @@ def is_file(name: Any) -> bool:
     return isinstance(name, str) and name.partition("#")[0].endswith(".py")
 
 
-def label(name: str) -> str:
+def label_of(name: str) -> str:
     """Return the label of an algorithm: the stem of a file, else its name."""
     return Path(name.partition("#")[0]).stem if is_file(name) else name
 
 
-def content(name: str) -> str:
+def content_digest(name: str) -> str:
     """Return the digest in a pin, empty for anything else."""
     return name.partition("#")[2] if is_file(name) else ""
 
 
-def shipped(name: str) -> dict[str, str]:
+def entries_of_pin(name: str) -> dict[str, str]:
     """Return the entries of a pinned file in a trial's spec, {} for a name."""
     path = name.partition("#")[0]
-    return {"file": path, "content": content(name)} if is_file(name) else {}
+    return {"file": path, "content": content_digest(name)} if is_file(name) else {}
 
 
-def identity(name: str) -> str:
+def identity_of(name: str) -> str:
     """Return the name that seeds an algorithm's draws, without a file's place."""
-    return f"{label(name)}:{content(name)}" if is_file(name) else name
+    return f"{label_of(name)}:{content_digest(name)}" if is_file(name) else name
 
 
 def named_in(algorithm: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def named_in(algorithm: Mapping[str, Any]) -> str:
     return str(algorithm["name"])
 
 
-def absolute(name: str) -> str:
+def absolute_path(name: str) -> str:
     """Return the absolute path of a file, pinned or not; ``~`` is the user's home."""
     return os.path.abspath(os.path.expanduser(name.partition("#")[0]))
 
@@ -79,7 +79,7 @@ def entry_points() -> dict[str, str]:
     return {point.name: point.value.replace(":", ".") for point in points}
 
 
-def pinned(name: str, group: str) -> str:
+def pin_file(name: str, group: str) -> str:
     """Return the absolute path of a file with the digest of its content.
 
     Raises
@@ -90,8 +90,8 @@ def pinned(name: str, group: str) -> str:
     """
     if "#" in name:
         return name
-    path = absolute(name)
-    stem = label(path)
+    path = absolute_path(name)
+    stem = label_of(path)
     if not stem.isidentifier() or keyword.iskeyword(stem):
         raise UsageError(
             f"{group}={name}: the file's name names the {group} and must be a word "
@@ -99,7 +99,7 @@ def pinned(name: str, group: str) -> str:
         )
     if not os.path.isfile(path):
         raise UsageError(f"{group}={name}: no such file")
-    pin = f"{path}#{digest_of_files(sources(path, group))}"
+    pin = f"{path}#{digest_of_files(source_files(path, group))}"
     _pins.add(pin)
     return pin
 
@@ -112,7 +112,7 @@ def is_pinned(pin: str) -> bool:
     return pin in _pins
 
 
-def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
+def source_files(path: str, group: str = "algorithm") -> dict[str, Path]:
     """Return a file and the modules beside it that it imports, by `files_beside`.
 
     Raises
@@ -123,14 +123,14 @@ def sources(path: str, group: str = "algorithm") -> dict[str, Path]:
     try:
         return files_beside(path)
     except SyntaxError as error:
-        raise broken(error.filename or path, error, group) from None
+        raise broken_file_sentence(error.filename or path, error, group) from None
     except (ValueError, RecursionError, MemoryError) as error:
         # The parser of Python 3.11 says of what is nested too deeply: no memory.
-        raise broken(path, error, group) from None
+        raise broken_file_sentence(path, error, group) from None
 
 
 @functools.cache
-def origin(cls: type) -> str:
+def origin_digest(cls: type) -> str:
     """Return the digest that tells a class from outside the package from namesakes.
 
     Returns
@@ -144,13 +144,15 @@ def origin(cls: type) -> str:
         return ""
     file = getattr(sys.modules[cls.__module__], "__file__", None)
     if file and "<locals>" not in cls.__qualname__:
-        return digest_of_files(sources(file))
+        return digest_of_files(source_files(file))
     return secrets.token_hex(8)
 
 
-def broken(path: str, error: BaseException, group: str) -> UsageError:
+def broken_file_sentence(path: str, error: BaseException, group: str) -> UsageError:
     """Return the sentence about a file that cannot be imported."""
-    if isinstance(error, ImportError) and (moved := _moved(path, error.name or "")):
+    if isinstance(error, ImportError) and (
+        moved := _moved_names_sentence(path, error.name or "")
+    ):
         return UsageError(f"{group}={path}: {moved}")
     if isinstance(error, SyntaxError):
         line, message = error.lineno, error.msg
@@ -163,13 +165,13 @@ def broken(path: str, error: BaseException, group: str) -> UsageError:
     )
 
 
-def _moved(path: str, missing: str) -> str:
+def _moved_names_sentence(path: str, missing: str) -> str:
     """Return a sentence on how to import names that have left their module."""
     if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
         return ""
     gone = [
         (node.module, alias.name)
-        for file in sources(path).values()
+        for file in source_files(path).values()
         for node in ast.walk(ast.parse(file.read_bytes()))
         if isinstance(node, ast.ImportFrom)
         and node.module

@@ -20,14 +20,14 @@ from typing import IO, Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.code_identity import digest_of_text, package_state
-from dp_erm_bench.paths import cache_dir, digest, write_atomic
-from dp_erm_bench.plugins.load import place_of
+from dp_erm_bench.paths import cache_dir, digest_of_json, write_atomic
+from dp_erm_bench.plugins.load import path_of_pin
 from dp_erm_bench.plugins.names import (
-    content,
+    content_digest,
     entry_points,
     is_file,
-    label,
-    sources,
+    label_of,
+    source_files,
 )
 
 KIND = "passed"
@@ -55,27 +55,29 @@ def solver_digest(algorithm: str) -> str:
         A name, a file or its pin; empty for none.
     """
     if is_file(algorithm):
-        pin = registry.pinned(algorithm)
-        path = place_of(pin)
-        return digest_of_text(sources(path)) if path else content(pin)
-    if not algorithm or is_ours(algorithm):
+        pin = registry.pin_choice(algorithm)
+        path = path_of_pin(pin)
+        return digest_of_text(source_files(path)) if path else content_digest(pin)
+    if not algorithm or is_our_algorithm(algorithm):
         return ""
     target = entry_points()[algorithm]
-    return digest([target, package_state(target.partition(".")[0])])
+    return digest_of_json([target, package_state(target.partition(".")[0])])
 
 
 @functools.cache
-def is_ours(algorithm: str) -> bool:
+def is_our_algorithm(algorithm: str) -> bool:
     """Return whether a name is that of one of the package's own algorithms."""
     return algorithm in registry.built_in(registry.ALGORITHM)
 
 
-def folder() -> Path:
+def passes_folder() -> Path:
     """Return the folder of the passes, in the cache."""
     return cache_dir() / KIND
 
 
-def doubt(solver: str, recounted: bool = True, uses: Iterable[str] = ()) -> str:
+def doubt_of_sources(
+    solver: str, recounted: bool = True, uses: Iterable[str] = ()
+) -> str:
     """Return what is in doubt of sources under `check` of the package as it is.
 
     Parameters
@@ -93,7 +95,7 @@ def doubt(solver: str, recounted: bool = True, uses: Iterable[str] = ()) -> str:
     str
         `UNCHECKED`, `UNRECOUNTED`, `UNCHARGED` with names, or nothing.
     """
-    found = _read(solver) if solver else ""
+    found = _recorded_doubt(solver) if solver else ""
     if found is None:
         return UNCHECKED
     names = ", ".join(uses)
@@ -103,17 +105,17 @@ def doubt(solver: str, recounted: bool = True, uses: Iterable[str] = ()) -> str:
     return found or ("" if recounted else UNRECOUNTED)
 
 
-def _read(solver: str) -> str | None:
+def _recorded_doubt(solver: str) -> str | None:
     """Return the doubt in the record of a pass, None if there is no pass."""
     with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
-        path = _path(solver)
+        path = _record_path(solver)
         text = path.read_bytes() if path.is_file() else b""  # a pipe would wait
         found = str(json.loads(text).get("doubt"))
-        return found if text == _text(solver, found) else None
+        return found if text == _record_text(solver, found) else None
     return None
 
 
-def record(solver: str, passed: bool, doubt: str = "") -> bool:
+def record_pass(solver: str, passed: bool, doubt: str = "") -> bool:
     """Record that sources passed, or take back that they did.
 
     Parameters
@@ -130,19 +132,19 @@ def record(solver: str, passed: bool, doubt: str = "") -> bool:
     """
     with contextlib.suppress(OSError):
         if passed:
-            write = functools.partial(_write, _text(solver, doubt))
-            write_atomic(_path(solver), write, private=True)
+            write = functools.partial(_write_text, _record_text(solver, doubt))
+            write_atomic(_record_path(solver), write, private=True)
         else:
-            _path(solver).unlink(missing_ok=True)
+            _record_path(solver).unlink(missing_ok=True)
         return True
     return False
 
 
-def _write(text: bytes, file: IO[bytes]) -> None:
+def _write_text(text: bytes, file: IO[bytes]) -> None:
     file.write(text)
 
 
-def unchecked(algorithms: Iterable[str]) -> str:
+def unchecked_sentence(algorithms: Iterable[str]) -> str:
     """Return the sentence about algorithms of which something is in doubt, if any.
 
     Parameters
@@ -151,22 +153,22 @@ def unchecked(algorithms: Iterable[str]) -> str:
         Names and pins, empty for none; the package's own count as passed.
     """
     doubts = {
-        name: doubt(solver_digest(name), uses=_solver(name).uncharged)
+        name: doubt_of_sources(solver_digest(name), uses=_solver_class(name).uncharged)
         for name in dict.fromkeys(filter(None, algorithms))
     }
     said = [_not_passed([name for name, why in doubts.items() if why == UNCHECKED])]
     for why in dict.fromkeys(doubts.values()):
-        names = [label(name) for name, one in doubts.items() if one == why]
-        said += [doubtful(names, why)] if why not in ("", UNCHECKED) else []
+        names = [label_of(name) for name, one in doubts.items() if one == why]
+        said += [doubtful_sentence(names, why)] if why not in ("", UNCHECKED) else []
     return "; ".join(filter(None, said))
 
 
-def _solver(name: str) -> Any:
+def _solver_class(name: str) -> Any:
     """Return the class of an algorithm, a name or a pin."""
     return registry.target(registry.ALGORITHM, name)
 
 
-def doubtful(names: Iterable[str], doubt: str) -> str:
+def doubtful_sentence(names: Iterable[str], doubt: str) -> str:
     """Return the sentence about algorithms that passed with a doubt."""
     why = "its law was measured, and the certified epsilon rests on what it says"
     if doubt.startswith(UNCHARGED):
@@ -182,18 +184,18 @@ def _not_passed(lacking: list[str]) -> str:
     if len(lacking) > 1:
         have, rests = "have", "their certified epsilons rest on their"
     return (
-        f"algorithm={','.join(map(label, lacking))} {have} not passed `dp-erm-bench "
+        f"algorithm={','.join(map(label_of, lacking))} {have} not passed `dp-erm-bench "
         f"check {files}`: {rests} own declarations"
     )
 
 
-def _path(solver: str) -> Path:
+def _record_path(solver: str) -> Path:
     """Return the path of the record of a pass."""
-    return folder() / f"{digest([solver, package_state()])}.json"
+    return passes_folder() / f"{digest_of_json([solver, package_state()])}.json"
 
 
-def _text(solver: str, doubt: str) -> bytes:
+def _record_text(solver: str, doubt: str) -> bytes:
     """Return the text of the record of a pass."""
     fields = {"solver": solver, "package": package_state(), "doubt": doubt}
-    whole = {**fields, "sha256": digest(fields)}
+    whole = {**fields, "sha256": digest_of_json(fields)}
     return f"{json.dumps(whole, indent=1, sort_keys=True)}\n".encode()

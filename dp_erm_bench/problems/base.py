@@ -136,7 +136,7 @@ class Problem(ABC):
         """Return the start of B trials, zeros of shape (B, p)."""
         return np.zeros((batch, self.p))
 
-    def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
+    def oracle(self, batch: int, *, clipped: bool = True) -> BaseOracle:
         """Return the oracle through which B trials query the records.
 
         Parameters
@@ -146,7 +146,7 @@ class Problem(ABC):
         clipped : bool
             Whether a record's share may be clipped.
         """
-        return Oracle(self, self.start(batch))
+        return BaseOracle(self, self.start(batch))
 
     def with_smoothness(self, kind: str) -> Self:
         """Return the problem with smoothness constants of another origin, if any."""
@@ -188,7 +188,7 @@ class Problem(ABC):
         return "" if known else f"a problem of {self.kind} has its objective only"
 
 
-class Oracle:
+class BaseOracle:
     """The iterates of B trials on a problem, to be asked for and moved.
 
     Attributes

@@ -16,12 +16,12 @@ from dp_erm_bench.datasets.base import (
     Dataset,
     Features,
     Uncharged,
-    numbers,
+    real_numbers,
 )
 from dp_erm_bench.datasets.prepare import dataset_from_arrays, declared_bounds
-from dp_erm_bench.datasets.spec import identifying
+from dp_erm_bench.datasets.spec import identifying_keys
 from dp_erm_bench.kernels.lengths import norm2
-from dp_erm_bench.paths import digest
+from dp_erm_bench.paths import digest_of_json
 from dp_erm_bench.problems.base import Optimum, Problem
 from dp_erm_bench.registry import OBJECTIVE
 
@@ -53,7 +53,7 @@ class MeanEstimation(Problem):
     dataset: Dataset
 
     @classmethod
-    def of(cls, dataset: Dataset) -> MeanEstimation:
+    def from_dataset(cls, dataset: Dataset) -> MeanEstimation:
         """Return the problem of a dataset."""
         return cls(dataset)
 
@@ -83,12 +83,12 @@ class MeanEstimation(Problem):
         data, own = self.dataset, self.dataset.loaded
         if own is None:
             named = {"name": data.name, "content": data.content_hash}
-            own = {**named, "bounds": self._bounds}
+            own = {**named, "bounds": self._norm_bounds}
         none = {part: {"name": "none"} for part in OBJECTIVE}
         return {"dataset": own, "problem": {"name": NAME}, **none}
 
     @property
-    def _bounds(self) -> dict[str, Any]:
+    def _norm_bounds(self) -> dict[str, Any]:
         bounds = self.dataset.bounds
         names = ("norm", "nonzeros") if bounds is not None else ()
         return {name: getattr(bounds, name) for name in names}
@@ -96,9 +96,11 @@ class MeanEstimation(Problem):
     @cached_property
     def identity(self) -> str:
         """Return the digest of the dataset's content, its spec and the problem."""
-        entering = identifying(self.spec["dataset"])
+        entering = identifying_keys(self.spec["dataset"])
         keys = {k: v for k, v in entering.items() if k not in SILENT}
-        return digest([NAME, self.dataset.content_hash, keys, *self.dataset.placed])
+        return digest_of_json(
+            [NAME, self.dataset.content_hash, keys, *self.dataset.bounds_by_name]
+        )
 
     @property
     def radius(self) -> float:
@@ -186,7 +188,7 @@ def problem_from_records(
         For wrong shapes, values that are not finite, or a record outside of the
         declared bounds.
     """
-    records = Z if hasattr(Z, "tocsc") else np.asarray(numbers("Z", Z), np.float64)
+    records = Z if hasattr(Z, "tocsc") else np.asarray(real_numbers("Z", Z), np.float64)
     size = np.shape(records)[-1] if np.ndim(records) else 0
     whole = bounds is None or isinstance(bounds, Mapping)
     given: Any = bounds if whole else {"norm": bounds}

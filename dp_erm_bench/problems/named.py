@@ -34,7 +34,7 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
     """
     kind = named_in(spec.get(PROBLEM, {"name": ERM}))
     if kind == ERM:
-        return build.problem_of(spec)
+        return build.risk_of_spec(spec)
     made = registry.target(PROBLEM, kind)
     for part in OBJECTIVE:
         given = spec.get(part, "none")
@@ -43,4 +43,4 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
             has = "has no loss, penalty or constraint"
             name = given["name"]
             raise UsageError(f"{part}={name}: a problem of {made.kind} {has}")
-    return cast(Problem, made.of(load_dataset(spec["dataset"])))
+    return cast(Problem, made.from_dataset(load_dataset(spec["dataset"])))

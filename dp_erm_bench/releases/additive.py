@@ -27,7 +27,7 @@ class AdditiveMechanism(Mechanism):
             Which entry of the scale applies, where the scale has p columns.
         """
         if value.ndim == 1:
-            return value + self.take(1, self._column(coordinate))[:, 0]
+            return value + self.take(1, self._column_of(coordinate))[:, 0]
         return value + self.take_vectors(1, value.shape[1])[:, 0]
 
     def query(self, value: Array, coordinate: Indices | None = None) -> Array:
@@ -37,9 +37,9 @@ class AdditiveMechanism(Mechanism):
     def sensitivity_of(self, value: Array, coordinate: Indices | None = None) -> Array:
         """Return the sensitivity of the value, (B, 1)."""
         declared = np.broadcast_to(self.release.sensitivity, self.scale.shape)
-        return np.take_along_axis(declared, self._column(coordinate), axis=1)
+        return np.take_along_axis(declared, self._column_of(coordinate), axis=1)
 
-    def _column(self, coordinate: Indices | None) -> Indices:
+    def _column_of(self, coordinate: Indices | None) -> Indices:
         if self.scale.shape[1] == 1:
             return np.zeros((len(self.seeds), 1), dtype=np.int64)
         if coordinate is None:

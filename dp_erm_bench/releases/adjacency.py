@@ -68,7 +68,7 @@ class Adjacency(StrEnum):
             Largest change of the sum between neighbours, of the shape of ``bound``.
         """
         if positive and self is Adjacency.REPLACE_ONE:
-            return _marked(math.sqrt(2.0) * bound)
+            return _mark_doubled(math.sqrt(2.0) * bound)
         factor = 2.0 if signed and self is Adjacency.REPLACE_ONE else 1.0
         return factor * bound
 
@@ -77,10 +77,10 @@ class Adjacency(StrEnum):
     ) -> Bound:
         """Return the sensitivity of a mean over ``n`` terms (see ``of_sum``)."""
         change = self.of_sum(bound, signed=signed, positive=positive)
-        return _marked(change / n) if is_change_only(change) else change / n
+        return _mark_doubled(change / n) if is_change_only(change) else change / n
 
 
-def _marked(change: Bound) -> Bound:
+def _mark_doubled(change: Bound) -> Bound:
     """Return a sensitivity as one of which a record's own term may be over a half."""
     if isinstance(change, np.ndarray):
         return change.view(_Changes)

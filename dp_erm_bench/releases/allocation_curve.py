@@ -50,7 +50,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dp_erm_bench.releases.gaussian import gdp_delta
-from dp_erm_bench.releases.losses import Floats, Losses, integrated
+from dp_erm_bench.releases.losses import Floats, Losses, integration_nodes
 
 Complexes = NDArray[np.complex128]
 Indices = NDArray[np.int64]
@@ -127,7 +127,7 @@ def terms(
     low = -down - BELOW
     count = 1 + math.ceil((top - low) * max(1.0, up, down) / PANEL)
     ends = np.linspace(low, top, count)
-    nodes, widths = integrated(ends)
+    nodes, widths = integration_nodes(ends)
 
     def ratio(g: Floats) -> Floats:  # rounded up
         y = np.exp(-down * g - down * down / 2)
@@ -330,7 +330,7 @@ def hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return x[kept], y[kept]
 
 
-def atoms(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, float]:
+def atoms_of_profile(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, float]:
     """Return losses > 0, masses under Q there, and P's at infinity, of a profile.
 
     Between its corners delta is linear in gamma = e^epsilon, the profile of masses q
@@ -350,7 +350,8 @@ def curve_losses(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) ->
     """
     top = max(first[1][0], second[1][0])
     (ups, over, infinite), (downs, under, _) = (
-        atoms(at, np.append(top, deltas[1:])) for at, deltas in (first, second)
+        atoms_of_profile(at, np.append(top, deltas[1:]))
+        for at, deltas in (first, second)
     )
     masses = np.concatenate([np.exp(ups) * over, under])
     rest = 1 - infinite - float(masses.sum())

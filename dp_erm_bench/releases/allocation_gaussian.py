@@ -123,7 +123,7 @@ WHOLE = 1e-9
 
 
 @functools.lru_cache(maxsize=64)
-def profile(
+def cached_profile(
     steps: int, up: float, down: float, scale: float, tail: float
 ) -> tuple[Floats, Floats]:
     """Return ``curve``, kept: both orders of the neighbours ask for the same two."""
@@ -179,7 +179,7 @@ class AllocationGaussianLaw(Law):
             orders = ((mu, 0.0), (0.0, mu))
             scale = math.sqrt(math.expm1(square) / steps)
         scale = min(scale, mu * math.hypot(1, mu / 2))
-        curves = [profile(steps, *order, scale, tail) for order in orders]
+        curves = [cached_profile(steps, *order, scale, tail) for order in orders]
 
         def losses(step: float, tail: float, reverse: bool) -> Losses:
             first, second = curves[::-1] if reverse else curves
@@ -215,7 +215,7 @@ class AllocationMechanism(SamplingMechanism):
         self._done = [0] * len(identities)
         self._rounds: dict[int, Batch] = {}
 
-    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+    def _draw_samples(self, trial: int, n: int, steps: int) -> Batch:
         if self.rate == 1.0:
             return np.tile(np.arange(n), steps), n * np.arange(steps + 1)
         self.records, parts, sizes = n, [], []

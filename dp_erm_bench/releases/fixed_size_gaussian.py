@@ -62,7 +62,7 @@ def log_moments(d: float) -> Floats:
     j = whole_orders()
     m, zero, root = j[:, None], np.zeros_like(j), np.sqrt(j)
     triangle = log_integral(
-        lambda t: m * (grown(t, d) - d * t / 2) - t * t / 2,
+        lambda t: m * (log_growth(t, d) - d * t / 2) - t * t / 2,
         np.maximum(zero, j * d / 2 - REACH),
         j * d / 2 + root + REACH,
     )
@@ -70,7 +70,7 @@ def log_moments(d: float) -> Floats:
     return np.maximum(triangle, log_pair_moments(d))
 
 
-def grown(t: Floats, d: float) -> Floats:
+def log_growth(t: Floats, d: float) -> Floats:
     """Return log(e^(d t) - 1)."""
     return d * t + np.log(-np.expm1(-d * t))
 
@@ -84,12 +84,12 @@ def log_pair_moments(d: float) -> Floats:
     j = whole_orders()
     m, zero, root = j[:, None], np.zeros_like(j), np.sqrt(j)
     above = log_integral(
-        lambda t: m * grown(t, d) - (t + d / 2) ** 2 / 2,
+        lambda t: m * log_growth(t, d) - (t + d / 2) ** 2 / 2,
         np.maximum(zero, (j - 0.5) * d - REACH),
         j * d + root + REACH,
     )
     below = log_integral(
-        lambda t: m * (grown(t, d) - d * t) - (t - d / 2) ** 2 / 2,
+        lambda t: m * (log_growth(t, d) - d * t) - (t - d / 2) ** 2 / 2,
         zero,
         d / 2 + root + REACH,
     )
@@ -108,12 +108,16 @@ def log_row_moments(d: float) -> Floats:
     m, zero, root = j[:, None], np.zeros_like(j), np.sqrt(j)
     peak = (2 * j - 1.5) * d
     above = log_integral(
-        lambda t: m * (grown(t, d) - d * t / 2) + 1.5 * (m - 1) * d * t - t * t / 2,
+        lambda t: (
+            m * (log_growth(t, d) - d * t / 2) + 1.5 * (m - 1) * d * t - t * t / 2
+        ),
         np.maximum(zero, peak - REACH),
         peak + root + REACH,
     )
     below = log_integral(
-        lambda t: m * (grown(t, d) - d * t / 2) - 1.5 * (m - 1) * d * t - t * t / 2,
+        lambda t: (
+            m * (log_growth(t, d) - d * t / 2) - 1.5 * (m - 1) * d * t - t * t / 2
+        ),
         zero,
         root + REACH,
     )
@@ -174,7 +178,7 @@ def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
             if opposite:
                 c = math.log1p(-rate) - d * t - d * d / 2
                 lower = np.logaddexp(c, math.log(rate))
-            gap = math.log(rate) + grown(t - d / 2, d) - lower
+            gap = math.log(rate) + log_growth(t - d / 2, d) - lower
             under = lower if rises else lower + np.logaddexp(0.0, gap)
             return under - t * t / 2 + log_excess(gap, r, rises)
 
@@ -318,18 +322,18 @@ class FixedSizeMechanism(SamplingMechanism):
         k = round(self.rate * n)
         # Of k / n alone: more records than are charged are not rounded away.
         if k < 1 or not math.isclose(self.rate, k / n, rel_tol=ULPS):
-            self._refuse(f"that is no number of {n} records")
+            self._refuse_samples(f"that is no number of {n} records")
         return k
 
-    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+    def _draw_samples(self, trial: int, n: int, steps: int) -> Batch:
         k = self.size(n)
         start, self._used[trial] = self._used[trial], self._used[trial] + k * steps
         u = uniforms(self.sample_seeds[trial], start, k * steps).reshape(steps, k)
-        records = [one for row in u for one in drawn(row, n)]
+        records = [one for row in u for one in draw_distinct(row, n)]
         return np.array(records, np.int64), k * np.arange(steps + 1)
 
 
-def drawn(u: Floats, n: int) -> list[int]:
+def draw_distinct(u: Floats, n: int) -> list[int]:
     """Return distinct numbers below n in random order, one per uniform.
 
     The shuffle of Fisher and Yates, of which only the entries that moved are kept.

@@ -121,7 +121,7 @@ class Gaussian(Release):
     draw = staticmethod(draws.gaussian)
 
 
-def divided(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
+def divide_mu(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
     """Yield Gaussian releases, each with the weight that gives it its share of mu^2.
 
     T uses of a Gaussian mechanism of noise z w times its sensitivity are mu-GDP with

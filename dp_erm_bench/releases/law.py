@@ -183,7 +183,7 @@ def log_mean_exp(
     return np.where(small, near, far)
 
 
-def composed(laws: tuple[Law, ...]) -> tuple[Law, ...]:
+def compose_laws(laws: tuple[Law, ...]) -> tuple[Law, ...]:
     """Return the laws in a canonical order, without those that never happen.
 
     Equal mechanisms are added up, so that equal compositions have equal certificates.
@@ -192,10 +192,10 @@ def composed(laws: tuple[Law, ...]) -> tuple[Law, ...]:
     for law in laws:
         one = replace(law, times=1)
         counts[one] = counts.get(one, 0) + law.times
-    happening = sorted((one for one in counts if counts[one]), key=order)
+    happening = sorted((one for one in counts if counts[one]), key=sort_key)
     return tuple(replace(one, times=counts[one]) for one in happening)
 
 
-def order(law: Law) -> tuple[Any, ...]:
+def sort_key(law: Law) -> tuple[Any, ...]:
     """Return the sort key of a law: its name, then its numbers."""
     return law.name, type(law).__module__, type(law).__qualname__, astuple(law)

@@ -48,7 +48,7 @@ class Dominating(NamedTuple):
     mirrored: bool = True
 
 
-def integrated(breaks: Floats) -> tuple[Floats, Floats]:
+def integration_nodes(breaks: Floats) -> tuple[Floats, Floats]:
     """Return Gauss-Legendre nodes and weights on the panels between breakpoints."""
     half = np.diff(breaks) / 2
     keep = half > 0
@@ -67,7 +67,7 @@ def exponential_part(level: float, rate: float, step: float) -> tuple[Floats, Fl
     """Return nodes of the density e^((l - level)/2) * rate on [-level, level]."""
     inner = lattice_points(-level, level, step)
     panels = np.linspace(-level, level, 3 + math.ceil(20 * level))
-    losses, widths = integrated(np.sort(np.concatenate([inner, panels])))
+    losses, widths = integration_nodes(np.sort(np.concatenate([inner, panels])))
     return losses, rate * np.exp((losses - level) / 2) * widths
 
 
@@ -108,7 +108,7 @@ class MonotonePair:
         inner = self.outcome(lattice_points(float(bottom), float(top), step))
         count = 2 + math.ceil((high - low) * 20 * max(1.0, self.steepness))
         breaks = [inner.clip(low, high), np.linspace(low, high, count)]
-        x, widths = integrated(np.sort(np.concatenate(breaks)))
+        x, widths = integration_nodes(np.sort(np.concatenate(breaks)))
         density = sum(w * np.exp(-((x - c) ** 2) / 2) for w, c in self.centres)
         below = sum(w * float(ndtr(low - c)) for w, c in self.centres)
         masses = np.append(density / math.sqrt(2 * math.pi) * widths, below)

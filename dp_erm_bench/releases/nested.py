@@ -53,7 +53,7 @@ class NestedMechanism(Mechanism):
         """Return the common multiplier, of the scale as it is."""
         return float(self.scale.min()) / self.release.weight
 
-    def made_of(self, releases: Sequence[Release], name: str) -> Mechanisms:
+    def mechanisms_of(self, releases: Sequence[Release], name: str) -> Mechanisms:
         """Return the mechanisms of releases, for a part of some name."""
         return make_mechanisms(releases, self.z, [f"{self.identity}/{name}"])
 

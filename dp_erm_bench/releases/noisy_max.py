@@ -92,9 +92,9 @@ class MaxMechanism(Mechanism):
         score : callable
             Maps a gradient to scores, (B, p); minus infinity excludes.
         """
-        return self._winners(score(gradient))
+        return self._pick_winners(score(gradient))
 
-    def _winners(self, scores: Array) -> Indices:
+    def _pick_winners(self, scores: Array) -> Indices:
         assert isinstance(self.release, NoisyMax)
         self.spend(1)
         start, self._drawn = self._drawn, self._drawn + scores.shape[1]

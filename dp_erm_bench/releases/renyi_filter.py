@@ -33,7 +33,7 @@ MARGIN = 1e-9
 """Relative, over the rounding of the sums that are compared with the curve."""
 
 
-def highest(m: float) -> float:
+def highest_order(m: float) -> float:
     """Return the largest order that the curve of multiplier m bounds.
 
     There is none from where on no step passes.
@@ -54,7 +54,7 @@ class RenyiFilterLaw(Law):
         m, below = self.multiplier(z), np.floor(orders)
         chords = below * (below - 1) + (orders - below) * 2 * below
         curve = chords / (orders - 1) / 2 / m / m
-        return np.where(orders <= highest(m), curve, np.inf)
+        return np.where(orders <= highest_order(m), curve, np.inf)
 
 
 class RenyiFilterMechanism(NestedMechanism):
@@ -93,15 +93,15 @@ class RenyiFilterMechanism(NestedMechanism):
                 f"release {self.release.name} was declared {self.release.most} steps "
                 f"and is asked for {most}"
             )
-        kinds = self.passing(float(self.scale.min()))
+        kinds = self.passing_kinds(float(self.scale.min()))
         releases = self.release.parts(kinds, self.z)
-        self.made = self.made_of(releases, self.release.name)
+        self.made = self.mechanisms_of(releases, self.release.name)
         self.listen(self.made)
         output = run(self.made, kinds)
         self.compare_uses(self.made, output)
         return output
 
-    def passing(self, m: float) -> Indices:
+    def passing_kinds(self, m: float) -> Indices:
         """Return the kinds of the steps that pass, (t,); all of them without noise."""
         drawn = uniforms(self.seeds[0], 0, self.release.most)
         # The last sum may be below 1 by rounding.
@@ -109,15 +109,15 @@ class RenyiFilterMechanism(NestedMechanism):
         kinds = np.searchsorted(bounds, drawn, "right")
         if m == 0 or m > HIGHEST:
             return kinds[: 0 if m else kinds.size]
-        orders = np.arange(2.0, highest(m) + 1)
+        orders = np.arange(2.0, highest_order(m) + 1)
         curves = self.release.curves(orders)
         most = RenyiFilterLaw(1).rdp(m, orders) * (1 - MARGIN)
 
-        def exceeds(length: int) -> bool:
+        def is_exceeded(length: int) -> bool:
             times = np.bincount(kinds[:length], minlength=len(curves))
             return bool((times @ curves > most).any())
 
-        return kinds[: bisect.bisect(range(1, kinds.size + 1), False, key=exceeds)]
+        return kinds[: bisect.bisect(range(1, kinds.size + 1), False, key=is_exceeded)]
 
     def finish(self, early: bool = False) -> None:
         """Raise if the uses of a step are not those that passed."""
@@ -131,7 +131,8 @@ class RenyiFilter(NestedRelease):
     The noise of a step is given; its kind is drawn at random, without the data, and
     stays secret with the run. Steps are made as long as the curves of those so far, a
     sum over steps, are at most r / (2 z^2) at all whole orders r from 2 to the last
-    one, R = ``highest(z)``. Then the run, its kinds included, has at most the curve
+    one, R = ``highest_order(z)``. Then the run, its kinds included, has at most the
+    curve
 
         e(a) = c(a) / (a - 1),  c the chords of r (r - 1) / (2 z^2), r = 1, 2, .., R,
 

@@ -127,17 +127,17 @@ class RepeatAndSelectMechanism(NestedMechanism):
         self.spend(1)
         best, least = np.empty(0), math.inf
         for number in range(self.release.most):
-            output, score = self._attempt(number, attempt)
+            output, score = self._run_attempt(number, attempt)
             if number == 0 or score < least:
                 best, least = output, score
-            if self._stops(number):
+            if self._is_last(number):
                 break
         return best
 
-    def _attempt(self, number: int, attempt: Attempt) -> tuple[Array, float]:
+    def _run_attempt(self, number: int, attempt: Attempt) -> tuple[Array, float]:
         """Return a copy of the output, and the score, of the run with some streams."""
         name = f"{self.release.name}/run {number}"
-        mechanisms = self.made_of(self.release.run, name)
+        mechanisms = self.mechanisms_of(self.release.run, name)
         if self.audit is not None:
             self.audit.made.append(mechanisms)
         self.listen(mechanisms)
@@ -152,7 +152,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
             self.audit.scores.append(score)
         return output, score
 
-    def _stops(self, number: int) -> bool:
+    def _is_last(self, number: int) -> bool:
         """Return the secret coin after a run."""
         coin = uniforms(self.seeds[0], number, 1)
         return bool(coin[0] < self.release.gamma)
@@ -161,9 +161,11 @@ class RepeatAndSelectMechanism(NestedMechanism):
         mechanisms.ahead = mechanisms.ahead and self.intercept is None
         run = None if self.audit is None else len(self.audit.made) - 1
         for mechanism in mechanisms.values() if self.intercept is not None else ():
-            mechanism.intercept = partial(self._told, run)
+            mechanism.intercept = partial(self._pass_to_intercept, run)
 
-    def _told(self, run: int | None, query: Query, publish: Callable[[], Any]) -> Any:
+    def _pass_to_intercept(
+        self, run: int | None, query: Query, publish: Callable[[], Any]
+    ) -> Any:
         assert self.intercept is not None
         return self.intercept(replace(query, run=run), publish)
 
@@ -261,7 +263,7 @@ class RepeatAndSelect(NestedRelease):
             check_kind(one, INSIDE, "run")
         super().__post_init__()
 
-    def weighted(self, weight: float) -> "RepeatAndSelect":
+    def with_weight(self, weight: float) -> "RepeatAndSelect":
         """Return the release with another weight of all but the score."""
         *steps, score = self.run
         run = (replace(one, weight=one.weight * weight) for one in steps)
@@ -278,12 +280,12 @@ class RepeatAndSelect(NestedRelease):
 
     def law(self) -> RepeatAndSelectLaw:
         """Return the law of the best run."""
-        laws = sorted((amplified(one.law()) for one in self.run), key=repr)
+        laws = sorted((law_of_fixed_size(one.law()) for one in self.run), key=repr)
         named = tuple((law.name, law) for law in laws)
         return RepeatAndSelectLaw(self.times, self.weight, self.gamma, named)
 
 
-def amplified(law: Law) -> Law:
+def law_of_fixed_size(law: Law) -> Law:
     """Return the law of samples of fixed size in place of that of Poisson samples.
 
     It holds for coins, too (see there), and its curve is amplified.

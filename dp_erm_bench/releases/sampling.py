@@ -98,25 +98,25 @@ class SamplingMechanism(AdditiveMechanism):
         self._left[trial] += steps
         # A second sample before a use, or more samples than the noise taken ahead.
         self._again |= before > 0 or before < 0 < self._left[trial]
-        return self._sampled(trial, n, steps)
+        return self._draw_samples(trial, n, steps)
 
     def take_everyone(self) -> None:
         """Have all records in every sample from now on, for auditors."""
         self.rate = self._charged = 1.0
 
     @abstractmethod
-    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+    def _draw_samples(self, trial: int, n: int, steps: int) -> Batch:
         """Draw the samples of ``sample``."""
 
-    def _require(self, uses: int) -> None:
+    def _require_samples(self, uses: int) -> None:
         """Refuse unless all trials have taken one sample for each use."""
         if self._again:
-            self._refuse("another one was taken before its use")
+            self._refuse_samples("another one was taken before its use")
         left = min(self._left)
         if left < uses:
-            self._refuse(f"has {max(left, 0)} for the next {uses}")
+            self._refuse_samples(f"has {max(left, 0)} for the next {uses}")
 
-    def _refuse(self, wrong: str) -> None:
+    def _refuse_samples(self, wrong: str) -> None:
         if self._charged < 1.0:
             raise NotSampled(
                 f"release {self.release.name} is certified for one {self.kind} of "
@@ -125,7 +125,7 @@ class SamplingMechanism(AdditiveMechanism):
 
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
         """Return the noisy sum; NotSampled is raised unless its sample was taken."""
-        self._require(1)
+        self._require_samples(1)
         return super().publish(value, coordinate)
 
     def spend(self, uses: int) -> None:
@@ -139,16 +139,16 @@ class SamplingMechanism(AdditiveMechanism):
         """
         super().spend(uses)
         if self._again or any(self._left):
-            self._require(uses)
+            self._require_samples(uses)
         self._left = [left - uses for left in self._left]
 
     def finish(self, early: bool = False) -> None:
         """Raise NotSampled if samples and uses do not match at the end of a run."""
         if self._again:
-            self._require(0)
+            self._require_samples(0)
         for left in filter(None, self._left):
             lacking = f"{-left} uses had none" if left < 0 else f"{left} had no use"
-            self._refuse(lacking)
+            self._refuse_samples(lacking)
 
 
 class PoissonMechanism(SamplingMechanism):
@@ -160,7 +160,7 @@ class PoissonMechanism(SamplingMechanism):
         super().__init__(release, z, identities)
         self._coins = [CoinStream(seed, self.rate) for seed in self.sample_seeds]
 
-    def _sampled(self, trial: int, n: int, steps: int) -> Batch:
+    def _draw_samples(self, trial: int, n: int, steps: int) -> Batch:
         successes = self._coins[trial].successes(n * steps)
         step = successes // n
         sizes = np.bincount(step, minlength=steps)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.results.settings import RAN, unchecked_in
-from dp_erm_bench.results.statistics import ZERO, baselines, quantile
+from dp_erm_bench.results.statistics import ZERO, baseline_columns, quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +134,7 @@ class LineErrors(Bands):
         return int(self.errors.shape[0])
 
     @property
-    def certified(self) -> float:
+    def certified_epsilon(self) -> float:
         """Return the certified epsilon, not a number if there is none."""
         value = self.facts["epsilon_certified"]
         return math.nan if value is None else float(value)
@@ -158,7 +158,7 @@ class LineErrors(Bands):
         return Finals(errors, sets)
 
 
-def explained(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
+def add_failed_lines(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """Add a row for each line that the runner could not even start.
 
     Parameters
@@ -219,11 +219,11 @@ def report_runs(
         if data_seed is not None:
             report = report[report["dataset_seed"] == data_seed]
     if report.empty:
-        raise Missing(why(rows, f"{absent} has no report runs{at}"))
+        raise Missing(commonest_reason(rows, f"{absent} has no report runs{at}"))
     return report
 
 
-def curves(
+def line_errors(
     table: pd.DataFrame,
     panel: str,
     line: str,
@@ -237,14 +237,16 @@ def curves(
     Missing
         If nothing ran, a run failed or the problem has no certified optimum.
     """
-    rows = ended(report_runs(table, panel, line, epsilon, data_seed), line)
-    axis = _axis(rows)
+    rows = rows_of_line(report_runs(table, panel, line, epsilon, data_seed), line)
+    axis = _axis_of_runs(rows)
     errors, nnz, seconds = (
         _on_one_axis(rows, of, axis) for of in ("relative_error", "nnz", "seconds")
     )
     if np.isnan(errors).all():
         raise Missing(f"{line} has no certified optimum to compare with")
-    zeros = baselines(rows, "relative_error")[ZERO].groupby(rows["trial"]).first()
+    zeros = (
+        baseline_columns(rows, "relative_error")[ZERO].groupby(rows["trial"]).first()
+    )
     return LineErrors(
         rows.groupby(axis)["passes"].first().sort_index().to_numpy(float),
         np.where(np.isnan(errors), np.inf, errors),
@@ -258,7 +260,7 @@ def curves(
     )
 
 
-def _axis(rows: pd.DataFrame) -> str:
+def _axis_of_runs(rows: pd.DataFrame) -> str:
     """Return the column along which the runs of all data sets are put together.
 
     Where each was tuned by itself an iteration may be another number of passes on each.
@@ -291,10 +293,10 @@ def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
     return np.stack([found[trial] for trial in sorted(found)])
 
 
-def ended(rows: pd.DataFrame, line: str) -> pd.DataFrame:
+def rows_of_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
     """Return the rows of a line; raise `Missing` if a run did not come to an end."""
     if not rows["status"].isin(RAN).all():
-        raise Missing(why(rows, f"{line} failed"))
+        raise Missing(commonest_reason(rows, f"{line} failed"))
     return rows
 
 
@@ -309,7 +311,7 @@ def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(sorted(str(run) for run in named if run))
 
 
-def why(rows: pd.DataFrame, default: str = "skipped") -> str:
+def commonest_reason(rows: pd.DataFrame, default: str = "skipped") -> str:
     """Return the commonest message of rows that are not ok, else the default."""
     bad = rows[~rows["status"].isin(RAN)]
     messages = bad["message"].dropna()

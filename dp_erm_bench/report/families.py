@@ -51,12 +51,12 @@ class Contrast(NamedTuple):
     within: float
 
 
-def family(dataset: str) -> str:
+def family_of(dataset: str) -> str:
     """Return the family of a dataset, by its name."""
     return next((one for of, one in ONE.items() if of.fullmatch(dataset)), dataset)
 
 
-def pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
+def compare_pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
     """Return how each line did beside each other one, by (A, B).
 
     Bayesian bootstrap over families: their weights are drawn from the flat Dirichlet
@@ -82,12 +82,14 @@ def pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
     through Bayesian analysis", JMLR 2017, for probabilities in place of tests.
     """
     drawn = {
-        problem: {line: _medians(runs, *problem, line) for line, runs in own.items()}
+        problem: {
+            line: _median_and_draws(runs, *problem, line) for line, runs in own.items()
+        }
         for problem, own in errors.items()
     }
     weights = {
-        name: _seeded(name).exponential(size=DRAWS)
-        for name in {family(dataset) for dataset, _ in errors}
+        name: _generator_of(name).exponential(size=DRAWS)
+        for name in {family_of(dataset) for dataset, _ in errors}
     }
     lines = sorted({line for own in errors.values() for line in own})
     found = {}
@@ -99,13 +101,15 @@ def pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
                 equal = own[first] == own[second]
                 with np.errstate(invalid="ignore"):
                     ratio = np.where(equal, 0.0, own[first] - own[second])
-                ratios.setdefault(family(dataset), []).append(ratio)
+                ratios.setdefault(family_of(dataset), []).append(ratio)
         if ratios:
-            found[first, second] = _pair(ratios, weights)
+            found[first, second] = _contrast_of_pair(ratios, weights)
     return found
 
 
-def _pair(ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]) -> Contrast:
+def _contrast_of_pair(
+    ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]
+) -> Contrast:
     """Return a contrast from its logarithms by family, (1 + DRAWS,) a problem.
 
     The first are of all runs. An infinite one counts whatever its weight; the sum of
@@ -130,16 +134,16 @@ def _pair(ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]) -> Co
     return Contrast(k, count, ratio, better, within)
 
 
-def _medians(runs: Array, *names: Hashable) -> Array:
+def _median_and_draws(runs: Array, *names: Hashable) -> Array:
     """Return the logarithm of the median, then of medians of runs drawn again."""
     # Sorted: nothing may depend on the names by which runs are ordered.
     ordered = np.sort(np.maximum(runs, FLOOR))
     n = len(ordered)
-    chosen = _seeded(*names).integers(n, size=(n, DRAWS))
+    chosen = _generator_of(*names).integers(n, size=(n, DRAWS))
     drawn = quantile(ordered[chosen], 0.5)
     return np.log(np.append(quantile(ordered, 0.5), drawn))
 
 
-def _seeded(*names: Hashable) -> np.random.Generator:
+def _generator_of(*names: Hashable) -> np.random.Generator:
     """Return draws of a name's own: another line or family changes none of them."""
     return np.random.default_rng(crc32("/".join(map(str, names)).encode()))

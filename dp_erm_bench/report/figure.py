@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.plugins.names import absolute, is_file
+from dp_erm_bench.plugins.names import absolute_path, is_file
 from dp_erm_bench.report.curves import Missing
-from dp_erm_bench.report.layout import now
+from dp_erm_bench.report.layout import current_making
 from dp_erm_bench.results.files import csv_of, write_text
 from dp_erm_bench.results.table import facts_in
 
@@ -92,21 +92,21 @@ class Figure:
         raise NotImplementedError
 
 
-def members(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
+def panels_of(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
     """Return the panels of a name: one, or all of a family along an axis."""
     if axis == QUOTIENT or (axis and panel not in panels):
         return [one for one in panels if one.startswith(f"{panel}_")]
     return [panel] if panel in panels else []
 
 
-def lines_of(
+def lines_of_panel(
     lines: LinesOf, panel: str, axis: str = "", key: str = "panel"
 ) -> list[str]:
     """Return the lines of a panel, or of all of a family; refuse what is not one."""
-    panels = members(lines, panel, axis)
+    panels = panels_of(lines, panel, axis)
     if not panels:
         registry.check_choice(key, panel, list(lines))
-    if axis and panel in lines and (longer := members(lines, panel, QUOTIENT)):
+    if axis and panel in lines and (longer := panels_of(lines, panel, QUOTIENT)):
         raise UsageError(
             f"{key}={panel}: must be a panel or the beginning of others; it is a panel "
             f"and the beginning of {longer[0]}"
@@ -115,7 +115,7 @@ def lines_of(
     return [line for line in dict.fromkeys(lines[panels[0]]) if line in common]
 
 
-def looked_up(
+def look_up_lines(
     lines: Sequence[str], look: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
     """Look up lines; return those that ran and why the others are missing."""
@@ -143,7 +143,7 @@ class Study(Figure):
         import pandas as pd
 
         table = pd.DataFrame(self.rows(facts_in(folder)))
-        if now().captions is None:
+        if current_making().captions is None:
             write_text(folder, self.file, csv_of(table))
         return table
 
@@ -160,23 +160,23 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
     for number, entry in enumerate(config.get("figures") or (), 1):
         if not isinstance(entry, dict):
             raise UsageError(f"figure {number}={entry}: must be a mapping")
-        figures.append(chosen(entry, f"figure {number}", KINDS))
+        figures.append(figure_of(entry, f"figure {number}", KINDS))
     return figures
 
 
-def chosen(entry: Mapping[str, Any], where: str, kinds: Mapping[str, str]) -> Any:
+def figure_of(entry: Mapping[str, Any], where: str, kinds: Mapping[str, str]) -> Any:
     """Return what a mapping with a `kind` describes, a figure's perhaps of a file."""
     fields = dict(entry)
     kind = fields.pop("kind", None)
     if kinds is KINDS and is_file(kind):
-        cls: type[Any] = _own(absolute(str(kind)))
+        cls: type[Any] = _figure_class_of_file(absolute_path(str(kind)))
     else:
         registry.check_choice(f"{where}: kind", kind, sorted(kinds))
         cls = registry.locate(kinds[str(kind)])
-    return build(cls, fields, f"{where} ({kind})")
+    return build_from_values(cls, fields, f"{where} ({kind})")
 
 
-def _own(path: str) -> type[Figure]:
+def _figure_class_of_file(path: str) -> type[Figure]:
     """Return the kind of figure that a file defines."""
     name = f"figure_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -194,7 +194,7 @@ def _own(path: str) -> type[Figure]:
     return kinds[0]
 
 
-def build(cls: type[T], value: Any, where: str) -> T:
+def build_from_values(cls: type[T], value: Any, where: str) -> T:
     """Return a dataclass filled from plain values, with those inside of it.
 
     Raises
@@ -211,26 +211,32 @@ def build(cls: type[T], value: Any, where: str) -> T:
         needed = field.default is field.default_factory is dataclasses.MISSING
         if needed and value.get(field.name) is None:
             raise UsageError(f"{where}: {field.name}: must be given")
-    values = {k: _value(types[k], v, f"{where}: {k}") for k, v in value.items()}
+    values = {
+        k: _value_of_field(types[k], v, f"{where}: {k}") for k, v in value.items()
+    }
     try:
         return cls(**values)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
 
 
-def _value(kind: Any, value: Any, where: str) -> Any:
+def _value_of_field(kind: Any, value: Any, where: str) -> Any:
     """Return a plain value as the type of a field has it."""
     if dataclasses.is_dataclass(kind):
-        return build(kind, value, where)  # type: ignore[arg-type]
+        return build_from_values(kind, value, where)  # type: ignore[arg-type]
     inner = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         if not isinstance(value, list) or not value:
             raise UsageError(f"{where}={value}: must be a list of at least one value")
         places = enumerate(value, 1)
-        return tuple(_value(inner[0], one, f"{where} {place}") for place, one in places)
+        return tuple(
+            _value_of_field(inner[0], one, f"{where} {place}") for place, one in places
+        )
     if inner:
-        whole = _value(dict, value, where)
-        return {k: _value(inner[1], v, f"{where} {k}") for k, v in whole.items()}
+        whole = _value_of_field(dict, value, where)
+        return {
+            k: _value_of_field(inner[1], v, f"{where} {k}") for k, v in whole.items()
+        }
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is not Any and not (number if kind is float else isinstance(value, kind)):
         raise UsageError(f"{where}={value}: must be {WORDS[kind]}")

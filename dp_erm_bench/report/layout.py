@@ -75,13 +75,15 @@ class Making:
 _making = ContextVar("making", default=Making())  # noqa: B039 (never changed in place)
 
 
-def now() -> Making:
+def current_making() -> Making:
     """Return what is being made."""
     return _making.get()
 
 
 @contextmanager
-def making(table: str = "", captions: dict[str, str] | None = None) -> Iterator[None]:
+def making_pictures(
+    table: str = "", captions: dict[str, str] | None = None
+) -> Iterator[None]:
     """Have pictures note the digest of their table, or have their captions only."""
     token = _making.set(Making(table, captions))
     try:
@@ -90,7 +92,7 @@ def making(table: str = "", captions: dict[str, str] | None = None) -> Iterator[
         _making.reset(token)
 
 
-def mark(table: str, stem: str) -> str:
+def picture_mark(table: str, stem: str) -> str:
     """Return what a picture of a name, drawn from a table of a digest, notes.
 
     It tells damage and mistakes: anyone can compute it.
@@ -98,18 +100,18 @@ def mark(table: str, stem: str) -> str:
     return sha256(f"{table} {stem}".encode()).hexdigest()
 
 
-def write_text(path: Path, text: str) -> Path:
+def write_caption(path: Path, text: str) -> Path:
     """Write a text file at once, and return its path."""
-    if (told := now().captions) is None:
+    if (told := current_making().captions) is None:
         write_atomic(path, lambda file: file.write(text.encode()))
     elif path.suffix == ".md":
         told[path.name] = text
     return path
 
 
-def plain(caption: str) -> str:
+def plain_caption(caption: str) -> str:
     """Return a caption as a file of text, its formulas in letters of their own."""
-    return MATH.sub(_spoken, caption).replace(r"\$", "$").rstrip() + "\n"
+    return MATH.sub(_speak_formula, caption).replace(r"\$", "$").rstrip() + "\n"
 
 
 BRACES = re.compile(r"\{([^{}]*)\}")
@@ -119,20 +121,20 @@ SPOKEN = {
 }
 
 
-def _spoken(formula: re.Match[str]) -> str:
+def _speak_formula(formula: re.Match[str]) -> str:
     """Return a formula without its commands and braces; brackets keep what belongs."""
     text = formula[0].strip("$").replace(r"\;", " ")
     text = re.sub(r"\\([A-Za-z]+)", lambda word: SPOKEN.get(word[1], word[1]), text)
-    while (plain := BRACES.sub(_bracketed, text)) != text:
+    while (plain := BRACES.sub(_bracket_inner, text)) != text:
         text = plain
     return text
 
 
-def _bracketed(inner: re.Match[str]) -> str:
+def _bracket_inner(inner: re.Match[str]) -> str:
     return inner[1] if re.fullmatch(r"-?\w*", inner[1]) else f"({inner[1]})"
 
 
-def latex(caption: str, stem: str, wide: bool = False) -> str:
+def latex_figure(caption: str, stem: str, wide: bool = False) -> str:
     r"""Return a figure environment with a caption in which only formulas are LaTeX.
 
     Parameters
@@ -146,9 +148,9 @@ def latex(caption: str, stem: str, wide: bool = False) -> str:
     """
     end, parts = 0, []
     for formula in MATH.finditer(caption):
-        parts += [escaped(caption[end : formula.start()]), formula[0]]
+        parts += [escape_latex(caption[end : formula.start()]), formula[0]]
         end = formula.end()
-    text = "".join([*parts, escaped(caption[end:])]).strip()
+    text = "".join([*parts, escape_latex(caption[end:])]).strip()
     name = re.sub(r"[^\w.:-]", "-", stem)
     return FLOAT.format(
         kind="figure*" if wide else "figure",
@@ -159,7 +161,7 @@ def latex(caption: str, stem: str, wide: bool = False) -> str:
     )
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Return a text as LaTeX has to read it."""
     return text.replace(r"\$", "$").translate(ESCAPED)
 
@@ -235,7 +237,7 @@ class Sheet:
         return WIDTHS[self.width or alone]
 
     @property
-    def across(self) -> int:
+    def cells_across(self) -> int:
         """Return the number of cells in a row."""
         room = self.inches - self.left - self.right + GAP
         most = self.columns if self.exact else int(room / (NARROWEST + GAP))
@@ -244,12 +246,12 @@ class Sheet:
     @property
     def cell(self) -> tuple[float, float]:
         """Return width and height of a cell's axes in inches."""
-        room = self.inches - self.left - self.right - (self.across - 1) * GAP
-        width = room / self.across
+        room = self.inches - self.left - self.right - (self.cells_across - 1) * GAP
+        width = room / self.cells_across
         return width, self.size[1] * (1.0 if self.exact else width / self.size[0])
 
 
-def save(
+def save_sheet(
     sheet: Sheet, path: Path, formats: Sequence[str] = FORMATS, captions: bool = True
 ) -> list[Path]:
     """Draw a sheet and write it beside `path`, with its caption.
@@ -272,29 +274,32 @@ def save(
     """
     from matplotlib.figure import Figure
 
-    if (told := now().captions) is not None:
-        told[path.name] = plain(sheet.caption)
+    if (told := current_making().captions) is not None:
+        told[path.name] = plain_caption(sheet.caption)
         return []
     figure = Figure()
-    fill(figure, sheet)
+    draw_sheet(figure, sheet)
     written = [path.with_name(f"{path.name}.{suffix}") for suffix in formats]
     for file in written:
-        _write(figure, file)
+        _write_picture(figure, file)
     if captions:
         wide = sheet.inches > WIDTHS["column"]
-        texts = plain(sheet.caption), latex(sheet.caption, path.name, wide)
+        texts = (
+            plain_caption(sheet.caption),
+            latex_figure(sheet.caption, path.name, wide),
+        )
         for suffix, text in zip(("txt", "tex"), texts, strict=True):
             written.append(path.with_name(f"{path.name}.{suffix}"))
-            write_text(written[-1], text)
+            write_caption(written[-1], text)
     return written
 
 
-def _write(figure: Figure, path: Path) -> None:
+def _write_picture(figure: Figure, path: Path) -> None:
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
-    table = now().table
-    noted = mark(table, path.stem) if table else ""
+    table = current_making().table
+    noted = picture_mark(table, path.stem) if table else ""
     if path.suffix != ".png":
         key = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix]
         name = {".pdf": "Keywords", ".svg": "Source"}[path.suffix]
@@ -315,7 +320,7 @@ def _write(figure: Figure, path: Path) -> None:
             break
 
 
-def fill(figure: Figure, sheet: Sheet) -> None:
+def draw_sheet(figure: Figure, sheet: Sheet) -> None:
     """Draw the cells and the legend of a sheet, at places given in inches."""
     axes: dict[int, Axes] = {}
     for place, cell in enumerate(sheet.cells):
@@ -324,28 +329,32 @@ def fill(figure: Figure, sheet: Sheet) -> None:
             cell(axes[place])
             own = axes[place]
             for text in (own.title, own.xaxis.label, *own.texts):
-                text.set_text(_parsed(text.get_text()))
+                text.set_text(_drawable_text(text.get_text()))
     (width, height), wide = sheet.cell, sheet.inches
-    titles = [_wrapped(ax.title, width + GAP / 2, LETTER) for ax in axes.values()]
-    below = [_wrapped(ax.xaxis.label, width + GAP / 2, LETTER) for ax in axes.values()]
+    titles = [_wrap_text(ax.title, width + GAP / 2, LETTER) for ax in axes.values()]
+    below = [
+        _wrap_text(ax.xaxis.label, width + GAP / 2, LETTER) for ax in axes.values()
+    ]
     top = TOP + LINE * max(titles, default=0)
     axis = AXIS + LINE * max(below, default=0)
-    rows = -(-len(sheet.cells) // sheet.across)
-    key = _legend(_entries(axes.values()), wide - 2 * BESIDE, rows * height)
+    rows = -(-len(sheet.cells) // sheet.cells_across)
+    key = _lowest_legend(
+        _legend_entries(axes.values()), wide - 2 * BESIDE, rows * height
+    )
     legend = key.height + 0.12 if key else 0.05
     if key and not sheet.exact:
         height = max(height, key.height / rows)
     total = legend + rows * (top + height + axis)
     figure.set_size_inches(wide, total)
     for place, ax in axes.items():
-        row, column = divmod(place, sheet.across)
+        row, column = divmod(place, sheet.cells_across)
         x = sheet.left + column * (width + GAP)
         y = total - (row + 1) * (top + height) - row * axis
         ax.set_position((x / wide, y / total, width / wide, height / total))
         if column == 0:
             ax.set_ylabel(sheet.quantity)
-            _wrapped(ax.yaxis.label, height + 0.5, LETTER)
-        _thin(ax, width, height)
+            _wrap_text(ax.yaxis.label, height + 0.5, LETTER)
+        _thin_ticks(ax, width, height)
     if key:
         look: dict[str, Any] = {"loc": "lower center", "ncols": key.columns}
         look |= {"frameon": False, "borderaxespad": 0, "borderpad": 0}
@@ -365,7 +374,7 @@ class Key(NamedTuple):
     height: float
 
 
-def _legend(entries: Mapping[str, Any], wide: float, tall: float) -> Key | None:
+def _lowest_legend(entries: Mapping[str, Any], wide: float, tall: float) -> Key | None:
     """Return the legend that is lowest, with few labels broken and letters not small.
 
     Parameters
@@ -383,13 +392,13 @@ def _legend(entries: Mapping[str, Any], wide: float, tall: float) -> Key | None:
             least = 10 if columns > 1 else 1
             if (most := int(room / SMALL_LETTER)) < least:
                 break
-            whole = _columns([*entries], columns)
-            fits = sum(max(map(_length, one)) * SMALL_LETTER for one in whole)
+            whole = _legend_columns([*entries], columns)
+            fits = sum(max(map(_letters_wide, one)) * SMALL_LETTER for one in whole)
             broken = fits > columns * room
-            labels = [_broken(one, most) if broken else one for one in entries]
+            labels = [_break_lines(one, most) if broken else one for one in entries]
             lines = [
                 sum(one.count("\n") * LEGEND_LINE + 1.1 + LEGEND_GAP for one in column)
-                for column in _columns(labels, columns)
+                for column in _legend_columns(labels, columns)
             ]
             cut = sum("\n" in one for one in labels)
             key = Key([*entries.values()], labels, columns, size, max(lines) * em)
@@ -400,7 +409,7 @@ def _legend(entries: Mapping[str, Any], wide: float, tall: float) -> Key | None:
 
 
 @functools.cache
-def _parsed(text: str) -> str:
+def _drawable_text(text: str) -> str:
     """Return a text that matplotlib can draw: its dollars are letters if no formula."""
     from matplotlib.mathtext import MathTextParser
 
@@ -412,25 +421,25 @@ def _parsed(text: str) -> str:
         return re.sub(r"(?<!\\)\$", r"\$", text)
 
 
-def _columns(labels: Sequence[str], columns: int) -> list[Sequence[str]]:
+def _legend_columns(labels: Sequence[str], columns: int) -> list[Sequence[str]]:
     """Return the labels of a legend's columns, the first ones longer."""
     each, more = divmod(len(labels), columns)
     ends = [each * k + min(k, more) for k in range(columns + 1)]
     return [labels[a:b] for a, b in pairwise(ends)]
 
 
-def _thin(ax: Axes, width: float, height: float) -> None:
+def _thin_ticks(ax: Axes, width: float, height: float) -> None:
     """Leave out ticks whose labels would overlap those before; names of places stay."""
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
-    def named(write: FuncFormatter) -> bool:
+    def writes_names(write: FuncFormatter) -> bool:
         return isinstance(write.func, functools.partial)
 
     for axis, inches, along in ((ax.xaxis, width, 0), (ax.yaxis, height, 1)):
         write = axis.get_major_formatter()
         fixed = isinstance(axis.get_major_locator(), FixedLocator)
         # Of ticks with names matplotlib's formatter looks these up.
-        if not fixed or not isinstance(write, FuncFormatter) or named(write):
+        if not fixed or not isinstance(write, FuncFormatter) or writes_names(write):
             continue
         kept: list[float] = []
         end = -math.inf
@@ -439,7 +448,7 @@ def _thin(ax: Axes, width: float, height: float) -> None:
             if not low <= tick <= high:
                 continue
             corner = ax.transLimits.transform(ax.transScale.transform((tick, tick)))
-            half = LINE / 2 if along else TICK_LETTER * _length(write(tick)) / 2
+            half = LINE / 2 if along else TICK_LETTER * _letters_wide(write(tick)) / 2
             at = float(corner[along]) * inches
             if at - half >= end:
                 kept.append(float(tick))
@@ -447,39 +456,39 @@ def _thin(ax: Axes, width: float, height: float) -> None:
         axis.set_major_locator(FixedLocator(kept))
 
 
-def _length(text: str) -> int:
+def _letters_wide(text: str) -> int:
     """Return about how many letters wide a text is, its formulas as they look."""
-    return max(map(len, MATH.sub(_standing, text).split("\n")))
+    return max(map(len, MATH.sub(_letters_of_formula, text).split("\n")))
 
 
-def _standing(formula: re.Match[str]) -> str:
+def _letters_of_formula(formula: re.Match[str]) -> str:
     """Return as many letters as a formula is wide, which nothing breaks."""
     plain = re.sub(r"\\[A-Za-z]+", "x", formula[0])
     return "\0" * len(re.sub(r"[\\${}^_ ]", "", plain))
 
 
-def _broken(text: str, letters: int) -> str:
+def _break_lines(text: str, letters: int) -> str:
     """Return a text with lines of some letters, formulas and `key = value` whole."""
-    if _length(text) <= letters:
+    if _letters_wide(text) <= letters:
         return text
     formulas = iter(MATH.findall(text))
-    words = MATH.sub(_standing, text).replace(" = ", "\xa0=\xa0")
+    words = MATH.sub(_letters_of_formula, text).replace(" = ", "\xa0=\xa0")
     lines = textwrap.wrap(words, letters, break_on_hyphens=False)
     return re.sub("\0+", lambda _: next(formulas, ""), "\n".join(lines))
 
 
-def _wrapped(text: Any, inches: float, letter: float) -> int:
+def _wrap_text(text: Any, inches: float, letter: float) -> int:
     """Break a text of the picture into lines, and return how many it has."""
-    words = _broken(text.get_text(), max(8, int(inches / letter)))
+    words = _break_lines(text.get_text(), max(8, int(inches / letter)))
     text.set_text(words)
     return words.count("\n") + 1 if words else 0
 
 
-def _entries(drawn: Iterable[Axes]) -> dict[str, Any]:
+def _legend_entries(drawn: Iterable[Axes]) -> dict[str, Any]:
     """Return legend handles by label in order of appearance, the authors' ones last."""
     handles: dict[str, Any] = {}
     for ax in drawn:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(_parsed(label), handle)
+            handles.setdefault(_drawable_text(label), handle)
     last = {label: label.endswith("figure)") for label in handles}
     return {label: handles[label] for label in sorted(handles, key=last.__getitem__)}

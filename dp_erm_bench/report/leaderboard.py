@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from dp_erm_bench.errors import number
+from dp_erm_bench.errors import real_number
 from dp_erm_bench.report import plot, style
-from dp_erm_bench.report.families import Contrast, family, pairs
+from dp_erm_bench.report.families import Contrast, compare_pairs, family_of
 from dp_erm_bench.report.figure import Drawing, Figure
-from dp_erm_bench.report.layout import Sheet, save, write_text
-from dp_erm_bench.report.panels import in_doubt, paragraphs
+from dp_erm_bench.report.layout import Sheet, save_sheet, write_caption
+from dp_erm_bench.report.panels import in_doubt, join_paragraphs
 from dp_erm_bench.report.paper import open_choices
 from dp_erm_bench.report.style import Style
 from dp_erm_bench.results.files import csv_of
@@ -32,11 +32,11 @@ from dp_erm_bench.results.statistics import (
     ZERO,
     Array,
     Beyond,
-    beyond,
     estimate_log_ratio,
+    loss_beyond,
     models_of,
     nothing_beats,
-    places,
+    places_of_lines,
     quantile,
     with_beyond,
 )
@@ -80,7 +80,7 @@ BOARDS = {
 """Endings of the panels: problems whose objectives may be compared in kind."""
 
 
-def standings(table: pd.DataFrame) -> pd.DataFrame:
+def standings_of(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row per problem, epsilon and algorithm.
 
     Parameters
@@ -95,31 +95,36 @@ def standings(table: pd.DataFrame) -> pd.DataFrame:
         `COLUMNS`. `status` is ok or skipped (with the `reason`); `median`, `low` and
         `high` (10 and 90 % quantiles) of the relative error, runs that were lost
         counting as infinite; `MEDIANS` of the last checkpoint, of which `test_risk` is
-        the mean loss of held-out records; `factor`, the median over the best one of
-        the problem, w = 0 included; `beats_zero`, whether the 95 % interval
-        of the median lies below the error of w = 0 (yes), above (no) or around it
-        (tie); `unbeaten` and `place` as `places` says: of those that beat w = 0 and the
-        constant model wins is the best, ties is one that cannot be told from it.
+        the mean loss of held-out records; `factor`, the median over the best one of the
+        problem, w = 0 included; `beats_zero`, whether the 95 % interval of the median
+        lies below the error of w = 0 (yes), above (no) or around it (tie); `unbeaten`
+        and `place` as `places_of_lines` says: of those that beat w = 0 and the constant
+        model wins is the best, ties is one that cannot be told from it.
     """
-    reports, finals = _judged(table)
+    reports, finals = _judged_rows(table)
     ranking: list[dict[str, Any]] = []
-    for panel, epsilon, rows in problems(finals):
+    for panel, epsilon, rows in problems_of(finals):
         starts = reports[(reports["panel"] == panel) & (reports["iteration"] == 0)]
         # At w = 0 all margins are 0: the accuracy is the share of one class.
         zero, share = (
-            _centre(starts[of]) for of in ("relative_error", "test_accuracy")
+            _median_of_present(starts[of]) for of in ("relative_error", "test_accuracy")
         )
         same = {"panel": panel, "epsilon": epsilon, "zero": zero}
         same["majority"] = max(share, 1.0 - share)
         own = {str(line): runs for line, runs in rows.groupby("line", sort=False)}
-        ranked = [{**same, "line": line, **_line(runs)} for line, runs in own.items()]
+        ranked = [
+            {**same, "line": line, **_columns_of_line(runs)}
+            for line, runs in own.items()
+        ]
         errors = {line: runs["error"].to_numpy(float) for line, runs in own.items()}
-        _compare(ranked, errors, {line: beyond(runs) for line, runs in own.items()})
+        _add_comparisons(
+            ranked, errors, {line: loss_beyond(runs) for line, runs in own.items()}
+        )
         ranking += ranked
     return pd.DataFrame(ranking, columns=list(COLUMNS))
 
 
-def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of report runs, and the last of each with its `error`."""
     reports = table[table["phase"] != "tune"]
     finals = with_beyond(final_rows(reports))
@@ -129,10 +134,10 @@ def _judged(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 Beside = Mapping[str, Mapping[tuple[str, str], Contrast]]
 
 
-def beside(table: pd.DataFrame) -> Beside:
-    """Return how each line did beside each other one, by board (`families.pairs`)."""
+def pairs_by_board(table: pd.DataFrame) -> Beside:
+    """Return how each line did beside each other one, by board."""
     errors: dict[str, dict[tuple[str, float], dict[str, Array]]] = {}
-    for panel, epsilon, rows in problems(_judged(table)[1]):
+    for panel, epsilon, rows in problems_of(_judged_rows(table)[1]):
         dataset, _, board = panel.rpartition("_")
         ran = {
             str(line): runs["error"].to_numpy(float)
@@ -140,7 +145,7 @@ def beside(table: pd.DataFrame) -> Beside:
             if not runs["status"].eq("skipped").any() and runs["error"].notna().any()
         }
         errors.setdefault(board, {})[dataset, epsilon] = ran
-    return {board: pairs(own) for board, own in errors.items()}
+    return {board: compare_pairs(own) for board, own in errors.items()}
 
 
 def pairs_table(found: Beside) -> pd.DataFrame:
@@ -158,7 +163,7 @@ def pairs_table(found: Beside) -> pd.DataFrame:
     return frame.assign(**frame[names].map(lambda value: float(f"{value:.4g}")))
 
 
-def faults(table: pd.DataFrame) -> list[str]:
+def useless_searches(table: pd.DataFrame) -> list[str]:
     """Return a sentence for each cell in which the search was of no use.
 
     There an algorithm's untuned rule is better than what was chosen: the 95 % interval
@@ -169,7 +174,7 @@ def faults(table: pd.DataFrame) -> list[str]:
     table : DataFrame
         The tidy table of a leaderboard, with lines of `UNTUNED`.
     """
-    finals = _judged(table)[1]
+    finals = _judged_rows(table)[1]
     ran = finals[~finals["status"].eq("skipped")].set_index("seed")
     tuned, found = ran[ran["phase"].eq("report")], []
     cells = ["panel", "epsilon", "algorithm"]
@@ -180,37 +185,39 @@ def faults(table: pd.DataFrame) -> list[str]:
             continue
         if estimate_log_ratio(own.to_dict(), rule.to_dict()).low > 0.0:
             panel, epsilon, algorithm = cell
-            here, there = (_number(float(quantile(one, 0.5))) for one in (own, rule))
+            here, there = (
+                _three_digits(float(quantile(one, 0.5))) for one in (own, rule)
+            )
             where = f"{panel} / {algorithm}, epsilon = {epsilon:g}"
             found.append(f"{where}: {there} by its rule, {here} tuned")
     return found
 
 
-def problems(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+def problems_of(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
     """Yield panel, epsilon and rows of every problem, in the order of the rows."""
     for key, own in rows.groupby(["panel", "epsilon"], sort=False):
         panel, epsilon = cast("tuple[str, float]", key)
         yield str(panel), float(epsilon), own
 
 
-def boards(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def standings_by_board(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the standings by board, without boards on which nothing ran."""
     parts = {b: ranking[ranking["panel"].str.endswith(f"_{b}")] for b in BOARDS}
     return {b: rows for b, rows in parts.items() if (rows["status"] == "ok").any()}
 
 
-def _centre(column: pd.Series[float]) -> float:
+def _median_of_present(column: pd.Series[float]) -> float:
     """Return the median of the values that are not missing, nan if all are."""
     values = column.dropna().to_numpy(float)
     return float(quantile(values, 0.5)) if len(values) else math.nan
 
 
-def _median(column: pd.Series[float], lost: float) -> float:
+def _median_with_lost(column: pd.Series[float], lost: float) -> float:
     """Return the median of runs of which some are lost, nan if it was not measured."""
-    return _centre(column.fillna(lost) if column.notna().any() else column)
+    return _median_of_present(column.fillna(lost) if column.notna().any() else column)
 
 
-def references(table: pd.DataFrame) -> pd.DataFrame:
+def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return what to compare standings with, in their columns: three rows a problem.
 
     Parameters
@@ -230,8 +237,13 @@ def references(table: pd.DataFrame) -> pd.DataFrame:
     found: list[dict[str, Any]] = []
     for panel, rows in table.groupby("panel", sort=False):
         starts = rows[rows["iteration"] == 0]
-        zero = {name: _centre(starts[of]) for name, (of, _) in MEDIANS.items()}
-        share, zero["median"] = zero["accuracy"], _centre(starts["relative_error"])
+        zero = {
+            name: _median_of_present(starts[of]) for name, (of, _) in MEDIANS.items()
+        }
+        share, zero["median"] = (
+            zero["accuracy"],
+            _median_of_present(starts["relative_error"]),
+        )
         texts = rows["references"].dropna().unique()
         models = next(filter(None, map(models_of, texts)), {})
         base = "mean" if "mean" in models else "base_rate"
@@ -244,15 +256,15 @@ def references(table: pd.DataFrame) -> pd.DataFrame:
         for name in (base, "optimum"):
             line = NOT_PRIVATE[name]
             own = models.get(name, {})
-            row = {key: number(own.get(of)) for key, (of, _) in MEDIANS.items()}
+            row = {key: real_number(own.get(of)) for key, (of, _) in MEDIANS.items()}
             if name == "optimum":
-                row |= {"objective": _centre(rows["optimum"]), "median": 0.0}
+                row |= {"objective": _median_of_present(rows["optimum"]), "median": 0.0}
             named = {"epsilon": math.inf, "line": line, "status": "not private"}
             found.append({"panel": str(panel), **named, **row})
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 
-def _line(runs: pd.DataFrame) -> dict[str, Any]:
+def _columns_of_line(runs: pd.DataFrame) -> dict[str, Any]:
     """Return the columns that one line has by itself on one problem at one epsilon."""
     skipped = runs[runs["status"] == "skipped"]
     if len(skipped):
@@ -264,7 +276,10 @@ def _line(runs: pd.DataFrame) -> dict[str, Any]:
         **{name: float(quantile(errors, q)) for name, q in spread.items()},
         "status": "ok",
         "reason": "",
-        **{name: _median(runs[of], lost) for name, (of, lost) in MEDIANS.items()},
+        **{
+            name: _median_with_lost(runs[of], lost)
+            for name, (of, lost) in MEDIANS.items()
+        },
         "seconds": float(quantile(runs["seconds"].to_numpy(float), 0.5)),
         "runs": float(len(runs)),
         "batch": float(runs["batch_size"].max()),
@@ -272,7 +287,7 @@ def _line(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _compare(
+def _add_comparisons(
     ranked: Sequence[dict[str, Any]],
     errors: Mapping[str, Array],
     others: Mapping[str, Beyond],
@@ -284,33 +299,33 @@ def _compare(
         row["line"]: errors[row["line"]] if row["status"] == "ok" else None
         for row in ranked
     }
-    found = places(own, ranked[0]["zero"], others)
+    found = places_of_lines(own, ranked[0]["zero"], others)
     for row in ran:
         row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
         how = found[row["line"]]._asdict()
         row |= {key: how[key] for key in ("beats_zero", "unbeaten", "place")}
 
 
-def winners(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
+def winners_by_problem(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
     """Yield problem, epsilon and the algorithms that win or tie, the best one first.
 
     Parameters
     ----------
     ranking : DataFrame
-        What `standings` returns.
+        What `standings_of` returns.
     """
-    for panel, epsilon, rows in problems(ranking):
+    for panel, epsilon, rows in problems_of(ranking):
         first = rows[rows["place"] != LOSES].sort_values(["median"], kind="stable")
         yield panel, epsilon, [str(line) for line in first["line"]]
 
 
-def profile(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
+def performance_profiles(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
     """Return the performance profiles of the algorithms and of w = 0.
 
     Parameters
     ----------
     ranking : DataFrame
-        What `standings` returns, or some of its problems.
+        What `standings_of` returns, or some of its problems.
     factors : array
         Factors over the best of a problem, at least 1.
 
@@ -327,10 +342,10 @@ def profile(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
     zero = grouped["zero"].first().clip(lower=FLOOR) / least
     ratios = {line: own.to_numpy(float) for line, own in by_line.items()}
     ratios[ZERO] = zero.to_numpy(float)
-    return plot.shares(ratios, len(grouped), factors)
+    return plot.shares_within(ratios, len(grouped), factors)
 
 
-def published(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
+def published_standings(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     """Return standings and references without reasons, to four digits: below 150 kB."""
     import pandas as pd
 
@@ -340,7 +355,7 @@ def published(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     return columns.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
 
-def page(
+def pages_of_boards(
     ranking: pd.DataFrame,
     models: pd.DataFrame,
     found: Beside,
@@ -355,9 +370,9 @@ def page(
     Parameters
     ----------
     ranking, models : DataFrame
-        The results of `standings` and `references`.
+        The results of `standings_of` and `reference_rows`.
     found : mapping
-        The result of `beside`.
+        The result of `pairs_by_board`.
     table : DataFrame
         The tidy table behind the ranking.
     profile : str
@@ -367,7 +382,7 @@ def page(
     manifest : mapping
         Of the latest run: machine, commit, what could not run.
     wrong : sequence of str
-        What `faults` returns.
+        What `useless_searches` returns.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
@@ -376,11 +391,11 @@ def page(
     uses = {u for text in table["uncharged"].dropna() for u in text.split(",")} - {""}
     missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
     doubts = in_doubt(unchecked_in(table)).replace("\n", " ")
-    parts = boards(ranking)
+    parts = standings_by_board(ranking)
     lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
     # Why, of lines such as `listed` gives.
     beyond = [one.partition(" in {")[0] for one in open_choices if "/" in one]
-    return _template("leaderboard").substitute(
+    return _page_template("leaderboard").substitute(
         profile=profile,
         made="".join(f", {word}" for word in origin if word),
         runs="?" if ranking["runs"].isna().all() else int(ranking["runs"].max()),
@@ -391,9 +406,10 @@ def page(
         uncharged=", ".join(sorted(uses)) or "none",
         doubts=f"\n- {doubts}" if doubts else "",
         boards="".join(
-            _board(*one, models, found.get(one[0], {}), table) for one in parts.items()
+            _board_part(*one, models, found.get(one[0], {}), table)
+            for one in parts.items()
         ),
-        predicted=_predicted(table),
+        predicted=_prediction_errors(table),
         faults="\n- **Faults of the search**, where the untuned rule is better: "
         f"{'; '.join(wrong)}."
         if wrong
@@ -402,7 +418,7 @@ def page(
     )
 
 
-def _predicted(table: pd.DataFrame) -> str:
+def _prediction_errors(table: pd.DataFrame) -> str:
     """Return how far predictions of the excess are off, empty where there are none."""
     if "predicted_excess" not in table:
         return ""
@@ -414,7 +430,9 @@ def _predicted(table: pd.DataFrame) -> str:
     ratios = (means["actual"] / means["predicted_excess"]).dropna().to_numpy(float)
     if not len(ratios):
         return ""
-    middle, low, high = (_number(float(quantile(ratios, q))) for q in (0.5, 0.0, 1.0))
+    middle, low, high = (
+        _three_digits(float(quantile(ratios, q))) for q in (0.5, 0.0, 1.0)
+    )
     where = f"the median of {len(ratios)} lines at one epsilon, from {low} to {high}"
     return (
         f"\n- Excess that noise alone predicts (`predicted_excess`, made of what was "
@@ -423,12 +441,12 @@ def _predicted(table: pd.DataFrame) -> str:
     )
 
 
-def _template(name: str) -> Template:
+def _page_template(name: str) -> Template:
     path = Path(__file__).with_name(f"{name}.md")
     return Template(path.read_text(encoding="utf-8").removesuffix("\n"))
 
 
-def _board(
+def _board_part(
     board: str,
     rows: pd.DataFrame,
     models: pd.DataFrame,
@@ -437,36 +455,36 @@ def _board(
 ) -> str:
     """Return the part of one board."""
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
-    return _template("board").substitute(
+    return _page_template("board").substitute(
         title=BOARDS[board],
         total=rows.groupby(["panel", "epsilon"]).ngroups,
-        summary=_summary(rows),
-        places=_places(rows),
-        families=_families(rows, found),
-        nothing=_nothing(rows, models),
+        summary=_summary_of_algorithms(rows),
+        places=_table_of_winners(rows),
+        families=_table_of_pairs(rows, found),
+        nothing=_problems_unbeaten(rows, models),
         problems="".join(_problem_section(ran, models, table) for ran in problems),
     )
 
 
-def _summary(rows: pd.DataFrame) -> str:
+def _summary_of_algorithms(rows: pd.DataFrame) -> str:
     """Return wins, ties and medians of each algorithm over the problems of a board."""
     lines = []
     for line, ran in rows[rows["status"] == "ok"].groupby("line"):
         won, tied = (int((ran["place"] == place).sum()) for place in (WINS, TIES))
         beats = int((ran["beats_zero"] == "yes").sum())
         factor, seconds = (float(quantile(ran[c], 0.5)) for c in ("factor", "seconds"))
-        cells = (line, len(ran), won, tied, beats, _number(factor))
+        cells = (line, len(ran), won, tied, beats, _three_digits(factor))
         lines.append((-won, -tied, *cells, f"{1e3 * seconds:.1f}"))
     head = ("algorithm", "ran", "wins", "ties", "beats w = 0", "factor", "ms")
-    return _table(head, [row[2:] for row in sorted(lines)])
+    return _markdown_table(head, [row[2:] for row in sorted(lines)])
 
 
-def _places(rows: pd.DataFrame) -> str:
+def _table_of_winners(rows: pd.DataFrame) -> str:
     """Return the winners of each problem as a table."""
     epsilons = sorted(set(rows["epsilon"]))
     cells: dict[str, dict[float, str]] = {}
     for (_, _, own), (panel, epsilon, lines) in zip(
-        problems(rows), winners(rows), strict=True
+        problems_of(rows), winners_by_problem(rows), strict=True
     ):
         nothing = nothing_beats(own["unbeaten"].dropna()).removeprefix("nothing beats ")
         first = f"**{lines[0]}**" if lines else f"*{nothing or ZERO}*"
@@ -474,43 +492,48 @@ def _places(rows: pd.DataFrame) -> str:
         cells.setdefault(panel, {})[epsilon] = first + rest
     head = ("problem", *(f"epsilon = {e:g}" for e in epsilons))
     body = [(p, *(by.get(e, "") for e in epsilons)) for p, by in cells.items()]
-    return _table(head, body)
+    return _markdown_table(head, body)
 
 
-def _families(rows: pd.DataFrame, found: Mapping[tuple[str, str], Contrast]) -> str:
+def _table_of_pairs(
+    rows: pd.DataFrame, found: Mapping[tuple[str, str], Contrast]
+) -> str:
     """Return the probabilities of being better as a table, who is ahead first."""
     ran = rows[rows["status"] == "ok"]
-    names = {family(panel.rpartition("_")[0]) for panel in ran["panel"]}
+    names = {family_of(panel.rpartition("_")[0]) for panel in ran["panel"]}
     if len(names) < 2:
         return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
 
-    def ahead(line: str) -> tuple[float, str]:
+    def times_ahead(line: str) -> tuple[float, str]:
         own = [pair.better for (first, _), pair in found.items() if first == line]
         told = [one for one in own if not math.isnan(one)]
         return -sum(told) / max(len(told), 1), line
 
-    lines = sorted({line for pair in found for line in pair}, key=ahead)
+    lines = sorted({line for pair in found for line in pair}, key=times_ahead)
     body = []
     for line in lines:
-        cells = ["" if line == o else _chances(found.get((line, o))) for o in lines]
+        cells = [
+            "" if line == o else _chances_in_percent(found.get((line, o)))
+            for o in lines
+        ]
         body.append((line, *cells))
     short = [(STYLES[o].family or o) if o in STYLES else o for o in lines]
     few = {pair.families for pair in found.values()} - {len(names)}
     some = f" (for some pairs {min(few)})" if few else ""
-    told = _template("families").substitute(
+    told = _page_template("families").substitute(
         count=len(names), some=some, names=", ".join(sorted(names))
     )
-    return f"{told}\n\n{_table(('', *short), body)}"
+    return f"{told}\n\n{_markdown_table(('', *short), body)}"
 
 
-def _chances(pair: Contrast | None) -> str:
+def _chances_in_percent(pair: Contrast | None) -> str:
     """Return the two probabilities of a pair in percent; - where there are none."""
     if pair is None or math.isnan(pair.better):
         return "-"
     return f"{100.0 * pair.better:.0f} / {100.0 * pair.within:.0f}"
 
 
-def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
+def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     """Return the problems on which no algorithm beats w = 0, or the classes alone."""
     base = models[models["panel"].isin(rows["panel"])]
     base = base[base["line"].isin([*BASES.values()])].set_index("panel")
@@ -527,7 +550,7 @@ def _nothing(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     lines = []
     for word, better in verdicts.items():
         where: dict[str, list[str]] = {}
-        for panel, epsilon, ran in problems(rows):
+        for panel, epsilon, ran in problems_of(rows):
             if not better[ran.index].any():
                 where.setdefault(panel, []).append(f"{epsilon:g}")
         named = [f"{panel} at epsilon {', '.join(e)}" for panel, e in where.items()]
@@ -551,47 +574,47 @@ def _problem_section(
         by = {row["epsilon"]: row for row in own.to_dict("records")}
         at = [by.get(epsilon) for epsilon in epsilons]
         time = f"{1e3 * by[middle]['seconds']:.1f}" if middle in by else "-"
-        errors.append((str(line), *map(_error, at), time))
-        held_out.append((str(line), *(_held_out(row, seen) for row in at)))
+        errors.append((str(line), *map(_error_cell, at), time))
+        held_out.append((str(line), *(_held_out_medians(row, seen) for row in at)))
     if len(ran):
-        zero = _number(ran["zero"].iloc[0])
+        zero = _three_digits(ran["zero"].iloc[0])
         errors.append(("*w = 0*", *[zero] * len(epsilons), "0"))
     for row in models[models["panel"] == panel].to_dict("records"):
         name = row["line"] + f", {row['status']}" * (row["line"] != ZERO)
-        held_out.append((f"*{name}*", *[_held_out(row, seen)] * len(epsilons)))
+        held_out.append((f"*{name}*", *[_held_out_medians(row, seen)] * len(epsilons)))
     head = ("algorithm", *(f"epsilon = {e:g}" for e in epsilons))
     parts = (
-        _facts(table[table["panel"] == panel]),
+        _facts_of_problem(table[table["panel"] == panel]),
         "",
-        _table((*head, f"ms at {middle:g}"), errors),
+        _markdown_table((*head, f"ms at {middle:g}"), errors),
         f"Held-out records: {told}.\n",
-        _table(head, held_out),
-        *_skipped(rows),
+        _markdown_table(head, held_out),
+        *_skipped_algorithms(rows),
         "",
     )
     return f"\n### {panel}\n\n" + "\n".join(parts)
 
 
-def _error(row: Mapping[Hashable, Any] | None) -> str:
+def _error_cell(row: Mapping[Hashable, Any] | None) -> str:
     """Return median and quantiles of the error, bold for a winner."""
     if row is None:
         return "-"
-    low, high = _number(row["low"]), _number(row["high"])
-    text = f"{_number(row['median'])} [{low}, {high}]"
+    low, high = _three_digits(row["low"]), _three_digits(row["high"])
+    text = f"{_three_digits(row['median'])} [{low}, {high}]"
     return f"**{text}**" if row["place"] != LOSES else text
 
 
-def _held_out(row: Mapping[Hashable, Any] | None, names: Sequence[str]) -> str:
+def _held_out_medians(row: Mapping[Hashable, Any] | None, names: Sequence[str]) -> str:
     """Return the medians of what held-out records say, in the order of the names."""
     values = [math.nan if row is None else float(row[name]) for name in names]
     if all(map(math.isnan, values)):
         return "-"
     risk, *shares = values
-    words = [_number(risk), *(f"{share:.3f}" for share in shares)]
+    words = [_three_digits(risk), *(f"{share:.3f}" for share in shares)]
     return " / ".join(words).replace("nan", "-")
 
 
-def _facts(runs: pd.DataFrame) -> str:
+def _facts_of_problem(runs: pd.DataFrame) -> str:
     """Return data, size and objective of a problem."""
     ok = runs[runs["n"].notna()]
     if ok.empty:
@@ -606,7 +629,7 @@ def _facts(runs: pd.DataFrame) -> str:
     )
 
 
-def _skipped(rows: pd.DataFrame) -> Iterator[str]:
+def _skipped_algorithms(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a line per algorithm that was skipped, with the reason."""
     skipped = rows[rows["status"] == "skipped"]
     for line, own in skipped.groupby("line", sort=False):
@@ -614,14 +637,14 @@ def _skipped(rows: pd.DataFrame) -> Iterator[str]:
         yield f"- skipped: {line} at epsilon {where}: {own['reason'].iloc[0]}"
 
 
-def _number(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Return a number to three digits."""
     if not math.isfinite(value):
         return f"{value}"
     return f"{value:.3g}" if value < 1e4 else f"{value:.0e}"
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+def _markdown_table(head: Sequence[str], body: Sequence[Sequence[object]]) -> str:
     """Return a table of Markdown."""
     rows = [head, ["---"] * len(head), *body]
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows) + "\n"
@@ -645,7 +668,7 @@ LOOKS: dict[str, tuple[Any, ...]] = {
     ZERO: (style.BLACK, "", 0.0, 1.6, "", "dashed"),
 }
 STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
-"""The style of each algorithm; `family` is a name that fits into a margin."""
+"""The style of each algorithm; `family_of` is a name that fits into a margin."""
 
 PROFILE, SMALL, WIDTH, ROW = (3.6, 2.6), (2.0, 1.6), 8.6, 0.21
 CAPTIONS = {
@@ -694,45 +717,54 @@ class Leaderboard(Figure):
         of the figures.
         """
         whole, folder, name = drawing.table, drawing.folder, drawing.profile
-        table, wrong = whole[whole["line"] != UNTUNED], faults(whole)
-        ranking, outer = standings(table), folder.parent
-        models, found = references(table), beside(table)
+        table, wrong = whole[whole["line"] != UNTUNED], useless_searches(whole)
+        ranking, outer = standings_of(table), folder.parent
+        models, found = reference_rows(table), pairs_by_board(table)
         beyond, manifest = open_choices(outer), read_manifest(outer)
         log = ["Choices beyond which a better setting may lie", *beyond]
         log += ["Cells in which an untuned rule is better", *(wrong or ["  none"]), ""]
         texts = {
-            outer / "leaderboard.md": page(
+            outer / "leaderboard.md": pages_of_boards(
                 ranking, models, found, table, name, beyond, manifest, wrong
             ),
-            outer / "leaderboard.csv": csv_of(published(ranking, models)),
+            outer / "leaderboard.csv": csv_of(published_standings(ranking, models)),
             outer / "leaderboard_pairs.csv": csv_of(pairs_table(found)),
             folder / "log.txt": "\n".join(log),
         }
-        written = [write_text(path, text) for path, text in texts.items()]
+        written = [write_caption(path, text) for path, text in texts.items()]
         with style.house_style():
             doubts = in_doubt(unchecked_in(table))
-            for stem, sheet in _sheets(ranking, models, name, doubts).items():
-                written += save(sheet, folder / f"leaderboard_{stem}")
+            for stem, sheet in _sheets_of_profile(
+                ranking, models, name, doubts
+            ).items():
+                written += save_sheet(sheet, folder / f"leaderboard_{stem}")
         return written
 
 
-def _sheets(
+def _sheets_of_profile(
     ranking: pd.DataFrame, models: pd.DataFrame, profile: str, doubts: str
 ) -> dict[str, Sheet]:
     """Return the sheets of a profile's standings by name, none where nothing ran."""
-    parts = boards(ranking)
+    parts = standings_by_board(ranking)
     if not parts:
         return {}
     panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
     columns, first = min(4, len(panels)), next(iter(parts.values()))
-    size = WIDTH, ROW * max(len(_ran(rows)) for rows in parts.values())
+    size = WIDTH, ROW * max(len(_algorithms_that_ran(rows)) for rows in parts.values())
     # Of classes there is no rmse, of numbers no accuracy.
     seen = [of for of in PROBLEMS.items() if ranking[of[1][0]].notna().any()]
     kinds: tuple[tuple[Any, ...], ...] = (
-        ("profiles", _profile, first, len(parts), PROFILE, "share of problems"),
-        ("heat", _factors, first, 1, size, ""),
+        ("profiles", _draw_profile, first, len(parts), PROFILE, "share of problems"),
+        ("heat", _draw_factors, first, 1, size, ""),
         *(
-            (stem, partial(_problem, column, models), ranking, columns, SMALL, words)
+            (
+                stem,
+                partial(_draw_problem, column, models),
+                ranking,
+                columns,
+                SMALL,
+                words,
+            )
             for stem, (column, words) in seen
         ),
     )
@@ -742,9 +774,11 @@ def _sheets(
         own = (one for one in panels if one[1][column].notna().any())
         groups = [*(parts.items() if about is first else own)]
         if stem != "heat":
-            groups = [part for group in groups for part in _facets(*group)]
+            groups = [part for group in groups for part in _facets_of_panel(*group)]
         cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
-        text = paragraphs(_about(about, profile), CAPTIONS[stem], doubts)
+        text = join_paragraphs(
+            _about_leaderboard(about, profile), CAPTIONS[stem], doubts
+        )
         across, size, quantity = shape
         wide: dict[str, Any] = {"width": "page"}
         wide |= {"exact": True, **plot.MARGINS} if stem == "heat" else {}
@@ -752,13 +786,13 @@ def _sheets(
     return sheets
 
 
-def _facets(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _facets_of_panel(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return a panel once, or several times with some of the lines marked as drawn.
 
     Its ``facet`` is what its title ends with, empty if it is there once.
     """
     ran = set(rows.loc[rows["status"] == "ok", "line"])
-    parts = plot.spread([line for line in STYLES if line in ran])
+    parts = plot.spread_lines([line for line in STYLES if line in ran])
     told = [
         f" ({k}/{len(parts)})" if len(parts) > 1 else "" for k, _ in enumerate(parts, 1)
     ]
@@ -768,7 +802,7 @@ def _facets(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     ]
 
 
-def _about(ranking: pd.DataFrame, profile: str) -> str:
+def _about_leaderboard(ranking: pd.DataFrame, profile: str) -> str:
     """Return the first paragraph of every caption of the leaderboard."""
     runs = int(ranking["runs"].max())
     return (
@@ -777,9 +811,9 @@ def _about(ranking: pd.DataFrame, profile: str) -> str:
     )
 
 
-def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+def _draw_profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw the share of problems within each factor of the best."""
-    shares = profile(rows, plot.FACTORS)
+    shares = performance_profiles(rows, plot.FACTORS)
     own = {ZERO, *rows.loc[rows["drawn"], "line"]}
     lines = [line for line in STYLES if line in shares and line in own]
     plot.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES)
@@ -788,16 +822,16 @@ def _profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     ax.set_title(f"{BOARDS[name]}: {count} problems{rows['facet'].iloc[0]}")
 
 
-def _ran(rows: pd.DataFrame) -> list[str]:
+def _algorithms_that_ran(rows: pd.DataFrame) -> list[str]:
     """Return what ran on any problem, and w = 0."""
     ran = {ZERO, *rows.loc[rows["status"] == "ok", "line"]}
     return [line for line in STYLES if line in ran]
 
 
-def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+def _draw_factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw every algorithm's factor over the best on every problem of a board."""
     problems = list(dict.fromkeys(zip(rows["panel"], rows["epsilon"], strict=True)))
-    lines = _ran(rows)
+    lines = _algorithms_that_ran(rows)
     grid = np.full((len(lines), len(problems)), math.nan)
     marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
     for row in rows[rows["status"] == "ok"].to_dict("records"):
@@ -812,7 +846,7 @@ def _factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     ax.set_title(f"{BOARDS[name]}\n")
 
 
-def _problem(
+def _draw_problem(
     column: str, models: pd.DataFrame, ax: Axes, name: str, rows: pd.DataFrame
 ) -> None:
     """Draw a column of the standings of one problem against epsilon."""
@@ -839,7 +873,7 @@ def _problem(
     if column != "median":
         end = float(own[column][NOT_PRIVATE["optimum"]])
         ax.axhline(end, color=style.BLACK, linewidth=1.0, linestyle="dotted")
-    ax.set_title(title(name) + rows["facet"].iloc[0])
+    ax.set_title(title_of_panel(name) + rows["facet"].iloc[0])
     ax.set_xlabel(r"$\varepsilon$")
     style.scale_epsilon(ax, epsilons)
     if column == "median":
@@ -847,7 +881,7 @@ def _problem(
         style.scale_errors(ax, (min(errors), max(errors)))
 
 
-def title(panel: str) -> str:
+def title_of_panel(panel: str) -> str:
     """Return dataset and kind of a panel."""
     dataset, _, board = panel.rpartition("_")
     return f"{dataset}, {BOARDS[board]}"

@@ -18,18 +18,18 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import figure, style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf, check_stem
-from dp_erm_bench.report.layout import Sheet, save
+from dp_erm_bench.report.layout import Sheet, save_sheet
 from dp_erm_bench.report.panels import (
     Cross,
     draw_cross,
     drawn_shape,
-    origin,
-    paragraphs,
+    join_paragraphs,
+    origin_in_words,
 )
-from dp_erm_bench.report.panels import problem as problem_of
-from dp_erm_bench.report.scaling import Scaling, along, facts
-from dp_erm_bench.report.style import house_style, of
-from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, words
+from dp_erm_bench.report.panels import problem_in_words as problem_of
+from dp_erm_bench.report.scaling import Scaling, facts_of_panel, finals_along
+from dp_erm_bench.report.style import house_style, style_of
+from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, axis_words
 
 if TYPE_CHECKING:
     from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from dp_erm_bench.run import Run
 
 
-def slopes(cross: Cross) -> str:
+def slopes_in_words(cross: Cross) -> str:
     """Return the measured slopes of the lines in words."""
     values = [
-        f"{of(line).label} {rate.slope:.2f}{_interval(rate)}"
+        f"{style_of(line).label} {rate.slope:.2f}{_interval_in_words(rate)}"
         for line, rate in cross.lines.items()
         if isinstance(rate, Scaling) and math.isfinite(rate.slope)
     ]
     return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
 
 
-def _interval(rate: Scaling) -> str:
+def _interval_in_words(rate: Scaling) -> str:
     """Return the interval of the slope of a quantity, in words; empty if unknown."""
     known = rate.quantity and np.isfinite(rate.interval).all()
     return " [{:.2f}, {:.2f}]".format(*rate.interval) if known else ""
@@ -82,12 +82,14 @@ def save_crosses(
     drawn = [line for cross in crosses for line in cross.lines.values()]
     along = [cross.axis for cross in crosses]
     measured = [
-        f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes(cross)
+        f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes_in_words(cross)
         for cross in crosses
     ]
-    text = paragraphs(caption, *measured, origin(drawn, path.parent.parent))
+    text = join_paragraphs(
+        caption, *measured, origin_in_words(drawn, path.parent.parent)
+    )
     width, height = size or ((4.4, 3.0) if len(cells) == 1 else (2.9, 2.5))
-    return save(Sheet(cells, len(cells), text, (width, height), quantity), path)
+    return save_sheet(Sheet(cells, len(cells), text, (width, height), quantity), path)
 
 
 class LineSource:
@@ -199,7 +201,7 @@ class Noise(LineSource):
     def check(self) -> None:
         """Refuse parameters and releases that an algorithm does not have."""
         for line, what in self.releases.items():
-            run = self._run(what, self.n_iter, self._problem(2), 1.0)
+            run = self._declared_run(what, self.n_iter, self._unit_problem(2), 1.0)
             names = [release.name for release in run.releases]
             registry.check_choice(f"line {line}: release", what.release, names)
 
@@ -212,25 +214,27 @@ class Noise(LineSource):
         """Return the noise of one line along the axis, shape (len(values),)."""
         at = values or self.values
         if self.axis == "p":
-            return np.array([self._deviation(line, p) for p in at])
-        return np.array([self.calibrated(line, n_iter).scale for n_iter in at])
+            return np.array([self._deviation_of(line, p) for p in at])
+        return np.array([self.noise_of_line(line, n_iter).scale for n_iter in at])
 
-    def calibrated(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
+    def noise_of_line(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
         """Return the noise of one line at some iterations, of p features if given."""
         what = self.releases[line]
-        run = self._run(what, n_iter, self._problem(p or self.p), what.calibration)
+        run = self._declared_run(
+            what, n_iter, self._unit_problem(p or self.p), what.calibration
+        )
         (release,) = (one for one in run.releases if one.name == what.release)
         calibration, size = run.calibration, float(np.max(release.sensitivity))
         scale = calibration.z * release.weight * size
         return Calibrated(release, scale, calibration.epsilon_certified)
 
-    def _problem(self, p: int) -> ERMProblem:
+    def _unit_problem(self, p: int) -> ERMProblem:
         from dp_erm_bench.audit.accounting import unit_problem
 
         constraint = registry.build("constraint", self.constraint)
         return replace(unit_problem(self.n, p), constraint=constraint)
 
-    def _run(
+    def _declared_run(
         self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
     ) -> Run:
         """Return a run that has declared its releases; a multiplier costs no time."""
@@ -241,13 +245,13 @@ class Noise(LineSource):
         budget = Budget(self.epsilon, "1/n^2")
         return Run(problem, [solver], budget, noise, ["figure"])
 
-    def _deviation(self, line: str, p: int) -> float:
+    def _deviation_of(self, line: str, p: int) -> float:
         n_iter = self.n_iter * (p if self.releases[line].per_feature else 1)
-        noise = self.calibrated(line, n_iter, p)
-        return noise.scale * _unit(noise.release, self._problem(p))
+        noise = self.noise_of_line(line, n_iter, p)
+        return noise.scale * _unit_deviation(noise.release, self._unit_problem(p))
 
 
-def _unit(release: Release, problem: ERMProblem) -> float:
+def _unit_deviation(release: Release, problem: ERMProblem) -> float:
     """Return the deviation on an entry of the mean gradient at scale 1."""
     from dp_erm_bench.releases.gaussian import Gaussian
     from dp_erm_bench.releases.laplace import Laplace
@@ -318,7 +322,7 @@ class LinesCell:
         if self.source:
             if self.lines or self.y:
                 raise UsageError("source: has lines of its own: no lines and no y")
-            self.computed.labels  # noqa: B018 (built, or refused)
+            self.source_of_lines.labels  # noqa: B018 (built, or refused)
             return
         for key in ("x", "panel", "lines"):
             if not getattr(self, key):
@@ -326,25 +330,25 @@ class LinesCell:
         if self.y:
             registry.check_choice("y", self.y, NUMBERS)
         if self.x not in (*SYMBOLS, *NUMBERS):
-            keys = {k for one in registry.names("dataset") for k in _keys(one)}
+            keys = {k for one in registry.names("dataset") for k in _dataset_keys(one)}
             registry.check_choice("x", self.x, [*SYMBOLS, *NUMBERS, *sorted(keys)])
 
     @cached_property
-    def computed(self) -> LineSource:
+    def source_of_lines(self) -> LineSource:
         """Return the source."""
-        return figure.chosen(self.source, "source", SOURCES)  # type: ignore[no-any-return]
+        return figure.figure_of(self.source, "source", SOURCES)  # type: ignore[no-any-return]
 
     @property
     def labels(self) -> tuple[str, str]:
         """Return what stands at the axes."""
         if self.source:
-            x, y = self.computed.labels
+            x, y = self.source_of_lines.labels
             return self.x or x, y
-        y = words(self.y) if self.y else r"excess risk $F(w) - F^*$"
-        return SYMBOLS.get(self.x, words(self.x)), y
+        y = axis_words(self.y) if self.y else r"excess risk $F(w) - F^*$"
+        return SYMBOLS.get(self.x, axis_words(self.x)), y
 
 
-def _keys(dataset: str) -> Iterable[str]:
+def _dataset_keys(dataset: str) -> Iterable[str]:
     return registry.read("dataset", dataset)
 
 
@@ -385,16 +389,16 @@ class Lines(Figure):
         """Refuse panels and lines that the experiment does not have."""
         for cell in self.cells:
             if cell.source:
-                cell.computed.check()
+                cell.source_of_lines.check()
                 continue
-            ran = figure.lines_of(lines, cell.panel, cell.x)
+            ran = figure.lines_of_panel(lines, cell.panel, cell.x)
             for line in cell.lines:
                 registry.check_choice(f"panel {cell.panel}: lines", line, ran)
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the cells, none where none of the runs' lines ran."""
         table, config = drawing.table, drawing.config
-        style.reserve(line for cell in self.cells for line in cell.lines)
+        style.reserve_styles(line for cell in self.cells for line in cell.lines)
         blocks = {str(block["panel"]) for block in config.get("blocks") or ()}
         crosses: list[Cross] = []
         ran: list[tuple[Mapping[str, Any], str, Mapping[str, Scaling]]] = []
@@ -402,31 +406,33 @@ class Lines(Figure):
         for cell in self.cells:
             axis = cell.labels[0]
             if cell.source:
-                lines = cell.computed.lines()
+                lines = cell.source_of_lines.lines()
             else:
                 look = partial(
-                    along, table, config, cell.panel, cell.x, quantity=cell.y
+                    finals_along, table, config, cell.panel, cell.x, quantity=cell.y
                 )
-                lines, missing = figure.looked_up(cell.lines, look)
+                lines, missing = figure.look_up_lines(cell.lines, look)
                 if not lines:
                     continue
-                panels = figure.members(blocks, cell.panel, cell.x)
-                row = facts(table, min(panels, default=cell.panel))
+                panels = figure.panels_of(blocks, cell.panel, cell.x)
+                row = facts_of_panel(table, min(panels, default=cell.panel))
                 ran.append((row, axis, lines))
                 for line, why in missing.items():
-                    gaps.setdefault(why, {})[of(line).label] = None
+                    gaps.setdefault(why, {})[style_of(line).label] = None
             crosses.append(Cross(cell.title, axis, lines, cell.shapes, cell.anchor))
         if not ran and not all(cell.source for cell in self.cells):
             return []
-        text = [*self._told(ran, drawing.profile)] if ran else [self.about]
-        text += [*self.notes, *_remarks(ran)]
+        text = (
+            [*self._caption_paragraphs(ran, drawing.profile)] if ran else [self.about]
+        )
+        text += [*self.notes, *_remarks_on_lines(ran)]
         lost = [f"{' and '.join(names)}: {why}" for why, names in gaps.items()]
         text += [f"Not drawn: {'; '.join(lost)}."] if lost else []
         label, path = self.label or self.cells[0].labels[1], drawing.path(self.name)
         with house_style():
             return save_crosses(crosses, path, "\n".join(text), label, self.size)
 
-    def _told(
+    def _caption_paragraphs(
         self, ran: Sequence[tuple[Any, str, Mapping[str, Scaling]]], profile: str
     ) -> Iterator[str]:
         """Yield the paragraphs on problem, budget, runs and what was not charged."""
@@ -448,18 +454,18 @@ class Lines(Figure):
         yield f"Uncharged: {', '.join(filter(None, dict.fromkeys(uses))) or 'none'}."
 
 
-def sources(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
+def sources_of(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
     """Return the sources of a kind, by the name of their cell, or of their figure."""
     return {
-        cell.panel or one.name: cell.computed
+        cell.panel or one.name: cell.source_of_lines
         for one in figures
         if isinstance(one, Lines)
         for cell in one.cells
-        if cell.source and isinstance(cell.computed, kind)
+        if cell.source and isinstance(cell.source_of_lines, kind)
     }
 
 
-def _remarks(
+def _remarks_on_lines(
     ran: Iterable[tuple[Any, str, Mapping[str, Scaling]]],
 ) -> Iterator[str]:
     """Yield a sentence for lines that are not proved, and for missing points.
@@ -476,7 +482,7 @@ def _remarks(
             if rate.skipped:
                 unserved.setdefault((line, axis), {}).update(rate.skipped)
     beyond = [
-        f"{of(line).label} "
+        f"{style_of(line).label} "
         + (f"(up to {most:.2f} times)" if math.isfinite(most) else "(none is proved)")
         for line, most in worst.items()
         if most > 1 + 1e-6
@@ -487,4 +493,4 @@ def _remarks(
     for (line, axis), places in unserved.items():
         values = ", ".join(f"{at:g}" for at in sorted(places))
         why = places[max(places)]
-        yield f"{of(line).label}: no point at {axis} = {values} ({why})."
+        yield f"{style_of(line).label}: no point at {axis} = {values} ({why})."

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.paths import listed
+from dp_erm_bench.paths import list_files
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.judge import check_claims
 from dp_erm_bench.report.figure import Drawing, figures_of
-from dp_erm_bench.report.layout import making
-from dp_erm_bench.report.style import forget
-from dp_erm_bench.results.files import csv_of, telling, write_text
+from dp_erm_bench.report.layout import making_pictures
+from dp_erm_bench.report.style import forget_styles
+from dp_erm_bench.results.files import csv_of, translate_os_errors, write_text
 from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.tuned import Row, read_choices
 
@@ -40,38 +40,41 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     """
     from dp_erm_bench.results.table import load_results
 
-    manifest, before = read_manifest(folder), _files(folder)
-    config = {"paper": _paper(folder, manifest), **_labelled(config)}
+    manifest, before = read_manifest(folder), _stamps_of_files(folder)
+    config = {
+        "paper": _experiment_of_folder(folder, manifest),
+        **_label_changes(config),
+    }
     figures = figures_of(config)
     tables = [table for one in figures if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
     if config.get("claims"):
         not_run = manifest.get("not_run", [])
-        known = {"not_run": not_run, "choices": _choices(folder)}
-        _judge(table, folder, {**config, **known})
+        known = {"not_run": not_run, "choices": _choices_of_folder(folder)}
+        _write_claims(table, folder, {**config, **known})
     if figures:
         target = folder / "figures"
-        with telling(folder):
+        with translate_os_errors(folder):
             target.mkdir(exist_ok=True)
             _check_plain(target)
-            noted = digest_of(load_results(folder) if tables else table)
-            with making(table=noted):
+            noted = digest_of_table(load_results(folder) if tables else table)
+            with making_pictures(table=noted):
                 told = time.monotonic()
                 for number, one in enumerate(figures, 1):
                     if time.monotonic() > told + PATIENCE:
                         told, of = time.monotonic(), len(figures)
                         word = f"{config['paper']}: drawing figure {number} of {of}"
                         print(word, file=sys.stderr)
-                    forget()
+                    forget_styles()
                     one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)
     if manifest.get("run"):
-        now = _files(folder).items()
+        now = _stamps_of_files(folder).items()
         changed = sorted(name for name, stat in now if stat != before.get(name))
         write_run(folder, {**manifest, "drawn": changed})
 
 
-def digest_of(table: pd.DataFrame) -> str:
+def digest_of_table(table: pd.DataFrame) -> str:
     """Return the digest of a tidy table, but of what changes when it is read."""
     import numpy as np
     import pandas as pd
@@ -103,19 +106,22 @@ def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
     written = manifest.get("config")
     if not isinstance(written, dict) or not written.get("figures"):
         return {}
-    config = {"paper": _paper(folder, manifest), **_labelled(written)}
+    config = {
+        "paper": _experiment_of_folder(folder, manifest),
+        **_label_changes(written),
+    }
     entries = config["figures"]
     if not isinstance(entries, list) or any(
         not isinstance(one, dict) or is_file(one.get("kind")) for one in entries
     ):
         return {}
     told: dict[str, str] = {}
-    with making(captions=told):
+    with making_pictures(captions=told):
         figures = figures_of(config)
         tables = [own for one in figures if (own := one.table(folder)) is not None]
         whole = tables[0] if tables else table
         for one in figures:
-            forget()
+            forget_styles()
             one.draw(Drawing(whole, folder / "figures", config["paper"], config))
     return told
 
@@ -146,14 +152,14 @@ def check_report(config: Mapping[str, Any]) -> None:
     check_claims(config.get("claims") or (), lines, figures)
 
 
-def _paper(folder: Path, manifest: Mapping[str, Any]) -> str:
+def _experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
     """Return the name of the experiment that a folder is of."""
     file = manifest.get("experiment_file")
     names = [*file] if isinstance(file, dict) else []
     return Path(names[0]).stem if names else folder.name
 
 
-def _choices(folder: Path) -> Sequence[Row] | None:
+def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
     """Return the choices of a folder, None if nobody can tell them."""
     try:
         return read_choices(folder) or ()
@@ -161,13 +167,13 @@ def _choices(folder: Path) -> Sequence[Row] | None:
         return None
 
 
-def _judge(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
-    from dp_erm_bench.report.claims.judge import evaluate
+def _write_claims(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
+    from dp_erm_bench.report.claims.judge import evaluate_claims
 
-    write_text(folder, CLAIMS, csv_of(evaluate(table, config)))
+    write_text(folder, CLAIMS, csv_of(evaluate_claims(table, config)))
 
 
-def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a configuration whose profile names the changes of the experiment.
 
     Captions and claims show the profile, so that none passes for the paper's.
@@ -180,9 +186,9 @@ def _labelled(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "profile": f"{profile}, {words}" if profile else words}
 
 
-def _files(folder: Path) -> dict[str, tuple[int, int]]:
+def _stamps_of_files(folder: Path) -> dict[str, tuple[int, int]]:
     """Return time and inode of the claims and figures of a folder by name."""
-    paths = [folder / CLAIMS, *listed(folder / "figures", ".png")]
+    paths = [folder / CLAIMS, *list_files(folder / "figures", ".png")]
     stats = {path: path.stat() for path in paths if path.is_file()}
     return {
         path.relative_to(folder).as_posix(): (stat.st_mtime_ns, stat.st_ino)
@@ -190,17 +196,17 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def drawn_last(folder: Path) -> list[str]:
+def latest_figures(folder: Path) -> list[str]:
     """Return the latest claims and figures, all of them if no run notes them.
 
     Other files are of earlier runs, perhaps of other settings.
     """
-    files, drawn = _files(folder), read_manifest(folder).get("drawn")
+    files, drawn = _stamps_of_files(folder), read_manifest(folder).get("drawn")
     return [name for name in files if not isinstance(drawn, list) or name in drawn]
 
 
 def _check_plain(figures: Path) -> None:
     """Refuse links and other special files in the place of a figure."""
-    for path in (figures, *listed(figures, "")):
+    for path in (figures, *list_files(figures, "")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise UsageError(f"{path}: must be a plain file or folder; remove it")

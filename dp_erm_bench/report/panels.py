@@ -15,19 +15,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_erm_bench import registry
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, real_number
 from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import (
     Array,
     Bands,
     LineErrors,
     Missing,
-    curves,
+    line_errors,
     runs_in,
 )
-from dp_erm_bench.report.figure import LinesOf, check_stem, lines_of, looked_up
+from dp_erm_bench.report.figure import (
+    LinesOf,
+    check_stem,
+    lines_of_panel,
+    look_up_lines,
+)
 from dp_erm_bench.report.scaling import final_errors
-from dp_erm_bench.report.style import STYLES, literal, of
+from dp_erm_bench.report.style import STYLES, literal_text, style_of
 from dp_erm_bench.report.view import Shown, nothing_beaten
 from dp_erm_bench.results.runs import read_run
 from dp_erm_bench.results.settings import (
@@ -85,11 +90,11 @@ class Panel:
         """Refuse a name that is none of a file, and curves that were not decoded."""
         check_stem(self.name)
         for curve in self.authors.values():
-            registry.check_choice("authors", curve, sorted(decoded(self.name)))
+            registry.check_choice("authors", curve, sorted(decoded_curves(self.name)))
 
     def check(self, lines: LinesOf) -> None:
         """Refuse lines that the panel of an experiment does not have."""
-        ran = lines_of(lines, self.name)
+        ran = lines_of_panel(lines, self.name)
         for line in (*self.lines, *self.over_epsilon):
             registry.check_choice(f"panel {self.name}: line", line, ran)
 
@@ -124,7 +129,7 @@ class PanelRuns:
     @property
     def along_passes(self) -> Cross:
         """Return the cell of the lines against passes, over the authors' curves."""
-        own, panel = decoded(self.panel.name), self.panel
+        own, panel = decoded_curves(self.panel.name), self.panel
         authors = {k: own[v][0] for k, v in panel.authors.items() if k in self.lines}
         scale = "log" if panel.log_passes else "linear"
         axis = "passes over the data"
@@ -147,8 +152,8 @@ def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
     panel : Panel
         The panel to look up.
     """
-    look = partial(curves, table, panel.name)
-    lines, missing = looked_up(panel.lines, partial(look, epsilon=panel.epsilon))
+    look = partial(line_errors, table, panel.name)
+    lines, missing = look_up_lines(panel.lines, partial(look, epsilon=panel.epsilon))
     over: dict[str, list[tuple[float, LineErrors]]] = {}
     reported = table[(table["panel"] == panel.name) & (table["phase"] == "report")]
     for line in panel.over_epsilon:
@@ -174,7 +179,7 @@ SHAPES: tuple[Any, ...] = tuple(
 lie on."""
 
 
-def form(power: float | str) -> Callable[[Array], Array]:
+def form_of_axis(power: float | str) -> Callable[[Array], Array]:
     """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
     if power == "log":
         return np.log
@@ -206,14 +211,14 @@ def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
         If it is no power, or its value no positive number.
     """
     if not isinstance(shape, Mapping):
-        at = form(shape)
+        at = form_of_axis(shape)
         return np.asarray(at(x) / at(np.array([anchor[0]])) * anchor[1])
-    times = number(shape.get("times"))
+    times = real_number(shape.get("times"))
     if {*shape} != {"power", "times"} or not 0.0 < times < math.inf:
         raise UsageError(
             f"shapes={dict(shape)}: must be power and times, a number above 0"
         )
-    return np.asarray(times * form(shape["power"])(x))
+    return np.asarray(times * form_of_axis(shape["power"])(x))
 
 
 @dataclass(frozen=True)
@@ -260,21 +265,21 @@ def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
         The labels of all shapes of the sheet, by whose places they are told apart.
     """
     every = [*cross.lines.values()]
-    shown = [*_extent(every, 10.0 if cross.passes else math.inf)]
+    shown = [*_extent_of_lines(every, 10.0 if cross.passes else math.inf)]
     ends = [float(line.x[-1]) for line in every]
     for name, points in cross.authors.items():
         x, y = points.T
-        ax.plot(x, y, **of(name).authors())
+        ax.plot(x, y, **style_of(name).authors())
         ends.append(float(x[-1]))
         shown += [float(y.min()), float(y.max())]
     ticks = style.pass_ticks(max(ends)) if cross.passes else []
     for place, (name, line) in enumerate(cross.lines.items()):
-        band = [*map(_drawable, (line.low, line.median, line.high))]
+        band = [*map(_replace_undrawable, (line.low, line.median, line.high))]
         more: dict[str, Any] = {"zorder": 3 - place / 100}
         if cross.passes:
             marks = {int(np.abs(line.x - tick).argmin()) for tick in ticks}
             more["markevery"] = sorted(marks)
-        style.draw_line(ax, line.x, band, of(name), **more)
+        style.draw_line(ax, line.x, band, style_of(name), **more)
     for name in BASELINES:
         levels = {
             k: (one.x, one.beside[name])
@@ -301,18 +306,18 @@ def draw_cross(ax: Axes, cross: Cross, shapes: Sequence[str] = ()) -> None:
         style.scale_numbers(ax, places, extent)
 
 
-def _drawable(errors: Array) -> Array:
+def _replace_undrawable(errors: Array) -> Array:
     """Replace values that a log axis cannot show by NaN."""
     return np.where(np.isfinite(errors) & (errors > 0), errors, np.nan)
 
 
-def _extent(lines: Sequence[Bands], most: float) -> tuple[float, float]:
+def _extent_of_lines(lines: Sequence[Bands], most: float) -> tuple[float, float]:
     """Return the range of values to show: the bands, but no far outlier.
 
     Above that is beyond 10 times the largest median, below it is `most` times.
     """
     bands = [(line.low, line.median, line.high) for line in lines]
-    low, median, high = _drawable(np.concatenate(bands, axis=1))
+    low, median, high = _replace_undrawable(np.concatenate(bands, axis=1))
     if not np.isfinite(median).any():
         return 1e-3, 1.0
     bottom = max(np.nanmin(low), np.nanmin(median) / most)
@@ -320,12 +325,12 @@ def _extent(lines: Sequence[Bands], most: float) -> tuple[float, float]:
 
 
 @cache
-def _authors() -> dict[str, Any]:
+def _authors_curves() -> dict[str, Any]:
     path = Path(__file__).with_name("authors_curves.json")
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def decoded(panel: str) -> dict[str, tuple[Array, Array]]:
+def decoded_curves(panel: str) -> dict[str, tuple[Array, Array]]:
     """Return the authors' curves of a panel.
 
     Parameters
@@ -340,23 +345,23 @@ def decoded(panel: str) -> dict[str, tuple[Array, Array]]:
         shape (k, 3) by the authors' name of the algorithm; empty where no figure of
         theirs was decoded.
     """
-    panels = _authors()["panels"]
+    panels = _authors_curves()["panels"]
     return {
         name: (np.asarray(curve["line"]), np.asarray(curve["band"]))
         for name, curve in panels.get(panel, {}).items()
     }
 
 
-def source() -> str:
+def source_in_words() -> str:
     """Return the source of the decoded numbers."""
-    return str(_authors()["source"])
+    return str(_authors_curves()["source"])
 
 
 NAMED_RUNS = 3
 """More runs than these are named in log.txt only."""
 
 
-def caption(panel: Panel, lines: Lines, profile: str) -> str:
+def caption_of(panel: Panel, lines: Lines, profile: str) -> str:
     """Return the caption of a panel of error against passes.
 
     Parameters
@@ -370,21 +375,22 @@ def caption(panel: Panel, lines: Lines, profile: str) -> str:
     """
     facts = next(iter(lines.values())).facts
     proofs = [
-        f"{of(line).label}: {proof(run)} ({run.facts['calibration']})"
+        f"{style_of(line).label}: {proof_in_words(run)} ({run.facts['calibration']})"
         for line, run in lines.items()
     ]
-    return paragraphs(
-        f"{problem(facts)} epsilon = {float(facts['epsilon']):g}, {budget(facts)}.",
-        seeds(lines.values(), profile),
-        uncharged(lines),
+    return join_paragraphs(
+        f"{problem_in_words(facts)} epsilon = {float(facts['epsilon']):g}, "
+        f"{budget_in_words(facts)}.",
+        seeds_in_words(lines.values(), profile),
+        uncharged_by_line(lines),
         f"Certified epsilon (calibration). {'; '.join(proofs)}.",
-        unlike(lines.values()),
+        unlike_bounds(lines.values()),
         panel.note,
         "Dashed: the authors' own figure." if panel.authors else "",
     )
 
 
-def paragraphs(*parts: str) -> str:
+def join_paragraphs(*parts: str) -> str:
     """Return the parts of a caption that are not empty, each on a line of its own."""
     return "\n".join(part for part in parts if part)
 
@@ -402,15 +408,16 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
     flat = {line: runs[-1][1] for line, runs in lines.items()}
     facts = next(iter(flat.values())).facts
     proofs = [
-        f"{of(line).label}: {', '.join(f'{proof(r)} at {e:g}' for e, r in runs)}"
+        f"{style_of(line).label}: "
+        f"{', '.join(f'{proof_in_words(r)} at {e:g}' for e, r in runs)}"
         for line, runs in lines.items()
     ]
-    return paragraphs(
-        f"{problem(facts)} {budget(facts)}.",
-        f"{seeds(flat.values(), profile)} Passes as chosen at epsilon = 1.",
-        uncharged(flat),
+    return join_paragraphs(
+        f"{problem_in_words(facts)} {budget_in_words(facts)}.",
+        f"{seeds_in_words(flat.values(), profile)} Passes as chosen at epsilon = 1.",
+        uncharged_by_line(flat),
         f"Certified epsilon. {'; '.join(proofs)}.",
-        unlike(flat.values()),
+        unlike_bounds(flat.values()),
     )
 
 
@@ -426,28 +433,28 @@ def overview_caption(panels: Sequence[Lines], profile: str) -> str:
     """
     first = [next(iter(lines.values())).facts for lines in panels]
     runs = [(line, run) for lines in panels for line, run in lines.items()]
-    words = sorted({use for _, run in runs for use in uses(run)})
-    beyond = [line for line, run in runs if exceeds(run)]
+    words = sorted({use for _, run in runs for use in uses_of_run(run)})
+    beyond = [line for line, run in runs if is_unproved(run)]
     order = [*(line for line in STYLES if line in beyond), *beyond]
-    labels = ", ".join(dict.fromkeys(of(line).label for line in order))
+    labels = ", ".join(dict.fromkeys(style_of(line).label for line in order))
     at, *others = dict.fromkeys(f"{float(facts['epsilon']):g}" for facts in first)
     elsewhere = f" (where a title says so, {' or '.join(others)})" if others else ""
-    return paragraphs(
-        " ".join(problem(facts) for facts in first),
+    return join_paragraphs(
+        " ".join(problem_in_words(facts) for facts in first),
         f"Against passes: epsilon = {at}{elsewhere}, delta = 1/n^2, "
         f"adjacency {first[0]['adjacency']}.",
-        seeds([run for _, run in runs], profile),
+        seeds_in_words([run for _, run in runs], profile),
         f"Uncharged: {', '.join(words) or 'none'}.",
         f"Certified epsilon above the nominal one or unknown: {labels or 'no line'}.",
     )
 
 
-def exceeds(run: LineErrors) -> bool:
+def is_unproved(run: LineErrors) -> bool:
     """Return whether the nominal epsilon of a line is not proved."""
-    return not run.certified <= float(run.facts["epsilon"]) * (1 + 1e-6)
+    return not run.certified_epsilon <= float(run.facts["epsilon"]) * (1 + 1e-6)
 
 
-def problem(facts: Mapping[str, Any]) -> str:
+def problem_in_words(facts: Mapping[str, Any]) -> str:
     """Return the data set with its size and the objective."""
     form = ", standardised" if facts["standardise"] else ""
     size = f"{facts['dataset']}{form}: n x p = {int(facts['n'])} x {int(facts['p'])}"
@@ -459,14 +466,14 @@ def problem(facts: Mapping[str, Any]) -> str:
     return f"{size}, {facts['loss']} loss, {penalty}."
 
 
-def budget(facts: Mapping[str, Any]) -> str:
+def budget_in_words(facts: Mapping[str, Any]) -> str:
     """Return delta, as 1/n^2 where it is that, and adjacency."""
     value, square = float(facts["delta"]), float(facts["n"]) ** 2
     name = "1/n^2 = " if abs(value * square - 1) < 1e-6 else ""
     return f"delta = {name}{value:.2g}, adjacency {facts['adjacency']}"
 
 
-def origin(drawn: Iterable[Bands], *folders: Path) -> str:
+def origin_in_words(drawn: Iterable[Bands], *folders: Path) -> str:
     """Return the runs that computed some lines with their commits, the latest first.
 
     Also which of their algorithms have not passed `dp-erm-bench check`, or with a
@@ -483,14 +490,15 @@ def origin(drawn: Iterable[Bands], *folders: Path) -> str:
     names = runs_of(drawn)
     known = {
         run: next(
-            (c for c in (commit(one, run) for one in folders) if c != UNKNOWN), ""
+            (c for c in (commit_in_words(one, run) for one in folders) if c != UNKNOWN),
+            "",
         )
         for run in names[:NAMED_RUNS]
     }
     shown = ", ".join(f"{run} ({commit or UNKNOWN})" for run, commit in known.items())
     more = len(names) - NAMED_RUNS
     tail = f"; {more} more in log.txt" if more > 0 else ""
-    return paragraphs(
+    return join_paragraphs(
         f"Computed by runs/{shown}{tail}." if shown else "",
         in_doubt(sorted({name for one in drawn for name in one.unchecked})),
     )
@@ -507,7 +515,7 @@ def in_doubt(names: Iterable[str]) -> str:
     names = [*names]
     half = [name for name in names if name.endswith(")")]
     foreign = ", ".join(name for name in names if name not in half)
-    return paragraphs(
+    return join_paragraphs(
         f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
         f"Passed with a doubt: {', '.join(half)}." if half else "",
     )
@@ -521,7 +529,7 @@ def runs_of(drawn: Iterable[Bands]) -> list[str]:
 UNKNOWN = "commit unknown"
 
 
-def commit(folder: Path, run: str) -> str:
+def commit_in_words(folder: Path, run: str) -> str:
     """Return a run's commit, and whether files were changed since."""
     environment = read_run(folder, run).get("environment")
     git = environment.get("git") if isinstance(environment, dict) else None
@@ -534,7 +542,7 @@ def commit(folder: Path, run: str) -> str:
     return f"commit {name[:7]}{', with changes' if git['dirty'] else ''}"
 
 
-def seeds(runs: Iterable[LineErrors], profile: str) -> str:
+def seeds_in_words(runs: Iterable[LineErrors], profile: str) -> str:
     """Return a sentence with the number of seeds behind median and band."""
     counts = sorted({run.n_seeds for run in runs})
     return (
@@ -543,37 +551,39 @@ def seeds(runs: Iterable[LineErrors], profile: str) -> str:
     )
 
 
-def uncharged(lines: Lines) -> str:
+def uncharged_by_line(lines: Lines) -> str:
     """Return the uses of the data that no budget pays for, by line."""
     by_list: dict[str, list[str]] = {}
     for line, run in lines.items():
-        text = ", ".join(uses(run)) or "none"
-        by_list.setdefault(text, []).append(of(line).label)
+        text = ", ".join(uses_of_run(run)) or "none"
+        by_list.setdefault(text, []).append(style_of(line).label)
     if len(by_list) == 1:
         return f"Uncharged: {next(iter(by_list))}."
     groups = [f"{text} ({'; '.join(names)})" for text, names in by_list.items()]
     return f"Uncharged: {'; '.join(groups)}."
 
 
-def unlike(runs: Iterable[LineErrors]) -> str:
+def unlike_bounds(runs: Iterable[LineErrors]) -> str:
     """Return a sentence on the lines of a panel that are under different bounds."""
     import pandas as pd
 
-    return literal(under_bounds(pd.DataFrame([run.facts for run in runs])))
+    return literal_text(under_bounds(pd.DataFrame([run.facts for run in runs])))
 
 
-def uses(run: LineErrors) -> list[str]:
+def uses_of_run(run: LineErrors) -> list[str]:
     """Return the uncharged uses of the data by one line."""
     names = run.facts["uncharged"]
     return names.split(",") if isinstance(names, str) and names else []
 
 
-def proof(run: LineErrors) -> str:
+def proof_in_words(run: LineErrors) -> str:
     """Return the certified epsilon of one line, or none."""
-    return "none" if math.isnan(run.certified) else f"{run.certified:.3g}"
+    return (
+        "none" if math.isnan(run.certified_epsilon) else f"{run.certified_epsilon:.3g}"
+    )
 
 
-def setting(run: LineErrors) -> str:
+def setting_in_words(run: LineErrors) -> str:
     """Return the chosen parameters of a line as `name=value` pairs."""
     params = json.loads(run.facts["params"])
     return ", ".join(
@@ -583,36 +593,36 @@ def setting(run: LineErrors) -> str:
     )
 
 
-def told(drawn: Shown, table: pd.DataFrame | None = None) -> str:
+def caption_paragraphs(drawn: Shown, table: pd.DataFrame | None = None) -> str:
     """Return what every caption says: statistics, budget, what was not charged.
 
     `table` is the `summary` of the ends, if there is one already.
     """
     rows = drawn.rows
     budget = [
-        f"{name} = {literal(', '.join(sorted({*text_of(rows[name])})[:6]))}"
+        f"{name} = {literal_text(', '.join(sorted({*text_of(rows[name])})[:6]))}"
         for name in ("epsilon", "adjacency", "calibration")
     ]
     proved = rows["epsilon_certified"] <= rows["epsilon"] * (1 + 1e-6)
     beyond = sorted({*rows.loc[~proved & np.isfinite(rows["epsilon"]), "line"]})
     lost = final_rows(rows[rows["status"] == "diverged"])
-    return paragraphs(
-        f"{drawn.how[0].upper()}{drawn.how[1:]}.",
+    return join_paragraphs(
+        f"{drawn.statistic_in_words[0].upper()}{drawn.statistic_in_words[1:]}.",
         f"{'; '.join(budget)}.",
-        f"Uncharged: {_whose(rows)}.",
-        f"Certified epsilon above the nominal one or unknown: {_few(beyond)}.",
+        f"Uncharged: {_uses_in_words(rows)}.",
+        f"Certified epsilon above the nominal one or unknown: {_few_names(beyond)}.",
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
-        *map(literal, drawn.left_out),
-        literal(drawn.unlike),
-        literal(nothing_beaten(drawn, table)),
-        origin(
+        *map(literal_text, drawn.left_out),
+        literal_text(drawn.unlike),
+        literal_text(nothing_beaten(drawn, table)),
+        origin_in_words(
             [Bands(np.empty(0), runs=runs_in(rows), unchecked=unchecked_in(rows))],
             *(drawn.view.folder, *drawn.view.others),
         ),
     )
 
 
-def _whose(rows: pd.DataFrame) -> str:
+def _uses_in_words(rows: pd.DataFrame) -> str:
     """Return what was not charged, and of which lines where they differ."""
     # There may be 10^5 lines: a frame of each takes long.
     pairs = rows[["line", "uncharged"]].fillna("").drop_duplicates()
@@ -621,14 +631,14 @@ def _whose(rows: pd.DataFrame) -> str:
         uses.setdefault(line, set()).update(filter(None, text.split(",")))
     by_list: dict[str, list[str]] = {}
     for line, used in uses.items():
-        text = literal(", ".join(sorted(used))) or "none"
+        text = literal_text(", ".join(sorted(used))) or "none"
         by_list.setdefault(text, []).append(line)
     if len(by_list) == 1:
         return next(iter(by_list))
-    return "; ".join(f"{text} ({_few(lines)})" for text, lines in by_list.items())
+    return "; ".join(f"{text} ({_few_names(lines)})" for text, lines in by_list.items())
 
 
-def _few(names: Sequence[str]) -> str:
-    shown = [literal(name) for name in names[:8]]
+def _few_names(names: Sequence[str]) -> str:
+    shown = [literal_text(name) for name in names[:8]]
     more = [f"{len(names) - 8} more"] if len(names) > 8 else []
     return "; ".join([*shown, *more]) or "no line"

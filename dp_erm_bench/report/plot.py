@@ -16,15 +16,15 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.report import style
 from dp_erm_bench.report.figure import Drawing, Figure, check_stem
-from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, save
-from dp_erm_bench.report.panels import paragraphs, told
+from dp_erm_bench.report.layout import WIDTHS, Sheet, draw_sheet, save_sheet
+from dp_erm_bench.report.panels import caption_paragraphs, join_paragraphs
 from dp_erm_bench.report.style import (
     Style,
-    forget,
+    forget_styles,
     house_style,
-    literal,
-    of,
-    reserve,
+    literal_text,
+    reserve_styles,
+    style_of,
 )
 from dp_erm_bench.report.view import (
     ALONG,
@@ -36,11 +36,11 @@ from dp_erm_bench.report.view import (
     Shown,
     View,
     first_of,
-    shown,
+    rows_of_view,
     stands_out,
-    statistics,
+    statistics_along,
 )
-from dp_erm_bench.results.columns import is_better_higher, words
+from dp_erm_bench.results.columns import axis_words, is_better_higher
 from dp_erm_bench.results.settings import RAN, final_rows
 from dp_erm_bench.results.statistics import (
     ALONE,
@@ -52,12 +52,12 @@ from dp_erm_bench.results.statistics import (
     TIES,
     WINS,
     ZERO,
-    beyond,
     by_split,
     centre_of,
     lack_interval,
+    loss_beyond,
     nothing_beats,
-    places,
+    places_of_lines,
 )
 from dp_erm_bench.results.table import load_results
 
@@ -86,7 +86,7 @@ MOST_LINES = 8
 Problem = tuple[str, float]
 
 
-def shares(
+def shares_within(
     ratios: Mapping[str, Array], problems: int, factors: Array = FACTORS
 ) -> dict[str, Array]:
     """Return the performance profiles: the share of problems within each factor.
@@ -173,7 +173,7 @@ def draw_winners(
     ax.set_xticks(range(len(problems)), budgets, fontsize=6, rotation=turned)
     ax.tick_params(length=0)
     ax.set_xlabel(r"$\varepsilon$")
-    _group(ax, [name for name, _ in problems])
+    _draw_group_names(ax, [name for name, _ in problems])
     beside = ax.inset_axes((1.015, 0.0, 0.015, 1.0))
     ticks = [math.log10(shade) for shade in SHADES]
     bar = ax.figure.colorbar(image, cax=beside, ticks=ticks)
@@ -182,7 +182,7 @@ def draw_winners(
     bar.set_label("factor over the best", fontsize=7)
 
 
-def _group(ax: Axes, names: Sequence[str]) -> None:
+def _draw_group_names(ax: Axes, names: Sequence[str]) -> None:
     """Write the names of equal neighbours above the map, with lines between them."""
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
     room = max(3, int(100 / len(starts)))
@@ -195,7 +195,7 @@ def _group(ax: Axes, names: Sequence[str]) -> None:
             ax.axvline(start - 0.5, color="white", linewidth=2.5)
 
 
-def spread(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
+def spread_lines(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
     """Return lines in as few parts of about equal length as cells may show."""
     parts = max(1, -(-len(lines) // most))
     ends = [round(part * len(lines) / parts) for part in range(parts + 1)]
@@ -223,25 +223,27 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         If it would have more than `MOST_CELLS` cells.
     """
     first, several = views[0], len(views) > 1
-    count = sum(_count(one.rows, one.view) for one in views)
+    count = sum(_count_cells(one.rows, one.view) for one in views)
     _check_room("panels", count, MOST_CELLS)
     found: dict[str, list[Any]] = {}
     for drawn in views:
-        for title, cell in _cells(drawn, several):
+        for title, cell in _titled_cells(drawn, several):
             found.setdefault(title, []).append(cell)
     cells = [cell for row in found.values() for cell in row]
-    about = ", ".join(words(one.view.y) for one in views)
-    about = f"{about} against {words(first.view.x)}"
-    said = dict.fromkeys(line for one in views for line in told(one).split("\n"))
-    more: dict[str, Any] = {"right": 0.75} if _looks(first)[1] else {}
+    about = ", ".join(axis_words(one.view.y) for one in views)
+    about = f"{about} against {axis_words(first.view.x)}"
+    said = dict.fromkeys(
+        line for one in views for line in caption_paragraphs(one).split("\n")
+    )
+    more: dict[str, Any] = {"right": 0.75} if _looks_of_lines(first)[1] else {}
     more["name"] = "_".join(["curves", *(one.view.y for one in views), first.view.x])
     columns = max(map(len, found.values())) if several else len(cells)
-    text = paragraphs(f"{about[0].upper()}{about[1:]}.", *said)
-    label = "" if several else _label(first.view.y, _mode(first))
+    text = join_paragraphs(f"{about[0].upper()}{about[1:]}.", *said)
+    label = "" if several else _quantity_label(first.view.y, _scale_of_axis(first))
     return Sheet(cells, columns, text, SIZE, label, width, **more)
 
 
-def _count(rows: pd.DataFrame, view: View) -> int:
+def _count_cells(rows: pd.DataFrame, view: View) -> int:
     """Return the number of cells that rows need: before anything is computed."""
     lines = rows.groupby([PANEL, FACET], sort=False)[LINE].nunique()
     alone = _are_numbers(rows, view) is not None
@@ -269,7 +271,7 @@ def check_lines(table: pd.DataFrame, view: View, kind: str) -> None:
     rows = rows[[PANEL, LINE]].drop_duplicates().assign(**{FACET: ""})
     rows[LINE] = rows[LINE].str.removesuffix(OVER)
     if kind == "curves":
-        _check_room("panels", _count(rows, view), MOST_CELLS)
+        _check_room("panels", _count_cells(rows, view), MOST_CELLS)
     else:
         most = MOST_ROWS if kind == "winners" else MOST_LINES * MOST_CELLS
         _check_room("lines", rows[LINE].nunique(), most)
@@ -294,40 +296,42 @@ def _are_numbers(rows: pd.DataFrame, view: View) -> Array | None:
     return values if one else None
 
 
-def _cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
+def _titled_cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
     """Yield the cells of a view with their titles, below which a quantity is named."""
-    looks, numbers = _looks(drawn)
-    mode = _mode(drawn)
+    looks, numbers = _looks_of_lines(drawn)
+    mode = _scale_of_axis(drawn)
     for (panel, facet), rows in drawn.cells.items():
         lines = list(dict.fromkeys(rows[LINE]))
-        title = literal(", ".join(filter(None, (panel, _symbols(facet)))))
-        for part in [lines] if numbers else spread(lines):
+        title = literal_text(", ".join(filter(None, (panel, _facet_symbols(facet)))))
+        for part in [lines] if numbers else spread_lines(lines):
             own = rows[rows[LINE].isin(part)]
-            above = f"{title}: {_label(drawn.view.y, mode)}" if named else title
+            above = (
+                f"{title}: {_quantity_label(drawn.view.y, mode)}" if named else title
+            )
             given: dict[str, Any] = {"title": above, "rows": own}
-            given["beside"] = drawn.beside
-            yield title, partial(_cell, drawn.view, looks, mode, numbers, **given)
+            given["beside"] = drawn.columns_beside
+            yield title, partial(_draw_cell, drawn.view, looks, mode, numbers, **given)
 
 
-def _label(y: str, mode: str) -> str:
+def _quantity_label(y: str, mode: str) -> str:
     """Return what stands at the axis of a quantity."""
-    return words(y) + " (linear around 0, then log)" * (mode == "symlog")
+    return axis_words(y) + " (linear around 0, then log)" * (mode == "symlog")
 
 
-def _symbols(facet: str) -> str:
+def _facet_symbols(facet: str) -> str:
     return facet.replace("epsilon = ", "ε = ")
 
 
-def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
+def _looks_of_lines(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
     """Return the style of each line, and the scale of colour where it is a number."""
     from matplotlib import colormaps, colors
 
     lines = list(dict.fromkeys(drawn.rows[LINE]))
     values = _are_numbers(drawn.rows, drawn.view)
     if values is None:
-        reserve(lines)
-        return {line: _look(line, drawn.view) for line in lines}, None
-    at = np.log10(values) if _spans(values) else values
+        reserve_styles(lines)
+        return {line: _look_of_line(line, drawn.view) for line in lines}, None
+    at = np.log10(values) if _suits_log_scale(values) else values
     shades = 0.9 * (at - at.min()) / (at.max() - at.min())
     mapped = [colors.to_hex(colour) for colour in colormaps["viridis"](shades)]
     pairs = zip(lines, mapped, strict=True)
@@ -335,9 +339,9 @@ def _looks(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
     return looks, sorted(map(float, values))
 
 
-def _look(line: str, view: View) -> Style:
+def _look_of_line(line: str, view: View) -> Style:
     """Return the style of a line, thinner than others that are highlighted."""
-    look = of(line)
+    look = style_of(line)
     if not view.highlight:
         return look
     if stands_out(line, view):
@@ -345,14 +349,14 @@ def _look(line: str, view: View) -> Style:
     return replace(look, width=0.8, size=0.7 * look.size)
 
 
-def _spans(values: Any) -> bool:
+def _suits_log_scale(values: Any) -> bool:
     """Return whether numbers are positive and so far apart that a log scale suits."""
     return bool(min(values) > 0 and max(values) >= 8 * min(values))
 
 
-def _mode(drawn: Shown) -> str:
+def _scale_of_axis(drawn: Shown) -> str:
     """Return the scale of the y axis: log, linear or symlog."""
-    columns = ["_y", *drawn.beside.values()]
+    columns = ["_y", *drawn.columns_beside.values()]
     values, y = drawn.rows[columns].to_numpy(float), drawn.view.y
     finite = values[np.isfinite(values)]
     size = np.abs(finite[finite != 0])
@@ -363,7 +367,7 @@ def _mode(drawn: Shown) -> str:
     return "symlog" if size.max() > 1e3 * size.min() else "linear"
 
 
-def _cell(
+def _draw_cell(
     view: View,
     looks: Mapping[str, Style],
     mode: str,
@@ -380,9 +384,15 @@ def _cell(
     ends: list[float] = []
     extent: list[float] = []
     for line, own in rows.groupby(LINE, sort=False):
-        curve = statistics(own, view.statistic, along)
-        x = curve["x"].map(places.index) if texts else style.reached(curve["x"], places)
-        band = [_drawable(curve[name], mode) for name in ("low", "line", "high")]
+        curve = statistics_along(own, view.statistic, along)
+        x = (
+            curve["x"].map(places.index)
+            if texts
+            else style.places_on_axis(curve["x"], places)
+        )
+        band = [
+            _without_undrawable(curve[name], mode) for name in ("low", "line", "high")
+        ]
         every = max(1, len(x) // 8)
         more: dict[str, Any] = {"markevery": every} if along else {}
         style.draw_line(ax, np.asarray(x, dtype=float), band, looks[str(line)], **more)
@@ -393,14 +403,16 @@ def _cell(
         for line, own in rows.groupby(LINE, sort=False):
             level = own.groupby("_x", sort=True)[column].median().dropna()
             at: Any = [*level.index]
-            at = [*map(places.index, at)] if texts else style.reached(at, places)
+            at = [*map(places.index, at)] if texts else style.places_on_axis(at, places)
             levels[str(line)] = at, level
         extent += style.draw_baseline(ax, name, levels, looks, mode == "log")
     ax.set_title(title)
-    ax.set_xlabel(literal(words(view.x)) if view.x != "epsilon" else words(view.x))
+    ax.set_xlabel(
+        literal_text(axis_words(view.x)) if view.x != "epsilon" else axis_words(view.x)
+    )
     if texts:
         turned = 30 if sum(len(str(place)) for place in places) > 24 else 0
-        ax.set_xticks(range(len(places)), [literal(str(one)) for one in places])
+        ax.set_xticks(range(len(places)), [literal_text(str(one)) for one in places])
         ax.tick_params(axis="x", rotation=turned)
     else:
         style.scale_axis(ax, [float(one) for one in places], ends if along else [])
@@ -414,14 +426,14 @@ def _cell(
     else:
         style.scale_plain(ax.yaxis)
     if numbers:
-        _bar(ax, numbers, ", ".join(view.line))
+        _draw_colour_bar(ax, numbers, ", ".join(view.line))
 
 
-def _bar(ax: Axes, values: list[float], name: str) -> None:
+def _draw_colour_bar(ax: Axes, values: list[float], name: str) -> None:
     """Draw the colour bar of lines that are numbers."""
     from matplotlib import cm, colormaps, colors
 
-    norm = (colors.LogNorm if _spans(values) else colors.Normalize)(
+    norm = (colors.LogNorm if _suits_log_scale(values) else colors.Normalize)(
         values[0], values[-1]
     )
     shades = colors.ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))
@@ -430,11 +442,11 @@ def _bar(ax: Axes, values: list[float], name: str) -> None:
     if len(values) <= 6:
         bar.set_ticks(values, labels=[f"{value:g}" for value in values])
         bar.ax.minorticks_off()
-    bar.set_label(words(name), fontsize=7)
+    bar.set_label(axis_words(name), fontsize=7)
     bar.ax.tick_params(labelsize=6.5)
 
 
-def _drawable(values: Any, mode: str) -> Array:
+def _without_undrawable(values: Any, mode: str) -> Array:
     """Return values without those that the axis cannot show."""
     column = np.asarray(values, dtype=float)
     good = np.isfinite(column) & ((column > 0) | (mode != "log"))
@@ -444,14 +456,14 @@ def _drawable(values: Any, mode: str) -> Array:
 ROW = 0.2
 
 
-def _finals(drawn: Shown) -> pd.DataFrame:
+def _median_finals(drawn: Shown) -> pd.DataFrame:
     """Return the median final value of every line on every problem, then `BASELINES`.
 
     A problem is a panel at an epsilon. Of accuracies and areas, what is missing to 1.
     """
     import pandas as pd
 
-    runs = _ends(drawn)
+    runs = _comparable_ends(drawn)
     groups = runs.groupby([LINE, PANEL, "epsilon"], sort=False)
     medians = {
         key: centre_of(by_split(own["_y"], own["dataset_seed"]))[0]
@@ -473,7 +485,7 @@ def _finals(drawn: Shown) -> pd.DataFrame:
     return pd.concat([table, beside.T[table.columns].rename_axis(index=LINE)])
 
 
-def _ends(drawn: Shown) -> pd.DataFrame:
+def _comparable_ends(drawn: Shown) -> pd.DataFrame:
     """Return the ends of runs of problems of which all lines minimise one function.
 
     Smaller values of `_y` are better.
@@ -491,7 +503,7 @@ def _ends(drawn: Shown) -> pd.DataFrame:
     return runs
 
 
-def _ratios(values: pd.DataFrame) -> pd.DataFrame:
+def _factors_over_best(values: pd.DataFrame) -> pd.DataFrame:
     """Return factors over the best line of each problem, w = 0 included.
 
     At least 1, but of what is not private.
@@ -518,13 +530,13 @@ def profiles_sheet(drawn: Shown, width: str) -> Sheet:
         If there are not two lines and two problems, or values are negative.
     """
     _check_room("lines", drawn.rows[LINE].nunique(), MOST_CELLS * MOST_LINES)
-    ratios = _ratios(_finals(drawn))
-    found = shares(
+    ratios = _factors_over_best(_median_finals(drawn))
+    found = shares_within(
         {str(line): row.to_numpy(float) for line, row in ratios.iterrows()},
         len(ratios.columns),
     )
-    reserve(found)
-    looks = {line: _look(line, drawn.view) for line in found}
+    reserve_styles(found)
+    looks = {line: _look_of_line(line, drawn.view) for line in found}
 
     beside = [line for line in found if line in BASELINES]
 
@@ -534,39 +546,40 @@ def profiles_sheet(drawn: Shown, width: str) -> Sheet:
         ax.set_title(f"{len(ratios.columns)} problems")
 
     lines = [line for line in found if line not in BASELINES]
-    cells = [partial(cell, lines=part) for part in spread(lines)]
-    text = paragraphs(
-        f"Performance profiles of the final {_measure(drawn)}: the share of problems "
+    cells = [partial(cell, lines=part) for part in spread_lines(lines)]
+    text = join_paragraphs(
+        f"Performance profiles of the final {_measure_in_words(drawn)}: the share of "
+        "problems "
         "(a panel at one epsilon) on which the median is within a factor of the best "
         "line's, w = 0 included. A line that did not run on a problem reaches no "
         "factor there.",
-        told(drawn),
+        caption_paragraphs(drawn),
     )
     name = f"profile_{drawn.view.y}"
     return Sheet(cells, len(cells), text, SIZE, "share of problems", width, name=name)
 
 
-def _measure(drawn: Shown) -> str:
-    name = words(drawn.view.y)
+def _measure_in_words(drawn: Shown) -> str:
+    name = axis_words(drawn.view.y)
     return f"{name}, as what it lacks to 1" if is_better_higher(drawn.view.y) else name
 
 
 def winners_sheet(drawn: Shown) -> Sheet:
     """Return the sheet with the map of who wins where, as `profiles_sheet`."""
     _check_room("lines", drawn.rows[LINE].nunique(), MOST_ROWS)
-    values = _finals(drawn)
+    values = _median_finals(drawn)
     values = values[sorted(values.columns, key=_in_order(values.columns))]
-    ratios, runs = _ratios(values), _ends(drawn)
+    ratios, runs = _factors_over_best(values), _comparable_ends(drawn)
     lines = [str(line) for line in values.index]
-    marks = _marks(values, runs)
+    marks = _marks_of_winners(values, runs)
     grid = ratios.to_numpy(float)
     size = SIZE[0], ROW * (len(lines) + 1)
     longest = max(map(len, lines))
     names = [line if len(line) <= 40 else f"{line[:39]}…" for line in lines]
-    problems = [(literal(str(one[0])), float(one[1])) for one in values.columns]
+    problems = [(literal_text(str(one[0])), float(one[1])) for one in values.columns]
 
     def cell(ax: Axes) -> None:
-        shown_names = [literal(name) for name in names]
+        shown_names = [literal_text(name) for name in names]
         draw_winners(ax, shown_names, problems, grid, marks)
         for label, line in zip(ax.get_yticklabels(), lines, strict=True):
             if stands_out(line, drawn.view):
@@ -574,13 +587,14 @@ def winners_sheet(drawn: Shown) -> Sheet:
         ax.set_title("\n")
 
     few = lack_interval(runs, [LINE, PANEL, FACET, "epsilon"])
-    text = paragraphs(
-        f"Colour: the median final {_measure(drawn)} over that of the best line of the "
+    text = join_paragraphs(
+        f"Colour: the median final {_measure_in_words(drawn)} over that of the best "
+        "line of the "
         "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
         "interval lies below w = 0 and the constant model; ring: one of these that "
         f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run.",
         f"{ALONE[0].upper()}{ALONE[1:]}." if few.any() else "",
-        told(drawn),
+        caption_paragraphs(drawn),
     )
     margins = {**MARGINS, "left": 0.3 + 0.062 * min(longest, 40)}
     named: dict[str, Any] = {"name": f"winners_{drawn.view.y}", **margins}
@@ -593,10 +607,10 @@ def _in_order(problems: Iterable[Any]) -> Any:
     return lambda problem: (panels.index(problem[0]), problem[1])
 
 
-def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+def _marks_of_winners(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
     """Return row and column of who wins, of who may be as good, and where nothing is.
 
-    As `places` has it.
+    As `places_of_lines` has it.
     """
     marks: dict[str, list[tuple[int, int]]] = {WINS: [], TIES: [], "nothing": []}
     groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])))
@@ -609,9 +623,9 @@ def _marks(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
             k: e if e is None else by_split(e["_y"], e["dataset_seed"])
             for k, e in own.items()
         }
-        models = {k: beyond(ends) for k, ends in own.items() if ends is not None}
+        models = {k: loss_beyond(ends) for k, ends in own.items() if ends is not None}
         zero = values[problem].get(ZERO, math.nan)
-        found = places(errors, zero, models) if problem not in unlike else {}
+        found = places_of_lines(errors, zero, models) if problem not in unlike else {}
         for line, one in found.items():
             if one.place:
                 marks[one.place].append((row_of[line], column))
@@ -673,7 +687,7 @@ def plot(
 
     paths = isinstance(results, str | Path | Sequence)
     table: Any = load_results(results) if paths else results  # type: ignore[arg-type]
-    kept = {name: _words(value) for name, value in (where or {}).items()}
+    kept = {name: _words_of_value(value) for name, value in (where or {}).items()}
     split = None if facet is None else names_of(facet)
     view = View(x, y, names_of(panel), names_of(line), split, statistic, kept)
     chosen = (highlight,) if isinstance(highlight, str) else tuple(highlight)
@@ -681,11 +695,11 @@ def plot(
     with house_style():
         figure = plt.figure()
         plt.close(figure)
-        fill(figure, sheet(table, view, kind, width))
+        draw_sheet(figure, sheet_of_view(table, view, kind, width))
     return figure
 
 
-def _words(value: Any) -> list[str]:
+def _words_of_value(value: Any) -> list[str]:
     values = value if isinstance(value, list) else [value]
     return [f"{one:.6g}" if isinstance(one, float) else str(one) for one in values]
 
@@ -714,7 +728,7 @@ def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def sheet(
+def sheet_of_view(
     table: pd.DataFrame, view: View, kind: str = "curves", width: str = ""
 ) -> Sheet:
     """Return the sheet of a plot, with its caption.
@@ -731,12 +745,12 @@ def sheet(
     check_choice("kind", kind, [*KINDS])
     if width:
         check_choice("width", width, [*WIDTHS])
-    forget()
+    forget_styles()
     check_lines(table, view, kind)
     if kind == "curves":
         views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
-        return curves_sheet([shown(table, one) for one in views], width)
-    drawn = shown(table, view)
+        return curves_sheet([rows_of_view(table, one) for one in views], width)
+    drawn = rows_of_view(table, view)
     return profiles_sheet(drawn, width) if kind == "profile" else winners_sheet(drawn)
 
 
@@ -777,14 +791,14 @@ class Curves(Figure):
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw, and return the files written; say why there is nothing to draw."""
-        kept = {name: _words(value) for name, value in self.where.items()}
+        kept = {name: _words_of_value(value) for name, value in self.where.items()}
         split = self.panel, self.line, self.facet or None, self.statistic, kept
         view = View(self.x, self.y, *split, drawing.folder.parent)
         try:
             with house_style():
-                one = sheet(drawing.table, view, self.kind, self.width)
-                one = replace(one, caption=paragraphs(self.about, one.caption))
-                return save(one, drawing.path(self.name or one.name))
+                one = sheet_of_view(drawing.table, view, self.kind, self.width)
+                one = replace(one, caption=join_paragraphs(self.about, one.caption))
+                return save_sheet(one, drawing.path(self.name or one.name))
         except UsageError as error:
             print(f"{drawing.paper}: no {self.kind}: {error}", file=sys.stderr)
             return []

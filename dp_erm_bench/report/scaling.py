@@ -25,9 +25,14 @@ from dp_erm_bench.report.curves import (
     Missing,
     report_runs,
 )
-from dp_erm_bench.report.figure import QUOTIENT, members
-from dp_erm_bench.results.settings import RAN, column, unchecked_in
-from dp_erm_bench.results.statistics import ZERO, baselines, estimate, quantile
+from dp_erm_bench.report.figure import QUOTIENT, panels_of
+from dp_erm_bench.results.settings import RAN, column_of, unchecked_in
+from dp_erm_bench.results.statistics import (
+    ZERO,
+    baseline_columns,
+    estimate_sum,
+    quantile,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +66,7 @@ def norm_quotient(problem: ERMProblem) -> float:
     return float(by_coordinate / (longest * np.linalg.norm(w)))
 
 
-def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
+def quotients_of(config: Mapping[str, Any], family: str) -> dict[str, float]:
     """Return the quotient of each panel `<family>_...` of an experiment.
 
     Parameters
@@ -78,7 +83,7 @@ def quotients(config: Mapping[str, Any], family: str) -> dict[str, float]:
     for block in config.get("blocks") or ():
         blocks.setdefault(str(block["panel"]), block)
     by_panel: dict[str, float] = {}
-    for panel in members(blocks, family, QUOTIENT):
+    for panel in panels_of(blocks, family, QUOTIENT):
         dataset = dict(blocks[panel]["dataset"])
         parts = [blocks[panel].get(part, "auto") for part in ("loss", "penalty")]
         try:
@@ -135,23 +140,23 @@ class Scaling(Bands):
 
         Not a number with fewer than two points or a mean that is not positive.
         """
-        return slope(self.x, self.mean)
+        return log_slope(self.x, self.mean)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of the slope, see `results.statistics.estimate`."""
+        """Return the 95 % interval of the slope (`results.statistics.estimate_sum`)."""
         parts = [
             (self.finals(place).units()[:, None], np.array([weight]))
             for place, weight in enumerate(slope_weights(self.x))
         ]
-        return estimate(parts)[1:]
+        return estimate_sum(parts)[1:]
 
     def quantile(self, q: float) -> Array:
         """Return a quantile over the runs, shape (k,)."""
         return np.array([quantile(runs, q) for runs in self.ends])
 
 
-def slope(x: Array, values: Array) -> float:
+def log_slope(x: Array, values: Array) -> float:
     """Return the least-squares slope on log-log scales.
 
     Parameters
@@ -171,7 +176,7 @@ def slope_weights(x: Array) -> Array:
     return np.asarray(across / (across @ across))
 
 
-def scaling(
+def scaling_of_line(
     table: pd.DataFrame, panel: str, line: str, axis: str, quantity: str = ""
 ) -> Scaling:
     """Return the final excess risks F(w) - F*, or a quantity, of a line along an axis.
@@ -196,13 +201,13 @@ def scaling(
         If nothing ran, a run failed or no optimum is certified.
     """
     rows = report_runs(table, panel, line)
-    rows = rows.assign(**{axis: column(rows, axis, "axis")})
+    rows = rows.assign(**{axis: column_of(rows, axis, "axis")})
     served = rows["status"] != "skipped"
     skipped = rows[~served]
-    rows = curves.ended(rows[served] if served.any() else rows, line)
-    excess = _values(rows, line, quantity).astype(float).fillna(math.inf)
+    rows = curves.rows_of_line(rows[served] if served.any() else rows, line)
+    excess = _values_of_line(rows, line, quantity).astype(float).fillna(math.inf)
     proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
-    levels = baselines(rows, quantity or "objective")
+    levels = baseline_columns(rows, quantity or "objective")
     if not quantity:  # above the optimum, which is no baseline of itself
         levels = levels[[ZERO]].sub(rows["optimum"], axis=0)
     rows = rows.assign(excess=excess).join(levels)
@@ -213,7 +218,10 @@ def scaling(
     beside = last.groupby(axis)[[*levels]].median().dropna(axis=1, how="all")
     sets = last["dataset_seed"].to_numpy(float)
     places = sorted(skipped[axis].dropna().unique())
-    unserved = {float(at): curves.why(skipped[skipped[axis] == at]) for at in places}
+    unserved = {
+        float(at): curves.commonest_reason(skipped[skipped[axis] == at])
+        for at in places
+    }
     x = np.unique(along)
     return Scaling(
         x,
@@ -229,7 +237,7 @@ def scaling(
     )
 
 
-def _values(rows: pd.DataFrame, line: str, quantity: str) -> Any:
+def _values_of_line(rows: pd.DataFrame, line: str, quantity: str) -> Any:
     if quantity:
         if quantity not in rows or rows[quantity].isna().all():
             how = ", see dataset.n_fresh" if quantity in POPULATION else ""
@@ -240,7 +248,7 @@ def _values(rows: pd.DataFrame, line: str, quantity: str) -> Any:
     return rows["objective"] - rows["optimum"]
 
 
-def facts(table: pd.DataFrame, panel: str) -> dict[str, Any]:
+def facts_of_panel(table: pd.DataFrame, panel: str) -> dict[str, Any]:
     """Return one report row of a panel, for captions; `Missing` if there is none."""
     rows = report_runs(table, panel)
     ran = rows[rows["status"].isin(RAN)]
@@ -259,7 +267,7 @@ def _check_points(table: pd.DataFrame, family: Collection[str], axis: str) -> No
                 raise Missing(f"{owner[float(value)]} and {panel} have the same {axis}")
 
 
-def along(
+def finals_along(
     table: pd.DataFrame,
     config: Mapping[str, Any],
     panel: str,
@@ -282,7 +290,7 @@ def along(
     axis, line : str
         The axis that varies; label of the line.
     quantity : str
-        Of the final values, see `scaling`; not against the quotient.
+        Of the final values, see `scaling_of_line`; not against the quotient.
 
     Raises
     ------
@@ -291,16 +299,18 @@ def along(
     """
     if axis != QUOTIENT:
         blocks = [str(block["panel"]) for block in config.get("blocks") or ()]
-        family = members(blocks, panel, axis)
+        family = panels_of(blocks, panel, axis)
         if family != [panel]:
             _check_points(table, family, axis)
         inside = table["panel"].isin(family)
         table = table.assign(panel=table["panel"].mask(inside, panel))
-        return scaling(table, panel, line, axis, quantity)
-    places = sorted((x, one) for one, x in quotients(config, panel).items())
+        return scaling_of_line(table, panel, line, axis, quantity)
+    places = sorted((x, one) for one, x in quotients_of(config, panel).items())
     if not places:
         raise Missing(f"no panel {panel} in the experiment")
-    return final_errors([(x, curves.curves(table, one, line)) for x, one in places])
+    return final_errors(
+        [(x, curves.line_errors(table, one, line)) for x, one in places]
+    )
 
 
 def final_errors(runs: Sequence[tuple[float, LineErrors]]) -> Scaling:

@@ -22,7 +22,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit import papers
 from dp_erm_bench.audit.papers import violation_table
-from dp_erm_bench.audit.profile import FALSE_ALARM, Row, row, verdict
+from dp_erm_bench.audit.profile import FALSE_ALARM, Row, audit_row, verdict
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
@@ -32,9 +32,9 @@ from dp_erm_bench.releases.printed import arora2020_scale
 from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import Drawing, Facts, Figure, Study, check_stem
-from dp_erm_bench.report.layout import Cell, Sheet, save
+from dp_erm_bench.report.layout import Cell, Sheet, save_sheet
 from dp_erm_bench.report.lines import LineSource
-from dp_erm_bench.report.panels import paragraphs
+from dp_erm_bench.report.panels import join_paragraphs
 from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import (
     BLACK,
@@ -43,8 +43,8 @@ from dp_erm_bench.report.style import (
     VERMILLION,
     Style,
     house_style,
-    of,
     scale_numbers,
+    style_of,
 )
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class OnePass(Evaluated):
             for label, scale in self.scales(n).items():
                 if math.isfinite(scale):
                     rows.setdefault(label, []).append((n, scale))
-        return {label: _scaling(points) for label, points in rows.items()}
+        return {label: _scaling_line(points) for label, points in rows.items()}
 
     def scales(self, n: int) -> dict[str, float]:
         """Return the noise scales at n, not a number where there is none."""
@@ -151,7 +151,7 @@ class OnePass(Evaluated):
         return {"steps of a pass": Scaling(x, drawn), "log 2": Scaling(x, limit)}
 
 
-def _scaling(points: list[tuple[int, float]]) -> Scaling:
+def _scaling_line(points: list[tuple[int, float]]) -> Scaling:
     """Return a line through points (n, value)."""
     x: Array = np.array([n for n, _ in points], np.float64)
     return Scaling(x, tuple(np.array([value]) for _, value in points))
@@ -243,25 +243,25 @@ class Structured(Evaluated):
         """Return the numbers by label."""
         found: dict[str, Callable[[int], float]] = {}
         if self.quantity == "width":
-            found = {name: partial(papers.width, name) for name in self.norms}
+            found = {name: partial(papers.gaussian_width, name) for name in self.norms}
         elif self.quantity == "output":
-            printed = papers.printed_output_epsilon
-            ours = papers.ridge_output_epsilon
+            printed = papers.epsilon_of_printed_output
+            ours = papers.epsilon_of_ridge_output
             found["printed"] = printed
             found["four times the printed"] = partial(printed, factor=4.0)
             found["ours, with a ridge"] = partial(ours, ridge=RIDGE)
         elif self.quantity == "selection":
-            exact = papers.selection_epsilon
+            exact = papers.epsilon_of_selection
             found = {k: partial(exact, noise=k) for k in papers.NOISES}
         else:
             most = max(self.values)
             for rule in papers.STEPS:
                 gaps = papers.dual_gaps(self.norms[0], rule, most)
-                found[f"step {rule}"] = partial(_least, gaps)
+                found[f"step {rule}"] = partial(_least_gap, gaps)
         return {k: self.line(map(value, self.values)) for k, value in found.items()}
 
 
-def _least(gaps: Array, steps: int) -> float:
+def _least_gap(gaps: Array, steps: int) -> float:
     """Return the least gap of so many steps, at least one of rounding."""
     return max(float(gaps[:steps].min()), 1e-16)
 
@@ -300,7 +300,7 @@ class Nonzeros(Figure):
         lines, missing = dict[str, Array](), list[str]()
         for name in self.datasets:
             try:
-                counts, p = nonzeros(name)
+                counts, p = nonzeros_of_dataset(name)
             except DataUnavailable as why:
                 missing.append(f"{name}: {why}")
             else:
@@ -314,12 +314,12 @@ class Nonzeros(Figure):
         text = [self.about, f"{'; '.join(told)}."]
         text += [f"Not drawn: {'; '.join(missing)}."] if missing else []
         cell = partial(draw_shares, title=self.title, lines=lines)
-        sheet = Sheet([cell], 1, paragraphs(*text), (4.4, 3.0), "share of records")
+        sheet = Sheet([cell], 1, join_paragraphs(*text), (4.4, 3.0), "share of records")
         with house_style():
-            return save(sheet, drawing.path(self.name))
+            return save_sheet(sheet, drawing.path(self.name))
 
 
-def nonzeros(name: str) -> tuple[Array, int]:
+def nonzeros_of_dataset(name: str) -> tuple[Array, int]:
     """Return the non-zeros of each record of a dataset, and p.
 
     Raises
@@ -337,7 +337,7 @@ def draw_shares(ax: Axes, title: str, lines: dict[str, Array]) -> None:
     """Draw the share of records with at most so many non-zeros, a line a dataset."""
     for label, counts in lines.items():
         at = np.quantile(np.maximum(counts, 1.0), SHARES)
-        ax.plot(at, SHARES, label=label, color=of(label).colour)
+        ax.plot(at, SHARES, label=label, color=style_of(label).colour)
     ax.set_title(title)
     ax.set_xlabel("non-zeros of a record")
     ax.set_xscale("log")
@@ -388,7 +388,9 @@ class Accounting(Study):
         """
         import pandas as pd
 
-        noise, broken = (_with(drawing.table, of) for of in ("accountant", "factor"))
+        noise, broken = (
+            _rows_with(drawing.table, of) for of in ("accountant", "factor")
+        )
         for column in ("adjacency", "delta"):
             if len(noise):
                 noise = noise[noise[column] == noise[column].mode().iloc[0]]
@@ -396,39 +398,41 @@ class Accounting(Study):
             broken = pd.DataFrame(violation_table())
         ran = {name: noise[noise["algorithm"] == name] for name in TITLES}
         ran = {name: rows for name, rows in ran.items() if len(rows)}
-        drawn = [(_relative, name) for name in ran]
-        drawn += [(_proved, name) for name in PRINTED if name in ran]
+        drawn = [(_draw_relative_noise, name) for name in ran]
+        drawn += [(_draw_proved_epsilon, name) for name in PRINTED if name in ran]
         cells: list[Cell] = [partial(f, name=name, rows=ran[name]) for f, name in drawn]
-        cells.append(partial(_violations, rows=broken))
-        sheet = Sheet(cells, min(3, len(cells)), caption(noise), SIZE, "ratio")
+        cells.append(partial(_draw_violations, rows=broken))
+        sheet = Sheet(
+            cells, min(3, len(cells)), accounting_caption(noise), SIZE, "ratio"
+        )
         with style.house_style():
-            return save(sheet, drawing.folder / "accounting")
+            return save_sheet(sheet, drawing.folder / "accounting")
 
 
-def _with(table: pd.DataFrame, column: str) -> pd.DataFrame:
+def _rows_with(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the rows that have a value of a column."""
     return table[table[column].notna()] if column in table else table[:0]
 
 
-def middle(values: Sequence[float]) -> float:
+def middle_epsilon(values: Sequence[float]) -> float:
     """Return the epsilon that is drawn alone: 1, else the middle one."""
     ordered = sorted(set(values))
     return 1.0 if 1.0 in ordered else ordered[len(ordered) // 2]
 
 
-def _relative(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+def _draw_relative_noise(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw each accountant's noise over ours against T."""
-    epsilon = middle(rows["epsilon"].tolist())
+    epsilon = middle_epsilon(rows["epsilon"].tolist())
     rows = rows[(rows["epsilon"] == epsilon) & rows["z"].notna()]
     lines = [
         (look, rows[(rows["form"] == form) & (rows["accountant"] == accountant)])
         for (form, accountant), look in LINES.items()
     ]
     title = rf"{TITLES[name]}: noise / ours, $\varepsilon = {epsilon:g}$"
-    _draw(ax, title, rows, lines, "n_iter", "relative", claimed=False)
+    _draw_lines(ax, title, rows, lines, "n_iter", "relative", claimed=False)
 
 
-def _proved(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+def _draw_proved_epsilon(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw the epsilon proved for the printed constant over the nominal one."""
     rows = rows[(rows["accountant"] == "paper") & rows["epsilon_proved"].notna()]
     rows = rows.assign(proved=rows["epsilon_proved"] / rows["epsilon"])
@@ -440,10 +444,10 @@ def _proved(ax: Axes, name: str, rows: pd.DataFrame) -> None:
         for look, epsilon in zip(OF_EPSILON, sorted(set(rows["epsilon"])), strict=False)
     ]
     title = rf"{TITLES[name]} as printed: proved $\varepsilon$ / claimed"
-    _draw(ax, title, rows, lines, "n_iter", "proved")
+    _draw_lines(ax, title, rows, lines, "n_iter", "proved")
 
 
-def _violations(ax: Axes, rows: pd.DataFrame) -> None:
+def _draw_violations(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw delta(epsilon) over the claimed delta against the spread kappa."""
     lines = []
     groups = rows.groupby(["delta", "rivals", "n_iter"], sort=False)
@@ -455,10 +459,10 @@ def _violations(ax: Axes, rows: pd.DataFrame) -> None:
         )
         lines.append((Style(label, *look), line[line["factor"] >= SMALLEST]))
     title = r"DP-GCD as printed: $\delta(\varepsilon)$ / claimed"
-    _draw(ax, title, rows, lines, "kappa", "factor")
+    _draw_lines(ax, title, rows, lines, "kappa", "factor")
 
 
-def _draw(
+def _draw_lines(
     ax: Axes,
     title: str,
     rows: pd.DataFrame,
@@ -482,7 +486,7 @@ def _draw(
     scale_numbers(ax, sorted(set(rows[x])), (min(drawn), max(drawn)))
 
 
-def caption(noise: pd.DataFrame) -> str:
+def accounting_caption(noise: pd.DataFrame) -> str:
     """Return the caption: the panels, and the budget of their rows."""
     last = (
         "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = 1), "
@@ -537,29 +541,33 @@ class Audit(Study):
                     np.concatenate([sides[side][chunk] for chunk in both])
                     for side in (0, 1)
                 )
-                yield _judged(json.loads(words), first, second, alpha)
+                yield _judge_audit(json.loads(words), first, second, alpha)
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw one panel per budget; return the files written, none without a row."""
         table = drawing.table
         if table.empty:
             return []
-        labels = [_label(audit) for _, audit in table.iterrows()]
+        labels = [_audit_label(audit) for _, audit in table.iterrows()]
         rows = table.assign(label=labels)
         names = list(dict.fromkeys(rows["label"]))
-        cells: list[Cell] = [partial(_names, names=names)]
+        cells: list[Cell] = [partial(_write_names, names=names)]
         cells += [
-            partial(_bounds, rows=rows[rows["budget"] == epsilon], names=names)
+            partial(_draw_bounds, rows=rows[rows["budget"] == epsilon], names=names)
             for epsilon in sorted(set(rows["budget"]))
         ]
         size = WIDTH, ROW * (len(names) + 1)
         # As wide as its rows of text need.
-        sheet = Sheet(cells, len(cells), _caption(rows), size, quantity="", exact=True)
+        sheet = Sheet(
+            cells, len(cells), _audit_caption(rows), size, quantity="", exact=True
+        )
         with house_style():
-            return save(sheet, drawing.folder / "audit")
+            return save_sheet(sheet, drawing.folder / "audit")
 
 
-def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -> Row:
+def _judge_audit(
+    how: Mapping[str, Any], first: Array, second: Array, alpha: float
+) -> Row:
     name, params = how["algorithm"]["name"], how["algorithm"]["params"]
     if is_file(name):  # a plan may be anyone's: what it names is not imported
         raise UsageError(f"algorithm={name}: a plan must name no file")
@@ -568,10 +576,10 @@ def _judged(how: Mapping[str, Any], first: Array, second: Array, alpha: float) -
     judged = verdict(first, second, attack.guarantee, alpha)
     # The claim, `epsilon`, may be less: a budget pays for whole steps only.
     asked = {"budget": float(how["budget"]["epsilon"])}
-    return row(name, params, adjacency, judged) | asked
+    return audit_row(name, params, adjacency, judged) | asked
 
 
-def _label(audit: Any) -> str:
+def _audit_label(audit: Any) -> str:
     """Return the algorithm with the parameters that tell its variants apart."""
     params = json.loads(audit["params"])
     words = [
@@ -582,7 +590,7 @@ def _label(audit: Any) -> str:
     return ", ".join([audit["algorithm"], *words])
 
 
-def _names(ax: Axes, names: list[str]) -> None:
+def _write_names(ax: Axes, names: list[str]) -> None:
     look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8}
     ax.set_axis_off()
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -590,7 +598,7 @@ def _names(ax: Axes, names: list[str]) -> None:
         ax.text(1.1, place, name, transform=ax.get_yaxis_transform(), **look)
 
 
-def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
+def _draw_bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     for adjacency, (label, colour, marker, shift) in ADJACENCIES.items():
         audits = rows[rows["adjacency"] == adjacency]
         y = audits["label"].map(names.index).to_numpy() - shift
@@ -613,7 +621,7 @@ def _bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     ax.set_xlabel(r"$\varepsilon$")
 
 
-def _caption(rows: pd.DataFrame) -> str:
+def _audit_caption(rows: pd.DataFrame) -> str:
     runs = sorted(set(rows["runs"]))
     count = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     deltas = ", ".join(f"{d:.2g}" for d in sorted(set(rows["delta"])))

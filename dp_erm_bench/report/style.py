@@ -147,50 +147,50 @@ OTHERS = tuple(
 _given: dict[str, Style] = {}
 
 
-def of(line: str) -> Style:
+def style_of(line: str) -> Style:
     """Return the style of a line by its label in the table.
 
     A line that has none, or that of another line, gets the next colour and marker,
-    until `forget` is called.
+    until `forget_styles` is called.
     """
     if line not in _given:
         own = STYLES.get(line)
-        taken = {_alike(one): one.label for one in _given.values()}
-        if own and taken.get(_alike(own), own.label) == own.label:
+        taken = {_looks_alike(one): one.label for one in _given.values()}
+        if own and taken.get(_looks_alike(own), own.label) == own.label:
             _given[line] = own
         else:
-            own = own or Style(literal(line), BLUE, "o")
-            looks = [_look(k) for k in range(len(OTHERS) ** 2)]
+            own = own or Style(literal_text(line), BLUE, "o")
+            looks = [_look_at_place(k) for k in range(len(OTHERS) ** 2)]
             free = (one for one in looks if (*one, "solid") not in taken)
             colour, marker = next(free, looks[0])
             _given[line] = replace(own, colour=colour, marker=marker, dashes="solid")
     return _given[line]
 
 
-def _alike(look: Style) -> tuple[Any, ...]:
+def _looks_alike(look: Style) -> tuple[Any, ...]:
     return look.colour, look.marker, look.dashes
 
 
-def _look(place: int) -> tuple[str, str]:
+def _look_at_place(place: int) -> tuple[str, str]:
     """Return colour and marker: 144 pairs before one comes again."""
     turn, at = divmod(place, len(OTHERS))
     return OTHERS[at][0], OTHERS[(at + turn) % len(OTHERS)][1]
 
 
-def reserve(lines: Iterable[str]) -> None:
+def reserve_styles(lines: Iterable[str]) -> None:
     """Give those of some lines that have a style this one, before all others."""
     for line in lines:
         if line in STYLES:
-            of(line)
+            style_of(line)
 
 
-def literal(text: str) -> str:
+def literal_text(text: str) -> str:
     r"""Return a text as a picture shows it to the letter.
 
     A dollar sign begins no formula, and a letter that the font lacks is written as
     its code, as in ``\u4e2d``.
     """
-    known = _letters()
+    known = _letters_of_font()
     letters = (
         one if ord(one) in known else one.encode("ascii", "backslashreplace").decode()
         for one in text
@@ -199,14 +199,14 @@ def literal(text: str) -> str:
 
 
 @cache
-def _letters() -> frozenset[int]:
+def _letters_of_font() -> frozenset[int]:
     """Return the code points of the font's letters."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     return frozenset(get_font(findfont(FontProperties())).get_charmap())
 
 
-def forget() -> None:
+def forget_styles() -> None:
     """Give colours and markers anew: the same experiment is drawn the same again."""
     _given.clear()
 
@@ -288,22 +288,26 @@ def draw_baseline(
         else:
             ax.plot(*zip(*sorted(shared.items()), strict=True), **look)
         return drawn
-    ax.plot([], [], **{**look, "linestyle": _dots(), "label": OWN.format(name)})
+    ax.plot(
+        [], [], **{**look, "linestyle": _dots_for_place(), "label": OWN.format(name)}
+    )
     alike: dict[tuple[str, ...], list[str]] = {}
     for line, own in known.items():
         alike.setdefault(tuple(f"{y:.5g}" for y in own.values()), []).append(line)
     for lines in alike.values():
         for place, line in enumerate(lines):
             x, y = zip(*sorted(known[line].items()), strict=True)
-            colour = ((looks or {}).get(line) or of(line)).colour
-            mine = {"color": colour, "linestyle": _dots(place, len(lines))}
+            colour = ((looks or {}).get(line) or style_of(line)).colour
+            mine = {"color": colour, "linestyle": _dots_for_place(place, len(lines))}
             # A single place has no line between two.
             mark = {"marker": "_", "markersize": 9.0} if len(x) == 1 else {}
             ax.plot(x, y, **{**look, **mine, **mark, "label": f"_{name}"})
     return drawn
 
 
-def _dots(place: int = 0, lines: int = 1) -> tuple[float, tuple[float, float]]:
+def _dots_for_place(
+    place: int = 0, lines: int = 1
+) -> tuple[float, tuple[float, float]]:
     """Return dots that leave room for those of other lines at the same place."""
     step = 2.8
     return step * (lines - place), (1.0, step * lines - 1.0)
@@ -377,16 +381,16 @@ def scale_passes(ax: Axes, ticks: Sequence[float], log: bool) -> None:
     if log:
         ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
         ax.set_xlabel(f"{ax.get_xlabel()} (linear up to 1, then log)")
-        _label(ax.xaxis, ticks)
+        _label_axis(ax.xaxis, ticks)
     else:
-        _label(ax.xaxis, _linear_ticks(0.0, ticks[-1]))
+        _label_axis(ax.xaxis, _linear_ticks(0.0, ticks[-1]))
     ax.set_xlim(0, ticks[-1] * 1.02)
 
 
 def scale_epsilon(ax: Axes, epsilons: Sequence[float]) -> None:
     """Set the x axis to a log scale with the epsilons that ran as ticks."""
     ax.set_xscale("log")
-    _label(ax.xaxis, epsilons)
+    _label_axis(ax.xaxis, epsilons)
     ax.set_xlim(epsilons[0] / 1.4, epsilons[-1] * 1.4)
 
 
@@ -404,7 +408,7 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
         Where lines end, if x is along runs: of runs of very different lengths the axis
         is linear up to the shortest, and log beyond.
     """
-    last = beyond(values) if math.isinf(values[-1]) else math.nan
+    last = place_of_infinity(values) if math.isinf(values[-1]) else math.nan
     values = [*values[:-1], last] if math.isinf(values[-1]) else values
     low, high = values[0], values[-1]
     if ends:
@@ -415,23 +419,23 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
             ax.set_xlabel(f"{ax.get_xlabel()} (linear up to {short:.3g}, then log)")
     elif low > 0 and high >= 8 * low:
         ax.set_xscale("log")
-        _label(ax.xaxis, _apart(values), last)
+        _label_axis(ax.xaxis, _labels_apart(values), last)
     elif len(values) <= MOST_TICKS or high == last:
-        _label(ax.xaxis, values, last)
+        _label_axis(ax.xaxis, values, last)
     else:
         scale_plain(ax.xaxis)
 
 
-def beyond(values: Sequence[float]) -> float:
+def place_of_infinity(values: Sequence[float]) -> float:
     """Return where infinity is drawn: a step of a log axis beyond the largest value."""
     known = [one for one in values if 0.0 < one < math.inf]
     step = known[-1] / known[-2] if len(known) > 1 else 10.0
     return known[-1] * max(step, 2.0) if known else 1.0
 
 
-def reached(x: Any, values: Sequence[float]) -> Any:
+def places_on_axis(x: Any, values: Sequence[float]) -> Any:
     """Return places on an axis of some values, infinity being `beyond` them."""
-    return np.where(np.isposinf(x), beyond(values), x)
+    return np.where(np.isposinf(x), place_of_infinity(values), x)
 
 
 def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
@@ -439,7 +443,7 @@ def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
     ax.set_yscale("log")
     margin = (extent[1] / extent[0]) ** 0.05 * 1.01
     low, high = extent[0] / margin, extent[1] * margin
-    _label(ax.yaxis, error_ticks(low, high))
+    _label_axis(ax.yaxis, error_ticks(low, high))
     ax.set_ylim(low, high)
 
 
@@ -449,13 +453,15 @@ def scale_numbers(
     """Set both axes to log scales with the values that ran as ticks."""
     ax.set_xscale("log")
     whole = all(float(value).is_integer() for value in values)
-    ticks = [value if whole else float(f"{value:.3g}") for value in _apart(values)]
-    _label(ax.xaxis, ticks)
+    ticks = [
+        value if whole else float(f"{value:.3g}") for value in _labels_apart(values)
+    ]
+    _label_axis(ax.xaxis, ticks)
     ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
     scale_errors(ax, extent)
 
 
-def _apart(values: Sequence[float]) -> list[float]:
+def _labels_apart(values: Sequence[float]) -> list[float]:
     """Return the values whose labels do not overlap on a log scale."""
     least = (values[-1] / values[0]) ** 0.12
     ticks = [values[0]]
@@ -470,10 +476,10 @@ def scale_plain(axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: plain(tick)))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: plain_number(tick)))
 
 
-def plain(tick: float) -> str:
+def plain_number(tick: float) -> str:
     """Return a number as it is read: with a power of ten only if it is long."""
     if tick == 0.0 or 1e-4 <= abs(tick) < 1e6:
         return f"{tick:.6g}"
@@ -483,13 +489,13 @@ def plain(tick: float) -> str:
     return f"${sign}{power}$"
 
 
-def _label(axis: Axis, ticks: Sequence[float], endless: float = np.nan) -> None:
+def _label_axis(axis: Axis, ticks: Sequence[float], endless: float = np.nan) -> None:
     """Show exactly these ticks, in plain numbers; one of them may be infinity."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    def shown(tick: float, _: Any) -> str:
-        return "∞" if tick == endless else plain(tick)
+    def tick_text(tick: float, _: Any) -> str:
+        return "∞" if tick == endless else plain_number(tick)
 
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(shown))
+    axis.set_major_formatter(FuncFormatter(tick_text))

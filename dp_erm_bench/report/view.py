@@ -12,7 +12,7 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import OBJECTIVE, check_choice
-from dp_erm_bench.report.layout import escaped
+from dp_erm_bench.report.layout import escape_latex
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
 from dp_erm_bench.results.files import csv_of
@@ -22,11 +22,11 @@ from dp_erm_bench.results.settings import (
     INTERNAL,
     ON_OPTIMUM,
     STANDARDISE,
-    column,
+    column_of,
     final_rows,
     is_of_data,
-    labelled,
-    settings,
+    label_table,
+    settings_in_words,
     split_names,
     text_of,
     under_bounds,
@@ -41,7 +41,7 @@ from dp_erm_bench.results.statistics import (
     NO_INTERCEPT,
     WINS,
     ZERO,
-    baselines,
+    baseline_columns,
     beyond_of_lines,
     by_split,
     centre_of,
@@ -49,13 +49,13 @@ from dp_erm_bench.results.statistics import (
     lack_interval,
     medians_of,
     nothing_beats,
-    places,
-    pooled,
+    places_of_lines,
+    pooled_in_words,
     quantile,
     sharing_data,
     with_beyond,
 )
-from dp_erm_bench.results.table import lacking
+from dp_erm_bench.results.table import lacking_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ class Shown:
     ----------
     rows : DataFrame
         With text columns `panel`, `facet` and `line`, the columns `x` and `y`, and
-        what `baselines` and `with_beyond` give of each run.
+        what `baseline_columns` and `with_beyond` give of each run.
     view : View
         With all names filled in.
     pooled : str
@@ -164,7 +164,7 @@ class Shown:
     unlike: str = ""
 
     @property
-    def how(self) -> str:
+    def statistic_in_words(self) -> str:
         """Return the statistic and over what it pools, in words."""
         words, levels = STATISTICS[self.view.statistic]
         if levels is not None:
@@ -183,7 +183,7 @@ class Shown:
         return [name for name in BASELINES if self.rows[name].notna().any()]
 
     @property
-    def beside(self) -> dict[str, str]:
+    def columns_beside(self) -> dict[str, str]:
         """Return the columns of those drawn beside lines, by name.
 
         What is drawn as it goes begins at w = 0, else each run has that of its problem.
@@ -200,22 +200,22 @@ class Shown:
         return {(str(a), str(b)): own for (a, b), own in groups}
 
 
-def shown(table: pd.DataFrame, view: View) -> Shown:
+def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, told apart; refuse what is not."""
-    rows = _kept(table, view)
+    rows = _rows_not_tuning(table, view)
     folders = [one for one in (view.folder, *view.others) if one != Path()]
-    missing = {one: lacking(one) for one in folders}
+    missing = {one: lacking_in_words(one) for one in folders}
     whose = "{0}: {1}" if view.others else "{1}"
     lost = [whose.format(one.name, text) for one, text in missing.items() if text]
     y = view.y or first_of(rows)
     rows, left_out = _measured_rows(rows, y)
-    rows = with_beyond(rows.join(baselines(rows, y)))
+    rows = with_beyond(rows.join(baseline_columns(rows, y)))
     x = view.x or ("passes" if rows["passes"].notna().any() else "epsilon")
-    rows = labelled(rows, again=True, axis=x)
+    rows = label_table(rows, again=True, axis=x)
     rows = rows.assign(line=rows[LINE].str.removesuffix(OVER), _y=rows[y])
     if x not in ALONG:
         rows = final_rows(rows)
-    rows = rows.assign(_x=column(rows, x, "x"))
+    rows = rows.assign(_x=column_of(rows, x, "x"))
     rows = rows[rows["_x"].notna()]
     if rows.empty:
         raise UsageError(f"plot: no trial with a {y} has a {x}")
@@ -227,22 +227,22 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     view = replace(view, x=x, y=y, facet=facet)
     runs = rows.groupby(RUN, sort=False, dropna=False).ngroup().rename("_run")
     ends = rows.assign(_run=runs).drop_duplicates("_run", keep="last").set_index("_run")
-    told, over = _named(ends, view)
-    told[LINE] = _called(told[LINE], view.names)
-    view = replace(view, highlight=_highlit(told[LINE], view))
+    told, over = _name_lines(ends, view)
+    told[LINE] = _lines_by_names(told[LINE], view.names)
+    view = replace(view, highlight=_highlighted_lines(told[LINE], view))
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
     if view.panel != (PANEL,):
         keys = rows[[]].assign(
-            **{str(k): column(rows, one, PANEL) for k, one in enumerate(view.panel)}
+            **{str(k): column_of(rows, one, PANEL) for k, one in enumerate(view.panel)}
         )
         in_order = keys.sort_values(
             [*keys],
             kind="stable",
-            key=lambda own: own if _numbers(own) else text_of(own),
+            key=lambda own: own if _as_numbers(own) else text_of(own),
         )
         rows = rows.loc[in_order.index]
-    rows, apart = _alike(rows, view)
+    rows, apart = _mark_comparable(rows, view)
     rows = rows.assign(_one_function=rows["_alike"])
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
     rows, guarantees = _same_guarantee(rows, view)
@@ -250,7 +250,7 @@ def shown(table: pd.DataFrame, view: View) -> Shown:
     return Shown(rows, view, over, (*left_out, *lost), unlike)
 
 
-def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
+def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return rows with a flag `_alike`, and a sentence where lines do not compare.
 
     They do not on other data, nor where the quantity is of objectives that differ, as
@@ -258,7 +258,7 @@ def _alike(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
-    every = settings(rows.drop_duplicates("trial").set_index("trial"))
+    every = settings_in_words(rows.drop_duplicates("trial").set_index("trial"))
     data = [str(one) for one in every if is_of_data(str(one), rows)]
     posed = [str(one) for one in every if str(one).partition(".")[0] in PARTS]
     posed = [DATASET, *data, *posed]
@@ -310,12 +310,12 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     return rows, f"Lines that differ in {listed} have other guarantees: none wins."
 
 
-def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
+def _rows_not_tuning(table: pd.DataFrame, view: View) -> pd.DataFrame:
     """Return the rows of a view that do not only tune."""
     import pandas as pd
 
     for name, values in view.where.items():
-        words = text_of(column(table, name, "where"))
+        words = text_of(column_of(table, name, "where"))
         numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
         some = words.isin([*values, *numbers.map("{:.6g}".format)])
         if not some.any():
@@ -330,10 +330,10 @@ def _kept(table: pd.DataFrame, view: View) -> pd.DataFrame:
 
 def first_of(rows: pd.DataFrame) -> str:
     """Return the first of `FIRST` that rows have a value of, else `objective`."""
-    return next((one for one in FIRST if _measured(rows, one)), "objective")
+    return next((one for one in FIRST if _has_measure(rows, one)), "objective")
 
 
-def _measured(rows: pd.DataFrame, name: str) -> bool:
+def _has_measure(rows: pd.DataFrame, name: str) -> bool:
     return name in rows and bool(rows[name].notna().any())
 
 
@@ -342,7 +342,7 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
     numbers = [
         name
         for name in rows
-        if rows[name].dtype.kind in "iuf" and _measured(rows, str(name))
+        if rows[name].dtype.kind in "iuf" and _has_measure(rows, str(name))
     ]
     if y not in numbers and y in MEANING and MEANING[y].dtype in (NUMBER, COUNT):
         first = rows["message"].replace("", None).dropna()
@@ -365,17 +365,19 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
     return rows.assign(**{y: values})[there], tuple(told)
 
 
-def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
+def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return panel, facet and line of every run, and over what lines pool."""
     import pandas as pd
 
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
-        parts = [_told(column(ends, one, name), one, name) for one in columns]
+        parts = [
+            _values_in_words(column_of(ends, one, name), one, name) for one in columns
+        ]
         names[name] = sum((", " + one for one in parts[1:]), parts[0]) if parts else ""
     names[FACET] = ""
     for one in view.facet or ():
-        value = text_of(column(ends, one, FACET))
+        value = text_of(column_of(ends, one, FACET))
         names[FACET] = (names[FACET] + f", {one} = " + value).str.removeprefix(", ")
     base = names.assign(x="" if view.x in ALONG else text_of(ends["_x"]))
     if view.line == (LINE,):
@@ -385,26 +387,26 @@ def _named(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     told = ends.assign(**names, x=base["x"])
     alike = view.line == (LINE,)
     remedy = "keep one of them with --where {0}=VALUE, or add {0} to --line"
-    runs = pooled(told, by) if alike else check_alike(told, by, remedy)
+    runs = pooled_in_words(told, by) if alike else check_alike(told, by, remedy)
     return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 
-def _numbers(values: pd.Series[Any]) -> bool:
+def _as_numbers(values: pd.Series[Any]) -> bool:
     return values.dtype.kind in "iuf"
 
 
-def _told(values: pd.Series[Any], one: str, name: str) -> pd.Series[str]:
+def _values_in_words(values: pd.Series[Any], one: str, name: str) -> pd.Series[str]:
     """Return values as words; a number alone would not say of what a panel is."""
     words = text_of(values)
-    return f"{one} = " + words if name == PANEL and _numbers(values) else words
+    return f"{one} = " + words if name == PANEL and _as_numbers(values) else words
 
 
-def _called(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
+def _lines_by_names(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
     """Return lines under their names; refuse a name of none, and one of two lines."""
     if not names:
         return lines
     for name in names:
-        check_choice("names", name, sorted(_stems(lines)))
+        check_choice("names", name, sorted(_stems_of_lines(lines)))
     known = {}
     for line in lines.unique():
         stem, comma, rest = line.partition(",")
@@ -416,19 +418,19 @@ def _called(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
     return lines.map(known)
 
 
-def _stems(lines: pd.Series[str]) -> set[str]:
+def _stems_of_lines(lines: pd.Series[str]) -> set[str]:
     """Return lines, and what they begin with before a comma."""
     return {word for line in lines.unique() for word in (line, line.partition(",")[0])}
 
 
-def _highlit(lines: pd.Series[str], view: View) -> tuple[str, ...]:
+def _highlighted_lines(lines: pd.Series[str], view: View) -> tuple[str, ...]:
     """Return the highlighted lines by themselves; a text may hold several, by commas.
 
     A line may have commas in its name, too.
     """
     if not view.highlight:
         return ()
-    known = {*_stems(lines), *view.names}
+    known = {*_stems_of_lines(lines), *view.names}
     parts = [[one] if one in known else one.split(",") for one in view.highlight]
     names = [name.strip() for part in parts for name in part]
     for name in names:
@@ -442,7 +444,7 @@ def stands_out(line: str, view: View) -> bool:
     return line in chosen or line.partition(",")[0] in chosen
 
 
-def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
+def statistics_along(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
     """Return x, low, line, high and n at each place of the rows of one line.
 
     Where x is `along` a run, a place is an iteration.
@@ -469,18 +471,18 @@ def statistics(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
 def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
     """Return where no line ends below w = 0, or below the constant model.
 
-    `table` is the `summary` of the ends, if there is one already.
+    `table` is the `summary_of` of the ends, if there is one already.
     """
     ends = drawn.rows.drop_duplicates(RUN, keep="last")
     along = drawn.view.x in ALONG
     if table is None:
-        table = summary(replace(drawn, rows=ends.assign(_x=0) if along else ends))
+        table = summary_of(replace(drawn, rows=ends.assign(_x=0) if along else ends))
     problems = table[table["runs"] > 0].groupby([PANEL, table.columns[1]], sort=False)
     where: dict[str, list[str]] = {}
     for (panel, at), own in problems:
         why = nothing_beats(own["unbeaten"])
         if why and own["ci_low"].notna().any():
-            place = "" if along else f", {drawn.view.x} = {_plain(at)}"
+            place = "" if along else f", {drawn.view.x} = {_plain_place(at)}"
             where.setdefault(why, []).append(f"{panel}{place}")
     told = [
         f"{why[0].upper()}{why[1:]} in {len(places)} of {problems.ngroups} problems: "
@@ -498,7 +500,7 @@ NUMBERS = ("median", "ci_low", "ci_high")
 VERDICT = ("beats_zero", "beats_constant", "constant", "unbeaten", "place")
 
 
-def summary(drawn: Shown) -> pd.DataFrame:
+def summary_of(drawn: Shown) -> pd.DataFrame:
     """Return the ends of the runs, one row per panel, value of x and line.
 
     Parameters
@@ -510,9 +512,9 @@ def summary(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
-        interval `ci_low`, `ci_high` over `runs`, as of `by_split`, nan of too few;
-        nan and 0 of `BASELINES`; `constant`, what the constant model is called and by
-        what it is compared; and what `places` says: `beats_zero`, `beats_constant`,
+        interval `ci_low`, `ci_high` over `runs`, as of `by_split`, nan of too few; nan
+        and 0 of `BASELINES`; `constant`, what the constant model is called and by what
+        it is compared; and what `places_of_lines` says: `beats_zero`, `beats_constant`,
         `unbeaten`, `place`, and `best`, whether it wins, which none does of lines that
         do not compare. Runs that diverged count as infinite.
     """
@@ -536,7 +538,7 @@ def summary(drawn: Shown) -> pd.DataFrame:
             }
             models = beyond_of_lines(rows, lines.values())
             others = dict(zip(lines, models, strict=True))
-            judged = places(errors, sign * beside.get(ZERO, np.nan), others)
+            judged = places_of_lines(errors, sign * beside.get(ZERO, np.nan), others)
             alike = rows["_alike"].all()
             for line, one in judged.items():
                 one = one if alike else one._replace(place=LOSES)
@@ -554,7 +556,7 @@ def summary(drawn: Shown) -> pd.DataFrame:
     return pd.DataFrame(found)[[*columns, *VERDICT, "best"]]
 
 
-def written(table: pd.DataFrame, kind: str) -> str:
+def summary_text(table: pd.DataFrame, kind: str) -> str:
     """Return a summary as text: `csv` as it is, else a grid with the best in bold.
 
     The problems (panel and x) are the rows of a grid and the lines its columns, or the
@@ -564,10 +566,12 @@ def written(table: pd.DataFrame, kind: str) -> str:
     if kind == "csv":
         return csv_of(table)
     x = str(table.columns[1])
-    marks = [_cell(row, kind) for row in table.to_dict("records")]
+    marks = [_cell_of_row(row, kind) for row in table.to_dict("records")]
     problems = [
-        f"{panel}, {x} = {_plain(at)}{lost}"
-        for panel, at, lost in zip(table[PANEL], table[x], _lost(table, x), strict=True)
+        f"{panel}, {x} = {_plain_place(at)}{lost}"
+        for panel, at, lost in zip(
+            table[PANEL], table[x], _reasons_without_winner(table, x), strict=True
+        )
     ]
     mark_of = dict(zip(zip(problems, table[LINE], strict=True), marks, strict=True))
     down, across = dict.fromkeys(problems), dict.fromkeys(table[LINE])
@@ -578,14 +582,14 @@ def written(table: pd.DataFrame, kind: str) -> str:
     else:
         lines = [["", *names]]
         lines += [[p, *(mark_of.get((p, n), "") for n in names)] for p in down]
-    return _latex(lines) if kind == "latex" else _markdown(lines)
+    return _latex_table(lines) if kind == "latex" else _markdown_table(lines)
 
 
-def _plain(at: object) -> str:
+def _plain_place(at: object) -> str:
     return f"{at:g}" if isinstance(at, float) else str(at)
 
 
-def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
+def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
     """Return of each row why nothing wins its problem, in brackets; empty if it does.
 
     Where no line may be compared, the sentence of `Shown.unlike` says so.
@@ -601,7 +605,7 @@ def _lost(table: pd.DataFrame, x: str) -> pd.Series[str]:
     return words
 
 
-def _cell(row: Mapping[Any, Any], kind: str) -> str:
+def _cell_of_row(row: Mapping[Any, Any], kind: str) -> str:
     median, low, high = (f"{row[name]:.3g}" for name in NUMBERS)
     if np.isnan(row[NUMBERS[1]]):
         return median
@@ -610,10 +614,10 @@ def _cell(row: Mapping[Any, Any], kind: str) -> str:
     return f"{shown} [{low}, {high}]"
 
 
-def _latex(lines: list[list[str]]) -> str:
+def _latex_table(lines: list[list[str]]) -> str:
     """Return a tabular of the package booktabs; only the cells are LaTeX already."""
-    first, *rest = [[escaped(line[0]), *line[1:]] for line in lines]
-    head = " & ".join([first[0], *map(escaped, first[1:])])
+    first, *rest = [[escape_latex(line[0]), *line[1:]] for line in lines]
+    head = " & ".join([first[0], *map(escape_latex, first[1:])])
     body = [" & ".join(line) for line in rest]
     kinds = "l" + "r" * (len(first) - 1)
     rows = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{head} \\", r"\midrule"]
@@ -621,7 +625,7 @@ def _latex(lines: list[list[str]]) -> str:
     return "\n".join([*rows, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _markdown(lines: list[list[str]]) -> str:
+def _markdown_table(lines: list[list[str]]) -> str:
     code = str.maketrans({"|": r"\|", "<": r"\<", "\n": " "})
     safe = [[cell.translate(code) for cell in line] for line in lines]
     rule = ["---", *["---:"] * (len(lines[0]) - 1)]

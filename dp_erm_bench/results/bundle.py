@@ -7,8 +7,8 @@ user of `replay` asks for it.
 
 A **bundle** is a zip of plan, records, table, page, manifests, sources, versions and
 `README.md` with commands. The data files are not in it. Unpacked it is a results
-folder. A zip may come from anybody: `unpacked` takes regular files of known names, each
-once, and bounds their number and size.
+folder. A zip may come from anybody: `unpack_bundle` takes regular files of known names,
+each once, and bounds their number and size.
 
 Who knows all records but one, and the seed, checks a guess of it by any number that is
 computed from the records: a digest, an optimum, an objective, an accuracy, a key, which
@@ -33,13 +33,18 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from dp_erm_bench import registry
-from dp_erm_bench.code_identity import digest_of_files, isolate
+from dp_erm_bench.code_identity import digest_of_files, isolate_folder
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import PUBLIC, usual_fields
-from dp_erm_bench.errors import UsageError, escaped, number
-from dp_erm_bench.paths import content_of, listed, write_atomic
-from dp_erm_bench.plugins.names import sources
-from dp_erm_bench.results.files import PLAN, plural, telling, typed
+from dp_erm_bench.errors import UsageError, escape_line, real_number
+from dp_erm_bench.paths import content_of, list_files, write_atomic
+from dp_erm_bench.plugins.names import source_files
+from dp_erm_bench.results.files import (
+    PLAN,
+    count_with_noun,
+    translate_os_errors,
+    typed_path,
+)
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.settings import given_by
 from dp_erm_bench.results.store import (
@@ -89,14 +94,14 @@ def keep_sources(
     """
     texts = {}
     for code, group in files.items():
-        found = sources(code, group)
+        found = source_files(code, group)
         place = Path(SOURCES, digest_of_files(found)[:NAMED])
         for file in found.values():
             texts[place / file.relative_to(Path(code).parent)] = file.read_bytes()
     for name, text in experiments.items():
         place = Path(SOURCES, sha256(text).hexdigest()[:NAMED])
         texts[place / re.sub(r"[^\w .-]", "_", name)] = text
-    with telling(folder):
+    with translate_os_errors(folder):
         for path, text in texts.items():
             _write_file(folder / path, text)
 
@@ -143,7 +148,7 @@ SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
 """A word of a command line that holds seeds."""
 
 
-def is_private(line: Mapping[str, Any]) -> bool:
+def holds_private_data(line: Mapping[str, Any]) -> bool:
     """Return whether a line of a plan is of data that nobody declared public."""
     spec = line["spec"]
     data = spec.get("dataset")
@@ -171,7 +176,7 @@ class Withheld:
     """
 
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        self.keys = {line["key"] for line in lines if is_private(line)}
+        self.keys = {line["key"] for line in lines if holds_private_data(line)}
         own = [line for line in lines if line["key"] in self.keys]
         self._datasets = {line["spec"]["dataset"].get("name") for line in own}
         judging = [line for line in own if not self.is_left_out(line)]
@@ -187,7 +192,7 @@ class Withheld:
         self._ruled = {line["key"]: given_by(str(line["rule"])) for line in judging}
         budgets = ((line["key"], line["spec"].get("budget")) for line in judging)
         self._epsilon = {
-            key: number(one.get("epsilon")) if isinstance(one, dict) else math.nan
+            key: real_number(one.get("epsilon")) if isinstance(one, dict) else math.nan
             for key, one in budgets
         }
 
@@ -195,7 +200,7 @@ class Withheld:
         """Return whether a line is of a search: what it asked for tells of records."""
         return line["key"] in self.keys and line["phase"] == "tune"
 
-    def line(self, line: Mapping[str, Any]) -> dict[str, Any]:
+    def without_secrets(self, line: Mapping[str, Any]) -> dict[str, Any]:
         """Return a line of the plan without key, seeds and choices."""
         key, spec = line["key"], line["spec"]
         if key not in self.keys:
@@ -204,19 +209,21 @@ class Withheld:
             k: v for k, v in spec["dataset"].items() if k not in ("seed", "content")
         }
         algorithm = spec["algorithm"]
-        declared = self._declared(key, algorithm["params"])
+        declared = self._declared_parameters(key, algorithm["params"])
         spec = {**spec, "dataset": data, "seed": None}
         spec["algorithm"] = {**algorithm, "params": declared}
         kept = {k: v for k, v in line.items() if k in OF_SETTINGS}
         return {"key": self._names[key], **kept, "spec": spec, PRIVATE: True}
 
-    def _declared(self, key: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _declared_parameters(
+        self, key: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Return those parameters of a trial that neither a search nor a rule gave."""
         if key in self._searched:
             return {}
         return {k: v for k, v in params.items() if k not in self._ruled[key]}
 
-    def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def record_without_secrets(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record, of private data its status, its settings and its budget."""
         key, status = record["key"], record["status"]
         if key not in self.keys:
@@ -224,12 +231,15 @@ class Withheld:
         there = record.get("facts") or {}
         facts = {k: v for k, v in there.items() if k in SETTINGS}
         if "params" in facts:
-            facts["params"] = self._declared(key, facts["params"])
+            facts["params"] = self._declared_parameters(key, facts["params"])
         if {*READ, Uncharged.DROPPED_COLUMNS} & {*facts.get("uncharged", ())}:
             facts.pop("p", None)
         # A public schedule is seeded by the digest of the records, and what its uses
         # cost, too: what is proved is told as the budget that it keeps to.
-        proved, epsilon = number(facts.get("epsilon_certified")), self._epsilon[key]
+        proved, epsilon = (
+            real_number(facts.get("epsilon_certified")),
+            self._epsilon[key],
+        )
         facts["epsilon_certified"] = epsilon if proved <= 1.000001 * epsilon else None
         return {
             **{"key": self._names[key], "status": status, "cost": 0.0},
@@ -237,7 +247,7 @@ class Withheld:
             "message": "" if status == "ok" else "left out: it may tell of the records",
         }
 
-    def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    def manifest_without_secrets(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Return a manifest without digests of the data, seeds and counts."""
         if not self.keys:
             return dict(manifest)
@@ -251,26 +261,28 @@ class Withheld:
             if one.get(PUBLIC) is True and one.get("name") not in self._datasets
             else {k: v for k, v in one.items() if k in ("name", "file")}
             | {PUBLIC: False}
-            for one in _dicts(manifest.get("data"))
+            for one in _objects_of(manifest.get("data"))
         ]
         return {
             **kept,
-            **_seedless({k: manifest.get(k) for k in ("command", "config", "blocks")}),
+            **_without_seeds(
+                {k: manifest.get(k) for k in ("command", "config", "blocks")}
+            ),
         }
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _objects_of(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list; a manifest may hold anything."""
     every = value if isinstance(value, list) else ()
     return [one for one in every if isinstance(one, dict)]
 
 
-def _seedless(value: Any) -> Any:
+def _without_seeds(value: Any) -> Any:
     """Return a part of a configuration without seeds, in its words neither."""
     if isinstance(value, dict):
-        return {k: _seedless(one) for k, one in value.items() if k not in SEEDS}
+        return {k: _without_seeds(one) for k, one in value.items() if k not in SEEDS}
     if isinstance(value, list):
-        return [one for one in map(_seedless, value) if one != ""]
+        return [one for one in map(_without_seeds, value) if one != ""]
     return "" if isinstance(value, str) and SEEDED.search(value) else value
 
 
@@ -303,26 +315,28 @@ def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
     planned = [*read_plan(folder)]
     lines = [line for line in planned if line is not None]
     if not lines:
-        raise UsageError(f"{typed(folder)}: no results folder, it has no {PLAN}")
+        raise UsageError(f"{typed_path(folder)}: no results folder, it has no {PLAN}")
     store, last = Store(folder), read_manifest(folder)
     missing = len(planned) - sum(line["key"] in store for line in lines)
     if missing:
-        lost = (
-            f"{plural(missing, 'planned trial')} without a record left out of the zip"
-        )
+        trials = count_with_noun(missing, "planned trial")
+        lost = f"{trials} without a record left out of the zip"
         why = f" ({damage})" if (damage := store.damage()) else ""
         print(
-            f"{typed(folder)}: {lost}{why}; the same command runs them", file=sys.stderr
+            f"{typed_path(folder)}: {lost}{why}; the same command runs them",
+            file=sys.stderr,
         )
     private = Withheld(lines)
     withheld = Withheld([]) if whole else private
     lines = [line for line in lines if not withheld.is_left_out(line)]
     with Plan(into, append=False) as plan:
-        plan.add(map(withheld.line, lines))
+        plan.add(map(withheld.without_secrets, lines))
     run = str(last.get("run", ""))
     _copy_records(store, into, [line["key"] for line in lines], withheld, run)
-    for manifest in sorted(_manifests(folder), key=lambda one: one["run"] == run):
-        write_run(into, withheld.manifest(manifest))
+    for manifest in sorted(
+        _manifests_of_folder(folder), key=lambda one: one["run"] == run
+    ):
+        write_run(into, withheld.manifest_without_secrets(manifest))
     for path in _files_of(folder, lines, bool(withheld.keys)):
         try:
             text = content_of(path, folder)
@@ -347,7 +361,7 @@ def _copy_records(
         batch, origin, mates, records = record.get("batch"), run, [], [record]
         if key not in withheld.keys:
             origin = str(record.get("run", ""))
-            mates = store.mates(key, batch) if isinstance(batch, str) else []
+            mates = store.keys_of_batch(key, batch) if isinstance(batch, str) else []
             every = store.records([one for one in mates if one in planned] or [key])
             records = [one for one in every if one and one.get("batch") == batch]
         done.update(one["key"] for one in records)
@@ -355,12 +369,12 @@ def _copy_records(
         # A mark names keys, which are digests of the data.
         if mates and withheld.keys.isdisjoint(mates):
             writer.begin(mates)
-        writer.append(map(withheld.record, records))
+        writer.append(map(withheld.record_without_secrets, records))
 
 
-def _manifests(folder: Path) -> list[dict[str, Any]]:
+def _manifests_of_folder(folder: Path) -> list[dict[str, Any]]:
     """Return the manifests of a folder that can be read, the oldest first."""
-    every = (read_run(folder, one.stem) for one in listed(folder / "runs", ".json"))
+    every = (read_run(folder, one.stem) for one in list_files(folder / "runs", ".json"))
     return [one for one in every if one.get("run")]
 
 
@@ -377,13 +391,13 @@ def _files_of(
     own = {name: part["content"] for name, part in sorted(named.items()) if name}
     for name, content in own.items():
         path = (folder / name).resolve()
-        isolate(path.parent)
+        isolate_folder(path.parent)
         if not path.is_file():
-            lost = f"{escaped(name)} was not kept: nobody else can repeat its rows"
-            print(f"{typed(folder)}: {lost}", file=sys.stderr)
-        elif digest_of_files(sources(str(path))) != content:
+            lost = f"{escape_line(name)} was not kept: nobody else can repeat its rows"
+            print(f"{typed_path(folder)}: {lost}", file=sys.stderr)
+        elif digest_of_files(source_files(str(path))) != content:
             why = "was changed since the run: put back the file that ran"
-            raise UsageError(f"{typed(folder)}: {escaped(name)} {why}")
+            raise UsageError(f"{typed_path(folder)}: {escape_line(name)} {why}")
     found = [
         path
         for place in sorted({(folder / name).parent for name in own})
@@ -424,7 +438,7 @@ SETTINGS_ALONE = (
 NAMES = "Paths and names of machines and users stand in it as the runs recorded them."
 
 
-def readme(
+def bundle_readme(
     folder: Path, name: str, uses: Iterable[str], best: str = "", first: str = ""
 ) -> str:
     """Return the `README.md` of a bundle.
@@ -442,7 +456,7 @@ def readme(
     first : str
         What it says first.
     """
-    manifests, lines = _manifests(folder), [*planned_lines(folder)]
+    manifests, lines = _manifests_of_folder(folder), [*planned_lines(folder)]
     version = read_manifest(folder).get("version", "(unknown version)")
     text = [
         f"# {folder.name}",
@@ -465,7 +479,9 @@ def readme(
     words = (one.get("command") for one in manifests)
     commands = (shlex.join(map(str, one)) for one in words if isinstance(one, list))
     text += ["## Commands", "\n".join(f"    {one}" for one in dict.fromkeys(commands))]
-    data = (_data_line(one) for run in manifests for one in _dicts(run.get("data")))
+    data = (
+        _data_line(one) for run in manifests for one in _objects_of(run.get("data"))
+    )
     text += ["## Data", "\n".join(dict.fromkeys(data)) or "No run has recorded any."]
     found = [f"- `{use}`: {WORDS.get(use, 'see docs/privacy.md')}" for use in uses]
     text += ["## Not charged", "\n".join(dict.fromkeys(found))]
@@ -515,13 +531,13 @@ BROKEN = (
 """Errors of a reader of zips."""
 
 
-def pack(folder: Path, path: Path) -> list[str]:
+def pack_bundle(folder: Path, path: Path) -> list[str]:
     """Write the zip of a copy, and return the names of its members.
 
     Raises
     ------
     UsageError
-        If it cannot be written, or is one that `unpacked` refuses.
+        If it cannot be written, or is one that `unpack_bundle` refuses.
     """
     every = (one for one in sorted(folder.rglob("*")) if one.is_file())
     found = {one.relative_to(folder).as_posix(): one for one in every}
@@ -536,12 +552,12 @@ def pack(folder: Path, path: Path) -> list[str]:
             _members_of(archive, path)
         _check_bound(path, "bytes", file.tell(), LARGEST_ZIP)
 
-    with telling(path.parent):
+    with translate_os_errors(path.parent):
         write_atomic(path, write)
     return [*members]
 
 
-def unpacked(path: Path, into: Path) -> Path:
+def unpack_bundle(path: Path, into: Path) -> Path:
     """Unpack a bundle that may be anyone's, and return the results folder.
 
     Parameters
@@ -608,6 +624,6 @@ def _members_of(archive: ZipFile, path: Path) -> list[ZipInfo]:
             "is there twice": name.casefold() in seen,
         }
         for fault in (one for one, found in faults.items() if found):
-            raise UsageError(f'{path}: its member "{escaped(name)}" {fault}')
+            raise UsageError(f'{path}: its member "{escape_line(name)}" {fault}')
         seen.add(name.casefold())
     return members

@@ -287,7 +287,7 @@ plot` draws them.
 """
 
 
-def words(name: str) -> str:
+def axis_words(name: str) -> str:
     """Return what an axis says of a quantity: its meaning up to a comma, its unit."""
     known = {
         "relative_error": r"relative error $F(w)/F^* - 1$",
@@ -309,14 +309,14 @@ def sign_of(name: str) -> float:
     return -1.0 if is_better_higher(name) else 1.0
 
 
-def worst(name: str) -> float:
+def worst_value(name: str) -> float:
     """Return what a run that was lost has of a column; shares are at least 0."""
     if not is_better_higher(name):
         return math.inf
     return -math.inf if name == "r2" else 0.0
 
 
-def page() -> str:
+def columns_page() -> str:
     """Return docs/table.md: every column with its unit, dtype and when it is empty."""
     rows = [
         f"| `{name}` | {one.meaning} | {one.dtype} | {one.unit} | {one.empty} |"
@@ -327,4 +327,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(columns_page(), end="")

@@ -20,28 +20,28 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dp_erm_bench.datasets.spec import identifying, usual_objective, usual_value
+from dp_erm_bench.datasets.spec import identifying_keys, usual_objective, usual_value
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import AUTO, POSED, check_choice
 from dp_erm_bench.results.columns import sign_of
-from dp_erm_bench.results.files import PLAN, plural, typed
+from dp_erm_bench.results.files import PLAN, count_with_noun, typed_path
 from dp_erm_bench.results.settings import (
     NO_NUMBER,
     final_rows,
     given_by,
     mapping_of,
     name_files,
-    spellings,
+    spellings_of_key,
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
-    central,
+    central_interval,
     likely_medians,
     quantile,
     relative_change,
 )
 from dp_erm_bench.results.store import planned_lines
-from dp_erm_bench.results.table import MEASURED, recorded
+from dp_erm_bench.results.table import MEASURED, recorded_results
 
 # A loss of one's own is that of its name, wherever its file is and after edits.
 LEFT_OUT = {
@@ -84,24 +84,26 @@ def named_finals(folder: Path) -> pd.DataFrame:
         raise UsageError(
             f"{folder}: {missing if folder.is_dir() else 'no such folder'}"
         )
-    table = recorded(folder)
+    table = recorded_results(folder)
     rows = final_rows(table[table["phase"] != "tune"])
     settings = {}
     for line in planned_lines(folder, {*rows["trial"]}):
         with contextlib.suppress(TypeError, LookupError, AttributeError, ValueError):
             if line["phase"] != "tune":
                 settings[line["key"], line["tuned"]] = json.dumps(
-                    flattened(line), sort_keys=True
+                    flatten_setting(line), sort_keys=True
                 )
     names = zip(rows["trial"], rows["tuned"], strict=True)
     named = rows.assign(setting=[settings.get(name, "") for name in names])
     if lost := int(named["setting"].eq("").sum()):
-        missing = f"{plural(lost, 'trial')} without a whole line of {PLAN} left out"
-        print(f"{typed(folder)}: {missing}", file=sys.stderr)
+        missing = (
+            f"{count_with_noun(lost, 'trial')} without a whole line of {PLAN} left out"
+        )
+        print(f"{typed_path(folder)}: {missing}", file=sys.stderr)
     return named[named["setting"] != ""]
 
 
-def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_setting(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flattened setting of a line of the plan, without seeds and labels.
 
     Parameters
@@ -111,7 +113,7 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec = line["spec"]
     # A key that came later names no trial where it does what was done before.
-    parts = {**spec, "dataset": identifying(spec["dataset"])}
+    parts = {**spec, "dataset": identifying_keys(spec["dataset"])}
     posed = {
         f"{part}.{key}".removesuffix(".name"): value
         for part in POSED
@@ -130,7 +132,7 @@ def flattened(line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def labelled(names: Iterable[Name]) -> dict[Name, Row]:
+def label_settings(names: Iterable[Name]) -> dict[Name, Row]:
     """Return the labels of settings: fixed columns, and the keys that differ.
 
     A key differs if settings that are labelled alike otherwise disagree about it.
@@ -143,16 +145,16 @@ def labelled(names: Iterable[Name]) -> dict[Name, Row]:
     alike: dict[Name, list[tuple[Name, Row]]] = {}
     for name in names:
         setting = json.loads(name[-1])
-        always = tuple(spelled(setting.get(key, "")) for key in ALWAYS.values())
+        always = tuple(setting_text(setting.get(key, "")) for key in ALWAYS.values())
         alike.setdefault((*name[:-1], *always), []).append((name, setting))
     labels_of = {}
     for labels, members in alike.items():
-        differing = _differing([setting for _, setting in members])
+        differing = _differing_keys([setting for _, setting in members])
         fixed = dict(zip([*LABELS, *ALWAYS], labels, strict=True))
         for name, setting in members:
             own = f"algorithm.{fixed['algorithm']}."
             rest = [
-                f"{key.removeprefix(own)}={spelled(setting[key])}"
+                f"{key.removeprefix(own)}={setting_text(setting[key])}"
                 for key in differing
                 if key in setting
             ]
@@ -160,18 +162,20 @@ def labelled(names: Iterable[Name]) -> dict[Name, Row]:
     return labels_of
 
 
-def _differing(settings: Sequence[Row]) -> list[str]:
+def _differing_keys(settings: Sequence[Row]) -> list[str]:
     """Return the keys that some settings lack, or that have several values."""
     pairs = Counter((key, json.dumps(v)) for one in settings for key, v in one.items())
     return sorted({key for (key, _), n in pairs.items() if n < len(settings)})
 
 
-def spelled(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Return a value of a setting as text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def without(sides: Iterable[pd.DataFrame], ignore: Sequence[str]) -> list[pd.DataFrame]:
+def drop_keys(
+    sides: Iterable[pd.DataFrame], ignore: Sequence[str]
+) -> list[pd.DataFrame]:
     """Return final rows without the labels and keys that are to be ignored.
 
     Raises
@@ -215,11 +219,11 @@ def _name_strengths(
             usual = usual_objective(str(setting.get("dataset")), options)
             if across and usual and usual.strength in (strength, *own):
                 own.add(USUAL)
-            name = spelled(strength)
+            name = setting_text(strength)
             ways[name] = own & ways.get(name, own)
     counts = Counter(way for own in ways.values() for way in own)
     for setting in texts.values():
-        if names := ways.get(spelled(setting.get(STRENGTH))):
+        if names := ways.get(setting_text(setting.get(STRENGTH))):
             setting[STRENGTH] = min(names, key=lambda way: (-counts[way], way))
 
 
@@ -243,7 +247,7 @@ def _names_of(key: str, setting: Row) -> set[str]:
     """Return the names of a key of a setting, and the keys that it stands under."""
     parts = key.split(".")
     above = {".".join(parts[:k]) for k in range(1, len(parts))}
-    return above | spellings(key, [str(setting.get("dataset"))])
+    return above | spellings_of_key(key, [str(setting.get("dataset"))])
 
 
 def _check_key(
@@ -256,7 +260,7 @@ def _check_key(
         check_choice(option, name, sorted({*more, *known}))
 
 
-def between(
+def sides_by_key(
     finals: pd.DataFrame, key: str, where: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
     """Return final rows by the values of a key, alike in name but for it.
@@ -289,27 +293,27 @@ def between(
     (finals,) = name_files_alike([finals])
     where = where or {}
     values_of = {
-        name: _values(finals, "--between" if name == key else "--where", name)
+        name: _values_of_key(finals, "--between" if name == key else "--where", name)
         for name in (key, *where)
     }
     for name, given in where.items():
         own = values_of[name][finals.index]
-        finals = finals[own.isin(["", *map(_plain, given)])]
+        finals = finals[own.isin(["", *map(_plain_number, given)])]
     owner = values_of[key][finals.index]
-    skipped = _skipped(finals, owner)
+    skipped = _values_that_ran_nothing(finals, owner)
     found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
         rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
         values = ", ".join(found) or "none that ran"
         raise UsageError(f"--between={key}: it has one value here, {values}{rest}")
-    (named,) = without([finals], [key, "line"])
+    (named,) = drop_keys([finals], [key, "line"])
     sides = [(value, named[(owner == value).to_numpy()]) for value in found]
     for value, side in sides:
         twice = side.duplicated([*LABELS, "setting", "seed", "dataset_seed"])
         if twice.any():
             same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
             several = finals.loc[side.index[same], "setting"].unique()
-            names = _differing([json.loads(text) for text in several])
+            names = _differing_keys([json.loads(text) for text in several])
             raise UsageError(
                 f"--between={key}: {value} has several settings, which differ in "
                 f"{', '.join(name for name in names if name != key)}; keep one of them "
@@ -318,7 +322,9 @@ def between(
     return sides, skipped
 
 
-def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
+def _values_that_ran_nothing(
+    finals: pd.DataFrame, owner: pd.Series[str]
+) -> dict[str, str]:
     """Return the values of a key of which nothing ran, with the distinct reasons."""
     others = {"", *owner[finals["status"] != "skipped"]}
     never = finals["message"][~owner.isin(others)]
@@ -328,7 +334,7 @@ def _skipped(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
     }
 
 
-def _values(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
+def _values_of_key(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
     """Return the value of a key in the setting of each row, empty where it has none.
 
     Raises
@@ -342,7 +348,7 @@ def _values(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
         key
         for one in texts.values()
         for key in one
-        if name in spellings(key, [str(one.get("dataset"))])
+        if name in spellings_of_key(key, [str(one.get("dataset"))])
     }
     of_data = [key.partition(".")[2] for key in keys if key.startswith("dataset.")]
     values = {}
@@ -350,11 +356,11 @@ def _values(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
         own = [one[key] for key in sorted(keys) if key in one]
         if not own and of_data:
             own = [usual_value(str(one["dataset"]), of_data[0])]
-        values[text] = _plain(spelled(own[0])) if own else ""
+        values[text] = _plain_number(setting_text(own[0])) if own else ""
     return finals["setting"].map(values)
 
 
-def _plain(word: str) -> str:
+def _plain_number(word: str) -> str:
     """Return a number as one types it, 1.0 as 1."""
     try:
         return f"{float(word):.12g}"
@@ -362,7 +368,7 @@ def _plain(word: str) -> str:
         return word
 
 
-def apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
+def keys_apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Return the keys that differ wherever two sides do, with their values.
 
     Parameters
@@ -374,19 +380,21 @@ def apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     told = [(name, set(first[name]), set(second[name])) for name in LABELS]
     sides = [[json.loads(t) for t in set(one["setting"])] for one in (first, second)]
     for key in sorted({key for side in sides for setting in side for key in setting}):
-        a, b = ({spelled(one[key]) for one in side if key in one} for side in sides)
+        a, b = (
+            {setting_text(one[key]) for one in side if key in one} for side in sides
+        )
         told.append((key, a, b))
     # What both have says more than the parameters of an algorithm that one has alone.
     told.sort(key=lambda one: not (one[1] and one[2]))
     words = [
-        f"{key} is {_brief(a)} in A and {_brief(b)} in B"
+        f"{key} is {_brief_values(a)} in A and {_brief_values(b)} in B"
         for key, a, b in told
         if not a & b
     ]
     return "; ".join(words[:3])
 
 
-def _brief(values: Iterable[Any]) -> str:
+def _brief_values(values: Iterable[Any]) -> str:
     names = sorted(str(one) for one in values if one != "")
     return ", ".join([*names[:3], *["..."] * (len(names) > 3)]) or "not given"
 
@@ -440,7 +448,7 @@ class ComparisonRule(NamedTuple):
         return math.ceil(1 - math.log2(1 - self.interval))
 
 
-def compare(
+def compare_sides(
     first: pd.DataFrame,
     second: pd.DataFrame,
     on: Sequence[str] = ("objective",),
@@ -481,22 +489,25 @@ def compare(
     for name, side in (("A", first), ("B", second)):
         if side.empty:
             raise UsageError(f"compare: {name} has no recorded trials yet")
-    sides = without(name_files_alike([first, second]), ignore)
-    both = _joined(sides, on, rule)
+    sides = drop_keys(name_files_alike([first, second]), ignore)
+    both = _join_trials(sides, on, rule)
     arrays = {str(name): both[name].to_numpy() for name in both}
     groups: Any = both.groupby(COMPARED, sort=False).indices
-    labels = labelled(groups)
+    labels = label_settings(groups)
     rows = []
     for name, places in groups.items():
         group = {column: values[places] for column, values in arrays.items()}
-        rows += [{**labels[name], **EMPTY, **row} for row in _rows(group, on, rule)]
+        rows += [
+            {**labels[name], **EMPTY, **row}
+            for row in _rows_of_setting(group, on, rule)
+        ]
     for measure in on:
         if not any(row["measure"] == measure for row in rows):
             raise UsageError(f"--y={measure}: no common trial has a value of it")
     return pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
 
 
-def _joined(
+def _join_trials(
     sides: Sequence[pd.DataFrame], on: Sequence[str], rule: ComparisonRule
 ) -> pd.DataFrame:
     """Return one row per trial of either side; a lost run has the worst value."""
@@ -520,7 +531,7 @@ def _joined(
     if not meet(COMPARED if rule.by == "setting" else TRIAL):
         remedy = "--by setting needs no common seeds"
         if not meet(COMPARED):
-            why = apart(*sides) or "several keys differ together"
+            why = keys_apart(*sides) or "several keys differ together"
             remedy = f"{why}; --ignore KEY lets a key differ"
         raise UsageError(
             f"compare: no common {rule.by} ({both['in_a'].sum()} trials in A, "
@@ -529,7 +540,7 @@ def _joined(
     return both
 
 
-def _rows(
+def _rows_of_setting(
     group: dict[str, Array], on: Sequence[str], rule: ComparisonRule
 ) -> Iterator[Row]:
     """Yield the rows of one setting, without its labels."""
@@ -543,7 +554,9 @@ def _rows(
     if not common.any():
         return
     in_a, in_b = in_a & common, in_b & common
-    yield from _statuses(group["status_a"][in_a], group["status_b"][in_b], paired)
+    yield from _rows_of_statuses(
+        group["status_a"][in_a], group["status_b"][in_b], paired
+    )
     for measure in on:
         a, b = group[f"{measure}_a"], group[f"{measure}_b"]
         known_a, known_b = in_a & ~np.isnan(a), in_b & ~np.isnan(b)
@@ -552,10 +565,10 @@ def _rows(
         a, b = a[known_a], b[known_b]
         if len(a) and len(b):
             runs = {"measure": measure, "runs_a": len(a), "runs_b": len(b)}
-            yield {**runs, **judged(measure, a, b, rule)}
+            yield {**runs, **judge_difference(measure, a, b, rule)}
 
 
-def _statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
+def _rows_of_statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
     """Yield a row if a status changed its rank: of a trial, else the worst one."""
     worst = [max(side, key=RANK.__getitem__) for side in (a, b)]
     pairs = zip(a, b, strict=True) if paired else [worst]
@@ -567,7 +580,7 @@ def _statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
         yield {**runs, "verdict": "worse" if worse else "better", "note": note}
 
 
-def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
+def judge_difference(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
     """Return medians, relative change, its interval and the verdict.
 
     Parameters
@@ -597,8 +610,8 @@ def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
         changes = relative_change(measure, a, b)
     ends = changes.min(), changes.max()
     if decisive:
-        ends = central(changes, rule.interval)
-    verdict = _verdict(measure, *ends, rule.tolerance)
+        ends = central_interval(changes, rule.interval)
+    verdict = _verdict_of_interval(measure, *ends, rule.tolerance)
     low, high = ends if decisive else (math.nan, math.nan)
     if not decisive and verdict != "same":
         verdict = "undecided"
@@ -606,7 +619,9 @@ def judged(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
     return {**{k: float(v) for k, v in numbers.items()}, "verdict": verdict}
 
 
-def _verdict(measure: str, low: float, high: float, tolerance: float) -> str:
+def _verdict_of_interval(
+    measure: str, low: float, high: float, tolerance: float
+) -> str:
     low, high = sorted((sign_of(measure) * low, sign_of(measure) * high))
     if low > tolerance:
         return "worse"

@@ -39,21 +39,21 @@ COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder's lock: plan, table and manifest change under it only.
 
     Files that grow have locks of their own (`append_lines`). The kernel lets go of a
     lock when its holder dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / LOCK, "ab", opener=careful) as file:
+    with open(folder / LOCK, "ab", opener=open_no_link) as file:
         # Some network file systems have no locks: there one run at a time.
         with contextlib.suppress(OSError):
-            paths.hold(file)
+            paths.lock_file(file)
         yield
 
 
-def careful(path: str, flags: int) -> int:
+def open_no_link(path: str, flags: int) -> int:
     """Open a file to write to, and no link or pipe that somebody put in its place."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         name = os.path.basename(path)
@@ -64,7 +64,7 @@ def careful(path: str, flags: int) -> int:
 
 
 @contextlib.contextmanager
-def telling(folder: Path) -> Iterator[None]:
+def translate_os_errors(folder: Path) -> Iterator[None]:
     """Turn errors of the operating system in a folder into one sentence.
 
     Raises
@@ -77,15 +77,16 @@ def telling(folder: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            f"{typed(folder)}: {reason}; what is recorded stays; "
+            f"{typed_path(folder)}: {reason}; what is recorded stays; "
             "make it writable with room to spare, then run the same command again"
         ) from None
 
 
-def removed(folder: Path) -> UsageError:
+def removed_folder_error(folder: Path) -> UsageError:
     """Return the error of a folder that was removed during a run."""
     return UsageError(
-        f"{typed(folder)}: was removed or replaced while the run went on, and what was "
+        f"{typed_path(folder)}: was removed or replaced while the run went on, and "
+        "what was "
         "recorded with it; run the same command again"
     )
 
@@ -101,14 +102,14 @@ def append_lines(path: Path, lines: bytes) -> None:
     UsageError
         If the folder is gone, or the file cannot be written.
     """
-    with telling(path.parent):
+    with translate_os_errors(path.parent):
         try:
-            file = open(path, "a+b", opener=careful)
+            file = open(path, "a+b", opener=open_no_link)
         except FileNotFoundError:
-            raise removed(path.parent) from None
+            raise removed_folder_error(path.parent) from None
         with file:
             with contextlib.suppress(OSError):  # some network file systems have none
-                paths.hold(file)
+                paths.lock_file(file)
             file.seek(max(file.seek(0, 2) - 1, 0))
             file.write(b"\n" * (file.read(1) not in (b"", b"\n")) + lines)
 
@@ -121,7 +122,7 @@ def check_writable(folder: Path) -> None:
     UsageError
         If it, or the nearest folder above it that exists, takes no file.
     """
-    with telling(folder):
+    with translate_os_errors(folder):
         above = folder
         while not above.exists():
             above = above.parent
@@ -134,8 +135,8 @@ _called: ContextVar[tuple[Path, Path] | None] = ContextVar("called", default=Non
 
 
 @contextlib.contextmanager
-def called(copy: Path, folder: Path) -> Iterator[None]:
-    """Have `typed` name a copy of a folder as the folder itself."""
+def name_as_folder(copy: Path, folder: Path) -> Iterator[None]:
+    """Have `typed_path` name a copy of a folder as the folder itself."""
     token = _called.set((copy, folder))
     try:
         yield
@@ -143,7 +144,7 @@ def called(copy: Path, folder: Path) -> Iterator[None]:
         _called.reset(token)
 
 
-def typed(folder: Path) -> str:
+def typed_path(folder: Path) -> str:
     """Return a folder's path as a user in the working directory would type it."""
     here, renamed = Path.cwd(), _called.get()
     folder = renamed[1] if renamed and folder == renamed[0] else folder
@@ -151,12 +152,12 @@ def typed(folder: Path) -> str:
     return os.path.relpath(folder, here) if inside else str(folder)
 
 
-def plural(count: int, noun: str) -> str:
+def count_with_noun(count: int, noun: str) -> str:
     """Return a count with its noun."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def line(value: Any) -> bytes:
+def compact_json(value: Any) -> bytes:
     """Return a value as a line of compact JSON; NaN and infinity become null."""
     try:
         text = ENCODED(value)
@@ -166,7 +167,7 @@ def line(value: Any) -> bytes:
     return text.encode() + b"\n"
 
 
-def sealed(text: bytes) -> bytes:
+def add_checksum(text: bytes) -> bytes:
     """Return a line with the checksum of all before it as its last key."""
     body = text.removesuffix(b"}\n")
     return body + CRC % zlib.crc32(body)
@@ -177,7 +178,7 @@ def is_sealed(text: bytes) -> bool:
     return text[-TAIL:] == CRC % zlib.crc32(text[:-TAIL])
 
 
-def parsed(text: bytes) -> dict[str, Any] | None:
+def parse_object(text: bytes) -> dict[str, Any] | None:
     """Return the object that a line holds, None if it holds none."""
     try:
         content = DECODED(text.decode())
@@ -190,7 +191,7 @@ FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 """How a text begins that a spreadsheet would run, with what keeps it from that."""
 
 
-def unrun(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """Return a cell of a csv with an apostrophe where a spreadsheet would run it.
 
     A number, and a text that is one, is itself.
@@ -204,7 +205,7 @@ def unrun(value: Any) -> Any:
 
 
 def as_it_was(cell: Any) -> Any:
-    """Return a cell as it was before `unrun`; of a damaged row it may be no text."""
+    """Return a cell as before `escape_formula`; of a damaged row it may be no text."""
     held = isinstance(cell, str) and cell[:1] == "'" and FORMULA.match(cell)
     return cell[1:] if held else cell
 
@@ -212,11 +213,11 @@ def as_it_was(cell: Any) -> Any:
 def csv_of(table: Any) -> str:
     """Return a DataFrame as a csv that no spreadsheet runs, its headings neither."""
     texts = {
-        name: table[name].map(unrun)
+        name: table[name].map(escape_formula)
         for name in table.columns
         if table[name].dtype.kind not in "biufc"
     }
-    safe = table.assign(**texts).rename(columns=unrun)
+    safe = table.assign(**texts).rename(columns=escape_formula)
     # A carriage return alone ends a line for readers, and pandas does not quote it.
     odd = any("\r" in str(cell) for cells in texts.values() for cell in cells)
     quoting = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
@@ -225,7 +226,7 @@ def csv_of(table: Any) -> str:
 
 def write_text(folder: Path, name: str, text: str) -> None:
     """Write a file of a results folder, with a sentence where that fails."""
-    with telling(folder):
+    with translate_os_errors(folder):
         paths.write_atomic(folder / name, lambda file: file.write(text.encode()))
 
 
@@ -244,7 +245,7 @@ def read_text(folder: Path, name: str, again: str = "") -> str | None:
     try:
         return paths.content_of(folder / name, folder).decode()
     except UnicodeDecodeError:
-        again = again or f"dp-erm-bench collect {typed(folder)} makes it again"
+        again = again or f"dp-erm-bench collect {typed_path(folder)} makes it again"
         raise UsageError(f"{folder / name}: is damaged; {again}") from None
     except OSError as error:
         raise UsageError(
@@ -276,12 +277,12 @@ def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
     last = b""
     for raw in lines:
         if last:
-            last = sealed(last)
+            last = add_checksum(last)
             total = zlib.crc32(last[-TAIL:], total)
             yield last
         last, count = raw, count + 1
     if last:
-        yield sealed(last.removesuffix(b"}\n") + COUNT % (count, total))
+        yield add_checksum(last.removesuffix(b"}\n") + COUNT % (count, total))
 
 
 def checked_lines(path: Path) -> Iterator[bytes | None]:
@@ -294,7 +295,7 @@ def checked_lines(path: Path) -> Iterator[bytes | None]:
     seen: set[int] = set()
     lines = total = before = bad = 0
     claimed = None
-    with paths.opened(path, path.parent) as file:
+    with paths.open_inside(path, path.parent) as file:
         for raw in lines_of(file):
             lines, before = lines + 1, total
             total = zlib.crc32(raw[-TAIL:], total)

@@ -20,7 +20,12 @@ from typing import Any
 
 from dp_erm_bench import paths
 from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.results.files import locked, removed, telling, typed
+from dp_erm_bench.results.files import (
+    lock_folder,
+    removed_folder_error,
+    translate_os_errors,
+    typed_path,
+)
 
 LATEST = "manifest.json"
 TABLE = "table"
@@ -37,10 +42,10 @@ PACKAGES = (
 
 def new_run_id() -> str:
     """Return the id of a run: when it started, where, and its process."""
-    return f"{time.time_ns():020d}-{_host()}-{os.getpid()}"
+    return f"{time.time_ns():020d}-{_host_name()}-{os.getpid()}"
 
 
-def now() -> str:
+def current_time() -> str:
     """Return the time as manifests spell it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -56,9 +61,11 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     UsageError
         If the folder cannot be written to.
     """
-    with telling(folder), locked(folder):
-        noted = _content(folder, folder / LATEST).get(TABLE)
-        _write(folder, {**content, **({TABLE: noted} if noted else {})}, latest=True)
+    with translate_os_errors(folder), lock_folder(folder):
+        noted = _read_manifest(folder, folder / LATEST).get(TABLE)
+        _write_manifest(
+            folder, {**content, **({TABLE: noted} if noted else {})}, latest=True
+        )
 
 
 def check_run(folder: Path, run: str) -> None:
@@ -69,25 +76,25 @@ def check_run(folder: Path, run: str) -> None:
     UsageError
         If it is.
     """
-    if not _path(folder, run).exists():
-        raise removed(folder)
+    if not _manifest_path(folder, run).exists():
+        raise removed_folder_error(folder)
 
 
 def read_run(folder: Path, run: str) -> dict[str, Any]:
     """Return the manifest of a run, empty if there is none that can be read."""
-    return _content(folder, _path(folder, run))
+    return _read_manifest(folder, _manifest_path(folder, run))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the latest manifest that can be read, empty if there is none."""
-    older = reversed(paths.listed(folder / "runs", ".json"))
-    manifests = (_content(folder, path) for path in (folder / LATEST, *older))
+    older = reversed(paths.list_files(folder / "runs", ".json"))
+    manifests = (_read_manifest(folder, path) for path in (folder / LATEST, *older))
     return next(filter(None, manifests), {})
 
 
 def note_table(folder: Path, noted: Mapping[str, Any]) -> None:
     """Note in the latest manifest what the table holds; under the folder's lock."""
-    _write(folder, {**read_manifest(folder), TABLE: dict(noted)}, latest=True)
+    _write_manifest(folder, {**read_manifest(folder), TABLE: dict(noted)}, latest=True)
 
 
 def note_ended(folder: Path) -> None:
@@ -96,23 +103,27 @@ def note_ended(folder: Path) -> None:
     Only runs of this machine are judged, by whether their process is still there.
     """
     ended = []
-    for path in paths.listed(folder / "runs", ".json"):
+    for path in paths.list_files(folder / "runs", ".json"):
         with contextlib.suppress(OSError):
             if RUNNING in paths.content_of(path, folder) and _is_gone(path.stem):
                 ended.append(path.stem)
     if ended:
-        with telling(folder), locked(folder):
-            latest = _content(folder, folder / LATEST).get("run")
+        with translate_os_errors(folder), lock_folder(folder):
+            latest = _read_manifest(folder, folder / LATEST).get("run")
             for run in ended:
-                noticed = {"run": run, "outcome": "interrupted", "noticed": now()}
+                noticed = {
+                    "run": run,
+                    "outcome": "interrupted",
+                    "noticed": current_time(),
+                }
                 content = read_run(folder, run) | noticed
-                _write(folder, content, latest=run == latest)
+                _write_manifest(folder, content, latest=run == latest)
 
 
 def _is_gone(run: str) -> bool:
     """Return whether the process of a run has ended, and was one of this machine."""
     host, _, pid = run.partition("-")[2].rpartition("-")
-    if sys.platform == "win32" or host != _host() or not pid.isdecimal():
+    if sys.platform == "win32" or host != _host_name() or not pid.isdecimal():
         return False
     try:
         os.kill(int(pid), 0)
@@ -123,15 +134,15 @@ def _is_gone(run: str) -> bool:
     return False
 
 
-def _host() -> str:
+def _host_name() -> str:
     return "".join(c if c.isalnum() else "_" for c in socket.gethostname())
 
 
-def _path(folder: Path, run: str) -> Path:
+def _manifest_path(folder: Path, run: str) -> Path:
     return folder / "runs" / f"{run}.json"
 
 
-def _content(folder: Path, path: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path, path: Path) -> dict[str, Any]:
     """Return a manifest; {} for one that cannot be read, with one warning.
 
     There is no warning for the latest if it is no manifest at all: it has a copy.
@@ -150,29 +161,29 @@ def _content(folder: Path, path: Path) -> dict[str, Any]:
     if run is not None and not named:
         content, why = None, "is that of another run or folder"
     if content is None and (path.name != LATEST or text[:1] == b"{"):
-        _tell(f"{typed(path)}: {why}: it is left aside", text)
+        _warn_of_manifest(f"{typed_path(path)}: {why}: it is left aside", text)
     return content or {}
 
 
 def _is_here(folder: Path, run: object) -> bool:
     """Tell whether a folder has the manifest of a run, whose copy the latest is."""
     plain = isinstance(run, str) and Path(run).name == run
-    return plain and os.path.lexists(_path(folder, str(run)))
+    return plain and os.path.lexists(_manifest_path(folder, str(run)))
 
 
 @functools.lru_cache(maxsize=1000)
-def _tell(sentence: str, content: bytes) -> None:
+def _warn_of_manifest(sentence: str, content: bytes) -> None:
     print(sentence, file=sys.stderr)
 
 
-def _write(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
+def _write_manifest(folder: Path, content: Mapping[str, Any], latest: bool) -> None:
     text = paths.sealed_json(content)
-    own = [_path(folder, content["run"])] if "run" in content else []
+    own = [_manifest_path(folder, content["run"])] if "run" in content else []
     for path in (*own, *[folder / LATEST] * latest):
         write_atomic(path, lambda file: file.write(text))
 
 
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Return the versions, the machine and the state of the checkout."""
     from importlib import metadata  # 15 ms, and few commands ask
 
@@ -195,11 +206,11 @@ def environment() -> dict[str, Any]:
         "threads_per_worker": 1,
         "numba_threading_layer": os.environ.get("NUMBA_THREADING_LAYER", "default"),
         "packages": packages,
-        "git": _git(Path(__file__).resolve().parents[2]),
+        "git": _state_of_checkout(Path(__file__).resolve().parents[2]),
     }
 
 
-def _git(root: Path) -> dict[str, Any] | None:
+def _state_of_checkout(root: Path) -> dict[str, Any] | None:
     if not (root / ".git").exists():
         return None
     git = ("git", "-C", str(root))

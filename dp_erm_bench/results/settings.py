@@ -14,10 +14,10 @@ import numpy as np
 
 from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.datasets.spec import usual_value
-from dp_erm_bench.errors import shown
+from dp_erm_bench.errors import typed_text
 from dp_erm_bench.plugins.passed import UNCHECKED
 from dp_erm_bench.registry import AUTO, check_choice
-from dp_erm_bench.results.columns import COLUMNS, worst
+from dp_erm_bench.results.columns import COLUMNS, worst_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ NO_NUMBER = ("usual", "usual_standardised", "usual_regression", "public")
 """Keys of a dataset that decide no number: declarations, or what has own columns."""
 
 MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
-"""Lines that `labelled` made, beside others that are called alike."""
+"""Lines that `label_table` made, beside others that are called alike."""
 
 
 def given_by(rule: str) -> list[str]:
@@ -56,7 +56,7 @@ def given_by(rule: str) -> list[str]:
     return rule.partition(": ")[2].split()
 
 
-def settings(rows: pd.DataFrame) -> pd.DataFrame:
+def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     """Return all that names a setting but its seeds, as text.
 
     Parameters
@@ -80,7 +80,7 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
     parts = ("params", "dataset_options", CONTENT, "objective_options", "solver")
     absent = [name for name in (*plain, "solver") if name not in rows]
     rows = rows.reindex(columns=[*plain, *parts, "rule", "phase"])
-    params = _unpacked(rows, ALGORITHM, "params")
+    params = _unpack_column(rows, ALGORITHM, "params")
     for rule in text_of(rows["rule"]).unique():
         algorithm = rule.partition(": ")[0].rpartition("-")[0]
         own = params.columns.isin([f"{algorithm}.{key}" for key in given_by(rule)])
@@ -88,11 +88,11 @@ def settings(rows: pd.DataFrame) -> pd.DataFrame:
     params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
     # In the table an option is named only where it differs from the dataset's yaml.
     usual = functools.cache(usual_value)
-    options = _unpacked(name_files(rows), DATASET, "dataset_options", usual)
+    options = _unpack_column(name_files(rows), DATASET, "dataset_options", usual)
     silent = [one for one in options if str(one).rpartition(".")[2] in NO_NUMBER]
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
-    posed = _unpacked(rows, "", "objective_options")
+    posed = _unpack_column(rows, "", "objective_options")
     # By the digest of a loss of one's own only what nothing else tells apart.
     posed = posed[sorted(posed, key=lambda one: str(one).endswith(".content"))]
     posed = posed.assign(solver=text_of(rows["solver"]).str[:DIGITS])
@@ -152,13 +152,13 @@ GIVEN = (
 """Numbers that were asked for, or counted: axes, but no measures."""
 
 
-def spellings(key: str, datasets: Collection[str] = ()) -> set[str]:
+def spellings_of_key(key: str, datasets: Collection[str] = ()) -> set[str]:
     """Return the names of a key: alone, behind its owner, as it is typed.
 
     Parameters
     ----------
     key : str
-        A column of `settings`, or a key of the command line.
+        A column of `settings_in_words`, or a key of the command line.
     datasets : collection of str
         The datasets that may own it; other owners are algorithms.
     """
@@ -169,10 +169,10 @@ def spellings(key: str, datasets: Collection[str] = ()) -> set[str]:
     return {key, short, typed, key.removeprefix(f"{ALGORITHM}.")}
 
 
-def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
+def column_of(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
-    It may be named as `spellings` has it, and a column as on the command line.
+    It may be named as `spellings_of_key` has it, and a column as on the command line.
     Of another name it is refused, called `key`, with those that have several values.
     """
     import pandas as pd
@@ -180,8 +180,8 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     plain = name.removeprefix("budget.").removeprefix("penalty.")
     if plain in table:
         return table[plain]
-    every, owners = settings(table), {*table[DATASET]}
-    parts = [one for one in every if name in spellings(str(one), owners)]
+    every, owners = settings_in_words(table), {*table[DATASET]}
+    parts = [one for one in every if name in spellings_of_key(str(one), owners)]
     if not parts:
         varied = every.columns[every.replace("", None).nunique() > 1]
         own = sorted({str(one).rpartition(".")[2] for one in varied} - {*table})
@@ -193,7 +193,7 @@ def column(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
 
 
-def _unpacked(
+def _unpack_column(
     rows: pd.DataFrame,
     owner: str,
     column: str,
@@ -212,7 +212,7 @@ def _unpacked(
     keys = dict.fromkeys((name, key) for name, one in found for key in one)
     # The seed of the data is one to pool over: it has a column of its own.
     columns = {
-        f"{name}.{key}".removeprefix("."): _words(
+        f"{name}.{key}".removeprefix("."): _values_in_words(
             [
                 "" if own != name else one[key] if key in one else usual(name, key)
                 for own, one in found
@@ -234,7 +234,7 @@ def mapping_of(text: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _words(values: Sequence[Any]) -> list[str]:
+def _values_in_words(values: Sequence[Any]) -> list[str]:
     """Return values as text: numbers in six digits, in full where two would agree."""
     numbers = {one for one in values if isinstance(one, float)}
     alike = Counter(f"{one:.6g}" for one in numbers)
@@ -242,10 +242,10 @@ def _words(values: Sequence[Any]) -> list[str]:
     @functools.lru_cache(maxsize=None, typed=True)
     def word(one: Any) -> str:
         short = f"{one:.6g}" if isinstance(one, float) else ""
-        return short if alike[short] == 1 else shown(one)
+        return short if alike[short] == 1 else typed_text(one)
 
     # Of 10^5 values most are equal; a list or an object is no key.
-    return [shown(v) if isinstance(v, list | dict) else word(v) for v in values]
+    return [typed_text(v) if isinstance(v, list | dict) else word(v) for v in values]
 
 
 def text_of(column: pd.Series[Any]) -> pd.Series[str]:
@@ -253,11 +253,11 @@ def text_of(column: pd.Series[Any]) -> pd.Series[str]:
     import pandas as pd
 
     codes, unique = pd.factorize(column)
-    words = np.array([*_words([*unique]), ""], dtype=object)
+    words = np.array([*_values_in_words([*unique]), ""], dtype=object)
     return pd.Series(words[codes], column.index, dtype=object)
 
 
-def differing(
+def differing_columns(
     rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = ()
 ) -> list[str]:
     """Return the columns that tell rows apart which agree in all of `base`.
@@ -267,7 +267,7 @@ def differing(
     Parameters
     ----------
     rows : DataFrame
-        Text, as `settings` returns it; an empty cell differs from nothing.
+        Text, as `settings_in_words` returns it; an empty cell differs from nothing.
     base : DataFrame
         What the rows are told apart by already, on the same index.
     names : sequence of str
@@ -275,24 +275,24 @@ def differing(
     """
     groups = np.zeros(len(rows), dtype=np.int64)
     for name in base:
-        groups = _joint(groups, base[name])
+        groups = _split_groups(groups, base[name])
     kept = []
     for name in names or rows.columns:
-        finer, there = _joint(groups, rows[name]), rows[name].to_numpy() != ""
+        finer, there = _split_groups(groups, rows[name]), rows[name].to_numpy() != ""
         if len(np.unique(finer[there])) > len(np.unique(groups[there])):
             kept.append(str(name))
             groups = finer
     return kept
 
 
-def _joint(groups: Any, column: pd.Series[Any]) -> Any:
+def _split_groups(groups: Any, column: pd.Series[Any]) -> Any:
     """Return codes of groups that are told apart by a column, too."""
     codes = column.factorize(use_na_sentinel=False)[0]
     joint = groups * (int(codes.max(initial=0)) + 1) + codes
     return np.unique(joint, return_inverse=True)[1]
 
 
-def named(
+def add_differing_keys(
     start: pd.Series[Any], rows: pd.DataFrame, names: Sequence[str]
 ) -> pd.Series[str]:
     """Return names followed by `, key=value` for each column that a row has.
@@ -302,7 +302,7 @@ def named(
     start : Series
         What the names begin with.
     rows : DataFrame
-        What `settings` returns, on the same index.
+        What `settings_in_words` returns, on the same index.
     names : sequence of str
         Columns of `rows`.
     """
@@ -313,7 +313,7 @@ def named(
     return text
 
 
-def labelled(
+def label_table(
     table: pd.DataFrame, again: bool = False, parameters: bool = True, axis: str = ""
 ) -> pd.DataFrame:
     """Return a table with panel and line where the command line named none.
@@ -340,20 +340,24 @@ def labelled(
     if not bare.any():
         return table
     rows = table[bare].drop_duplicates("trial").set_index("trial")
-    every = settings(rows)
+    every = settings_in_words(rows)
     names = [str(name) for name in every]
     judged = rows["status"].isin(RAN) if rows["status"].isin(RAN).any() else slice(None)
     data = [name for name in names if is_of_data(name, rows)]
     own = [name for name in names if parameters or name in REST]
     lines = [name for name in own if name not in (*data, *AXES)]
     owners = {*rows[DATASET].unique()}
-    on_axis = [name for name in names if axis in spellings(name, owners)]
+    on_axis = [name for name in names if axis in spellings_of_key(name, owners)]
     base = every[on_axis].assign(dataset=rows[DATASET])
     if axis in rows:
         base[axis] = rows[axis]
-    panels = named(rows[DATASET], every, differing(every[judged], base[judged], data))
+    panels = add_differing_keys(
+        rows[DATASET], every, differing_columns(every[judged], base[judged], data)
+    )
     base = base.assign(algorithm=rows[ALGORITHM], epsilon=rows["epsilon"], panel=panels)
-    found = named(rows[ALGORITHM], every, differing(every[judged], base[judged], lines))
+    found = add_differing_keys(
+        rows[ALGORITHM], every, differing_columns(every[judged], base[judged], lines)
+    )
     trials = table.loc[bare, "trial"]
     return table.assign(
         panel=panel.mask(bare, trials.map(panels)),
@@ -377,15 +381,17 @@ def split_names(
     names : sequence of {'panel', 'line'}
         The columns of ``base`` that are named.
     """
-    every, base = settings(rows), base.copy()
+    every, base = settings_in_words(rows), base.copy()
     for name in names:
         keys = [one for one in map(str, every) if name == LINE or is_of_data(one, rows)]
-        base[name] = named(base[name], every, differing(every, base, keys))
+        base[name] = add_differing_keys(
+            base[name], every, differing_columns(every, base, keys)
+        )
     return base
 
 
 def is_of_data(name: str, rows: pd.DataFrame) -> bool:
-    """Return whether a column of `settings` is of the data."""
+    """Return whether a column of `settings_in_words` is of the data."""
     owner = name.rpartition(".")[0]
     return name == STANDARDISE or (owner != "" and owner in rows[DATASET].unique())
 
@@ -404,7 +410,7 @@ def final_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table.drop_duplicates([*LABELS, "phase", "trial"], keep="last")
 
 
-def parameters(table: pd.DataFrame, column: str = "params") -> pd.DataFrame:
+def parameter_columns(table: pd.DataFrame, column: str = "params") -> pd.DataFrame:
     """Return the keys of a column of JSON as columns, on the index of the table.
 
     Parameters
@@ -429,10 +435,10 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
     rows : DataFrame
         Rows of the tidy table.
     y : str
-        A column: inf if smaller is better, else as `worst` says.
+        A column: inf if smaller is better, else as `worst_value` says.
     """
     lost = ~rows["status"].isin(["ok", "skipped"]) & rows[y].isna()
-    return rows[y].astype(float).mask(lost, worst(y))
+    return rows[y].astype(float).mask(lost, worst_value(y))
 
 
 HELD = ("bounds", SCALE, "clip_to_bounds", "standardise")
@@ -457,7 +463,7 @@ def under_bounds(rows: pd.DataFrame) -> str:
     """
     kinds = [PANEL, DATASET, "dataset_options"]
     trials = rows.reindex(columns=kinds).drop_duplicates()
-    held = _unpacked(trials, "", "dataset_options")
+    held = _unpack_column(trials, "", "dataset_options")
     held = held.reindex(columns=[*HELD], fill_value="")
     # A generator may have a `scale` of its own.
     held[SCALE] = held[SCALE].where(held[SCALE].eq(BY_BOUNDS), "")

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_erm_bench.datasets.spec import is_generated
-from dp_erm_bench.errors import UsageError, number
+from dp_erm_bench.errors import UsageError, real_number
 from dp_erm_bench.results.settings import (
     LABELS,
-    differing,
+    differing_columns,
     mapping_of,
-    settings,
+    settings_in_words,
     text_of,
     worst_if_lost,
 )
@@ -52,23 +52,23 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
     UsageError
         If one group has several settings, or runs that tune beside others.
     """
-    every = settings(rows).assign(phase=text_of(rows["phase"]))
+    every = settings_in_words(rows).assign(phase=text_of(rows["phase"]))
     names = [str(name) for name in every if name not in by]
-    if apart := differing(every, rows[[*by]].astype(object), names):
+    if apart := differing_columns(every, rows[[*by]].astype(object), names):
         words = sorted({one for one in every[apart[0]].unique() if one != ""})
         some = ", ".join([*words[:4], *["..."] * (len(words) > 4)])
         raise UsageError(
             f"plot: one curve would pool {len(words)} values of {apart[0]} ({some}); "
             f"{remedy.format(apart[0])}"
         )
-    return pooled(rows, by)
+    return pooled_in_words(rows, by)
 
 
 DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
 """What a seed of generated data, or of others, is: one, and several."""
 
 
-def pooled(rows: pd.DataFrame, by: Sequence[str]) -> str:
+def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
     """Return over what groups pool at most, such as `5 seeds, 3 splits`.
 
     Seeds of data are splits, or draws of generated data.
@@ -228,7 +228,7 @@ OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
 
 
 def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the tidy table with the columns `BEYOND`, which `beyond` reads."""
+    """Return rows of the tidy table with the columns `BEYOND` for `loss_beyond`."""
     texts = rows["references"]
     known = {text: _constant_in(models_of(text)) for text in texts.dropna().unique()}
     by, level, constant = (
@@ -248,18 +248,18 @@ def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, s
         if "train_risk" in own:
             by = next(key for key in (OBJECTIVE, *RISKS) if key in own)
             how = f" by {by.replace('_', ' ')}, {NO_INTERCEPT}"
-            return by, number(own[by]), name + how * (by != OBJECTIVE)
+            return by, real_number(own[by]), name + how * (by != OBJECTIVE)
     return "", math.nan, ""
 
 
-def beyond(rows: pd.DataFrame) -> Beyond:
+def loss_beyond(rows: pd.DataFrame) -> Beyond:
     """Return what the runs of a line lose more, of their rows with `BEYOND`."""
     (line,) = beyond_of_lines(rows, [np.arange(len(rows))])
     return line
 
 
 def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
-    """Return `beyond` of several lines, each the places of its runs in the rows."""
+    """Return `loss_beyond` of several lines, each the places of its runs in rows."""
     needed = (*BEYOND, "dataset_seed")
     excess, intercept, constant, seeds = (rows[name].to_numpy() for name in needed)
     return [
@@ -273,7 +273,7 @@ def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
 
 
 def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
-    """Return values of the runs of a line as `places` takes them.
+    """Return values of the runs of a line as `places_of_lines` takes them.
 
     Parameters
     ----------
@@ -309,11 +309,11 @@ def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
 
 def centre_of(values: Array, sample: int = 0) -> tuple[float, float, float]:
     """Return the centre of a line's runs, as of `by_split`, and its 95 % interval."""
-    centre, drawn = _centre(values, sample)
-    return centre, *_ends(drawn)
+    centre, drawn = _centre_with_draws(values, sample)
+    return centre, *_ends_of_draws(drawn)
 
 
-def places(
+def places_of_lines(
     errors: Mapping[Key, Array | None],
     zero: float,
     others: Mapping[Key, Beyond] | None = None,
@@ -339,12 +339,12 @@ def places(
         if own is None:
             continue
         # The samples are not paired: each algorithm has noise of its own.
-        centre, draws[line] = _centre(own, sample)
-        low, high = _ends(draws[line])
-        beats = "" if math.isnan(zero) else _beats(low, high, zero)
+        centre, draws[line] = _centre_with_draws(own, sample)
+        low, high = _ends_of_draws(draws[line])
+        beats = "" if math.isnan(zero) else _lies_below(low, high, zero)
         more = (others or {}).get(line, Beyond(np.full(1, math.nan), False, ""))
         known = not np.isnan(more.excess).all()
-        also = _beats(*centre_of(more.excess)[1:], 0.0) if known else ""
+        also = _lies_below(*centre_of(more.excess)[1:], 0.0) if known else ""
         level = also == NO or (also == TIE and more.intercept)
         unbeaten = ZERO if beats in (NO, TIE) else more.constant if level else ""
         found[line] = Standing(centre, low, high, beats, also, unbeaten, LOSES)
@@ -360,13 +360,13 @@ def places(
         for line, drawn in able.items():
             unlike, zeros = drawn != able[best], np.zeros_like(drawn)
             gap = np.subtract(drawn, able[best], out=zeros, where=unlike)
-            near = central(gap, LIKELY)[0] <= 0.0
+            near = central_interval(gap, LIKELY)[0] <= 0.0
             place = WINS if line == best else TIES if near else LOSES
             found[line] = found[line]._replace(place=place)
     return found
 
 
-def _centre(values: Array, sample: int = 0) -> tuple[float, Array | None]:
+def _centre_with_draws(values: Array, sample: int = 0) -> tuple[float, Array | None]:
     """Return the centre of runs, and draws of where that of their law may be, if any.
 
     It is their median; of shape (splits, 1) the mean of those of splits.
@@ -377,11 +377,11 @@ def _centre(values: Array, sample: int = 0) -> tuple[float, Array | None]:
     return float(quantile(values, 0.5)), drawn
 
 
-def _ends(drawn: Array | None) -> tuple[float, float]:
-    return (math.nan, math.nan) if drawn is None else central(drawn, LIKELY)
+def _ends_of_draws(drawn: Array | None) -> tuple[float, float]:
+    return (math.nan, math.nan) if drawn is None else central_interval(drawn, LIKELY)
 
 
-def _beats(low: float, high: float, level: float) -> str:
+def _lies_below(low: float, high: float, level: float) -> str:
     """Return whether an interval lies below a level; TIE if there is none."""
     return YES if high < level else NO if low > level else TIE
 
@@ -403,7 +403,7 @@ def medians_of(frame: pd.DataFrame) -> dict[str, float]:
     return {str(name): float(one.dropna().median()) for name, one in frame.items()}
 
 
-def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
+def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
     """Return what needs no private training, for each run: columns of `BASELINES`.
 
     Parameters
@@ -436,7 +436,9 @@ def baselines(rows: pd.DataFrame, y: str) -> pd.DataFrame:
         found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
     models = {text: models_of(text) for text in rows["references"].dropna().unique()}
     for name, title in MODELS.items():
-        values = {text: number(of.get(name, {}).get(y)) for text, of in models.items()}
+        values = {
+            text: real_number(of.get(name, {}).get(y)) for text, of in models.items()
+        }
         found[title] = rows["references"].map(values).astype(float)
     return found
 
@@ -494,12 +496,12 @@ class Estimate(NamedTuple):
         return Estimate(*(float(one / unit) for one in self))
 
 
-def exactly(value: float) -> Estimate:
+def exact_estimate(value: float) -> Estimate:
     """Return the estimate of a number in which nothing is random."""
     return Estimate(value, value, value)
 
 
-def unknown(value: float) -> Estimate:
+def unknown_estimate(value: float) -> Estimate:
     """Return the estimate of a number of which the runs do not tell an interval."""
     return Estimate(value, -math.inf, math.inf)
 
@@ -517,7 +519,7 @@ ALIKE = 12
 Part = tuple[Array, Array]
 
 
-def estimate(
+def estimate_sum(
     parts: Sequence[Part], *, logs: bool = True, share: float = LIKELY
 ) -> Estimate:
     """Return a weighted sum of logarithms of means, or of means, with its interval.
@@ -546,29 +548,29 @@ def estimate(
     """
     rounded = [(np.asarray(v, float), np.asarray(w, float)) for v, w in parts]
     with np.errstate(all="ignore"):
-        point, influences = _summed(rounded, logs)
+        point, influences = _sum_with_influences(rounded, logs)
         if all((values == values[:1]).all() for values, _ in rounded):
             several = all(len(values) > 1 for values, _ in rounded)
-            return exactly(point) if several else unknown(point)
+            return exact_estimate(point) if several else unknown_estimate(point)
         if not math.isfinite(point) or any(len(one) < 2 for one in influences):
-            return unknown(point)
+            return unknown_estimate(point)
         errors = np.array([one.var(ddof=1) / len(one) for one in influences])
         error, sizes = math.sqrt(errors.sum()), np.array([*map(len, influences)])
         if error <= ROUNDING * max(1.0, abs(point)):
-            return exactly(point)
+            return exact_estimate(point)
         tail = (1.0 - share) / 2
-        if min(map(_telling, (values for values, _ in rounded))) < FEW:
+        if min(map(_count_telling_units, (values for values, _ in rounded))) < FEW:
             from scipy.special import stdtrit
 
             freedom = errors.sum() ** 2 / (errors**2 / (sizes - 1)).sum()
             most = float(stdtrit(freedom, 1.0 - tail))
             least = -most
         else:
-            least, most = _studentised(rounded, logs, point, tail)
+            least, most = _studentised_ends(rounded, logs, point, tail)
     return Estimate(point, point - most * error, point - least * error)
 
 
-def _telling(values: Array) -> float:
+def _count_telling_units(values: Array) -> float:
     """Return how many units there are if the most frequent one is counted once.
 
     Infinite if all are equal: they have no error.
@@ -579,7 +581,9 @@ def _telling(values: Array) -> float:
     return float(counts.sum() - counts.max() + 1) if len(counts) > 1 else math.inf
 
 
-def _summed(parts: Sequence[Part], logs: bool) -> tuple[float, list[Array]]:
+def _sum_with_influences(
+    parts: Sequence[Part], logs: bool
+) -> tuple[float, list[Array]]:
     """Return the sum, and of each part how far each unit moves it."""
     point = 0.0
     influences: list[Array] = []
@@ -590,7 +594,7 @@ def _summed(parts: Sequence[Part], logs: bool) -> tuple[float, list[Array]]:
     return point, influences
 
 
-def _studentised(
+def _studentised_ends(
     parts: Sequence[Part], logs: bool, point: float, tail: float
 ) -> tuple[float, float]:
     """Return the ends of the law of (sum of a resample - sum) / its standard error."""
@@ -631,7 +635,7 @@ def estimate_of_quantiles(
     """
     tail = (1.0 - share) / 2
 
-    def told(values: Array, q: float | None) -> bool:
+    def is_known(values: Array, q: float | None) -> bool:
         size = len(values)
         return size > 1 if q is None else bool(max(q, 1.0 - q) ** size <= tail)
 
@@ -642,9 +646,9 @@ def estimate_of_quantiles(
         point = float(sum(weight * of(values, q) for values, q, weight in parts))
         if all((values == values[0]).all() for values, _, _ in parts):
             alone = any(len(values) == 1 for values, _, _ in parts)
-            return unknown(point) if alone else exactly(point)
-        if not math.isfinite(point) or not all(told(one, q) for one, q, _ in parts):
-            return unknown(point)
+            return unknown_estimate(point) if alone else exact_estimate(point)
+        if not math.isfinite(point) or not all(is_known(one, q) for one, q, _ in parts):
+            return unknown_estimate(point)
         draws = np.zeros(RESAMPLES)
         for sample, (values, q, weight) in enumerate(parts):
             rng = np.random.default_rng(sample)
@@ -655,13 +659,13 @@ def estimate_of_quantiles(
                 else _likely_quantiles(np.log(ordered), q, rng)
             )
             draws += weight * drawn
-    return Estimate(point, *central(draws, share))
+    return Estimate(point, *central_interval(draws, share))
 
 
 def _likely_means(values: Array, rng: np.random.Generator) -> Array:
     """Return draws of the logarithm of a mean, whose percentiles are bootstrap-t."""
     n, mean = len(values), values.mean()
-    if _telling(values[:, None]) < FEW:
+    if _count_telling_units(values[:, None]) < FEW:
         t = rng.standard_t(n - 1, size=RESAMPLES) / math.sqrt(n - 1)
     else:
         drawn = values[rng.integers(n, size=(n, RESAMPLES))]
@@ -717,10 +721,10 @@ def estimate_log_ratio(
     pairs = [(own[seed], their[seed]) for seed in common]
     changes = [0.0 if a == b else float(np.log(a) - np.log(b)) for a, b in pairs]
     found = Estimate(*centre_of(np.array(changes)))
-    return unknown(found.point) if math.isnan(found.low) else found
+    return unknown_estimate(found.point) if math.isnan(found.low) else found
 
 
-def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
+def estimate_of_largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     """Return the largest of some numbers, with its interval.
 
     Its upper end is the highest of all: that of the number which is the largest in
@@ -739,7 +743,7 @@ def largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     return Estimate(point, max(x.low for x in lower), max(x.high for x in upper))
 
 
-def central(draws: Array, share: float) -> tuple[float, float]:
+def central_interval(draws: Array, share: float) -> tuple[float, float]:
     """Return the ends of the interval that holds the middle share of some draws.
 
     Parameters

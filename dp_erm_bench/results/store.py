@@ -36,8 +36,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from dp_erm_bench import paths
-from dp_erm_bench.errors import number
-from dp_erm_bench.paths import opened, write_atomic
+from dp_erm_bench.errors import real_number
+from dp_erm_bench.paths import open_inside, write_atomic
 from dp_erm_bench.registry import QUANTITIES
 from dp_erm_bench.results import files
 from dp_erm_bench.results.files import RECORDS
@@ -87,8 +87,8 @@ class RecordWriter:
             If the folder is gone, or the file cannot be written; as `append`.
         """
         mark = {"begin": list(keys), "batch": batch_name(keys), "run": self.run}
-        line = files.line({**mark, "time": round(time.time(), 3)})
-        files.append_lines(self.path, files.sealed(line))
+        line = files.compact_json({**mark, "time": round(time.time(), 3)})
+        files.append_lines(self.path, files.add_checksum(line))
 
     def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
         """Write the records of a batch at once; `cost` is in seconds a trial."""
@@ -100,7 +100,7 @@ class RecordWriter:
         files.append_lines(self.path, lines)
 
 
-def failed(key: str, status: str, message: str) -> dict[str, Any]:
+def failed_record(key: str, status: str, message: str) -> dict[str, Any]:
     """Return the record of a trial that has no trajectory."""
     reason = {"key": key, "status": status, "message": message}
     return {**reason, "facts": {}, "trajectory": {}}
@@ -114,7 +114,7 @@ def batch_name(keys: Iterable[str]) -> str:
 def encode_record(record: Mapping[str, Any], cost: float = 0.0, run: str = "") -> bytes:
     """Return the line of a record: key, status, cost and run first."""
     first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
-    return files.sealed(files.line({**first, "run": run, **record}))
+    return files.add_checksum(files.compact_json({**first, "run": run, **record}))
 
 
 class Traces(NamedTuple):
@@ -155,7 +155,7 @@ def traces_of(folder: Path, offset: int, run: str, keys: set[str]) -> Traces:
             and text[KEY].decode(errors="replace") not in keys
         ):
             continue
-        content = files.parsed(text) if files.is_sealed(text) else None
+        content = files.parse_object(text) if files.is_sealed(text) else None
         if content is None or content.get("run") != run:
             continue
         if content.get("key") in keys:
@@ -218,16 +218,16 @@ class Store:
         try:
             self.size, self.refused = files.size_of(self.path), ""
             if self.size != self._offset and self.path.exists():
-                with opened(self.path, self.folder, LARGEST) as file:
+                with open_inside(self.path, self.folder, LARGEST) as file:
                     file.seek(self._offset)
                     for line in files.lines_of(file):
                         if line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT:
                             break  # the rest of it may come at any moment
-                        self._take(line)
+                        self._keep_line(line)
         except OSError as error:
             self.refused = error.strerror or str(error)
 
-    def _take(self, line: bytes) -> None:
+    def _keep_line(self, line: bytes) -> None:
         """Keep the place of a line that is a whole record."""
         self._line += 1
         end = line.find(b'"', STATUS.stop)
@@ -273,19 +273,19 @@ class Store:
             for key in keys:
                 if file is None and key in self:
                     with contextlib.suppress(OSError):
-                        file = opened(self.path, self.folder, LARGEST)
+                        file = open_inside(self.path, self.folder, LARGEST)
                         stack.enter_context(file)
-                yield self._read(key, file)
+                yield self._read_record(key, file)
 
-    def _read(self, key: str, file: BinaryIO | None) -> dict[str, Any] | None:
+    def _read_record(self, key: str, file: BinaryIO | None) -> dict[str, Any] | None:
         if file is None or key not in self:
             return None
         file.seek(self._places[key] >> BITS)
-        record = files.parsed(file.readline(paths.LARGEST_TEXT))
+        record = files.parse_object(file.readline(paths.LARGEST_TEXT))
         same = record and (record["key"], record["status"]) == (key, self.status(key))
         return record if same else None
 
-    def mates(self, key: str, batch: str) -> list[str]:
+    def keys_of_batch(self, key: str, batch: str) -> list[str]:
         """Return the keys of the trials of a recorded batch, in the order of the batch.
 
         Parameters
@@ -303,11 +303,14 @@ class Store:
         """
         if batch == batch_name([key]):
             return [key]
-        with contextlib.suppress(OSError), opened(self.path, self.folder, LARGEST) as f:
+        with (
+            contextlib.suppress(OSError),
+            open_inside(self.path, self.folder, LARGEST) as f,
+        ):
             if not self._marks:
                 self._marks = dict(_marks_in(f))
             f.seek(self._marks.get(batch.encode(), f.seek(0, 2)))
-            mark = files.parsed(f.readline(paths.LARGEST_TEXT)) or {}
+            mark = files.parse_object(f.readline(paths.LARGEST_TEXT)) or {}
             keys = [str(one) for one in mark.get("begin", ())]
             if batch == batch_name(keys):
                 return keys
@@ -346,7 +349,7 @@ def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     trajectory = record.get("trajectory")
     columns = trajectory if isinstance(trajectory, dict) else {}
     lists = {k: v for k in QUANTITIES if isinstance(v := columns.get(k), list) and v}
-    last = {name: number(column[-1]) for name, column in lists.items()}
+    last = {name: real_number(column[-1]) for name, column in lists.items()}
     return {k: QUANTITIES[k] * v for k, v in last.items() if not math.isnan(v)}
 
 
@@ -363,7 +366,7 @@ def error_of(record: Mapping[str, Any] | None, quantity: str) -> float:
     value = finals_of(record).get(quantity, math.inf)
     if record is None or math.isinf(value):
         return math.inf
-    optimum = number((record.get("facts") or {}).get("optimum"))
+    optimum = real_number((record.get("facts") or {}).get("optimum"))
     if quantity == "objective" and optimum > 0.0:
         return value / optimum - 1.0
     return value if QUANTITIES[quantity] > 0 else 1.0 + value
@@ -412,14 +415,14 @@ class Plan:
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add lines and publish them together with those before."""
-        with files.telling(self.folder):
+        with files.translate_os_errors(self.folder):
             if self._own is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._own = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
             before = self._own.seek(0, 2)
-            self._own.writelines(map(files.line, rows))
+            self._own.writelines(map(files.compact_json, rows))
             new = self._own.tell() > before or self.published == -1
-            with files.locked(self.folder):
+            with files.lock_folder(self.folder):
                 self.restore(new)
 
     def restore(self, new: bool = False) -> None:
@@ -428,14 +431,14 @@ class Plan:
         Call it under the lock of the folder.
         """
         own, path = self._own, self.folder / files.PLAN
-        if own is None or not (new or checksum(self.folder) != self.published):
+        if own is None or not (new or plan_checksum(self.folder) != self.published):
             return
         own.seek(0)
         if self.append:
-            _merge(path, own)
+            _merge_plan(path, own)
         else:
-            _write(path, own)
-        self.published = checksum(self.folder)
+            _write_plan(path, own)
+        self.published = plan_checksum(self.folder)
 
 
 def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
@@ -446,9 +449,9 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
     UsageError
         If the plan is no file of the folder that can be read.
     """
-    with files.telling(folder):
+    with files.translate_os_errors(folder):
         for raw in files.checked_lines(folder / files.PLAN):
-            row = None if raw is None else files.parsed(raw)
+            row = None if raw is None else files.parse_object(raw)
             good = row and all(isinstance(row.get(k), t) for k, t in LABELS.items())
             yield row if good else None
 
@@ -462,48 +465,50 @@ def planned_lines(
             yield line
 
 
-def checksum(folder: Path) -> int:
+def plan_checksum(folder: Path) -> int:
     """Return the checksum of the plan as it stands, -1 if there is none."""
     if not (folder / files.PLAN).is_file():
         return -1
-    with opened(folder / files.PLAN, folder) as file:
+    with open_inside(folder / files.PLAN, folder) as file:
         return files.checksum_of(file)
 
 
-def _write(path: Path, lines: Iterable[bytes]) -> None:
+def _write_plan(path: Path, lines: Iterable[bytes]) -> None:
     write_atomic(path, lambda file: file.writelines(files.sealed_lines(lines)))
 
 
-def _merge(path: Path, own: BinaryIO) -> None:
+def _merge_plan(path: Path, own: BinaryIO) -> None:
     """Add a run's lines to the plan.
 
     A line of the same labels and spec but of another key is replaced: the code or the
     data behind it changed. So is one of the same labels and key that spells its spec in
     another way. A damaged line goes.
     """
-    new = {_name(line): line[KEY] for line in own}
+    new = {_digest_of_name(line): line[KEY] for line in own}
     own.seek(0)
-    heads = {_head(line) for line in own}
+    heads = {_digest_of_head(line) for line in own}
     there: set[bytes] = set()
     gone: set[int] = set()
     for place, raw in enumerate(files.checked_lines(path)):
-        if raw is not None and new.get(name := _name(raw)) == raw[KEY]:
+        if raw is not None and new.get(name := _digest_of_name(raw)) == raw[KEY]:
             there.add(name)
-        elif raw is None or name in new or _head(raw) in heads:
+        elif raw is None or name in new or _digest_of_head(raw) in heads:
             gone.add(place)
     if gone or len(there) < len(new) or not path.is_file():
         own.seek(0)
         old = enumerate(files.checked_lines(path))
         kept = (raw for place, raw in old if raw and place not in gone)
-        _write(path, chain(kept, (raw for raw in own if _name(raw) not in there)))
+        _write_plan(
+            path, chain(kept, (raw for raw in own if _digest_of_name(raw) not in there))
+        )
 
 
-def _head(raw: bytes) -> bytes:
+def _digest_of_head(raw: bytes) -> bytes:
     """Return the digest of a line's key and labels."""
     return blake2b(raw.partition(FLAGS)[0], digest_size=16).digest()
 
 
-def _name(raw: bytes) -> bytes:
+def _digest_of_name(raw: bytes) -> bytes:
     """Return the digest of a line's labels and spec, without its key and flags.
 
     A solver's file is code: where it lies and what it holds name no trial.
@@ -533,18 +538,21 @@ class Asked:
     def __init__(self, folder: Path, records: bool) -> None:
         self.folder, self.records = folder, records
         self._known: dict[tuple[str, int], Points] = {}
-        self._read()
+        self._read_lines()
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         path = self.folder / ASKED
         if path.is_file():
-            with files.telling(self.folder), opened(path, self.folder) as file:
+            with (
+                files.translate_os_errors(self.folder),
+                open_inside(path, self.folder) as file,
+            ):
                 for raw in files.lines_of(file):
-                    self._take(raw)
+                    self._keep_line(raw)
 
-    def _take(self, raw: bytes) -> None:
+    def _keep_line(self, raw: bytes) -> None:
         """Keep a line that is whole; of one that is torn the points are made anew."""
-        row = files.parsed(raw) if files.is_sealed(raw) else None
+        row = files.parse_object(raw) if files.is_sealed(raw) else None
         if row and all(isinstance(row.get(key), kind) for key, kind in KEYS.items()):
             points = [point for point in row["points"] if isinstance(point, dict)]
             self._known.setdefault((row["case"], row["round"]), points)
@@ -564,14 +572,14 @@ class Asked:
         if (case, number) not in self._known:
             points = make()
             if self.records:
-                self._write({"case": case, "round": number, "points": points})
+                self._write_row({"case": case, "round": number, "points": points})
             self._known.setdefault((case, number), points)
         return self._known[case, number]
 
-    def _write(self, row: dict[str, Any]) -> None:
-        with files.telling(self.folder), files.locked(self.folder):
+    def _write_row(self, row: dict[str, Any]) -> None:
+        with files.translate_os_errors(self.folder), files.lock_folder(self.folder):
             # Another run of the folder may have asked for them meanwhile.
-            self._read()
+            self._read_lines()
             if (row["case"], row["round"]) not in self._known:
-                line = files.sealed(files.line(row))
+                line = files.add_checksum(files.compact_json(row))
                 files.append_lines(self.folder / ASKED, line)

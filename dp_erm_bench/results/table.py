@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.datasets.base import READ, Uncharged
 from dp_erm_bench.datasets.spec import FRESH, PUBLIC, usual_fields
-from dp_erm_bench.errors import UsageError, escaped, shown
-from dp_erm_bench.paths import digest, opened, remove_parts, write_atomic
-from dp_erm_bench.plugins.passed import NOT_RECOUNTED, doubt, is_ours
+from dp_erm_bench.errors import UsageError, escape_line, typed_text
+from dp_erm_bench.paths import digest_of_json, open_inside, remove_parts, write_atomic
+from dp_erm_bench.plugins.passed import (
+    NOT_RECOUNTED,
+    doubt_of_sources,
+    is_our_algorithm,
+)
 from dp_erm_bench.registry import OBJECTIVE, POPULATION
 from dp_erm_bench.results import columns
 from dp_erm_bench.results.columns import COUNT, FLAG, NUMBER, TEXT
@@ -29,18 +33,18 @@ from dp_erm_bench.results.files import (
     PLAN,
     RECORDS,
     checksum_of,
-    locked,
-    plural,
+    count_with_noun,
+    lock_folder,
     size_of,
-    telling,
-    typed,
+    translate_os_errors,
+    typed_path,
 )
 from dp_erm_bench.results.runs import TABLE, note_table, read_manifest
-from dp_erm_bench.results.settings import labelled, parameters
+from dp_erm_bench.results.settings import label_table, parameter_columns
 from dp_erm_bench.results.store import (
     Plan,
     Store,
-    checksum,
+    plan_checksum,
     planned_lines,
     read_plan,
 )
@@ -103,7 +107,7 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    fixed = [_fixed(*trial) for trial in chunk]
+    fixed = [_fixed_columns(*trial) for trial in chunk]
     doubts = functools.cache(doubt_of)
     for row in fixed:
         row["doubt"] = doubts(*(row[name] for name in DOUBTED))
@@ -140,10 +144,10 @@ BY_DATA = frozenset(("", *Uncharged))
 def doubt_of(solver: str, calibration: Any, uncharged: Any) -> str:
     """Return what is in doubt by now of a row's solver, by its `DOUBTED`."""
     uses = [use for use in str(uncharged).split(",") if use not in BY_DATA]
-    return doubt(solver, not str(calibration).endswith(NOT_RECOUNTED), uses)
+    return doubt_of_sources(solver, not str(calibration).endswith(NOT_RECOUNTED), uses)
 
 
-def _fixed(line: Row, record: Row) -> Row:
+def _fixed_columns(line: Row, record: Row) -> Row:
     """Return the columns that are equal in all rows of a trial."""
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
@@ -156,7 +160,7 @@ def _fixed(line: Row, record: Row) -> Row:
         others = [use for use in uncharged if use not in READ]
         uncharged = [*(use for use in READ if use in read), *others]
     solver = ""
-    if "content" in algorithm or not is_ours(algorithm["name"]):
+    if "content" in algorithm or not is_our_algorithm(algorithm["name"]):
         # A file's is in its spec, an entry point's in the record of what it did.
         solver = str(facts.get("solver", algorithm.get("content", UNKNOWN)))
     return {
@@ -165,25 +169,25 @@ def _fixed(line: Row, record: Row) -> Row:
         **{name: facts.get(name, spec[name]["name"]) for name in OBJECTIVE},
         "trial": line["key"],
         "dataset": dataset["name"],
-        "dataset_options": _options(SORTED(dataset)),
+        "dataset_options": _dataset_options(SORTED(dataset)),
         "content": line.get("content", ""),
         "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
         "objective_options": _options_of_parts(
             SORTED({part: spec[part] for part in OBJECTIVE})
         ),
-        "strength": _number(facts.get("strength", spec["penalty"].get("strength"))),
+        "strength": _as_number(facts.get("strength", spec["penalty"].get("strength"))),
         "algorithm": algorithm["name"],
         "params": SORTED(facts.get("params", algorithm["params"])),
         "references": SORTED(facts.get("references", {})),
-        "clipped": _number(line.get("clipped")),
+        "clipped": _as_number(line.get("clipped")),
         "at_bound": SORTED(line["at_bound"]) if line.get("at_bound") else "",
         "rule": line.get("rule", ""),
         "solver": solver,
         # Nowhere missing: pandas before 3 writes a column of nothing as one of no type.
         "exempt": facts.get("exempt", ""),
         "epsilon": float(budget["epsilon"]),
-        "delta": _number(facts.get("delta", budget["delta"])),
+        "delta": _as_number(facts.get("delta", budget["delta"])),
         "adjacency": budget["adjacency"],
         "calibration": facts.get("calibration", spec["calibration"]),
         "uncharged": ",".join(uncharged),
@@ -195,7 +199,7 @@ def _fixed(line: Row, record: Row) -> Row:
 
 
 @functools.lru_cache(1000)
-def _options(dataset: str) -> str:
+def _dataset_options(dataset: str) -> str:
     """Return the keys of a dataset that differ from its yaml, as JSON.
 
     Whether its records may be known tells no two problems apart.
@@ -228,7 +232,7 @@ def _options_of_parts(parts: str) -> str:
     return SORTED(found)
 
 
-def _number(value: Any) -> float | None:
+def _as_number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -272,60 +276,60 @@ def load_results(
     import pandas as pd
 
     folders = [folder] if isinstance(folder, str | Path) else folder
-    tables = [labelled(recorded(Path(one))) for one in folders]
+    tables = [label_table(recorded_results(Path(one))) for one in folders]
     if not tables:
         raise UsageError("load_results: name at least one results folder")
     table = tables[0]
     if len(tables) > 1:
-        table = labelled(pd.concat(tables, ignore_index=True), again=True)
+        table = label_table(pd.concat(tables, ignore_index=True), again=True)
         # A run that stands in two folders is one run.
         once = ["panel", "line", "phase", "trial", "iteration"]
         table = table.drop_duplicates(once, ignore_index=True)
-    return _expanded(table) if expand else table
+    return _expand_columns(table) if expand else table
 
 
-def _expanded(table: pd.DataFrame) -> pd.DataFrame:
+def _expand_columns(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with the keys of its columns of JSON as columns, too."""
     import pandas as pd
 
     names = ("params", "dataset_options", "objective_options")
-    parts = [parameters(table, name).add_prefix(f"{name}.") for name in names]
+    parts = [parameter_columns(table, name).add_prefix(f"{name}.") for name in names]
     keys = pd.concat(parts, axis=1)
-    texts = keys.select_dtypes(exclude="number").map(shown, na_action="ignore")
+    texts = keys.select_dtypes(exclude="number").map(typed_text, na_action="ignore")
     every = pd.concat([table, keys.drop(columns=[*texts]), texts], axis=1)
     return every[[*table, *keys]]
 
 
-def recorded(folder: Path) -> pd.DataFrame:
+def recorded_results(folder: Path) -> pd.DataFrame:
     """Return what `load_results` returns, with the labels that the plan has."""
     if not any((folder / name).is_file() for name in (NAME, PLAN)):
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     stale = is_stale(folder)
     if not stale:
         with contextlib.suppress(OSError, *UNREADABLE):
-            found = _read(folder)
+            found = _read_table(folder)
             tell_gaps(folder)
             return found
         if not (folder / RECORDS).is_file():
             raise UsageError(f"{folder / NAME}: is damaged, and there is no {RECORDS}")
-    collect(folder)
-    with telling(folder):
-        return _read(folder)
+    collect_table(folder)
+    with translate_os_errors(folder):
+        return _read_table(folder)
 
 
-def lacking(folder: Path) -> str:
+def lacking_in_words(folder: Path) -> str:
     """Return how many planned trials the table of a folder lacks, in words."""
-    noted = _noted(folder)
+    noted = _note_of_table(folder)
     missing, planned = noted.get("missing"), noted.get("planned")
     if not (isinstance(missing, int) and isinstance(planned, int) and missing > 0):
         return ""
     return (
-        f"Incomplete: {missing} of {plural(planned, 'planned trial')} have no "
+        f"Incomplete: {missing} of {count_with_noun(planned, 'planned trial')} have no "
         "record; lines and runs are missing that the same command adds."
     )
 
 
-def _checked(table: pd.DataFrame) -> pd.DataFrame:
+def _checked_columns(table: pd.DataFrame) -> pd.DataFrame:
     """Tell of each row whether its solver has passed `check` by now."""
     columns = (table[name].tolist() for name in DOUBTED)
     table["doubt"] = [*map(functools.cache(doubt_of), *columns)]
@@ -333,7 +337,7 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _read(folder: Path) -> pd.DataFrame:
+def _read_table(folder: Path) -> pd.DataFrame:
     """Return the table of a folder as a frame, of its columns alone.
 
     No threads: one that is left over could take a Ctrl-C that the main one holds back,
@@ -346,8 +350,8 @@ def _read(folder: Path) -> pd.DataFrame:
     """
     import pyarrow.parquet as pq
 
-    with opened(folder / NAME, folder) as file:
-        noted = _noted(folder)
+    with open_inside(folder / NAME, folder) as file:
+        noted = _note_of_table(folder)
         whole = {"size": file.seek(0, 2), "crc": checksum_of(file)}
         if noted and any(noted.get(key) != whole[key] for key in whole):
             raise ValueError("it is not as it was written")
@@ -361,10 +365,10 @@ def _read(folder: Path) -> pd.DataFrame:
             raise ValueError("it has columns of other names or types")
         # What else the file says of its columns is nothing to act upon.
         content = table.read(use_threads=False).replace_schema_metadata()
-        return _checked(content.to_pandas(use_threads=False))
+        return _checked_columns(content.to_pandas(use_threads=False))
 
 
-def _noted(folder: Path) -> Row:
+def _note_of_table(folder: Path) -> Row:
     """Return what the manifest notes of the table, empty if nothing."""
     noted = read_manifest(folder).get(TABLE)
     return noted if isinstance(noted, dict) else {}
@@ -372,12 +376,13 @@ def _noted(folder: Path) -> Row:
 
 def tell_gaps(folder: Path) -> None:
     """Print which planned trials the table of a folder lacks, and why."""
-    if lacking(folder):
-        noted = _noted(folder)
-        lost = f"{NAME} lacks {plural(noted['missing'], 'planned trial')}"
-        why = f" ({escaped(str(noted['damage']))})" if noted.get("damage") else ""
+    if lacking_in_words(folder):
+        noted = _note_of_table(folder)
+        lost = f"{NAME} lacks {count_with_noun(noted['missing'], 'planned trial')}"
+        why = f" ({escape_line(str(noted['damage']))})" if noted.get("damage") else ""
         print(
-            f"{typed(folder)}: {lost}{why}; the same command runs them", file=sys.stderr
+            f"{typed_path(folder)}: {lost}{why}; the same command runs them",
+            file=sys.stderr,
         )
 
 
@@ -390,13 +395,13 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
         If there is no table, or it cannot be read.
     """
     try:
-        return labelled(_read(folder))
+        return label_table(_read_table(folder))
     except (OSError, *UNREADABLE) as error:
         why = getattr(error, "strerror", None) or f"is damaged ({type(error).__name__})"
         raise UsageError(f"{folder / NAME}: {why}") from None
 
 
-def joined(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
+def join_records(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
     """Yield the trials of lines of the plan that have a record that can be read."""
     known = [line for line in lines if line["key"] in store]
     records = store.records([line["key"] for line in known])
@@ -407,7 +412,7 @@ def joined(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
 
 def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
     """Yield the spec and the facts of every planned trial that went well."""
-    for line, record in joined(Store(folder), planned_lines(folder)):
+    for line, record in join_records(Store(folder), planned_lines(folder)):
         if record["status"] == "ok":
             yield line["spec"], record["facts"]
 
@@ -421,16 +426,16 @@ def is_stale(folder: Path) -> bool:
         return True
     if not (folder / RECORDS).is_file() or not (folder / PLAN).is_file():
         return False
-    sources = _sources(folder, size_of(folder / RECORDS))
-    return _noted(folder).get("sources") != sources
+    sources = _sources_of_table(folder, size_of(folder / RECORDS))
+    return _note_of_table(folder).get("sources") != sources
 
 
 def is_outdated(folder: Path) -> bool:
     """Return whether a folder's table is stale or lacks planned trials."""
-    return is_stale(folder) or bool(_noted(folder).get("missing"))
+    return is_stale(folder) or bool(_note_of_table(folder).get("missing"))
 
 
-def collect(folder: Path) -> Path:
+def collect_table(folder: Path) -> Path:
     """Write the table of a folder, atomically, and return its path.
 
     Trials are in the order of the plan; those without a record are left out.
@@ -441,10 +446,10 @@ def collect(folder: Path) -> Path:
         If the folder cannot be written to.
     """
     store = Store(folder)
-    with telling(folder), locked(folder):
+    with translate_os_errors(folder), lock_folder(folder):
         remove_parts(folder)
         store.refresh()
-        _write(store)
+        _write_table(store)
     tell_gaps(folder)
     return folder / NAME
 
@@ -455,27 +460,29 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
     Runs that end in the same folder wait for each other here, so that the table of
     the last one holds what all of them recorded.
     """
-    with telling(store.folder), locked(store.folder):
+    with translate_os_errors(store.folder), lock_folder(store.folder):
         plan.restore()
         store.refresh()
         if is_outdated(store.folder):
-            _write(store)
+            _write_table(store)
 
 
-def _write(store: Store) -> None:
+def _write_table(store: Store) -> None:
     """Write the table, and note in the manifest what it holds; under the lock."""
     import pyarrow.parquet as pq
 
     folder = store.folder
     if store.refused:
-        raise UsageError(f"{typed(folder)}: {store.damage()}; {NAME} is left as it is")
-    with opened(folder / PLAN, folder) as plan:
+        raise UsageError(
+            f"{typed_path(folder)}: {store.damage()}; {NAME} is left as it is"
+        )
+    with open_inside(folder / PLAN, folder) as plan:
         fresh = any(f'"{FRESH}"'.encode() in line for line in plan)
     schema = schema_of(POPULATION if fresh else ())
     planned: Counter[str | None] = Counter()
     lost = set[str]()
     # What others append meanwhile makes the table stale.
-    noted: Row = {"sources": _sources(folder, store.size)}
+    noted: Row = {"sources": _sources_of_table(folder, store.size)}
 
     def write(file: Any) -> None:
         lines = read_plan(folder)
@@ -483,10 +490,10 @@ def _write(store: Store) -> None:
             while chunk := list(itertools.islice(lines, CHUNK)):
                 planned.update(None if one is None else one["key"] for one in chunk)
                 whole = [line for line in chunk if line is not None]
-                trials = list(joined(store, whole))
+                trials = list(join_records(store, whole))
                 read = {line["key"] for line, _ in trials}
                 lost.update(line["key"] for line in whole if line["key"] not in read)
-                for table in _tables(trials, schema, lost):
+                for table in _tables_of_chunk(trials, schema, lost):
                     writer.write_table(table)
         noted.update(size=file.seek(0, 2), crc=checksum_of(file))
 
@@ -494,7 +501,7 @@ def _write(store: Store) -> None:
     damaged = planned.pop(None, 0)
     damage = [store.damage()]
     if damaged:
-        damage.append(f"{plural(damaged, 'damaged line')} of {PLAN}")
+        damage.append(f"{count_with_noun(damaged, 'damaged line')} of {PLAN}")
     # A run that has only begun lacks nothing.
     missing = len(lost) + damaged if store.size > 0 else 0
     noted |= {"missing": missing, "planned": len(planned) + damaged}
@@ -502,11 +509,11 @@ def _write(store: Store) -> None:
     note_table(folder, {**noted, "damage": told})
 
 
-def _sources(folder: Path, size: int) -> str:
-    return digest([size, checksum(folder), list(COLUMNS)])
+def _sources_of_table(folder: Path, size: int) -> str:
+    return digest_of_json([size, plan_checksum(folder), list(COLUMNS)])
 
 
-def _tables(chunk: list[Trial], schema: Any, lost: set[str]) -> Iterator[Any]:
+def _tables_of_chunk(chunk: list[Trial], schema: Any, lost: set[str]) -> Iterator[Any]:
     """Yield the rows of a chunk; where one trial cannot be read, of all others."""
     try:
         yield table_of(chunk, schema)
@@ -515,4 +522,4 @@ def _tables(chunk: list[Trial], schema: Any, lost: set[str]) -> Iterator[Any]:
             lost.add(chunk[0][0]["key"])
             return
         for trial in chunk:
-            yield from _tables([trial], schema, lost)
+            yield from _tables_of_chunk([trial], schema, lost)

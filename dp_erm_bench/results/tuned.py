@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_erm_bench.errors import UsageError, number, refused
+from dp_erm_bench.errors import UsageError, real_number, value_error
 from dp_erm_bench.results.columns import sign_of
 from dp_erm_bench.results.files import PLAN, as_it_was, read_text
 from dp_erm_bench.results.settings import (
     final_rows,
-    labelled,
+    label_table,
     split_names,
     worst_if_lost,
 )
@@ -26,16 +26,16 @@ from dp_erm_bench.results.statistics import (
     ZERO,
     Array,
     Beyond,
-    baselines,
-    beyond,
+    baseline_columns,
     by_split,
+    loss_beyond,
     medians_of,
-    places,
+    places_of_lines,
     quantile,
     with_beyond,
 )
 from dp_erm_bench.results.store import planned_lines
-from dp_erm_bench.results.table import recorded
+from dp_erm_bench.results.table import recorded_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +78,7 @@ def read_choices(folder: Path) -> list[Row] | None:
     return rows
 
 
-def tuned(folder: str | Path) -> pd.DataFrame:
+def tuned_choices(folder: str | Path) -> pd.DataFrame:
     """Return the choices of a results folder, best first on each problem.
 
     Parameters
@@ -90,22 +90,20 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     -------
     DataFrame
         One row per tuned line: `panel`, `dataset`, `epsilon`, `line`, `algorithm`;
-        `trial`, one of its runs on report seeds; `chosen`, a
-        dict of all its parameters but defaults; `quantity`, the column that it is
-        judged by: what chose, or the relative error in place of the objective where
-        there is one; `median` over the `runs` on report seeds with its 95 %
-        interval `ci_low`, `ci_high`; `beats_zero`, `beats_constant`, `unbeaten` and
-        `place`, as `places` says, `constant` as in `Beyond`; `taken`, whether
-        `from_results` takes it: whether it wins if only w = 0 is to be beaten;
-        the medians of `BESIDE` that its runs have; the quantity of each of `BASELINES`,
-        nan where there is none, and in `baselines` that of each of these medians, a
-        dict of dicts; `open`, why a better setting may lie beyond, `uncharged` and
-        `doubt`;
-        `searched`, the parameters that were, and `default`, a dict of those that
-        nobody gave. With several `splits` all of it was tuned on each, `chosen` and
-        `trial` are the first one's, and `median` is the mean of the medians over
-        `runs` of each split, its interval over splits, as of `by_split`.
-        Runs that were lost count as the worst;
+        `trial`, one of its runs on report seeds; `chosen`, a dict of all its parameters
+        but defaults; `quantity`, the column that it is judged by: what chose, or the
+        relative error in place of the objective where there is one; `median` over the
+        `runs` on report seeds with its 95 % interval `ci_low`, `ci_high`; `beats_zero`,
+        `beats_constant`, `unbeaten` and `place`, as `places_of_lines` says, `constant`
+        as in `Beyond`; `taken`, whether `from_results` takes it: whether it wins if
+        only w = 0 is to be beaten; the medians of `BESIDE` that its runs have; the
+        quantity of each of `BASELINES`, nan where there is none, and in
+        `baseline_columns` that of each of these medians, a dict of dicts; `open`, why a
+        better setting may lie beyond, `uncharged` and `doubt`; `searched`, the
+        parameters that were, and `default`, a dict of those that nobody gave. With
+        several `splits` all of it was tuned on each, `chosen` and `trial` are the first
+        one's, and `median` is the mean of the medians over `runs` of each split, its
+        interval over splits, as of `by_split`. Runs that were lost count as the worst;
         lines whose algorithm refuses the problem are left out.
 
     Raises
@@ -116,7 +114,7 @@ def tuned(folder: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     folder = Path(folder)
-    rows = recorded(folder)
+    rows = recorded_results(folder)
     rows = rows[(rows["phase"] == "report") & (rows["status"] != "skipped")]
     found: list[dict[str, Any]] = []
     problems: dict[tuple[Any, ...], dict[int, Array]] = {}
@@ -127,17 +125,17 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         values = sign_of(y) * by_split(worst_if_lost(ends, y), ends["dataset_seed"])
         where = told["panel"], told["epsilon"], y
         problems.setdefault(where, {})[len(found)] = values
-        others[len(found)] = beyond(ends)
+        others[len(found)] = loss_beyond(ends)
         runs = rows.loc[rows["trial"].isin(ends["trial"])]
         beside = {
             name: float(quantile(worst_if_lost(ends, name), 0.5))
             for name in BESIDE
             if ends[name].notna().any()
         }
-        told["baselines"] = {n: medians_of(baselines(runs, n)) for n in beside}
+        told["baselines"] = {n: medians_of(baseline_columns(runs, n)) for n in beside}
         told |= {key: str(ends[key].iloc[0]) for key in ("uncharged", "trial")}
         told["doubt"] = max(ends["doubt"])  # empty of a run that failed
-        models = medians_of(baselines(runs, y))
+        models = medians_of(baseline_columns(runs, y))
         found.append({**told, "quantity": y, **beside, **models})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
@@ -146,8 +144,8 @@ def tuned(folder: str | Path) -> pd.DataFrame:
         # Runs that were lost before their first checkpoint have none.
         zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
         zero = sign * float(np.median(zeros)) if zeros else math.nan
-        blind = places(errors, zero)
-        for place, one in places(errors, zero, others).items():
+        blind = places_of_lines(errors, zero)
+        for place, one in places_of_lines(errors, zero, others).items():
             low, high = sorted((sign * one.low, sign * one.high))
             interval = {"median": sign * one.median, "ci_low": low, "ci_high": high}
             taken = {"taken": blind[place].place == WINS, "_order": one.median}
@@ -177,7 +175,7 @@ def _tuned_lines(
         raise UsageError(f"{folder}: holds no choices; dp-erm-bench tune makes some")
     planned = final_rows(rows)
     # Where nobody named a panel and a line, both are made of what the rows are of.
-    ends = with_beyond(labelled(rows, parameters=False).loc[planned.index])
+    ends = with_beyond(label_table(rows, parameters=False).loc[planned.index])
     # A panel of an experiment may hold a problem for each point of an axis.
     lines_at = ends[["panel", "line", "epsilon"]].astype(object)
     ends = ends.assign(panel=split_names(ends, lines_at, ["panel"])["panel"])
@@ -185,7 +183,7 @@ def _tuned_lines(
     lines: dict[tuple[Any, ...], list[tuple[dict[str, Any], pd.DataFrame]]] = {}
     for choice in choices:
         try:
-            told = _told(choice)
+            told = _choice_in_words(choice)
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
@@ -234,7 +232,7 @@ def best_choice(
     dataset: str | None = None,
     algorithm: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the row of `tuned` that is taken at an epsilon, and the spec of one trial.
+    """Return the row of `tuned_choices` for an epsilon, and the spec of one trial.
 
     Parameters
     ----------
@@ -249,18 +247,20 @@ def best_choice(
     Raises
     ------
     UsageError
-        As `tuned`; if there is no such choice, or several problems have one; if the
-        plan of the folder does not hold the trial.
+        As `tuned_choices`; if there is no such choice, or several problems have one; if
+        the plan of the folder does not hold the trial.
     """
-    found = tuned(folder)
-    asked = {"epsilon": number(epsilon), "panel": panel, "dataset": dataset}
+    found = tuned_choices(folder)
+    asked = {"epsilon": real_number(epsilon), "panel": panel, "dataset": dataset}
     for key, value in {**asked, "algorithm": algorithm}.items():
         if value is not None:
             there = found[key].drop_duplicates().sort_values().tolist()
             if value not in there:
                 known = ", ".join(f"{x:g}" if key == "epsilon" else x for x in there)
                 given = epsilon if key == "epsilon" else value
-                raise refused(key, given, f"one of those tuned in {folder}: {known}")
+                raise value_error(
+                    key, given, f"one of those tuned in {folder}: {known}"
+                )
             found = found[found[key] == value]
         if key == "dataset" and len(panels := found["panel"].unique()) > 1:
             several = found["dataset"].nunique() > 1
@@ -279,7 +279,7 @@ def best_choice(
     )
 
 
-def _told(choice: Row) -> dict[str, Any]:
+def _choice_in_words(choice: Row) -> dict[str, Any]:
     told: dict[str, Any] = {key: choice[key] for key in (*LABELS, "searched")}
     split = choice["dataset_seed"]
     return {
@@ -292,7 +292,7 @@ def _told(choice: Row) -> dict[str, Any]:
     }
 
 
-def listed(rows: Sequence[Row] | None) -> list[str]:
+def list_open_choices(rows: Sequence[Row] | None) -> list[str]:
     """Return a line of a log for each choice that is open."""
     if rows is None:
         return [f"  unknown: there is no {CHOICES}"]

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench.code_identity import package_state
-from dp_erm_bench.errors import Unlike, UsageError, printable
+from dp_erm_bench.errors import Unlike, UsageError, printable_text
 from dp_erm_bench.experiment.lines import FitLine, Trial
-from dp_erm_bench.plugins.load import load, place_of
+from dp_erm_bench.plugins.load import load_class, path_of_pin
 from dp_erm_bench.plugins.names import entry_points, is_file, named_in
-from dp_erm_bench.plugins.passed import is_ours, solver_digest
+from dp_erm_bench.plugins.passed import is_our_algorithm, solver_digest
 from dp_erm_bench.registry import ALGORITHM, FROM_FILES, POSED, conf_dir
 
 VERSIONS = (
@@ -54,13 +54,13 @@ SHORT = 12
 """Digits of a digest in a sentence."""
 
 
-def own() -> dict[str, str]:
+def own_environment() -> dict[str, str]:
     """Return `at_first` with `stale`.
 
     That is not empty if a file of the package was touched since, or a version or a
     setting is another.
     """
-    return {**at_first(), STALE: "yes" * (_seen() != _now())}
+    return {**at_first(), STALE: "yes" * (_seen() != _environment_now())}
 
 
 def at_first() -> dict[str, str]:
@@ -68,23 +68,23 @@ def at_first() -> dict[str, str]:
     return {**_seen()[0], STALE: ""}
 
 
-def kind() -> dict[str, str]:
+def machine_kind() -> dict[str, str]:
     """Return all that bits depend on beside code and data: CPU, versions, settings."""
     settings = {name: os.environ.get(name, "unset") for name in SETTINGS}
     with contextlib.suppress(OSError):
         settings[NUMBAS] = hashlib.sha256(Path(NUMBAS).read_bytes()).hexdigest()
-    return {CPU: own_cpu(), **_versions(), **settings}
+    return {CPU: own_cpu(), **_installed_versions(), **settings}
 
 
-def _now() -> tuple[dict[str, str], list[Any]]:
-    stamps = _stamps()
-    return {PACKAGE: _package(), **kind()}, stamps
+def _environment_now() -> tuple[dict[str, str], list[Any]]:
+    stamps = _stamps_of_files()
+    return {PACKAGE: _digest_of_package(), **machine_kind()}, stamps
 
 
-_seen = functools.cache(_now)
+_seen = functools.cache(_environment_now)
 
 
-def difference(
+def first_difference(
     theirs: Mapping[str, str], ours: Mapping[str, str], mixed: bool = False
 ) -> str:
     """Return the first difference of a worker, and what to do; empty if none.
@@ -92,7 +92,7 @@ def difference(
     Parameters
     ----------
     theirs, ours : mapping of str to str
-        What `own` returns, there and here.
+        What `own_environment` returns, there and here.
     mixed : bool
         Whether there may be several kinds of CPU.
     """
@@ -104,10 +104,11 @@ def difference(
         if there == here or (key in theirs and key in free):
             continue
         if key == PACKAGE:
-            why = _apart(there, here)
+            why = _differing_entries(there, here)
             return f"its {PACKAGE} is another one ({why}): {INSTALL}"
         why = "; runner.mixed_cpus=true allows several kinds" if key == CPU else ""
-        return f"its {printable(key, 100)} is {printable(there, 100)}, here {here}{why}"
+        key, there = printable_text(key, 100), printable_text(there, 100)
+        return f"its {key} is {there}, here {here}{why}"
     return ""
 
 
@@ -119,7 +120,7 @@ def own_cpu() -> str:
     return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
 
 
-def _files() -> Iterator[Path]:
+def _package_files() -> Iterator[Path]:
     """Yield the package's sources and the yaml of its parts."""
     yield from Path(__file__).resolve().parents[1].rglob("*.py")
     for group in conf_dir().iterdir():
@@ -127,28 +128,28 @@ def _files() -> Iterator[Path]:
             yield from group.glob("*.yaml")
 
 
-def _stamps() -> list[Any]:
+def _stamps_of_files() -> list[Any]:
     """Return what tells the package's files from what is put in their place."""
     return [
         (file, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns)
-        for file in sorted(_files())
+        for file in sorted(_package_files())
         for one in (file.stat(),)
     ]
 
 
 @functools.cache
-def _package() -> str:
+def _digest_of_package() -> str:
     """Return the digest of the package's sources and of the yaml of its parts."""
     yaml = [
         (f"{file.parent.name}/{file.name}", file.read_text())
-        for file in sorted(_files())
+        for file in sorted(_package_files())
         if file.suffix == ".yaml"
     ]
     text = json.dumps([package_state(), sorted(yaml)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _versions() -> dict[str, str]:
+def _installed_versions() -> dict[str, str]:
     """Return the versions of what numbers depend on, as they are installed now."""
     import numpy as np
 
@@ -177,9 +178,9 @@ def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
     pins: dict[str, str] = {}
     for setting in {id(one[0].setting): one[0].setting for one in batches}.values():
         if isinstance(setting.line, FitLine):
-            pins[_text(setting.base)] = setting.line.problem.identity
-        name = _algorithm(setting.base)
-        if name in entry_points() and not is_ours(name):
+            pins[_source_of_spec(setting.base)] = setting.line.problem.identity
+        name = _algorithm_of(setting.base)
+        if name in entry_points() and not is_our_algorithm(name):
             pins[name] = solver_digest(name)
     return pins
 
@@ -197,20 +198,20 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
     for group in FROM_FILES:
         pin = named_in(spec[group]) if spec.get(group) else ""
         if is_file(pin):
-            if place_of(pin, group) is None:
+            if path_of_pin(pin, group) is None:
                 where = pin.partition("#")[0]
                 raise Unlike(f"{group}={where} is not there, or another one")
             try:
-                load(pin, group)
+                load_class(pin, group)
             except UsageError as error:
                 raise Unlike(str(error)) from None
-    posed, name = pins.get(_text(spec)), _algorithm(spec)
+    posed, name = pins.get(_source_of_spec(spec)), _algorithm_of(spec)
     if posed is not None:
         # Not at the top: whoever plans needs no kernels.
-        from dp_erm_bench.runner.execute import problem_of
+        from dp_erm_bench.runner.execute import problem_of_trial
 
         try:
-            problem_of(spec, posed)
+            problem_of_trial(spec, posed)
         except Unlike:
             raise
         except Exception as error:  # of a file that is another one
@@ -219,18 +220,18 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
     if name in pins:
         found = solver_digest(name) if name in entry_points() else ""
         if found != pins[name]:
-            other = f"another package ({_apart(found, pins[name])})"
+            other = f"another package ({_differing_entries(found, pins[name])})"
             missing = "a package that is not installed"
             raise Unlike(f"algorithm={name} is of {other if found else missing}")
 
 
-def _text(spec: Mapping[str, Any]) -> str:
+def _source_of_spec(spec: Mapping[str, Any]) -> str:
     return json.dumps([spec.get(part) for part in POSED], sort_keys=True)
 
 
-def _algorithm(spec: Mapping[str, Any]) -> str:
+def _algorithm_of(spec: Mapping[str, Any]) -> str:
     return named_in(spec.get(ALGORITHM) or {"name": ""})
 
 
-def _apart(there: str, here: str) -> str:
+def _differing_entries(there: str, here: str) -> str:
     return f"sha256 {there[:SHORT]}, here {here[:SHORT]}"

@@ -17,18 +17,18 @@ from dp_erm_bench.errors import (
     Unlike,
     Unsupported,
     UsageError,
-    printable,
-    traced,
+    printable_text,
+    traceback_text,
 )
 from dp_erm_bench.experiment.lines import Trial, task_of
-from dp_erm_bench.paths import spelled
+from dp_erm_bench.paths import spell_infinities
 from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.plugins.passed import solver_digest
 from dp_erm_bench.problems import named
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.build import risk_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.results.store import NAMED, batch_name, failed
+from dp_erm_bench.results.store import NAMED, batch_name, failed_record
 from dp_erm_bench.run import Recorder, Run
 from dp_erm_bench.solvers.base import Solver
 
@@ -53,18 +53,18 @@ def run_batch(trials: Sequence[Trial]) -> list[Record]:
         exception of the algorithm is a status, not raised.
     """
     try:
-        return _records(trials)
+        return _records_of(trials)
     except Unsupported as reason:
-        status, message = "skipped", printable(str(reason))
+        status, message = "skipped", printable_text(str(reason))
     except (UsageError, NotUsed) as error:
-        status, message = "error", printable(str(error))
+        status, message = "error", printable_text(str(error))
     except Exception as error:
-        status, message = "error", traced(error, -3)
-    return [failed(trial.key, status, message) for trial in trials]
+        status, message = "error", traceback_text(error, -3)
+    return [failed_record(trial.key, status, message) for trial in trials]
 
 
 @functools.lru_cache(maxsize=8)
-def _problem(text: str, posed: str) -> Problem:
+def _problem_of(text: str, posed: str) -> Problem:
     spec = json.loads(text)
     found = named.problem_of(spec)
     if found.identity != posed:
@@ -73,7 +73,7 @@ def _problem(text: str, posed: str) -> Problem:
     return found
 
 
-def problem_of(spec: Mapping[str, Any], posed: str = "") -> Problem:
+def problem_of_trial(spec: Mapping[str, Any], posed: str = "") -> Problem:
     """Return the problem of a trial's spec.
 
     Parameters
@@ -91,7 +91,7 @@ def problem_of(spec: Mapping[str, Any], posed: str = "") -> Problem:
     parts = {part: spec[part] for part in registry.POSED if part in spec}
     if not posed:
         return named.problem_of(parts)
-    return _problem(json.dumps(parts, sort_keys=True), posed)
+    return _problem_of(json.dumps(parts, sort_keys=True), posed)
 
 
 def solver_of(spec: Mapping[str, Any]) -> Solver:
@@ -119,11 +119,11 @@ def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
     # What it cannot do on this problem says nothing of its trials.
     with contextlib.suppress(Exception):
         solver = registry.build("algorithm", algorithm, **short)
-        problem = _tiny(solver, json.loads(loss))
+        problem = _tiny_problem(solver, json.loads(loss))
         Run(problem, [solver], Budget(1.0, 1e-6), 1.0).record(2)
 
 
-def _tiny(solver: Solver, loss: Any) -> Problem:
+def _tiny_problem(solver: Solver, loss: Any) -> Problem:
     """Return a problem of four records that an algorithm serves, or of its own."""
     if not issubclass(ERMProblem, solver.serves):
         return solver.serves.neighbours(False)[0]
@@ -131,34 +131,34 @@ def _tiny(solver: Solver, loss: Any) -> Problem:
     records = (X, np.array([1.0, -1.0, 1.0, -1.0]))
     psi: dict[str, Any] = {"loss": loss, "penalty": "l2", "strength": 1.0}
     for space in SPACES:
-        problem = problem_from_arrays(*records, constraint=space, bounds=2.0, **psi)
+        problem = risk_from_arrays(*records, constraint=space, bounds=2.0, **psi)
         if solver.refusal(problem) is None:
             return problem
     raise Unsupported("it serves none of four records")
 
 
-def _records(trials: Sequence[Trial]) -> list[Record]:
+def _records_of(trials: Sequence[Trial]) -> list[Record]:
     spec = trials[0].spec
     if "task" in spec:
         # All that was computed are facts.
         done = (
             (trial.key, task_of(trial.spec["task"]).facts(trial)) for trial in trials
         )
-        return [failed(key, "ok", "") | {"facts": rows} for key, rows in done]
+        return [failed_record(key, "ok", "") | {"facts": rows} for key, rows in done]
     warm_up(spec["algorithm"]["name"], json.dumps(spec["loss"], sort_keys=True))
-    solved = solved_together(trials, problem_of(spec, trials[0].setting.posed))
+    solved = solve_batch(trials, problem_of_trial(spec, trials[0].setting.posed))
     batch = batch_name(trial.key for trial in trials)
-    outside = _outside(spec, solved.solvers[0])
+    outside = _notes_on_outside(spec, solved.solvers[0])
     records = []
     for b, trial in enumerate(trials):
-        why = lost(solved.rows, b)
+        why = reason_of_loss(solved.rows, b)
         records.append(
             {
                 "key": trial.key,
                 "status": "diverged" if why else "ok",
                 "message": why,
-                "facts": facts(solved, b) | outside,
-                "trajectory": trajectory(solved.rows, b),
+                "facts": facts_of_trial(solved, b) | outside,
+                "trajectory": trajectory_rows(solved.rows, b),
                 "identity": trial.identity[:NAMED],
                 "batch": batch,
             }
@@ -166,7 +166,7 @@ def _records(trials: Sequence[Trial]) -> list[Record]:
     return records
 
 
-def lost(rows: Recorder, b: int) -> str:
+def reason_of_loss(rows: Recorder, b: int) -> str:
     """Return why a trial diverged, empty if it did not."""
     if not rows.finite[b]:
         return "an iterate is not finite"
@@ -174,7 +174,7 @@ def lost(rows: Recorder, b: int) -> str:
     return "" if finite else "the last objective is not finite"
 
 
-def _outside(spec: Mapping[str, Any], solver: Solver) -> dict[str, str]:
+def _notes_on_outside(spec: Mapping[str, Any], solver: Solver) -> dict[str, str]:
     """Return the digest of a solver from outside, and what it is exempt from."""
     digest = solver_digest(named_in(spec["algorithm"]))
     exempt = "; ".join(f"{what}: {why}" for what, why in solver.exempt.items())
@@ -191,7 +191,7 @@ def run_of(trials: Sequence[Trial], problem: Problem) -> Run:
     return Run(problem, solvers, *how)
 
 
-def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
+def solve_batch(trials: Sequence[Trial], problem: Problem) -> Run:
     """Return what a batch of trials on a problem comes to.
 
     Raises
@@ -202,13 +202,13 @@ def solved_together(trials: Sequence[Trial], problem: Problem) -> Run:
     return run_of(trials, problem).record(trials[0].spec["n_checkpoints"])
 
 
-def uncharged(problem: Problem, solver: Solver) -> list[str]:
+def uncharged_uses(problem: Problem, solver: Solver) -> list[str]:
     """Return the uses of the data, other than tuning, that no budget pays for."""
     uses = (use.value for use in problem.uncharged(solver.uses_smoothness))
     return [*uses, *solver.uncharged]
 
 
-def facts(solved: Run, b: int) -> dict[str, Any]:
+def facts_of_trial(solved: Run, b: int) -> dict[str, Any]:
     """Return what the table says of a whole trial."""
     problem, calibration = solved.problem, solved.calibration
     solver, optimum = solved.solvers[b], problem.optimum
@@ -216,42 +216,46 @@ def facts(solved: Run, b: int) -> dict[str, Any]:
         "n": problem.n,
         "p": problem.p,
         **problem.facts(),
-        "params": spelled(dataclasses.asdict(solver)),
+        "params": spell_infinities(dataclasses.asdict(solver)),
         "delta": calibration.budget.delta,
         "accountant": calibration.accountant,
         "calibration": calibration.label,
-        "epsilon_certified": _number(calibration.epsilon_certified),
+        "epsilon_certified": _as_number(calibration.epsilon_certified),
         "z": calibration.z,
-        "uncharged": uncharged(problem, solver),
+        "uncharged": uncharged_uses(problem, solver),
         "batch_size": len(solved.solvers),
         "optimum": optimum.value,
         "optimum_reason": optimum.reason,
-        **({"references": _plain(problem.references)} if problem.references else {}),
+        **(
+            {"references": _plain_references(problem.references)}
+            if problem.references
+            else {}
+        ),
     }
 
 
-def trajectory(rows: Recorder, b: int) -> dict[str, list[Any]]:
+def trajectory_rows(rows: Recorder, b: int) -> dict[str, list[Any]]:
     """Return the rows of one trial; numbers that are not finite become None."""
     return {
         "iteration": rows.iteration,
         "passes": rows.passes,
         "seconds": [round(value, 6) for value in rows.seconds],
-        "objective": [_number(values[b]) for values in rows.objective],
+        "objective": [_as_number(values[b]) for values in rows.objective],
         "nnz": [int(values[b]) for values in rows.nnz],
         **{
-            name: [_number(values[b]) for values in seen]
+            name: [_as_number(values[b]) for values in seen]
             for name, seen in rows.measures.items()
         },
     }
 
 
-def _plain(references: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def _plain_references(references: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     return {
-        name: {key: _number(value) for key, value in measures.items()}
+        name: {key: _as_number(value) for key, value in measures.items()}
         for name, measures in references.items()
     }
 
 
-def _number(value: Any) -> float | None:
+def _as_number(value: Any) -> float | None:
     number = float(value)
     return number if np.isfinite(number) else None

@@ -34,17 +34,21 @@ from typing import TYPE_CHECKING, Any
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Dataset
-from dp_erm_bench.datasets.prepare import clipping_told, telling_told, wide_told
-from dp_erm_bench.errors import DataUnavailable, UsageError, shown
+from dp_erm_bench.datasets.prepare import (
+    clipping_sentence,
+    revealing_features_sentence,
+    wide_bounds_sentence,
+)
+from dp_erm_bench.errors import DataUnavailable, UsageError, typed_text
 from dp_erm_bench.experiment.lines import FitLine, Line
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.schema import RunnerConfig, check_setting, consecutive
-from dp_erm_bench.experiment.tune import Choice, Tuner, rounded
+from dp_erm_bench.experiment.schema import RunnerConfig, are_consecutive, check_setting
+from dp_erm_bench.experiment.tune import Choice, Tuner, round_final
 from dp_erm_bench.experiment.tuned import PROFILE, tuned_blocks
 from dp_erm_bench.paths import file_digest, remove_parts
-from dp_erm_bench.plugins.load import place_of
-from dp_erm_bench.plugins.names import content, is_file, label, named_in
-from dp_erm_bench.plugins.passed import unchecked
+from dp_erm_bench.plugins.load import path_of_pin
+from dp_erm_bench.plugins.names import content_digest, is_file, label_of, named_in
+from dp_erm_bench.plugins.passed import unchecked_sentence
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.problem import feature_names
 from dp_erm_bench.results import table
@@ -53,18 +57,18 @@ from dp_erm_bench.results.files import (
     PLAN,
     RECORDS,
     check_writable,
-    locked,
-    plural,
-    telling,
-    typed,
-    unrun,
+    count_with_noun,
+    escape_formula,
+    lock_folder,
+    translate_os_errors,
+    typed_path,
     write_text,
 )
 from dp_erm_bench.results.runs import (
     check_run,
-    environment,
+    current_time,
+    describe_environment,
     note_ended,
-    now,
     read_manifest,
     write_run,
 )
@@ -72,17 +76,23 @@ from dp_erm_bench.results.statistics import estimate_log_ratio
 from dp_erm_bench.results.store import (
     FINISHED,
     NAMED,
-    checksum,
     error_of,
+    plan_checksum,
     read_plan,
 )
-from dp_erm_bench.results.tuned import CHOICES, tuned
+from dp_erm_bench.results.tuned import CHOICES, tuned_choices
 from dp_erm_bench.runner.engines.base import ACTIVE
-from dp_erm_bench.runner.environment import kind
+from dp_erm_bench.runner.environment import machine_kind
 from dp_erm_bench.runner.host import Worker
 from dp_erm_bench.runner.options import RunOptions, run_options
 from dp_erm_bench.runner.plan import print_plan
-from dp_erm_bench.runner.session import FIRST, Blocks, Session, repeat, say
+from dp_erm_bench.runner.session import (
+    FIRST,
+    Blocks,
+    Session,
+    print_to_stderr,
+    repeat_calls,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +124,7 @@ COLUMNS = (
 
 
 @contextlib.contextmanager
-def recorded(session: Session) -> Iterator[dict[str, Any]]:
+def recorded_run(session: Session) -> Iterator[dict[str, Any]]:
     """Write a run's manifest when it starts, and again when it ends or is ended.
 
     Yields
@@ -127,7 +137,7 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
     UsageError
         If the folder cannot be written to: before anything runs.
     """
-    manifest = _asked(session)
+    manifest = _what_was_asked(session)
     write_run(session.folder, manifest)
     outcome = "failed"
     try:
@@ -138,12 +148,12 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
         raise
     finally:
         manifest |= {
-            "ended": now(),
+            "ended": current_time(),
             "seconds": round(time.monotonic() - session.begun, 3),
             "outcome": outcome,
             "trials_run": session.ran,
             "counts": session.counts(),
-            **({"computed_with": kind()} if session.ran else {}),
+            **({"computed_with": machine_kind()} if session.ran else {}),
         }
         # A run that fails has its own sentence; a full disk must not hide it.
         quiet = () if outcome == "complete" else (UsageError,)
@@ -152,25 +162,25 @@ def recorded(session: Session) -> Iterator[dict[str, Any]]:
             write_run(session.folder, manifest)
 
 
-def _asked(session: Session) -> dict[str, Any]:
+def _what_was_asked(session: Session) -> dict[str, Any]:
     """Return what a manifest says of a run before it starts."""
     options = session.options
     shown = {k: v for k, v in vars(options).items() if k not in ELSEWHERE}
-    blocks = [_short(dict(block)) for block in session.blocks]
+    blocks = [_short_range(dict(block)) for block in session.blocks]
     return {
         "run": session.run,
         "experiment": session.name,
         "profile": options.profile,
         "version": importlib.import_module("dp_erm_bench").__version__,
         "command": plain_command(options.command),
-        "started": now(),
+        "started": current_time(),
         "ended": None,
         "outcome": "running",
         "drawn": [],
         "not_run": [dataclasses.asdict(one) for one in session.missing],
         "damaged": session.damaged,
         "options": shown,
-        "environment": environment(),
+        "environment": describe_environment(),
         "experiment_file": {
             name: sha256(text).hexdigest() for name, text in options.files.items()
         },
@@ -184,10 +194,10 @@ def _asked(session: Session) -> dict[str, Any]:
 def solver_files(lines: Iterable[Line]) -> dict[str, str]:
     """Return the SHA-256 of the solvers' files, with the modules beside them."""
     names = sorted({line.algorithm for line in lines if is_file(line.algorithm)})
-    return {f"{label(name)}.py": content(name) for name in names}
+    return {f"{label_of(name)}.py": content_digest(name) for name in names}
 
 
-def datasets_of(lines: Iterable[Line]) -> Iterator[tuple[Dataset, Problem]]:
+def datasets_of_lines(lines: Iterable[Line]) -> Iterator[tuple[Dataset, Problem]]:
     """Yield dataset and problem of each line that has a dataset."""
     for line in lines:
         if isinstance(line, FitLine):
@@ -202,7 +212,7 @@ def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
     And whether all lines of it have declared it public, if it is no published one.
     """
     found: dict[str, dict[str, Any]] = {}
-    for data, _ in datasets_of(lines):
+    for data, _ in datasets_of_lines(lines):
         if data.loaded is None:
             continue
         new = {"name": data.name, "content": data.content_hash, "public": True}
@@ -222,19 +232,21 @@ def files_of(lines: Iterable[Line]) -> dict[str, str]:
         pins[line.algorithm] = registry.ALGORITHM
         if isinstance(line, FitLine) and (loss := line.problem.spec.get("loss")):
             pins[named_in(loss)] = "loss"
-    paths = {place_of(pin, group): group for pin, group in pins.items() if is_file(pin)}
+    paths = {
+        path_of_pin(pin, group): group for pin, group in pins.items() if is_file(pin)
+    }
     return {path: group for path, group in paths.items() if path is not None}
 
 
-def _short(value: Any) -> Any:
+def _short_range(value: Any) -> Any:
     """Spell consecutive integers, such as ten thousand seeds, as a range."""
     if isinstance(value, Mapping):
-        return {key: _short(one) for key, one in value.items()}
+        return {key: _short_range(one) for key, one in value.items()}
     if not isinstance(value, list | tuple):
         return value
-    if len(value) >= LEAST_RANGE and consecutive(value):
+    if len(value) >= LEAST_RANGE and are_consecutive(value):
         return f"range({value[0]},{value[-1] + 1})"
-    return [_short(one) for one in value]
+    return [_short_range(one) for one in value]
 
 
 def plain_command(command: Sequence[str]) -> list[str]:
@@ -247,11 +259,13 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
-    rows.writerows(map(unrun, _row(experiment, choice)) for choice in choices)
+    rows.writerows(
+        map(escape_formula, _row_of_choice(experiment, choice)) for choice in choices
+    )
     write_text(folder, CHOICES, text.getvalue())
 
 
-def _row(experiment: str, choice: Choice) -> list[Any]:
+def _row_of_choice(experiment: str, choice: Choice) -> list[Any]:
     line, dataset = choice.line, choice.line.problem.spec["dataset"]
     given = {**line.params, **choice.values}
     full = algorithm_of(line.algorithm).full(given)
@@ -261,14 +275,14 @@ def _row(experiment: str, choice: Choice) -> list[Any]:
         line.line,
         dataset["name"],
         bool(dataset.get("standardise", False)),
-        label(line.algorithm),
+        label_of(line.algorithm),
         json.dumps(dict(line.params), sort_keys=True),
         *(line.budget[key] for key in ("epsilon", "delta", "adjacency")),
         line.calibration,
         choice.quantity,
         json.dumps(choice.values, sort_keys=True),
-        rounded(choice.mean),
-        "" if math.isnan(choice.scatter) else rounded(choice.scatter),
+        round_final(choice.mean),
+        "" if math.isnan(choice.scatter) else round_final(choice.scatter),
         *(choice.lead or ("", "")),
         len(choice.finals),
         choice.n_settings,
@@ -280,7 +294,7 @@ def _row(experiment: str, choice: Choice) -> list[Any]:
     ]
 
 
-def judged(session: Session) -> list[Choice]:
+def judge_choices(session: Session) -> list[Choice]:
     """Return the choices; open are also those that do worse with more budget.
 
     A line is, if the 95 % interval of log(error here) - log(error at the next smaller
@@ -292,7 +306,10 @@ def judged(session: Session) -> list[Choice]:
         if (choice := tuner.choice) is None:
             continue
         if (smaller := tuner.smaller) is not None:
-            sides = [_errors(session, one, choice.quantity) for one in (tuner, smaller)]
+            sides = [
+                _errors_by_seed(session, one, choice.quantity)
+                for one in (tuner, smaller)
+            ]
             if all(sides) and estimate_log_ratio(*sides).low > 0.0:
                 worse = f"{WORSE}{smaller.epsilon:g}"
                 choice = dataclasses.replace(choice, open=(*choice.open, worse))
@@ -300,35 +317,36 @@ def judged(session: Session) -> list[Choice]:
     return choices
 
 
-def _errors(session: Session, tuner: Tuner, quantity: str) -> dict[int, float]:
+def _errors_by_seed(session: Session, tuner: Tuner, quantity: str) -> dict[int, float]:
     """Return the errors of the reports of a line, by seed."""
     records = session.store.records(one.key for one in tuner.reports)
     pairs = zip(tuner.reports, records, strict=True)
     return {one.seed: error_of(record, quantity) for one, record in pairs}
 
 
-def doubts(choices: Sequence[Choice], session: Session) -> Iterator[str]:
+def doubts_of_choices(choices: Sequence[Choice], session: Session) -> Iterator[str]:
     """Yield a warning for each line without a usable setting, and one for open ones."""
     beyond = []
     for choice in choices:
         epsilon = choice.line.budget["epsilon"]
-        where = f"{' / '.join(choice.line.called)} (epsilon {epsilon})"
+        where = f"{' / '.join(choice.line.full_name)} (epsilon {epsilon})"
         if {session.statuses[key] for key in choice.tried} == {"skipped"}:
             record = session.store.record(choice.tried[0]) or {}
             yield f"{where}: every setting was skipped: {record.get('message')}"
         elif choice.mean == math.inf:
             yield f"{where}: no setting had a finite mean"
         elif choice.open:
-            beyond.append(f"{where}: {', '.join(_reasons(choice))}")
+            beyond.append(f"{where}: {', '.join(_reasons_open(choice))}")
     if beyond:
         named = "; ".join([*beyond[:SHOWN], *["..."] * (len(beyond) > SHOWN)])
         yield (
-            f"open: {len(beyond)} of {plural(len(choices), 'choice')}, a better "
+            f"open: {len(beyond)} of {count_with_noun(len(choices), 'choice')}, a "
+            "better "
             f"setting may lie beyond: {named} (column open of {CHOICES})"
         )
 
 
-def _reasons(choice: Choice) -> Iterator[str]:
+def _reasons_open(choice: Choice) -> Iterator[str]:
     """Yield in words why a choice is open."""
     for end in choice.open:
         *keys, why = end.split()
@@ -368,10 +386,12 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     if options.mode != "plan":
         check_writable(folder)
     with early_worker(folder, options) as early:
-        told = functools.partial(say, f"{name}: reading data, planning")
-        with repeat(told, FIRST) if options.progress else contextlib.nullcontext():
+        told = functools.partial(print_to_stderr, f"{name}: reading data, planning")
+        with (
+            repeat_calls(told, FIRST) if options.progress else contextlib.nullcontext()
+        ):
             session = Session(name, folder, options, blocks)
-        return _run(session, early)
+        return _run_session(session, early)
 
 
 @contextlib.contextmanager
@@ -394,7 +414,7 @@ def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
             worker.end()
 
 
-def _run(session: Session, early: Worker | None) -> int:
+def _run_session(session: Session, early: Worker | None) -> int:
     options, missing = session.options, session.missing
     if not session.lines and options.append_plan:
         if missing:
@@ -408,17 +428,17 @@ def _run(session: Session, early: Worker | None) -> int:
         print_plan(session)
         _print_missing(session)
         return 0
-    previous = _settled(session)
-    if warning := unchecked(line.algorithm for line in session.lines):
+    previous = _settle_manifest(session)
+    if warning := unchecked_sentence(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
-    with recorded(session) as manifest, session.plan:
+    with recorded_run(session) as manifest, session.plan:
         keep_sources(session.folder, files_of(session.lines), options.files)
         session.run_stages(early)
-        choices = judged(session)
+        choices = judge_choices(session)
         check_run(session.folder, session.run)
-        manifest |= _derive(session, choices, previous)
+        manifest |= _derive_files(session, choices, previous)
     _print_summary(session, choices)
-    for told in records_told(session.lines):
+    for told in notes_on_records(session.lines):
         print(f"dp-erm-bench: {told}", file=sys.stderr)
     statuses = set(session.statuses.values())
     return int(statuses == {"skipped"} or not statuses <= {*FINISHED})
@@ -440,36 +460,36 @@ def loose_deltas(lines: Iterable[Line]) -> str:
     )
 
 
-def records_told(lines: Iterable[Line]) -> list[str]:
+def notes_on_records(lines: Iterable[Line]) -> list[str]:
     """Return of each dataset what bounds did to its records, and what is odd in them.
 
     That clipping changed some, that all are far below a bound, that a feature is the
     label.
     """
     found: dict[str, None] = {}
-    every = {(d.content_hash, id(one)): (d, one) for d, one in datasets_of(lines)}
+    every = {(d.content_hash, id(one)): (d, one) for d, one in datasets_of_lines(lines)}
     for data, problem in every.values():
         spec, names = problem.spec["dataset"], feature_names(data)
         file = PurePath(str(spec.get("path", ""))).name
         named = f"dataset {spec['name']} {file}".strip()
-        bounded = f"{named}, bounds={shown(spec.get('bounds'))}"
+        bounded = f"{named}, bounds={typed_text(spec.get('bounds'))}"
         parts = (
-            (bounded, clipping_told(data.clipping, names)),
-            (bounded, wide_told(data, names)),
-            (named, telling_told(data, names)),
+            (bounded, clipping_sentence(data.clipping, names)),
+            (bounded, wide_bounds_sentence(data, names)),
+            (named, revealing_features_sentence(data, names)),
         )
         found.update((f"{where}: {told}", None) for where, told in parts if told)
     return [*found]
 
 
-def _settled(session: Session) -> dict[str, Any]:
+def _settle_manifest(session: Session) -> dict[str, Any]:
     """Return the manifest before this run; tell of damage that it does not know.
 
     What other runs left half written when they died is removed.
     """
     folder = session.folder
     if folder.is_dir():
-        with telling(folder), locked(folder):
+        with translate_os_errors(folder), lock_folder(folder):
             remove_parts(folder)
             remove_parts(folder / "runs")
     note_ended(folder)
@@ -478,16 +498,16 @@ def _settled(session: Session) -> dict[str, Any]:
         session.damaged[RECORDS] = damage
         if damage not in str(previous.get("damaged")):
             told = f"{damage} and dropped: trials without a record run again"
-            print(f"{typed(folder)}: {told}", file=sys.stderr)
-    if previous.get("plan_file") != checksum(folder):
+            print(f"{typed_path(folder)}: {told}", file=sys.stderr)
+    if previous.get("plan_file") != plan_checksum(folder):
         if torn := sum(one is None for one in read_plan(folder)):
             session.damaged[PLAN] = torn
-            told = f"{PLAN}: {plural(torn, 'damaged line')}: made anew"
-            print(f"{typed(folder)}: {told}", file=sys.stderr)
+            told = f"{PLAN}: {count_with_noun(torn, 'damaged line')}: made anew"
+            print(f"{typed_path(folder)}: {told}", file=sys.stderr)
     return previous
 
 
-def _derive(
+def _derive_files(
     session: Session, choices: Sequence[Choice], previous: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write choices, and plan and table unless the last run left the very same.
@@ -497,7 +517,7 @@ def _derive(
     folder = session.folder
     if choices or not session.options.append_plan:
         write_choices(folder, session.name, choices)
-    left = {"plan": session.digest.hexdigest(), "plan_file": checksum(folder)}
+    left = {"plan": session.digest.hexdigest(), "plan_file": plan_checksum(folder)}
     same = all(previous.get(name) == value for name, value in left.items())
     if session.ran == 0 and same and not table.is_outdated(folder):
         return left
@@ -511,7 +531,7 @@ def _print_summary(session: Session, choices: Sequence[Choice]) -> None:
     statuses = ", ".join(f"{number} {status}" for status, number in counts.items())
     total = f"{sum(counts.values())} trials ({session.ran} run now)"
     print(f"{session.name}: {total}: {statuses or 'none'}")
-    for told in (*session.reasons(), *doubts(choices, session)):
+    for told in (*session.reasons(), *doubts_of_choices(choices, session)):
         print(told)
     _print_missing(session)
 
@@ -555,8 +575,8 @@ def sweep(
     DataUnavailable
         If there is no dataset.
     """
-    sections = _sections(lines)
-    options = _options(sections, runner, append_plan=True)
+    sections = _sections_of_lines(lines)
+    options = _options_of_call(sections, runner, append_plan=True)
     run_experiment(sections, Path(folder).name, Path(folder), options)
     return table.load_results(folder)
 
@@ -591,21 +611,21 @@ def tune(
     Returns
     -------
     DataFrame
-        As `results.tuned.tuned` says: a row per problem, epsilon and algorithm, the
-        best first.
+        As `results.tuned.tuned_choices` says: a row per problem, epsilon and algorithm,
+        the best first.
 
     Raises
     ------
     UsageError, DataUnavailable
         As `sweep`.
     """
-    blocks = tuned_blocks(_sections(lines), search or {}, profile)
-    options = _options(blocks, runner, append_plan=False)
+    blocks = tuned_blocks(_sections_of_lines(lines), search or {}, profile)
+    options = _options_of_call(blocks, runner, append_plan=False)
     run_experiment(blocks, Path(folder).name, Path(folder), options)
-    return tuned(folder)
+    return tuned_choices(folder)
 
 
-def _options(
+def _options_of_call(
     sections: Sequence[Mapping[str, Any]], runner: Mapping[str, Any], append_plan: bool
 ) -> RunOptions:
     """Return the options of a call from Python; `runner` has some of the keys."""
@@ -624,19 +644,19 @@ def _options(
     return run_options(config, command, append_plan=append_plan)
 
 
-def _sections(lines: Any) -> list[dict[str, Any]]:
+def _sections_of_lines(lines: Any) -> list[dict[str, Any]]:
     """Return lines as blocks; a UsageError if one is no mapping."""
     alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
-    sections = [_plain(one) for one in ([lines] if alone else lines)]
+    sections = [_plain_block(one) for one in ([lines] if alone else lines)]
     if not all(isinstance(one, dict) for one in sections):
         raise UsageError(f"lines={lines!r:.80}: must be a mapping, or a list of them")
     return sections
 
 
-def _plain(value: Any) -> Any:
+def _plain_block(value: Any) -> Any:
     """Return a block's value in Python's own types; numpy's and ranges are others."""
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain_block(one) for key, one in value.items()}
     if isinstance(value, list | tuple | range):
-        return [_plain(one) for one in value]
+        return [_plain_block(one) for one in value]
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,8 +1,8 @@
 """Hosts: a task runs in a child of the process that was asked, which outlives it.
 
 What carries tasks about (a thread of this process, a process of joblib, a worker of
-Dask on another machine) calls `hosted`; it imports neither of them. The child has one
-thread. However it ends, its host returns an `Answer`.
+Dask on another machine) calls `run_in_child`; it imports neither of them. The child has
+one thread. However it ends, its host returns an `Answer`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dp_erm_bench.cached import RUN, run_folder
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.files import RECORDS, size_of
 from dp_erm_bench.results.store import take_lines, traces_of
-from dp_erm_bench.runner.ledger import Answer, Death, understood
+from dp_erm_bench.runner.ledger import Answer, Death, parse_report
 from dp_erm_bench.runner.worker import Batch, Job, Outcome, Report
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
@@ -57,7 +57,7 @@ MOST = 1 << 24
 """Bytes of a line; a report has fewer."""
 
 
-def start(
+def start_process(
     module: str, arguments: Sequence[str], own: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """Return a process of one thread, and the end of its pipe that stays here.
@@ -79,7 +79,7 @@ def start(
     handle, process = theirs.fileno(), None
     code = SERVE.format(len(arguments) + 2, module)
     try:
-        with theirs, interrupts_held():
+        with theirs, hold_interrupts():
             process = subprocess.Popen(
                 [sys.executable, "-c", code, str(handle), *arguments, *sys.path],
                 env={**os.environ, **ONE_THREAD, RUN: str(run_folder()), **own},
@@ -97,7 +97,7 @@ def start(
 
 
 @contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
@@ -147,7 +147,7 @@ class Worker:
         self._closing = threading.Lock()
         service = ("dp_erm_bench.runner.worker", [str(os.getpid()), execute])
         try:
-            self._process, self.pipe = start(*service, {MARK: self._mark})
+            self._process, self.pipe = start_process(*service, {MARK: self._mark})
         except OSError as error:
             raise UsageError(f"no worker can be started: {error.strerror}") from None
         self.pid = self._process.pid
@@ -163,29 +163,29 @@ class Worker:
         with contextlib.suppress(OSError):
             self.pipe.send((task, job))
 
-    def _patience(self) -> float:
+    def _patience_left(self) -> float:
         """Return the seconds after which it is to be looked at."""
         due = max(0.0, self._due - time.monotonic())
         return min(PATIENCE, due) if self.hears else SOON
 
-    def _spoke(self, ready: Sequence[object]) -> bool:
+    def _has_spoken(self, ready: Sequence[object]) -> bool:
         """Return whether it has reported, or died; `ready` are the pipes to read.
 
         It is ended if it takes longer than it may.
         """
         if self.pipe in ready:
-            self._listen()
+            self._take_messages()
         if self.report is None and time.monotonic() > self._due:
             self.overdue = True
             self.kill()
         if self.report is None and self._process.poll() is not None:
             with contextlib.suppress(OSError):
                 while self.report is None and self.hears and self.pipe.poll():
-                    self._listen()
+                    self._take_messages()
             return True
         return self.report is not None
 
-    def _listen(self) -> None:
+    def _take_messages(self) -> None:
         """Take in what it says: beats, a report, and what is none of both."""
         try:
             said = os.read(self.pipe.fileno(), 1 << 16)
@@ -197,15 +197,15 @@ class Worker:
         if lines and self._limit is not None:
             self._due = time.monotonic() + self._limit + GRACE
         for line in filter(None, lines):
-            self.report = self.report or understood(line, self.task)
+            self.report = self.report or parse_report(line, self.task)
 
     def wait(self, wanted: Callable[[], bool]) -> Report | None:
         """Wait for its report while that is wanted; None if it dies, or is ended."""
         ready: Sequence[object] = ()
-        while not self._spoke(ready):
+        while not self._has_spoken(ready):
             if not wanted():
                 self.kill()
-            ready = wait([self.pipe] if self.hears else [], self._patience())
+            ready = wait([self.pipe] if self.hears else [], self._patience_left())
         return self.report
 
     def kill(self) -> None:
@@ -311,7 +311,7 @@ children = Children()
 atexit.register(children.end, 0.0)
 
 
-def hosted(
+def run_in_child(
     number: int,
     task: Sequence[Batch],
     job: Job,
@@ -336,9 +336,9 @@ def hosted(
     """
     child = children.of_thread(task[0][0].owner, job.run)
     if ship:
-        own = Path(paths.scratch(), str(child.pid))
+        own = Path(paths.scratch_folder(), str(child.pid))
         own.mkdir(exist_ok=True)
-        job = job._replace(folder=str(own), secret=_secret())
+        job = job._replace(folder=str(own), secret=_secret_of_host())
     folder = Path(job.folder)
     start = max(size_of(folder / RECORDS), 0)
     child.give(task, job)
@@ -347,7 +347,7 @@ def hosted(
         code = children.let_go(child)
         keys = {trial.key for batch in task for trial in batch}
         traces = traces_of(folder, start, job.run, keys)
-        outcomes = [*map(Outcome.of, traces.records.values())]
+        outcomes = [*map(Outcome.from_record, traces.records.values())]
         death = Death(code, child.overdue, traces.begun)
         answer = Answer(number, outcomes, death=death)
     else:
@@ -360,7 +360,7 @@ def hosted(
     return answer
 
 
-def shipped(
+def run_on_host(
     number: int, task: Sequence[Batch], job: Job, wanted: Callable[[], bool]
 ) -> tuple[int, Answer]:
     """Return the answer of a host that need not share a folder with the parent.
@@ -368,12 +368,12 @@ def shipped(
     Where its machine has no room for a process or a file, that is the answer's problem.
     """
     try:
-        return number, hosted(number, task, job, True, wanted)
+        return number, run_in_child(number, task, job, True, wanted)
     except (UsageError, OSError) as error:
         return number, Answer(number, [], problem=str(error) or repr(error))
 
 
 @functools.cache
-def _secret() -> str:
-    """Return what the children of this host know each other by (`cached.vouch`)."""
+def _secret_of_host() -> str:
+    """Return what the children of this host know each other by (`vouch_for_cache`)."""
     return secrets.token_hex(16)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dp_erm_bench.errors import UsageError, printable
+from dp_erm_bench.errors import UsageError, printable_text
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import STATUSES, RecordWriter, failed
+from dp_erm_bench.results.store import STATUSES, RecordWriter, failed_record
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 1000
@@ -40,7 +40,7 @@ class Death(NamedTuple):
     begun: dict[str, float]
 
     @property
-    def ending(self) -> str:
+    def how_it_ended(self) -> str:
         """Return the name of the signal that ended it, or its exit code."""
         names = {-number: number.name for number in signal.Signals}
         return names.get(self.code, f"exit code {self.code}")
@@ -88,7 +88,7 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
     keys = {trial.key for batch in task for trial in batch}
     outcomes: dict[str, Outcome] = {}
     for line in value.lines.splitlines(keepends=True):
-        content = (files.parsed(line) if files.is_sealed(line) else None) or {}
+        content = (files.parse_object(line) if files.is_sealed(line) else None) or {}
         begun, key = content.get("begin"), str(content.get("key"))
         if isinstance(begun, list) and keys.issuperset(map(str, begun)):
             continue
@@ -96,14 +96,14 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
         known = key in keys and content.get("status") in STATUSES
         if not (known and lists) or key in outcomes:
             raise ValueError("a line of an answer is damaged, or of another task")
-        outcomes[key] = Outcome.of(content)
+        outcomes[key] = Outcome.from_record(content)
     if not (outcomes or value.death or value.problem):
         raise ValueError("an answer says nothing")
-    problem = printable(value.problem, LONGEST)
+    problem = printable_text(value.problem, LONGEST)
     return value._replace(outcomes=[*outcomes.values()], problem=problem)
 
 
-def understood(text: bytes, task: Sequence[Batch]) -> Report | None:
+def parse_report(text: bytes, task: Sequence[Batch]) -> Report | None:
     """Return the report of a worker on a task that a line holds; None if it is none.
 
     A solver may write into the pipe: a report's outcomes are those of the first batches
@@ -207,7 +207,7 @@ class Ledger:
         A worker that has run a solver of the user's runs no other.
         """
         with self._lock:
-            self._waiting.extend(sorted(batches, key=_owner))
+            self._waiting.extend(sorted(batches, key=_owner_of))
 
     def __len__(self) -> int:
         """Return the number of batches without an end; those at work count one."""
@@ -221,7 +221,7 @@ class Ledger:
         """Return the number of a task to hand out, None if there is none now."""
         with self._lock:
             if self._waiting:
-                task = Task(self._grown())
+                task = Task(self._grow_task())
             elif self._lost:
                 task = Task([self._lost.popleft()])
             elif self._doubtful and not self._at_work:
@@ -240,12 +240,12 @@ class Ledger:
         """Return the batches of a task that is at work."""
         return self._at_work[number].batches
 
-    def _grown(self) -> list[Batch]:
+    def _grow_task(self) -> list[Batch]:
         """Return as many batches as may fill a task, leaving work for the others."""
         share = math.ceil(len(self._waiting) / (2 * max(self.slots, 1)))
         task = [self._waiting.popleft()]
         while self._waiting and len(task) < min(self._size, share):
-            if _owner(self._waiting[0]) != _owner(task[0]):
+            if _owner_of(self._waiting[0]) != _owner_of(task[0]):
                 break
             task.append(self._waiting.popleft())
         return task
@@ -275,7 +275,7 @@ class Ledger:
             done = {outcome.key for outcome in answer.outcomes}
             outcomes = answer.outcomes
             if answer.death:
-                outcomes = outcomes + self._mourned(task, done, answer.death)
+                outcomes = outcomes + self.on_worker_death(task, done, answer.death)
             else:
                 self._stillborn = 0
                 left = [one for one in task.batches if one[-1].key not in done]
@@ -287,24 +287,26 @@ class Ledger:
                 raise UsageError(answer.problem)
             return outcomes
 
-    def _mourned(self, task: Task, done: set[str], death: Death) -> list[Outcome]:
+    def on_worker_death(
+        self, task: Task, done: set[str], death: Death
+    ) -> list[Outcome]:
         """See to what a dead worker did not record; return whom it accuses."""
         accused: list[Outcome] = []
         for batch in reversed(task.batches):
             left = tuple(trial for trial in batch if trial.key not in done)
             if left and left[0].key in death.begun:
-                accused += self._suspected(left, task, death)
+                accused += self._suspect_batch(left, task, death)
             elif left:
                 self._waiting.appendleft(batch)
         self._stillborn = 0 if death.begun else self._stillborn + 1
         if self._stillborn == STILLBORN:
             raise UsageError(
                 f"runner.n_jobs={self.slots}: {STILLBORN} workers in a row ended "
-                f"({death.ending}) before they began a trial; try fewer"
+                f"({death.how_it_ended}) before they began a trial; try fewer"
             )
         return accused
 
-    def _suspected(self, batch: Batch, task: Task, death: Death) -> list[Outcome]:
+    def _suspect_batch(self, batch: Batch, task: Task, death: Death) -> list[Outcome]:
         """Accuse the only trial of a batch if that is just, else have it run again."""
         limit = self.job.limit
         timeout = limit is not None and death.code == -signal.SIGALRM
@@ -314,20 +316,20 @@ class Ledger:
         seconds = max(time.time() - death.begun[batch[0].key], 0.0)
         if timeout or death.overdue:
             reason = f"time_limit={limit:g}: it took longer"
-            return [self._accused(batch, "timeout", reason, seconds)]
+            return [self._accuse_trial(batch, "timeout", reason, seconds)]
         if not task.alone:
             self._doubtful.append(batch)
             return []
-        reason = f"its worker died again, alone at work: {death.ending}"
-        return [self._accused(batch, "killed", reason, seconds)]
+        reason = f"its worker died again, alone at work: {death.how_it_ended}"
+        return [self._accuse_trial(batch, "killed", reason, seconds)]
 
-    def _accused(
+    def _accuse_trial(
         self, batch: Batch, status: str, reason: str, seconds: float = 0.0
     ) -> Outcome:
         """Record what is held against the only trial of a batch."""
-        record = failed(batch[0].key, status, printable(reason))
+        record = failed_record(batch[0].key, status, printable_text(reason))
         self._writer.append([record], seconds)
-        return Outcome.of(record)
+        return Outcome.from_record(record)
 
     def put_back(self, number: int) -> None:
         """Have a task wait again that no host was lost with."""
@@ -359,8 +361,8 @@ class Ledger:
             again.extendleft((trial,) for trial in reversed(batch))
             return []
         reason = f"lost with its host {LOSSES} times, the last {end.host}\n{end.log}"
-        return [self._accused(batch, "killed", reason.rstrip())]
+        return [self._accuse_trial(batch, "killed", reason.rstrip())]
 
 
-def _owner(batch: Batch) -> str:
+def _owner_of(batch: Batch) -> str:
     return batch[0].owner

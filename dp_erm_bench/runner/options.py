@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from dp_erm_bench.errors import UsageError, refused
+from dp_erm_bench.errors import UsageError, value_error
 from dp_erm_bench.experiment.lines import EXECUTE
 from dp_erm_bench.experiment.schema import FAILED, MODES, RunnerConfig, bytes_of
 from dp_erm_bench.paths import machine_memory
@@ -99,15 +99,15 @@ class RunOptions(RunnerConfig):
             if value is None and name in ("n_jobs", "report_trials"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise refused(name, value, f"an integer of at least {least}")
+                raise value_error(name, value, f"an integer of at least {least}")
         check_choice("mode", self.mode, [*MODES])
         for status in self.retry:
             check_choice("retry", status, [*FAILED])
         if not self.batch_work > 0:
-            raise refused("batch_work", self.batch_work, "positive")
+            raise value_error("batch_work", self.batch_work, "positive")
         if self.time_limit is not None and not 0 < self.time_limit <= LONGEST:
             rule = f"positive seconds up to {LONGEST:g}, or null for no limit"
-            raise refused("time_limit", self.time_limit, rule)
+            raise value_error("time_limit", self.time_limit, rule)
         check_engine(self)
 
     def most_of(self, phase: str) -> int:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.schema import FAILED
 from dp_erm_bench.experiment.tune import Tuner
-from dp_erm_bench.results.files import plural
+from dp_erm_bench.results.files import count_with_noun
 from dp_erm_bench.results.store import Store, planned_lines
 from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.session import Label, Session, list_reasons
@@ -62,32 +62,32 @@ def print_plan(session: Session) -> None:
     kinds = {one.kind for key, one in todo.items() if key not in refused}
     costs = median_costs(session.store, [*named, *todo.values()], kinds)
     jobs = workers_of(session.options)
-    print(_row("panel", "line", "trials", "done", "failed", "to do", "time"))
+    print(_row_of_line("panel", "line", "trials", "done", "failed", "to do", "time"))
     for (panel, name), line in {**lines, ("", "total"): total}.items():
         runs = [one for key, one in line.todo.items() if key not in refused]
         known = [costs[one.kind] for one in runs if one.kind in costs]
-        time = duration(wall(known, jobs)) if known or not runs else "?"
+        time = duration_in_words(wall_time(known, jobs)) if known or not runs else "?"
         more = "+" if 0 < len(known) < len(runs) else ""
         time = f"{time}{more}" if line.todo else "-"
         counts = (line.trials, line.done, line.failed, len(line.todo))
-        print(_row(panel, name, *counts, time))
+        print(_row_of_line(panel, name, *counts, time))
     if known:
-        seconds, workers = math.fsum(known), plural(jobs, "worker")
+        seconds, workers = math.fsum(known), count_with_noun(jobs, "worker")
         said = f"{seconds:.3g} s of computing, {time} on {workers}"
         print(f"{said}, from recorded trials")
     if unknown := len(runs) - len(known):
-        trials = plural(unknown, "trial")
+        trials = count_with_noun(unknown, "trial")
         print(f"nothing is recorded of settings as those of {trials}")
     if refused:
         told = list_reasons("will be skipped", len(refused), refused.values())
         print("\n".join(told))
 
 
-def _row(panel: str, line: str, *columns: object) -> str:
+def _row_of_line(panel: str, line: str, *columns: object) -> str:
     return f"{panel:<28} {line:<36} " + " ".join(f"{x:>8}" for x in columns)
 
 
-def duration(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """Return a time in the largest unit that leaves at least two of it."""
     if seconds < 1:
         return "< 1 s"
@@ -97,7 +97,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def wall(costs: Collection[float], n_jobs: int) -> float:
+def wall_time(costs: Collection[float], n_jobs: int) -> float:
     """Return what trials take on some workers, never less than the longest."""
     return max(math.fsum(costs) / n_jobs, max(costs, default=0.0))
 
@@ -107,20 +107,20 @@ def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
 
     The stages are followed as far as the records go.
     """
-    expected = session.expected()
+    expected = session.expected_by_line()
     named: dict[Label, list[Trial]] = {label: [] for label in expected}
     for stage in session.stages():
         for one in session.announce(stage)[0]:
-            named[one.setting.line.called].append(one)
+            named[one.setting.line.full_name].append(one)
     lines = {}
     for label, number in expected.items():
-        tuners = [tuner for tuner in session.tuners if tuner.line.called == label]
+        tuners = [tuner for tuner in session.tuners if tuner.line.full_name == label]
         states = Counter(session.statuses[one.key] for one in named[label])
         failed = sum(states[status] for status in FAILED)
         done = len(named[label]) - states["planned"] - failed
         left = (o for o in named[label] if session.statuses[o.key] == "planned")
         todo: dict[Any, Trial] = {one.key: one for one in left}
-        for one, count in _examples(number - len(named[label]), tuners):
+        for one, count in _examples_of_line(number - len(named[label]), tuners):
             todo |= {object(): one for _ in range(count)}
         # Two settings of a sweep may be one trial.
         trials = max(number if tuners else 0, len(named[label]))
@@ -128,7 +128,9 @@ def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
     return lines, [one for ones in named.values() for one in ones]
 
 
-def _examples(left: int, tuners: Sequence[Tuner]) -> Iterator[tuple[Trial, int]]:
+def _examples_of_line(
+    left: int, tuners: Sequence[Tuner]
+) -> Iterator[tuple[Trial, int]]:
     """Yield examples of the trials of a line that have no name yet, and their number.
 
     Its reports come last.
@@ -154,10 +156,12 @@ def median_costs(
     kinds : collection of Kind
         Those of which the seconds are asked for.
     """
-    wanted = {_settings(one.spec): one.kind for one in named if one.kind in kinds}
+    wanted = {
+        _setting_of_spec(one.spec): one.kind for one in named if one.kind in kinds
+    }
     taken: defaultdict[Kind, list[str]] = defaultdict(list)
     for line in planned_lines(store.folder) if wanted and len(store) else ():
-        kind = wanted.get(_settings(line["spec"]))
+        kind = wanted.get(_setting_of_spec(line["spec"]))
         done = store.status(line["key"]) in ("ok", "diverged")
         if done and kind is not None and len(taken[kind]) < SAMPLE:
             taken[kind].append(line["key"])
@@ -168,6 +172,6 @@ def median_costs(
     return costs
 
 
-def _settings(spec: Mapping[str, Any]) -> str:
+def _setting_of_spec(spec: Mapping[str, Any]) -> str:
     """Return the spec of a trial without its seed, as JSON."""
     return json.dumps({**spec, "seed": None}, sort_keys=True, default=str)

@@ -21,19 +21,25 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench import registry
-from dp_erm_bench.code_identity import isolate
-from dp_erm_bench.errors import UsageError, number, printable
+from dp_erm_bench.code_identity import isolate_folder
+from dp_erm_bench.errors import UsageError, printable_text, real_number
 from dp_erm_bench.experiment.lines import Trial, line_of
 from dp_erm_bench.fitted import FitResult, one_thread, result_of
-from dp_erm_bench.plugins.names import content, is_file, label, shipped
+from dp_erm_bench.plugins.names import content_digest, entries_of_pin, is_file, label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.results.bundle import kept_file
-from dp_erm_bench.results.files import PLAN, line, parsed, plural, typed
+from dp_erm_bench.results.files import (
+    PLAN,
+    compact_json,
+    count_with_noun,
+    parse_object,
+    typed_path,
+)
 from dp_erm_bench.results.runs import read_run
 from dp_erm_bench.results.store import NAMED, Store, planned_lines
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.environment import CPU, kind
-from dp_erm_bench.runner.execute import facts, solved_together, trajectory
+from dp_erm_bench.runner.environment import CPU, machine_kind
+from dp_erm_bench.runner.execute import facts_of_trial, solve_batch, trajectory_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,21 +108,21 @@ def replay(
     Diverged
         If an iterate of the trial was not finite, see `fit`.
     """
-    key, folder = _key(row), Path(folder)
-    name = f"trial {key[:12]} of {typed(folder)}"
+    key, folder = _key_of_row(row), Path(folder)
+    name = f"trial {key[:12]} of {typed_path(folder)}"
     try:
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
-        record, mates = _recorded(key, Store(folder))
+        record, mates = _recorded_batch(key, Store(folder))
         planned = {x["key"]: x["spec"] for x in planned_lines(folder, {*mates})}
-        specs, place = _specs(mates, planned), mates.index(key)
-        pin = _pinned(specs[0], algorithm, name)
-        trials, problem = _rebuilt(specs, pin, data)
+        specs, place = _specs_of_batch(mates, planned), mates.index(key)
+        pin = _pin_algorithm(specs[0], algorithm, name)
+        trials, problem = _rebuild_trials(specs, pin, data)
         if [trial.key for trial in trials] != mates:
-            raise NotReplayed(_change(trials[place], key, record))
+            raise NotReplayed(_reason_changed(trials[place], key, record))
         with one_thread():
-            solved = solved_together(trials, problem)
-            for column, _, _ in _differences(record, solved, place):
+            solved = solve_batch(trials, problem)
+            for column, _, _ in _differing_values(record, solved, place):
                 raise NotReplayed(
                     f"run again, its {column} is another one than recorded; the record "
                     "was edited, or this machine computes other bits"
@@ -126,7 +132,7 @@ def replay(
         raise UsageError(f"{name}: {why}") from None
 
 
-def _key(row: Any) -> str:
+def _key_of_row(row: Any) -> str:
     """Return the key of the one trial that a row, or some rows, are of."""
     keys = {row} if isinstance(row, str) else set()
     with contextlib.suppress(KeyError, TypeError, IndexError):
@@ -141,7 +147,7 @@ def _key(row: Any) -> str:
     return key
 
 
-def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
+def _recorded_batch(key: str, store: Store) -> tuple[Spec, list[str]]:
     """Return the record of a trial, and the keys of its batch in order."""
     status, record = store.status(key), store.record(key)
     if status is None or record is None:
@@ -154,7 +160,7 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
             "its record does not name the trials that ran with it: tasks that are no "
             "fits name none"
         )
-    mates = store.mates(key, batch)
+    mates = store.keys_of_batch(key, batch)
     if not mates:
         raise NotReplayed(
             "which trials ran with it is not known, the mark of its batch is missing "
@@ -163,17 +169,18 @@ def _recorded(key: str, store: Store) -> tuple[Spec, list[str]]:
     return record, mates
 
 
-def _specs(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[Spec]:
+def _specs_of_batch(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[Spec]:
     """Return the specs of a batch, in its order."""
     if missing := len(set(mates) - planned.keys()):
         raise NotReplayed(
-            f"ran in a batch of {plural(len(mates), 'trial')}, of which {PLAN} lacks "
+            f"ran in a batch of {count_with_noun(len(mates), 'trial')}, of which "
+            f"{PLAN} lacks "
             f"{missing}, or has only damaged lines"
         )
     return [planned[key] for key in mates]
 
 
-def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
+def _pin_algorithm(spec: Spec, algorithm: str | None, name: str) -> str:
     """Return the name of the batch's algorithm, of a file the pin of the user's own.
 
     A folder may come from anybody: a file is read where the user says, and executed
@@ -186,14 +193,17 @@ def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
     if held is None and not is_file(called):
         if algorithm not in (None, called):
             raise UsageError(f"algorithm={algorithm}: {name} is of {called}")
-        return registry.pinned(called)
+        return registry.pin_choice(called)
     if algorithm is None:
         raise NotReplayed(
             "is of a solver's file, which is executed only if you name it; give "
-            f"algorithm=path of {label(called)}.py"
+            f"algorithm=path of {label_of(called)}.py"
         )
-    pin = registry.pinned(algorithm)
-    if not is_file(pin) or (label(pin), content(pin)) != (label(called), held):
+    pin = registry.pin_choice(algorithm)
+    if not is_file(pin) or (label_of(pin), content_digest(pin)) != (
+        label_of(called),
+        held,
+    ):
         raise UsageError(
             f"algorithm={algorithm}: is not the file that {name} was run from, or was "
             "changed since"
@@ -201,7 +211,7 @@ def _pinned(spec: Spec, algorithm: str | None, name: str) -> str:
     return pin
 
 
-def _rebuilt(
+def _rebuild_trials(
     specs: Sequence[Spec], pin: str, data: str | Path | None
 ) -> tuple[list[Trial], Problem]:
     """Return the trials of a batch, rebuilt from their specs, and their problem.
@@ -219,13 +229,13 @@ def _rebuilt(
                 )
             named = algorithm["name"], algorithm.get("content", "")
             parts = [spec[part].items() for part in registry.OBJECTIVE]
-            if named != (label(pin), content(pin)) or any(
+            if named != (label_of(pin), content_digest(pin)) or any(
                 isinstance(v, str) and v.endswith((".csv", ".npy"))
                 for k, v in itertools.chain(*parts)
                 if k not in ("name", "file")
             ):
                 raise NotReplayed(UNREADABLE)
-            spec = {**spec, "algorithm": {**algorithm, **shipped(pin)}}
+            spec = {**spec, "algorithm": {**algorithm, **entries_of_pin(pin)}}
             dataset = dict(spec["dataset"])
             if isinstance(path := dataset.get("path"), str):
                 dataset["path"] = _data_file(path, data)
@@ -257,7 +267,7 @@ def _data_file(path: str, data: str | Path | None) -> str:
     )
 
 
-def _change(trial: Trial, key: str, record: Spec) -> str:
+def _reason_changed(trial: Trial, key: str, record: Spec) -> str:
     """Return why the trials of a batch are no longer those that were run."""
     if trial.key == key:
         return f"{PLAN} was changed since, in a trial that ran with it"
@@ -269,14 +279,14 @@ def _change(trial: Trial, key: str, record: Spec) -> str:
     )
 
 
-def _differences(
+def _differing_values(
     record: Spec, solved: Run, place: int
 ) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """Yield columns and facts that are not as recorded: recorded and new values."""
-    sums = {k: v for k, v in facts(solved, place).items() if k in FACTS}
-    made = {"trajectory": trajectory(solved.rows, place), "facts": sums}
+    sums = {k: v for k, v in facts_of_trial(solved, place).items() if k in FACTS}
+    made = {"trajectory": trajectory_rows(solved.rows, place), "facts": sums}
     # As a record spells them: what is no number is null.
-    for part, again in (parsed(line(made)) or {}).items():
+    for part, again in (parse_object(compact_json(made)) or {}).items():
         there = record.get(part)
         there = there if isinstance(there, Mapping) else {}
         names = [*again, *there] if part == "trajectory" else again
@@ -284,7 +294,7 @@ def _differences(
             values = there.get(name), again.get(name)
             if name != "seconds" and json.dumps(values[0]) != json.dumps(values[1]):
                 one, other = (v if isinstance(v, list) else [v] for v in values)
-                yield printable(name, 60), one, other
+                yield printable_text(name, 60), one, other
 
 
 # Rows of a folder of anyone's --------------------------------------------------------
@@ -334,7 +344,7 @@ def replay_rows(
     batches: dict[tuple[str, ...], dict[str, Spec]] = {}
     for key in keys:
         try:
-            record, mates = _recorded(key, store)
+            record, mates = _recorded_batch(key, store)
             batches.setdefault(tuple(mates), {})[key] = record
         except NotReplayed as why:
             yield Replayed(key, NOT, str(why))
@@ -342,24 +352,28 @@ def replay_rows(
     planned = {x["key"]: x["spec"] for x in planned_lines(folder, every)}
     for mates_, records in batches.items():
         try:
-            specs = _specs(mates_, planned)
-            pin = _pinned(specs[0], _trusted_file(folder, specs[0], trust), "its row")
-            trials, problem = _rebuilt(specs, pin, data)
+            specs = _specs_of_batch(mates_, planned)
+            pin = _pin_algorithm(
+                specs[0], _trusted_file(folder, specs[0], trust), "its row"
+            )
+            trials, problem = _rebuild_trials(specs, pin, data)
             for key, record in records.items():
                 trial = trials[mates_.index(key)]
                 if trial.identity[:NAMED] != record.get("identity"):
-                    raise NotReplayed(_change(trial, "", record))
+                    raise NotReplayed(_reason_changed(trial, "", record))
             with one_thread(), contextlib.redirect_stdout(io.StringIO()):
-                solved = solved_together(trials, problem)
+                solved = solve_batch(trials, problem)
         except (Exception, SystemExit) as error:  # specs and code may be anyone's
             plain = isinstance(error, NotReplayed | UsageError)
             why_ = str(error) if plain else f"{type(error).__name__}: {error}"
-            yield from (Replayed(key, NOT, printable(why_, 500)) for key in records)
+            yield from (
+                Replayed(key, NOT, printable_text(why_, 500)) for key in records
+            )
             continue
         code = tuple(trial.key for trial in trials) != mates_
         for key, record in records.items():
-            where = _elsewhere(folder, str(record.get("run")), record, code)
-            yield _judged(key, record, solved, mates_.index(key), where)
+            where = _differing_places(folder, str(record.get("run")), record, code)
+            yield _judge_again(key, record, solved, mates_.index(key), where)
 
 
 def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
@@ -375,11 +389,11 @@ def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
             "then add --trust to run them"
         )
     path = (folder / name).resolve()
-    isolate(path.parent)
+    isolate_folder(path.parent)
     return str(path)
 
 
-def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:
+def _differing_places(folder: Path, run: str, record: Spec, code: bool) -> str:
     """Return in what this machine, or the code, is not that of a record."""
     if code:
         return "the code, or a version of numpy, scipy or numba, is another one"
@@ -389,21 +403,21 @@ def _elsewhere(folder: Path, run: str, record: Spec, code: bool) -> str:
     told = record.get("facts")
     cpu = told.get("cpu") if isinstance(told, Mapping) else None
     there = {**there, CPU: cpu or there.get(CPU)}
-    here = kind()
+    here = machine_kind()
     apart = [
-        printable(f"{name} {there.get(name)} there, {here.get(name)} here", 200)
+        printable_text(f"{name} {there.get(name)} there, {here.get(name)} here", 200)
         for name in sorted({*here, *map(str, there)})
         if there.get(name) != here.get(name)
     ]
     return "; ".join(apart)
 
 
-def _judged(
+def _judge_again(
     key: str, record: Spec, solved: Run, place: int, elsewhere: str
 ) -> Replayed:
     """Return what came of a trial that was run again."""
-    found = _differences(record, solved, place)
-    apart = [(distance(*pair), column) for column, *pair in found]
+    found = _differing_values(record, solved, place)
+    apart = [(relative_distance(*pair), column) for column, *pair in found]
     largest, column = max(apart, default=(0.0, ""))
     if not apart or (elsewhere and largest < WITHIN):
         return Replayed(key, SAME, "", largest, elsewhere)
@@ -414,17 +428,19 @@ def _judged(
     return Replayed(key, DIFFERS, why, largest, elsewhere)
 
 
-def distance(recorded: Sequence[Any], again: Sequence[Any]) -> float:
+def relative_distance(recorded: Sequence[Any], again: Sequence[Any]) -> float:
     """Return the largest relative difference of two columns, infinite if unlike.
 
     Relative to the larger of two numbers, or to `FLOOR` of the largest in the column.
     """
     if len(recorded) != len(again):
         return math.inf
-    floor = FLOOR * max((abs(x) for x in map(number, again) if x == x), default=0.0)
+    floor = FLOOR * max(
+        (abs(x) for x in map(real_number, again) if x == x), default=0.0
+    )
     largest = 0.0
     for one, other in zip(recorded, again, strict=True):
-        a, b = number(one), number(other)
+        a, b = real_number(one), real_number(other)
         if math.isnan(a) or math.isnan(b):
             largest = largest if one == other else math.inf
         elif a != b:

@@ -19,11 +19,11 @@ from types import FrameType
 from typing import Any, Self
 
 from dp_erm_bench.code_identity import package_state
-from dp_erm_bench.errors import escaped, printable
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.errors import escape_line, printable_text
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.tune import tuners_of
-from dp_erm_bench.results.files import plural
+from dp_erm_bench.results.files import count_with_noun
 from dp_erm_bench.results.runs import check_run, new_run_id
 from dp_erm_bench.results.store import FAILED, Asked, Plan, Store, finals_of
 from dp_erm_bench.runner.engines.base import Engine
@@ -61,18 +61,18 @@ def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
     batches: list[Batch] = []
     for members in kinds.values():
         # Parts of nearly equal length.
-        count = _count(members[0], len(members), most, aim)
+        count = _count_batches(members[0], len(members), most, aim)
         cuts = [len(members) * i // count for i in range(count + 1)]
         batches += [tuple(members[a:b]) for a, b in pairwise(cuts)]
-    return sorted(batches, key=work_of, reverse=True)
+    return sorted(batches, key=work_of_batch, reverse=True)
 
 
-def work_of(batch: Batch) -> float:
+def work_of_batch(batch: Batch) -> float:
     """Return the work of a batch, in the unit of `Trial.work`."""
     return batch[0].work.batch(len(batch))
 
 
-def _count(one: Trial, members: int, most: int, aim: float) -> int:
+def _count_batches(one: Trial, members: int, most: int, aim: float) -> int:
     """Return the number of batches of some trials of a kind."""
     if not one.setting.batch_key.batchable:
         return members
@@ -105,7 +105,7 @@ class Pool:
     def __enter__(self) -> Pool:
         """Have SIGTERM end the run as Ctrl-C does."""
         if threading.current_thread() is threading.main_thread():
-            self._on_sigterm = signal.signal(signal.SIGTERM, _terminated)
+            self._on_sigterm = signal.signal(signal.SIGTERM, _raise_terminated)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -135,7 +135,7 @@ class Pool:
                     yield outcomes
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _raise_terminated(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
@@ -148,9 +148,9 @@ MOST = 1000
 
 def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
     """Yield how many trials have a status, and the first lines of their messages."""
-    found = Counter(printable(x.partition("\n")[0], LONGEST) for x in messages)
+    found = Counter(printable_text(x.partition("\n")[0], LONGEST) for x in messages)
     shown = found.most_common(SHOWN)
-    yield f"{status}: {plural(total, 'trial')}"
+    yield f"{status}: {count_with_noun(total, 'trial')}"
     for reason, number in shown:
         yield f"  {number} x {reason}"
     if more := found.total() - sum(number for _, number in shown):
@@ -166,14 +166,14 @@ SOON = 0.5
 """Seconds to the first line at least."""
 
 
-def say(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print a line on stderr; that nobody can read it is no reason to end a sweep."""
     with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def repeat(show: Callable[[], None], first: float) -> Iterator[None]:
+def repeat_calls(show: Callable[[], None], first: float) -> Iterator[None]:
     """Call a function after `first` seconds, and then every `PAUSE` seconds."""
     over = threading.Event()
 
@@ -221,7 +221,7 @@ class Progress(contextlib.ExitStack):
     ) -> None:
         super().__init__()
         # A folder may be called anything, and Python filters no controls.
-        self.title, self.enabled, self.total = escaped(title), enabled, total
+        self.title, self.enabled, self.total = escape_line(title), enabled, total
         self._workers = workers
         self.done = self.failed = self.ran = 0
         self._bar: Any = None
@@ -244,19 +244,21 @@ class Progress(contextlib.ExitStack):
                 console=Console(file=getattr(sys.stderr, "inside", sys.stderr)),
                 refresh_per_second=5,
             )
-            self._bar.add_task(self.title, total=self.total, state=self._state())
+            self._bar.add_task(
+                self.title, total=self.total, state=self._state_in_numbers()
+            )
             self.enter_context(self._bar)
         elif self.enabled:
-            self.callback(self._print, last=True)
+            self.callback(self._print_line, last=True)
             # What is recorded already is counted in no time.
             first = max(SOON, self._begun + FIRST - time.monotonic())
-            self.enter_context(repeat(self._print, first))
+            self.enter_context(repeat_calls(self._print_line, first))
         return self
 
     def announce(self, done: int, total: int) -> None:
         """Set how many trials have a status by now, and how many are expected."""
         self.done, self.total = done, total
-        self._update()
+        self._update_line()
 
     def advance(self, statuses: Iterable[str]) -> None:
         """Count the trials of a batch."""
@@ -264,27 +266,34 @@ class Progress(contextlib.ExitStack):
         self.done += len(statuses)
         self.ran += len(statuses)
         self.failed += sum(status in FAILED for status in statuses)
-        self._update()
+        self._update_line()
 
-    def _update(self) -> None:
+    def _update_line(self) -> None:
         if self._bar is not None:
-            now = {"total": self.total, "completed": self.done, "state": self._state()}
+            now = {
+                "total": self.total,
+                "completed": self.done,
+                "state": self._state_in_numbers(),
+            }
             self._bar.update(self._bar.task_ids[0], **now)
 
-    def _state(self) -> str:
+    def _state_in_numbers(self) -> str:
         """Return how many trials have failed, and how many workers there are."""
-        workers = f", {plural(self._workers(), 'worker')}" if self._workers else ""
+        workers = (
+            f", {count_with_noun(self._workers(), 'worker')}" if self._workers else ""
+        )
         return f"{self.failed} failed{workers}"
 
-    def _print(self, last: bool = False) -> None:
+    def _print_line(self, last: bool = False) -> None:
         if last and not self.ran:
             return
         spent, left = time.monotonic() - self._start, "time left not known yet"
         if self.ran:
             left = f"{spent / self.ran * (self.total - self.done):.0f} s left"
-        say(
+        print_to_stderr(
             f"{self.title}: {100 * self.done // max(self.total, 1)} % "
-            f"({self.done} of {self.total} trials, {self._state()}, {spent:.0f} s, "
+            f"({self.done} of {self.total} trials, {self._state_in_numbers()}, "
+            f"{spent:.0f} s, "
             f"{left})"
         )
 
@@ -332,19 +341,19 @@ class Session:
         self._lines: dict[tuple[str, ...], set[str]] = {}
         self._unwritten: list[Trial] = []
         self.blocks = blocks
-        self.lines, self.missing = expand(blocks)
+        self.lines, self.missing = expand_blocks(blocks)
         asked = Asked(folder, options.mode != "plan")
         self.tuners = tuners_of(self.lines, options.n_checkpoints, self.finals, asked)
         self._tuning: list[Batch] = []
 
-    def expected(self) -> Counter[Label]:
+    def expected_by_line(self) -> Counter[Label]:
         """Return the number of trials of each line if no axis is extended."""
         expected: Counter[Label] = Counter()
         for line in self.lines:
             if line.tune is None:
-                expected[line.called] += len(line.seeds) * len(line.settings)
+                expected[line.full_name] += len(line.seeds) * len(line.settings)
         for tuner in self.tuners:
-            expected[tuner.line.called] += tuner.expected()
+            expected[tuner.line.full_name] += tuner.expected_trials()
         return expected
 
     def stages(self) -> Iterator[list[Trial]]:
@@ -358,14 +367,14 @@ class Session:
         sweeps = [line for line in self.lines if line.tune is None]
         yield [one for line in sweeps for one in line.sweep(rows)]
         active: list[Stages] = [(tuner.stages(), []) for tuner in self.tuners]
-        while active := [one for one in active if self._settled(one[1])]:
+        while active := [one for one in active if self._settle_trials(one[1])]:
             rounds = [(stages, next(stages, ())) for stages, _ in active]
             if all(stage is None for _, stage in rounds):
                 return
             yield [one for _, stage in rounds for one in stage or ()]
             active = [(stages, stage or ()) for stages, stage in rounds if stage != ()]
 
-    def _settled(self, planned: Iterable[Trial]) -> bool:
+    def _settle_trials(self, planned: Iterable[Trial]) -> bool:
         return all(self.statuses[one.key] != "planned" for one in planned)
 
     def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
@@ -389,7 +398,7 @@ class Session:
             self.statuses[key] = status
         tuning = [one for one in first.values() if one.phase == "tune"]
         if any(self.statuses[one.key] == "planned" for one in tuning):
-            for batch in self._batches(tuning):
+            for batch in self._batches_of(tuning):
                 if any(self.statuses[one.key] == "planned" for one in batch):
                     self.statuses.update((one.key, "planned") for one in batch)
                     self._tuning.append(batch)
@@ -426,7 +435,7 @@ class Session:
         )
         engine = engine_of(options, options.n_jobs, early)
         workers = None if options.engine == "local" else lambda: engine.slots
-        left = self.expected().total()
+        left = self.expected_by_line().total()
         shown = (self.name, options.progress, left, workers, self.begun)
         with Pool(engine, job) as pool, Progress(*shown) as progress:
             for planned in self.stages():
@@ -444,8 +453,8 @@ class Session:
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
         """Run trials, keep their status and what tuners choose by."""
-        others = self._batches(one for one in todo if one.phase != "tune")
-        batches = sorted([*self._tuning, *others], key=work_of, reverse=True)
+        others = self._batches_of(one for one in todo if one.phase != "tune")
+        batches = sorted([*self._tuning, *others], key=work_of_batch, reverse=True)
         self._tuning = []
         for outcomes in pool.run(batches):
             check_run(self.folder, self.run)
@@ -457,7 +466,7 @@ class Session:
             self.ran += len(outcomes)
             progress.advance(outcome.status for outcome in outcomes)
 
-    def _batches(self, trials: Iterable[Trial]) -> list[Batch]:
+    def _batches_of(self, trials: Iterable[Trial]) -> list[Batch]:
         """Return batches; reports have a size of their own, where one is asked for."""
         most: defaultdict[int, list[Trial]] = defaultdict(list)
         for one in trials:

@@ -14,7 +14,7 @@ from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import Spec, StudyTask, Trial
 from dp_erm_bench.experiment.schema import Block, points_of, seeds_of, values_of
-from dp_erm_bench.paths import spelled
+from dp_erm_bench.paths import spell_infinities
 
 Parts = tuple[str, ...]
 SIDES = (0, 1)
@@ -25,7 +25,7 @@ WORST_CASE = ("worst_case", "smoothed_hinge", "auto", "auto")
 NO_PROBLEM = ("none", "none", "none", "none")
 
 
-def _budgets(block: Block) -> Iterator[dict[str, Any]]:
+def _budgets_of_block(block: Block) -> Iterator[dict[str, Any]]:
     """Yield the budgets of a block, JSON-able."""
     usual = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"}
     axes = {
@@ -36,10 +36,10 @@ def _budgets(block: Block) -> Iterator[dict[str, Any]]:
         budget = Budget(**point)
         if math.isinf(budget.epsilon):
             raise UsageError("budget.epsilon=inf: there is no noise to study")
-        yield dict(spelled({**point, "adjacency": budget.adjacency.value}))
+        yield dict(spell_infinities({**point, "adjacency": budget.adjacency.value}))
 
 
-def _algorithms(block: Block) -> Iterator[tuple[str, str]]:
+def _algorithms_of_block(block: Block) -> Iterator[tuple[str, str]]:
     """Yield the names of a block's algorithms, all by default, and their targets."""
     asked = block.algorithm or ALL
     names = registry.names(registry.ALGORITHM)
@@ -50,7 +50,9 @@ def _algorithms(block: Block) -> Iterator[tuple[str, str]]:
         yield name, registry.read(registry.ALGORITHM, name)["_target_"]
 
 
-def _spec(parts: Parts, name: str, params: Spec, budget: Spec, **data: int) -> Spec:
+def _spec_of_trial(
+    parts: Parts, name: str, params: Spec, budget: Spec, **data: int
+) -> Spec:
     """Return the spec of a trial on the problem of these parts."""
     spec: Spec = {k: {"name": v} for k, v in zip(registry.PARTS, parts, strict=True)}
     spec["dataset"] |= data
@@ -82,12 +84,20 @@ class AccountingTask(StudyTask):
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
         """Yield every algorithm with a length, and budget."""
         if self.violation:
-            yield _spec(NO_PROBLEM, VIOLATION, {}, next(_budgets(block))), ""
+            yield (
+                _spec_of_trial(
+                    NO_PROBLEM, VIOLATION, {}, next(_budgets_of_block(block))
+                ),
+                "",
+            )
             return
-        for name, target in _algorithms(block):
-            for budget in _budgets(block):
+        for name, target in _algorithms_of_block(block):
+            for budget in _budgets_of_block(block):
                 for n_iter in self.lengths:
-                    yield _spec(NO_PROBLEM, name, {"n_iter": n_iter}, budget), target
+                    yield (
+                        _spec_of_trial(NO_PROBLEM, name, {"n_iter": n_iter}, budget),
+                        target,
+                    )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
         """Return the rows of the study's table."""
@@ -126,12 +136,15 @@ class AuditTask(StudyTask):
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
         """Yield every algorithm, variant, budget and side."""
-        budgets = list(_budgets(block))
-        for name, target in _algorithms(block):
+        budgets = list(_budgets_of_block(block))
+        for name, target in _algorithms_of_block(block):
             for params in variants(name):
                 for budget in budgets:
                     for side in SIDES:
-                        yield _spec(WORST_CASE, name, params, budget, side=side), target
+                        yield (
+                            _spec_of_trial(WORST_CASE, name, params, budget, side=side),
+                            target,
+                        )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
         """Return the statistic of every run, and the guarantee."""

@@ -18,12 +18,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from dp_erm_bench.cached import vouch
+from dp_erm_bench.cached import vouch_for_cache
 from dp_erm_bench.code_identity import package_state
-from dp_erm_bench.errors import Unlike, UsageError, printable, traced
+from dp_erm_bench.errors import Unlike, UsageError, printable_text, traceback_text
 from dp_erm_bench.experiment.lines import EXECUTE, Trial
 from dp_erm_bench.registry import locate
-from dp_erm_bench.results.store import RecordWriter, failed, finals_of
+from dp_erm_bench.results.store import RecordWriter, failed_record, finals_of
 
 PAUSE = 0.1
 """Seconds between beats: there may be thousands of batches in a second."""
@@ -47,14 +47,14 @@ class Speaker:
         if now - self._last < PAUSE:
             return True
         self._last = now
-        return self._say(b"\n")
+        return self._send_message(b"\n")
 
     def report(self, report: Sequence[object]) -> bool:
         """Send a report; return whether it went. The next beat is not left out."""
         self._last = -math.inf
-        return self._say(f"\n{json.dumps(report)}\n".encode())
+        return self._send_message(f"\n{json.dumps(report)}\n".encode())
 
-    def _say(self, data: bytes) -> bool:
+    def _send_message(self, data: bytes) -> bool:
         try:
             if os.fstat(self._handle).st_ino != self._file:
                 return False
@@ -84,12 +84,12 @@ class Job(NamedTuple):
 
     The results `folder` and the id of the `run`; the dotted name of the function that
     runs a batch; the seconds that a batch, or a trial alone, may take; the bytes after
-    which a worker is replaced; and the secret of the run, see `cached.vouch`: if it is
-    empty, everything read is proved again. Data and files must be those of `pins`, if
-    that is not None (`environment.check_batch`); `cpu` is the parent's kind where
-    records of another shall name theirs. `code` is the state of the package of which
-    the keys tell (`code_identity`), empty for any. What a solver prints is shown if
-    `shows`.
+    which a worker is replaced; and the secret of the run, see `cached.vouch_for_cache`:
+    if it is empty, everything read is proved again. Data and files must be those of
+    `pins`, if that is not None (`environment.check_batch`); `cpu` is the parent's kind
+    where records of another shall name theirs. `code` is the state of the package of
+    which the keys tell (`code_identity`), empty for any. What a solver prints is shown
+    if `shows`.
     """
 
     folder: str
@@ -115,7 +115,7 @@ class Outcome(NamedTuple):
     finals: Mapping[str, float]
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
         """Return the outcome of a record."""
         return cls(record["key"], record["status"], finals_of(record))
 
@@ -172,19 +172,19 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def unheard() -> bool:
+def beat_of_nobody() -> bool:
     """Stand for the beat of a worker that has no parent."""
     return True
 
 
-def run_task(batches: Sequence[Batch], job: Job, beat: Beat = unheard) -> Report:
+def run_task(batches: Sequence[Batch], job: Job, beat: Beat = beat_of_nobody) -> Report:
     """Run batches, one after the other, for about `TASK_SECONDS`.
 
     It ends early where the memory is full, or where the parent no longer hears.
     """
     if job.code and job.code != package_state():
         return Report([], 0, 0.0, CHANGED)
-    vouch(job.secret)
+    vouch_for_cache(job.secret)
     start, outcomes, number = time.monotonic(), [], 0
     problem, seconds, full, listening = "", 0.0, False, True
     while number < len(batches) and seconds < TASK_SECONDS and listening and not full:
@@ -214,7 +214,7 @@ def own_memory() -> int:
     return (resident - shared) * resource.getpagesize()
 
 
-def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
+def run_recorded(batch: Batch, job: Job, beat: Beat = beat_of_nobody) -> list[Outcome]:
     """Run a batch, append its mark and its records, return outcomes.
 
     Raises
@@ -232,11 +232,11 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = unheard) -> list[Outcome]:
         for record in records if own_cpu() != job.cpu else ():
             record["facts"] = {**(record.get("facts") or {}), "cpu": own_cpu()}
     writer.append(records, (time.perf_counter() - start) / len(batch))
-    return list(map(Outcome.of, records))
+    return list(map(Outcome.from_record, records))
 
 
 def run_guarded(
-    trials: Sequence[Trial], job: Job, beat: Beat = unheard
+    trials: Sequence[Trial], job: Job, beat: Beat = beat_of_nobody
 ) -> list[dict[str, Any]]:
     """Run a batch; what raises becomes a record, and an error is its trial's own.
 
@@ -249,20 +249,24 @@ def run_guarded(
     asked, heard = os.getpid(), Heard(job.shows)
     try:
         run = locate(job.execute)
-        _warm(trials[0].spec, job)
+        _warm_up(trials[0].spec, job)
         for name in (WARM_UP, CHECK) if job.pins is not None else ():
             locate(name)  # to import them is not the trial's time
         streams = redirect_stdout(heard), redirect_stderr(heard)
-        with _alarm(job.limit, beat), streams[0], streams[1]:
+        with _set_alarm(job.limit, beat), streams[0], streams[1]:
             if job.pins is not None:
                 locate(CHECK)(trials[0].spec, job.pins)
             records = {record["key"]: record for record in run(trials)}
         none = "the batch returned no record of this trial"
-        results = [records.get(t.key) or failed(t.key, "error", none) for t in trials]
+        results = [
+            records.get(t.key) or failed_record(t.key, "error", none) for t in trials
+        ]
     except Unlike:
         raise
     except BaseException as error:  # Ctrl-C is not for workers: it is the solver's own
-        results = [failed(trial.key, "error", traced(error)) for trial in trials]
+        results = [
+            failed_record(trial.key, "error", traceback_text(error)) for trial in trials
+        ]
     if os.getpid() != asked:
         os._exit(0)
     for record in results if heard.kept else ():
@@ -274,7 +278,7 @@ def run_guarded(
     return results
 
 
-def _warm(spec: Mapping[str, Any], job: Job) -> None:
+def _warm_up(spec: Mapping[str, Any], job: Job) -> None:
     """Load or compile the machine code that trials of the package's own need.
 
     Once in a process, before the clock of the first trial: it is the worker's start.
@@ -310,7 +314,7 @@ class Heard(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Keep what there is room for."""
-        said = printable(text[:MOST_PRINTED], MOST_PRINTED)
+        said = printable_text(text[:MOST_PRINTED], MOST_PRINTED)
         self.kept += said[: MOST_PRINTED - len(self.kept)]
         if self.out is not None:
             self.out.write(said)
@@ -318,7 +322,7 @@ class Heard(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
+def _set_alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
     """Have the kernel end this process after some time, even in native code.
 
     A solver may not let it: the parent, who hears when it began, has a clock, too.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
+from dp_erm_bench.penalties.base import SeparablePenalty, inseparable_sentence
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.objective import KINDS, SOURCES
 from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -43,7 +43,7 @@ def value(default: Any, *, help: str, **limits: Any) -> Any:
     return shape(default, help=help, kind="value", **limits)
 
 
-def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
+def _check_parameter(field: "dataclasses.Field[Any]", value: Any) -> None:
     """Raise UsageError if a parameter has a wrong type or is out of range."""
     kind, limits = str(field.type), field.metadata
     optional, integer = "None" in kind, "int" in kind
@@ -100,7 +100,7 @@ class Solver(ABC):
 
     A solver declares its releases, is calibrated from outside, and then runs with
     mechanisms: it never sees a budget or a noise scale. The fields made by
-    :func:`value` hold one number each, or, after ``runs.stack``, arrays of shape
+    :func:`value` hold one number each, or, after ``runs.stack_solvers``, arrays of shape
     (B, 1) for a batch of B trials.
 
     Attributes
@@ -164,15 +164,15 @@ class Solver(ABC):
     def __post_init__(self) -> None:
         """Check every parameter against its field."""
         for field in dataclasses.fields(self):
-            _check(field, getattr(self, field.name))
+            _check_parameter(field, getattr(self, field.name))
 
     @property
-    def printed(self) -> str | None:
-        """Return the name of the constant that its paper prints (``printed``)."""
+    def printed_constant(self) -> str | None:
+        """Return the name of the constant that its paper prints."""
         return None
 
     @property
-    def unbounded(self) -> str:
+    def unbounded_reason(self) -> str:
         """Return why its parameters leave no finite sensitivity; empty if they do."""
         return ""
 
@@ -196,9 +196,9 @@ class Solver(ABC):
                 "part of the budget would be lost"
             )
         reason = objective_refusal(self, problem) if isinstance(problem, ERM) else None
-        return reason or self.unsupported(problem)
+        return reason or self.unsupported_reason(problem)
 
-    def unsupported(self, problem: Any) -> str | None:
+    def unsupported_reason(self, problem: Any) -> str | None:
         """Return why its parameters or the penalty rule a problem out, or None."""
         return None
 
@@ -256,7 +256,7 @@ def objective_refusal(solver: Solver, problem: ERM) -> str | None:
         return reason
     name, constraint = type(solver).__name__, problem.constraint
     if not (solver.any_penalty or isinstance(problem.penalty, SeparablePenalty)):
-        return inseparable(problem.penalty)
+        return inseparable_sentence(problem.penalty)
     if constraint.bounded and not solver.constrained:
         lost = f"does not keep its iterates in constraint={constraint.name}"
         return f"{name} {lost}; use constraint=none, or gd"
@@ -265,10 +265,10 @@ def objective_refusal(solver: Solver, problem: ERM) -> str | None:
 
 def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
     name, loss = type(solver).__name__, problem.loss
-    if loss.uncompiled:
-        yield loss.uncompiled
+    if loss.reason_not_compiled:
+        yield loss.reason_not_compiled
     served = solver.linear_losses and loss.smoothness == 0.0
-    if solver.smooth_losses and not (loss.curved or served):
+    if solver.smooth_losses and not (loss.is_curved or served):
         lacks = "is not smooth" if loss.smoothness else "has no curvature"
         yield (
             f"loss={loss.name} {lacks}: {name} needs a finite smoothness constant > 0, "

@@ -95,11 +95,11 @@ class BiasReducedSGD(Prefixed):
         yield Limit(cls(n_iter=400, step=0.1), gap=0.2)
 
     @property
-    def printed(self) -> str:
+    def printed_constant(self) -> str:
         """Return the name of the printed noise and end."""
         return "ghazi2024"
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse fewer than four records, and penalties without projection."""
         if problem.n < LEAST:
             return f"n={problem.n}: bias_reduced_sgd needs at least {LEAST} records"
@@ -211,7 +211,7 @@ class BiasReducedState(State):
         """Make k steps of Algorithm 4."""
         oracle, problem = self.oracle, self.oracle.problem
         for t in range(self.done, self.done + k):
-            slope = self.estimate(int(self.schedule.levels[0, t]))
+            slope = self.estimate_mean(int(self.schedule.levels[0, t]))
             moved = problem.penalty.prox(oracle.w - self.step * slope, self.step)
             oracle.move_to(problem.constraint.project(moved))
             if self.solver.output == "average":
@@ -220,16 +220,16 @@ class BiasReducedState(State):
                 self.kept = oracle.w.copy()
         self.done += k
 
-    def estimate(self, level: int) -> Array:
+    def estimate_mean(self, level: int) -> Array:
         """Return the bias-reduced mean of the gradients at a level, (1, p)."""
         half = 2**level
-        records = self.sampled(f"level {level}")
+        records = self.sample_records(f"level {level}")
         one, other = self.total(records[:half]), self.total(records[half:])
         query = np.concatenate([one + other, one, other], axis=1)
         noisy = np.split(self.mechanisms[f"level {level}"](query), 3, axis=1)
         sizes = (2 * half, half, half)
         both, one, other = map(self.mean, noisy, sizes)
-        single = self.mechanisms["single"](self.total(self.sampled("single")))
+        single = self.mechanisms["single"](self.total(self.sample_records("single")))
         gained = (both - (one + other) / 2) / self.p[level]
         return np.asarray(gained + self.mean(single, 1))
 
@@ -239,7 +239,7 @@ class BiasReducedState(State):
             return projected_means(noisy / size, self.radius)
         return noisy / size
 
-    def sampled(self, name: str) -> Indices:
+    def sample_records(self, name: str) -> Indices:
         """Return the records that a mechanism samples for a use."""
         records: Indices = self.mechanisms[name].sample(0, self.oracle.problem.n, 1)[0]
         return records

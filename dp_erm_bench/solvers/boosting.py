@@ -118,7 +118,7 @@ class Boosting(SingleAnswer):
         return kind(**given)
 
     @property
-    def printed(self) -> str:
+    def printed_constant(self) -> str:
         """Return the printed rule."""
         return LIU_TALWAR
 
@@ -132,7 +132,7 @@ class Boosting(SingleAnswer):
         """Return 1; 0 for runs of no step."""
         return min(1, self.n_iter)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse what the algorithm that is run refuses."""
         algorithm: Any = self.algorithm
         reason: str | None = algorithm.refusal(problem)
@@ -195,13 +195,13 @@ class Boosting(SingleAnswer):
             *_, w = algorithm.iterates(oracle, mechanisms, (0, length), schedule)
             return w.copy()
 
-        def filtered(mechanisms: Mechanisms, levels: Indices) -> Array:
+        def filtered_steps(mechanisms: Mechanisms, levels: Indices) -> Array:
             # Their mean is returned, for which no coins are drawn.
             schedule = Levels(levels[None], np.ones((1, levels.size)))
             return steps(mechanisms, schedule, levels.size)
 
         if isinstance(algorithm, BiasReducedSGD):
-            w: Array = mechanisms["steps"](filtered, self.n_iter)
+            w: Array = mechanisms["steps"](filtered_steps, self.n_iter)
             return w
         return steps(mechanisms, None, algorithm.iterations(oracle.problem))
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.constraints.base import UNCOMPILED, projected
+from dp_erm_bench.constraints.base import UNCOMPILED, project_on_kernel
 from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.kernels.lengths import USUAL, unscaled
+from dp_erm_bench.kernels.lengths import USUAL, are_usual
 from dp_erm_bench.releases.base import Release
 from dp_erm_bench.solvers.base import Array, Indices, Solver
 from dp_erm_bench.solvers.terms import ERM, Adjacency
@@ -33,8 +33,8 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
     """Raise Unsupported if a release has no finite sensitivity."""
     for release in releases:
         if not np.isfinite(release.sensitivity).all():
-            if solver.unbounded:
-                raise Unsupported(solver.unbounded)
+            if solver.unbounded_reason:
+                raise Unsupported(solver.unbounded_reason)
             either = CLIPPING if hasattr(solver, "clip") else ""
             raise Unsupported(f"{type(solver).__name__} needs {either}{NO_BOUND}")
 
@@ -49,7 +49,7 @@ def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """
     M = np.atleast_2d(problem.smoothness.columns)
     if clip is None:
-        declared = np.broadcast_to(_declared(problem), M.shape)
+        declared = np.broadcast_to(_has_declared_bounds(problem), M.shape)
         return np.multiply(
             problem.lipschitz, declared, out=np.zeros(M.shape), where=M > 0.0
         )
@@ -57,7 +57,7 @@ def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:
     return np.asarray(clip * np.sqrt(M / np.where(total > 0.0, total, 1.0)))
 
 
-def _declared(problem: ERM) -> Array:
+def _has_declared_bounds(problem: ERM) -> Array:
     bounds = problem.dataset.bounds
     columns = np.full(problem.p, np.inf) if bounds is None else bounds.columns
     return np.atleast_2d(columns)
@@ -101,7 +101,7 @@ def projected_means(noisy: Array, radius: Array | float) -> Array:
     """
     radii = np.broadcast_to(radius, (len(noisy), 1))[:, 0].tolist()
     rows = zip(radii, noisy, strict=True)
-    return np.stack([projected((L1Ball.code, r), row) for r, row in rows])
+    return np.stack([project_on_kernel((L1Ball.code, r), row) for r, row in rows])
 
 
 def record_bound(problem: ERM) -> float:
@@ -124,7 +124,7 @@ def label_bound(problem: ERM) -> float:
 
 def column_bounds(problem: ERM) -> Array:
     """Return R_j, the declared bounds on |x_ij|, (p,); infinite without any."""
-    return np.array(np.broadcast_to(_declared(problem)[0], problem.p))
+    return np.array(np.broadcast_to(_has_declared_bounds(problem)[0], problem.p))
 
 
 def bounds_refusal(
@@ -150,12 +150,12 @@ def bounds_refusal(
         )
     bounds = {
         "norm": record_bound(problem),
-        "norm times the root of the loss's smoothness": _root(problem, weight),
+        "norm times the root of the loss's smoothness": _root_of_bound(problem, weight),
         "label": label_bound(problem) if label else 0.0,
     }
     least, most = USUAL
     for key, bound in bounds.items():
-        if bound and not unscaled(bound):
+        if bound and not are_usual(bound):
             return (
                 f"{name} squares declared bounds: {key}={bound:g} of {data} must be 0, "
                 f"or between {least:g} and {most:g}; take other units "
@@ -164,7 +164,7 @@ def bounds_refusal(
     return None
 
 
-def _root(problem: ERM, weight: float) -> float:
+def _root_of_bound(problem: ERM, weight: float) -> float:
     """Return sqrt(A) R, the root of the bound on norm_F(q xx')."""
     return math.sqrt(weight) * record_bound(problem)
 
@@ -204,7 +204,7 @@ def outer_change(
         Whether the sum is over a secret Poisson sample.
     """
     R = record_bound(problem)
-    usual = R == 0.0 or (unscaled(R) and unscaled(_root(problem, weight)))
+    usual = R == 0.0 or (are_usual(R) and are_usual(_root_of_bound(problem, weight)))
     bound = weight * R**2 if usual else math.inf
     if signed or sampled:
         return adjacency.of_sum(bound)
@@ -264,11 +264,11 @@ def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
     L_j = G R_j from declared bounds.
     """
     if clip is None:
-        return np.asarray(problem.lipschitz * _declared(problem))
+        return np.asarray(problem.lipschitz * _has_declared_bounds(problem))
     return np.asarray(np.broadcast_to(clip, (np.size(clip), problem.p)))
 
 
-def take(values: Array, coordinates: Indices) -> Array:
+def take_entries(values: Array, coordinates: Indices) -> Array:
     """Return entry j_b of each row, shape (B,)."""
     return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
 
@@ -284,7 +284,7 @@ def step_unit(problem: ERM, bound: Array) -> Array:
     Where there is no such bound either (at epsilon = inf alone) it is the root mean
     square of the norms at zero, from the data.
     """
-    if problem.loss.curved:
+    if problem.loss.is_curved:
         return inverse(np.atleast_2d(problem.smoothness.norm))
     finite = np.isfinite(bound).all()
     return inverse(bound if finite else np.full_like(bound, problem.gradient_rms))
@@ -328,12 +328,12 @@ KINDS = ("shape", "value")
 MUTABLE = (list, dict, set, bytearray, np.ndarray)
 
 
-def complaint(solver: Any) -> str | None:
+def complaint_of_solver(solver: Any) -> str | None:
     """Return the first requirement that a solver's class misses, None if it has all."""
-    return next(_complaints(solver), None)
+    return next(_complaints_of(solver), None)
 
 
-def _complaints(solver: Any) -> Iterator[str]:
+def _complaints_of(solver: Any) -> Iterator[str]:
     if not (isinstance(solver, type) and issubclass(solver, Solver)):
         yield f"{solver} is no subclass of Solver"
         return

@@ -142,19 +142,19 @@ class Declared:
         small = min(1.0, math.sqrt(records / (5.0 * math.sqrt(self.p))))
         bent = self.p * self.strength / self.beta
         half = 0.5 * self.largest
-        most = ratio(half * half, 2.0 * self.p * self.strength * self.at_zero)
+        most = safe_ratio(half * half, 2.0 * self.p * self.strength * self.at_zero)
         won = min(1.0, most)
         largest = self.at_zero / self.curvature / (1.0 + bent)
         return max(0.5 * math.sqrt(largest) * won * small, 1.0 / LARGEST)
 
 
-def declared(problem: ERM, budget: Budget, clip: float | None) -> Declared | None:
+def public_numbers(problem: ERM, budget: Budget, clip: float | None) -> Declared | None:
     """Return what is public of a problem, None where nothing tells a scale.
 
     Without declared bounds G R is the clipping threshold; without that a fit is
     refused, or has no noise: then R is 1. A loss without a bound G has that of a label.
     """
-    budget, bounds = budget.resolved(problem.n), problem.dataset.bounds
+    budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
     loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness
     label = 1.0
     if bounds is not None and bounds.label and not loss.classification:
@@ -193,12 +193,12 @@ def declared(problem: ERM, budget: Budget, clip: float | None) -> Declared | Non
     return public if all(0.0 < one < math.inf for one in scales) else None
 
 
-def three(value: float) -> float:
+def three_digits(value: float) -> float:
     """Return a number to three digits: the same on every machine, and to be read."""
     return float(f"{min(max(value, 1.0 / LARGEST), LARGEST):.3g}")
 
 
-def flow(
+def share_and_length(
     given: Given, free: float, most: float, largest: float, unit: float = 1.0
 ) -> tuple[float, float]:
     """Return the share c of clipping and the length t of a flow.
@@ -227,14 +227,14 @@ def flow(
     return c, min(free / c, most) if math.isfinite(free) else math.inf
 
 
-def ratio(value: float, over: float) -> float:
+def safe_ratio(value: float, over: float) -> float:
     """Return a quotient, infinite over zero."""
     return value / over if over > 0.0 else math.inf
 
 
 def clip_of(public: Declared, c: float, largest: float) -> float | None:
     """Return the threshold of a share, null for all of what is declared."""
-    return three(c * largest) if c < 1.0 and public.bounded else None
+    return three_digits(c * largest) if c < 1.0 and public.bounded else None
 
 
 def free_of(public: Declared, records: float) -> float:
@@ -246,8 +246,8 @@ def free_of(public: Declared, records: float) -> float:
 def descent(public: Declared, given: Given) -> tuple[float, float]:
     """Return c and t of steps along noisy gradients of all records."""
     free = free_of(public, public.records())
-    most = ratio(public.beta, public.strength)
-    return flow(given, free, most, public.largest)
+    most = safe_ratio(public.beta, public.strength)
+    return share_and_length(given, free, most, public.largest)
 
 
 def steps_of(t: float, given: Given) -> int:
@@ -258,7 +258,7 @@ def steps_of(t: float, given: Given) -> int:
 
 def step_of(t: float, count: float, most: float = STEP) -> float:
     """Return the size of so many steps, which fall short of t where they are few."""
-    return three(min(t / count, most) if count else most)
+    return three_digits(min(t / count, most) if count else most)
 
 
 def gd(public: Declared, given: Given) -> Numbers:
@@ -293,9 +293,9 @@ def sgd(public: Declared, given: Given) -> Numbers:
     q = 1.0 if size == "full" else size / public.n
     if "passes" in given and "n_iter" not in given:
         T = given["passes"] / q
-    passes, step = three(T * q), step_of(t, T)
+    passes, step = three_digits(T * q), step_of(t, T)
     if not public.curved:
-        step = three(step * c * public.largest / public.beta)
+        step = three_digits(step * c * public.largest / public.beta)
     clip = clip_of(public, c, public.largest)
     found = {"batch_size": size, "step": step, "clip": clip}
     return found if "n_iter" in given else {**found, "passes": passes}
@@ -314,8 +314,8 @@ def permutation_sgd(public: Declared, given: Given) -> Numbers:
     bent = records * public.curvature / public.lipschitz
     if math.isfinite(free):
         free = min(free, math.cbrt(0.5 * public.p * nu * bent * nu * bent))
-    most = ratio(public.beta, public.strength)
-    c, t = flow(given, free, most, public.largest)
+    most = safe_ratio(public.beta, public.strength)
+    c, t = share_and_length(given, free, most, public.largest)
     clip, n = clip_of(public, c, public.largest), public.n
     if not math.isfinite(free):
         usual = {"passes": LONGEST, "batch_size": "full", "step": STEP}
@@ -343,7 +343,7 @@ def random_cd(public: Declared, given: Given) -> Numbers:
     free = free_of(public, records) / math.sqrt(public.p * dense)
     M = public.curvature * public.squares / public.p
     largest = public.lipschitz * math.sqrt(public.squares)
-    c, t = flow(given, free, ratio(M, public.strength), largest, dense)
+    c, t = share_and_length(given, free, safe_ratio(M, public.strength), largest, dense)
     step = min(1.0, given.get("step", 1.0))
     passes = given.get("passes", max(1, math.ceil(min(t / step, MOST_PASSES))))
     count = given["n_iter"] / public.p if "n_iter" in given else passes
@@ -390,7 +390,7 @@ def objective_perturbation(public: Declared, given: Given) -> Numbers:
 def ridge_of(public: Declared, modulus: float) -> float:
     """Return what a modulus needs beside the penalty's; 0 where nothing is declared."""
     needed = public.bounded and modulus > public.strength
-    return three(modulus - public.strength) if needed else 0.0
+    return three_digits(modulus - public.strength) if needed else 0.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.norms.base import SubmodularNorm
 from dp_erm_bench.norms.extreme import MOST
-from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
+from dp_erm_bench.penalties.base import SeparablePenalty, inseparable_sentence
 from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.perturbed import without_norm
 from dp_erm_bench.releases.noisy_max import NoisyMax
@@ -99,7 +99,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             yield Limit(cls(n_iter=200), gap=0.05)
 
     @property
-    def unbounded(self) -> str:
+    def unbounded_reason(self) -> str:
         """Return why a finite epsilon is refused: a line search is not released."""
         if self.steps != "line_search":
             return ""
@@ -108,21 +108,21 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             f"epsilon steps must be one of {', '.join(PARTS)}"
         )
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse what is not strongly convex, and penalties that are no norms."""
         penalty = problem.penalty
         if norm_part(penalty) is not None:
-            reason = super().unsupported(problem)
-            return reason or self._unlisted(problem)
+            reason = super().unsupported_reason(problem)
+            return reason or self._reason_unlisted(problem)
         if not isinstance(penalty, SeparablePenalty):
-            return inseparable(penalty)
+            return inseparable_sentence(penalty)
         return (
             f"penalty={penalty.name}: dual_frank_wolfe serves a norm with an l2 part, "
             "without a box: none, l2, l1, elastic_net, cardinality, groups, range or "
             "submodular"
         )
 
-    def _unlisted(self, problem: ERM) -> str | None:
+    def _reason_unlisted(self, problem: ERM) -> str | None:
         if self.release == "gaussian" or vertices_of(problem) is not None:
             return None
         return (
@@ -151,7 +151,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         inner = without_norm(problem)
         change = adjacency.of_mean(norm_bound(inner, None), problem.n)
         moves = change / self.modulus(problem) + 2.0 * self.tolerance
-        moves = np.full_like(moves, np.inf) if self.unbounded else moves
+        moves = np.full_like(moves, np.inf) if self.unbounded_reason else moves
         if self.release == "gaussian":
             yield Gaussian("minimiser", moves, self.n_iter)
             return
@@ -215,15 +215,15 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         The dual is concave, so that the derivative falls; it is halved upon.
         """
         low, high = 0.0, 1.0
-        if self._slope(inner, s, towards, theta, 1.0) >= 0.0:
+        if self._slope_at(inner, s, towards, theta, 1.0) >= 0.0:
             return 1.0
         while high - low > ENOUGH:
             middle = 0.5 * (low + high)
-            rises = self._slope(inner, s, towards, theta, middle) > 0.0
+            rises = self._slope_at(inner, s, towards, theta, middle) > 0.0
             low, high = (middle, high) if rises else (low, middle)
         return low
 
-    def _slope(
+    def _slope_at(
         self, inner: ERM, s: Array, towards: Array, theta: Array, part: float
     ) -> float:
         at = s + part * towards
@@ -236,10 +236,10 @@ def vertices_of(problem: ERM) -> Array | None:
     assert part is not None  # refused
     if part[1] == 0.0:
         return None
-    points = _vertices(part[0], problem.p)
+    points = _vertices_of(part[0], problem.p)
     return None if points is None else part[1] * points
 
 
 @functools.lru_cache(maxsize=8)
-def _vertices(norm: SubmodularNorm, p: int) -> Array | None:
+def _vertices_of(norm: SubmodularNorm, p: int) -> Array | None:
     return norm.vertices(p)

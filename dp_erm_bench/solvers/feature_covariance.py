@@ -12,13 +12,13 @@ from dp_erm_bench.kernels.lengths import USUAL
 from dp_erm_bench.problems.erm.second_order import (
     Geometry,
     check_regular,
-    lifted,
+    eigen_decomposition,
+    lift_eigenvalues,
     matrix_refusal,
     outer_products,
-    spectrum,
-    unpacked,
+    unpack_symmetric,
 )
-from dp_erm_bench.releases.gaussian import divided
+from dp_erm_bench.releases.gaussian import divide_mu
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import (
     ZEROS,
@@ -81,7 +81,7 @@ class FeatureCovariance(FullGradient):
         yield Limit(cls(n_iter=600), gap=1e-9)
         yield Limit(cls(n_iter=600, clip_in="covariance"), gap=1e-9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse other penalties than l2, undeclared bounds, too many features."""
         name = type(self).__name__
         if not problem.penalty.quadratic:
@@ -103,7 +103,7 @@ class FeatureCovariance(FullGradient):
         bound = norm_bound(problem, self.clip)
         unit = np.where(np.isfinite(bound), np.sign(bound), np.inf)
         gradient = Gaussian("gradient", adjacency.of_sum(unit), self.n_iter)
-        yield from divided([(covariance, self.share), (gradient, 1.0 - self.share)])
+        yield from divide_mu([(covariance, self.share), (gradient, 1.0 - self.share)])
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy step in the geometry, which is published at the first."""
@@ -142,8 +142,8 @@ class FeatureCovariance(FullGradient):
         Q = np.zeros((oracle.batch, p, p))
         longest = np.zeros((oracle.batch, 1))
         for b, row in enumerate(noisy if record_bound(problem) > 0.0 else ()):
-            values, vectors = spectrum(unpacked(row, p))
-            d = H * lifted(values, floors[b]) / n + l2
+            values, vectors = eigen_decomposition(unpack_symmetric(row, p))
+            d = H * lift_eigenvalues(values, floors[b]) / n + l2
             check_regular(d, "X'X")
             Q[b] = vectors / np.sqrt(d)
             longest[b] = 1.0 / math.sqrt(d.min())

@@ -35,7 +35,7 @@ class FrankWolfe(FullBatch):
 
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
-    printed: ClassVar[str] = "talwar2015"
+    printed_constant: ClassVar[str] = "talwar2015"
     exempt: ClassVar[Mapping[str, str]] = {
         "columns_of_zeros_are_harmless": "all vertices are candidates, and noise may "
         "choose that of a column of zeros"
@@ -63,7 +63,7 @@ class FrankWolfe(FullBatch):
         """State 1 / t for decreasing parts, and 1e-5 after 3000 steps."""
         yield Limit(cls(n_iter=3_000), gap=1e-5, slope=-0.9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse sets without vertices, and penalties that are not smooth.
 
         An l2 penalty is smooth, and free of data: it is taken with the gradient.

@@ -48,7 +48,7 @@ class GD(FullGradient):
         yield Limit(cls(n_iter=300), gap=1e-9)
         yield Limit(cls(n_iter=500, output="average"), gap=1e-2, slope=-0.9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse penalties for which no step keeps the constraint."""
         return projection_refusal(problem, "gd")
 

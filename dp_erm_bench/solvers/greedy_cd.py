@@ -16,7 +16,7 @@ from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.base import Array, Limit, Releases, Solver, shape, value
-from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take
+from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take_entries
 from dp_erm_bench.solvers.runs import FullBatch, Step, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
@@ -26,7 +26,7 @@ SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
 
 @dataclass(frozen=True)
-class Rule(ABC):
+class SelectionRule(ABC):
     """A greedy rule: scores of coordinates, minus infinity where M_j is 0.
 
     References
@@ -56,18 +56,20 @@ class Rule(ABC):
     def lipschitz(self, M: Array, penalty: SeparablePenalty) -> Array:
         """Return the Lipschitz constant of each score in g_j, of the shape of M."""
         active = M > 0.0
-        return np.where(active, self._slope(np.where(active, M, 1.0), penalty), 0.0)
+        return np.where(
+            active, self._score_slope(np.where(active, M, 1.0), penalty), 0.0
+        )
 
     @abstractmethod
-    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array: ...
+    def _score_slope(self, M: Array, penalty: SeparablePenalty) -> Array: ...
 
 
-class SubgradientRule(Rule):
+class SubgradientRule(SelectionRule):
     """GS-s: the distance of -g_j to the subdifferential, over sqrt(M_j)."""
 
     code: ClassVar[int] = selection.SUBGRADIENT
 
-    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
+    def _score_slope(self, M: Array, penalty: SeparablePenalty) -> Array:
         return 1.0 / np.sqrt(M)
 
 
@@ -82,18 +84,18 @@ class ExcessRule(SubgradientRule):
     code: ClassVar[int] = selection.EXCESS
 
 
-class StepRule(Rule):
+class StepRule(SelectionRule):
     """GS-r: the length of the proximal step, times sqrt(M_j)."""
 
     code: ClassVar[int] = selection.STEP
 
-    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
+    def _score_slope(self, M: Array, penalty: SeparablePenalty) -> Array:
         # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M, and the
         # shrinkage before it and the clipping to a box after it do not expand.
         return 1.0 / (np.sqrt(M) * (1.0 + penalty.l2 / M))
 
 
-class DecreaseRule(Rule):
+class DecreaseRule(SelectionRule):
     """GS-q: sqrt(2 q_j), with q_j the decrease of the quadratic model.
 
     q_j itself has no sensitivity free of the data; its root has: with d the
@@ -103,11 +105,11 @@ class DecreaseRule(Rule):
 
     code: ClassVar[int] = selection.DECREASE
 
-    def _slope(self, M: Array, penalty: SeparablePenalty) -> Array:
+    def _score_slope(self, M: Array, penalty: SeparablePenalty) -> Array:
         return 1.0 / np.sqrt(M + penalty.l2)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, SelectionRule] = {
     "GS-r": StepRule(),
     "GS-s": SubgradientRule(),
     "GS-q": DecreaseRule(),
@@ -130,7 +132,7 @@ class GreedyCD(FullBatch):
 
     constrained: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
-    printed: ClassVar[str] = "mangold2023"
+    printed_constant: ClassVar[str] = "mangold2023"
 
     n_iter: int = shape(10, least=0, help="T, the number of iterations")
     rule: str = shape("GS-r", choices=tuple(RULES), help="greedy rule")
@@ -149,7 +151,7 @@ class GreedyCD(FullBatch):
         for rule in RULES:
             yield Limit(cls(rule=rule, n_iter=400), gap=1e-9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse poster noise where its privacy is not proved."""
         if self.noise != "poster":
             return None
@@ -159,7 +161,7 @@ class GreedyCD(FullBatch):
                 "ratios of the released constants, so no noise can be fixed before; "
                 "use noise=gumbel and calibration=certified"
             )
-        if problem.separable.boxed:
+        if problem.separable.has_box:
             return (
                 f"noise=poster with penalty={problem.penalty.name} has no proved "
                 "privacy: at a border its scores see one side of the gradient only; "
@@ -181,7 +183,7 @@ class GreedyCD(FullBatch):
             )
         return replace(self, noise="poster") if self.noise == "auto" else self
 
-    def greedy_rule(self) -> Rule:
+    def greedy_rule(self) -> SelectionRule:
         """Return the rule that scores the coordinates.
 
         With noise on the gradient ties have positive probability, and no proof.
@@ -196,7 +198,9 @@ class GreedyCD(FullBatch):
         M = problem.smoothness.columns
         scores = change * self.greedy_rule().lipschitz(M, problem.separable)
         if self.noise == "poster":
-            yield InsideNoisyMax("select", change, self.n_iter, spread=_spread(scores))
+            yield InsideNoisyMax(
+                "select", change, self.n_iter, spread=_spread_of_scores(scores)
+            )
         else:
             selector = SELECTORS.get(self.noise, NoisyMax)
             yield selector("select", scores, self.n_iter)
@@ -216,13 +220,13 @@ class GreedyCD(FullBatch):
         def step(t: int) -> None:
             gradient = oracle.gradient(clip)
             j = mechanisms["select"](gradient, scores)
-            noisy = mechanisms["measure"](take(gradient, j), coordinate=j)
-            oracle.prox_step(j, noisy, take(steps, j))
+            noisy = mechanisms["measure"](take_entries(gradient, j), coordinate=j)
+            oracle.prox_step(j, noisy, take_entries(steps, j))
 
         return step
 
 
-def _spread(scores: Array) -> float:
+def _spread_of_scores(scores: Array) -> float:
     """Return the ratio of the largest to the smallest positive score sensitivity.
 
     Rounded upwards, so that thresholds of the same ratios have the same noise.

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_erm_bench.problems.base import Oracle, Problem
+from dp_erm_bench.problems.base import BaseOracle, Problem
 from dp_erm_bench.problems.mean import MeanEstimation
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanisms
@@ -36,7 +36,7 @@ class MeanSolver(SingleAnswer):
         p = problem.p
         return StepWork(calls=1.0, walked=problem.entries, draws=p, features=10.0 * p)
 
-    def noisy_mean(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
+    def noisy_mean(self, oracle: BaseOracle, mechanisms: Mechanisms) -> Array:
         """Return the mean plus the noise of each trial, (B, p)."""
         mean = np.broadcast_to(oracle.problem.mean, oracle.w.shape)
         noisy: Array = mechanisms["mean"](mean)
@@ -72,6 +72,8 @@ class MeanNoise(MeanSolver):
         else:
             yield Gaussian("mean", adjacency.of_mean(problem.radius, problem.n), 1)
 
-    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+    def answer(
+        self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
+    ) -> Array:
         """Return the noisy mean."""
         return self.noisy_mean(oracle, mechanisms)

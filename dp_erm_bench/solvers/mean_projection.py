@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_erm_bench.kernels.projections import L1_BALL, project
-from dp_erm_bench.problems.base import Oracle
+from dp_erm_bench.problems.base import BaseOracle
 from dp_erm_bench.releases.base import Mechanisms
 from dp_erm_bench.solvers.base import Array
 from dp_erm_bench.solvers.mean_noise import MeanNoise
@@ -24,7 +24,9 @@ class MeanProjection(MeanNoise):
     sparse gradients", NeurIPS 2024, Algorithm 1.
     """
 
-    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+    def answer(
+        self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
+    ) -> Array:
         """Return the projections of the noisy means."""
         noisy = self.noisy_mean(oracle, mechanisms)
         for w in noisy:

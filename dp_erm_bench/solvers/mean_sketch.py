@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.kernels.lengths import norm2
-from dp_erm_bench.problems.base import Oracle
+from dp_erm_bench.problems.base import BaseOracle
 from dp_erm_bench.problems.mean import MeanEstimation
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import Mechanisms
@@ -51,19 +51,19 @@ class MeanSketch(MeanSolver):
         help="m / (n sqrt(s log(p / s))); in the paper c eps / sqrt(log(1 / delta))",
     )
 
-    def length(self, problem: MeanEstimation) -> int:
+    def sketch_length(self, problem: MeanEstimation) -> int:
         """Return m: ``rows``, or by ``factor``, then at least 10."""
         if self.rows is not None:
             return self.rows
         sparsity = problem.nonzeros * math.log(max(problem.p / problem.nonzeros, 2.0))
         return max(FEWEST, round(self.factor * problem.n * math.sqrt(sparsity)))
 
-    def unsupported(self, problem: MeanEstimation) -> str | None:
+    def unsupported_reason(self, problem: MeanEstimation) -> str | None:
         """Refuse a sketch that is no shorter than the vector, as the paper does.
 
         It asks for p >= m log(m)^2; where ``rows`` are given, for p > m only.
         """
-        rows = self.length(problem)
+        rows = self.sketch_length(problem)
         rule, least = "p > m", rows + 1
         if self.rows is None:
             rule, least = "p >= m log(m)^2", math.ceil(rows * math.log(rows) ** 2)
@@ -76,7 +76,7 @@ class MeanSketch(MeanSolver):
 
     def step_work(self, problem: MeanEstimation) -> StepWork:
         """Return that of the draws, and of a linear programme."""
-        size = self.length(problem) * problem.p
+        size = self.sketch_length(problem) * problem.p
         return StepWork(calls=1.0, draws=size, features=2000.0 * size)
 
     def releases(
@@ -84,9 +84,11 @@ class MeanSketch(MeanSolver):
     ) -> Releases:
         """Yield the sketch of the mean."""
         change = adjacency.of_mean(problem.radius, problem.n)
-        yield SketchedGaussian("sketch", change, 1, rows=self.length(problem))
+        yield SketchedGaussian("sketch", change, 1, rows=self.sketch_length(problem))
 
-    def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
+    def answer(
+        self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
+    ) -> Array:
         """Return the decoded sketch, (1, p)."""
         problem = oracle.problem
         (published,) = mechanisms["sketch"](problem.mean[None, :])

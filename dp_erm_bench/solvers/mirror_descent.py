@@ -45,7 +45,7 @@ class MirrorDescent(FullGradient):
         yield Limit(cls(n_iter=1_500, output="average"), gap=5e-2, slope=-0.9)
         yield Limit(cls(n_iter=1_500), gap=5e-3)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse sets without a potential, and penalties that are not smooth."""
         if problem.constraint.name not in MAPS:
             return (
@@ -97,7 +97,7 @@ class Mirror(ABC):
 
     def step(self, g: Array, size: Array) -> Array:
         """Return argmin_u <size g, u> + B(u, w) for the Bregman divergence B."""
-        self.dual -= size * self.pulled(g)
+        self.dual -= size * self.pull_gradient(g)
         # So many rows at once as caches hold.
         rows = max(1, CHUNK // self.dual.shape[1])
         parts = range(0, len(self.dual), rows)
@@ -111,7 +111,7 @@ class Mirror(ABC):
         return np.zeros_like(w)
 
     @abstractmethod
-    def pulled(self, g: Array) -> Array:
+    def pull_gradient(self, g: Array) -> Array:
         """Return the gradient in the dual space."""
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Entropy(Mirror):
     It is 1-strongly convex in the L1 norm on the set (Pinsker), as the others are.
     """
 
-    def pulled(self, g: Array) -> Array:
+    def pull_gradient(self, g: Array) -> Array:
         """Return the gradient over the radius, for the potential has it as a factor."""
         return g / self.radius
 
@@ -165,7 +165,7 @@ class PNorm(Mirror):
         self.q = 1.0 + 1.0 / max(1.0, math.log(problem.p))
         super().__init__(problem, w)
 
-    def pulled(self, g: Array) -> Array:
+    def pull_gradient(self, g: Array) -> Array:
         """Return the gradient at the modulus of the potential."""
         return (self.q - 1.0) / math.e**2 * g
 

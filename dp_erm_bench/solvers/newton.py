@@ -11,15 +11,15 @@ from scipy import linalg
 from dp_erm_bench.kernels.lengths import USUAL, norm2
 from dp_erm_bench.problems.erm.second_order import (
     curvatures,
-    lifted,
+    lift_eigenvalues,
     matrix_refusal,
     outer_products,
     secant_refusal,
     secants,
-    solved,
-    unpacked,
+    solve_system,
+    unpack_symmetric,
 )
-from dp_erm_bench.releases.gaussian import divided
+from dp_erm_bench.releases.gaussian import divide_mu
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import (
     ZEROS,
@@ -120,10 +120,10 @@ class Newton(FullBatch):
             yield Limit(cls(n_iter=15), gap=1e-9)
             yield Limit(cls(n_iter=15, noise="direction"), gap=1e-9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse losses without a curvature, other penalties, undeclared bounds."""
         name, loss = type(self).__name__, problem.loss
-        if not loss.curved:
+        if not loss.is_curved:
             return (
                 f"loss={loss.name}: {name} needs a second derivative that is bounded "
                 "and not 0 everywhere; use a smoothed loss, such as huber"
@@ -148,14 +148,14 @@ class Newton(FullBatch):
         gradient = Gaussian("gradient", change, T), 1.0 - self.share
         if self.noise == "hessian":
             hessian = Gaussian("hessian", outer_change(problem, adjacency, A), T)
-            yield from divided([(hessian, self.share), gradient])
+            yield from divide_mu([(hessian, self.share), gradient])
             return
         M = A * record_bound(problem) ** 2
         trace = Gaussian("trace", adjacency.of_sum(M, signed=False), T)
         # In units of `direction_unit`; see there why sqrt(2) for two records.
         unit = adjacency.of_sum(1.0, positive=True) if self.lift == "clip" else 1.0
         direction = Gaussian("direction", unit, T), (1.0 - TRACE) * self.share
-        yield from divided([gradient, (trace, TRACE * self.share), direction])
+        yield from divide_mu([gradient, (trace, TRACE * self.share), direction])
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
         """Return the noisy Newton step."""
@@ -194,7 +194,9 @@ class Newton(FullBatch):
         if last:
             told = self.predicted_excess(oracle.problem, mechanisms, noisy, floors)
             oracle.told["predicted_excess"] = told
-        return self.systems(oracle, (unpacked(row / n, p) for row in noisy), g, floors)
+        return self.systems(
+            oracle, (unpack_symmetric(row / n, p) for row in noisy), g, floors
+        )
 
     def predicted_excess(
         self, problem: ERM, mechanisms: Mechanisms, noisy: Array, floors: Array
@@ -229,12 +231,12 @@ class Newton(FullBatch):
         told = np.broadcast_to(told & (self.curvature == "hessian"), (len(noisy), 1))
         out = np.full(len(noisy), np.nan)
         for b in np.flatnonzero(told[:, 0] & np.isfinite(noisy).all(axis=1)):
-            matrix = unpacked(noisy[b] / n, p)
+            matrix = unpack_symmetric(noisy[b] / n, p)
             values = linalg.eigvalsh(matrix, check_finite=False)
             floor = float(floors[b, 0])
-            M = lifted(values, floor, self.lift) + l2
+            M = lift_eigenvalues(values, floor, self.lift) + l2
             # The squares of M and s may be no floats where their quotients are.
-            parts = (lifted(values, floor) + l2) / M * (s[b] / M)
+            parts = (lift_eigenvalues(values, floor) + l2) / M * (s[b] / M)
             out[b] = 0.5 * float(s[b, 0] * parts.sum())
         return out
 
@@ -254,7 +256,7 @@ class Newton(FullBatch):
         length = norm2(g, axis=-1, keepdims=True)
         along = g / np.maximum(length, USUAL[0])
         exact = outer_products(oracle, q) / n
-        matrices = (unpacked(row, p) for row in exact)
+        matrices = (unpack_symmetric(row, p) for row in exact)
         unit = self.direction_unit(problem, floors, M)
         unit = np.where((direction.scale > 0.0) & (unit > 0.0), unit, 1.0)
         answer = direction(self.systems(oracle, matrices, along, floors) / unit)
@@ -299,5 +301,5 @@ class Newton(FullBatch):
         if record_bound(oracle.problem) > 0.0:
             for b, matrix in enumerate(matrices):
                 floor = float(floors[b, 0])
-                out[b] = solved(matrix, g[b], floor, l2, self.lift)
+                out[b] = solve_system(matrix, g[b], floor, l2, self.lift)
         return out

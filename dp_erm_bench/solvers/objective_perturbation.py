@@ -91,7 +91,7 @@ class ObjectivePerturbation(PerturbedObjective):
     postprocess: str = one_solve.postprocess_field()
 
     @property
-    def printed(self) -> str:
+    def printed_constant(self) -> str:
         """Return the name of the paper's constant."""
         return "kifer2012" if self.noise == "gaussian" else "chaudhuri2011"
 

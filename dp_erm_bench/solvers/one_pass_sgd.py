@@ -87,7 +87,7 @@ class OnePassSGD(Iterative):
     clip: float | None = clip_field("bound on a subgradient's norm")
 
     @property
-    def printed(self) -> str:
+    def printed_constant(self) -> str:
         """Return the name of the paper's constant."""
         return "arora2020"
 
@@ -95,7 +95,7 @@ class OnePassSGD(Iterative):
         """Return the paper's variant."""
         return replace(self, noise_only="on", order="secret", mirror="euclidean")
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse what a mirror map has no step for."""
         if self.mirror == "euclidean":
             return projection_refusal(problem, "one_pass_sgd", compiled=True)
@@ -245,6 +245,6 @@ class PNormState(OnePassState):
 class Potential(PNorm):
     """Phi = norm_p(w)^2 / (2 (p - 1)), 1-strongly convex in norm_p for p in (1, 2]."""
 
-    def pulled(self, g: Array) -> Array:
+    def pull_gradient(self, g: Array) -> Array:
         """Return the gradient in the dual space, in units of the link."""
         return (self.q - 1.0) * g

@@ -126,7 +126,7 @@ class StronglyConvex(Solver):
         step = StepWork(calls=10.0, products=(2.0 + system) * entries, rows=10 * n)
         return step.times(NEWTON)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse problems that are not strongly convex, or have no projection."""
         name, penalty = type(self).__name__, problem.penalty
         if self.modulus(problem) <= 0.0:
@@ -182,9 +182,9 @@ class OneSolve(StronglyConvex, SingleAnswer):
         """State that without noise it is the minimiser."""
         yield Limit(cls(), gap=1e-9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse as the base does, and penalties that are not known to be convex."""
-        reason = super().unsupported(problem)
+        reason = super().unsupported_reason(problem)
         return reason or convexity_refusal(problem, type(self).__name__)
 
 

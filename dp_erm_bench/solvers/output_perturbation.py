@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_erm_bench.constraints.base import Constraint
-from dp_erm_bench.datasets.base import kept
-from dp_erm_bench.plugins.names import origin
+from dp_erm_bench.datasets.base import keep_for_dataset
+from dp_erm_bench.plugins.names import origin_digest
 from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.solvers import one_solve
 from dp_erm_bench.solvers.base import Array, Releases, shape
@@ -78,7 +78,7 @@ class OutputPerturbation(one_solve.OneSolve):
     )
     postprocess: str = one_solve.postprocess_field()
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse as `OneSolve`, and what is not proved or not known of a set."""
         constraint, penalty = problem.constraint, problem.penalty
         if self.noise == "l1_laplace" and not (
@@ -91,7 +91,7 @@ class OutputPerturbation(one_solve.OneSolve):
         known = type(constraint).project_linf is not Constraint.project_linf
         if self.projection == "linf" and not known:
             return f"constraint={constraint.name}: has no projection=linf, use l2"
-        return super().unsupported(problem)
+        return super().unsupported_reason(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield the minimiser."""
@@ -113,15 +113,17 @@ class OutputPerturbation(one_solve.OneSolve):
     def exact(self, problem: ERM) -> Array:
         """Return the minimiser without noise, (1, p): of all seeds, solved once."""
 
-        def solved() -> Array:
+        def solve_problem() -> Array:
             return self.minimiser(problem, np.zeros(problem.p), self.tolerance)
 
         made_of = self, problem.loss, problem.penalty, problem.constraint
         # What is a user's own may hold what can be changed in place.
-        if not problem.fixed or any(origin(type(one)) for one in made_of):
-            return solved()
+        if not problem.is_fixed or any(origin_digest(type(one)) for one in made_of):
+            return solve_problem()
         key = problem.key, repr(self)
-        return np.asarray(kept(problem.dataset, type(self), key, solved, KEPT))
+        return np.asarray(
+            keep_for_dataset(problem.dataset, type(self), key, solve_problem, KEPT)
+        )
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the minimiser plus noise, in the set."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.kernels.philox import uniforms
-from dp_erm_bench.penalties.base import SeparablePenalty, inseparable
+from dp_erm_bench.penalties.base import SeparablePenalty, inseparable_sentence
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers import one_solve, sampled
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
@@ -77,7 +77,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         length = 3_000 if problem.constraint.bounded else 1_500
         yield Limit(cls(passes=length, batch_size="full", step=1.0), gap=1e-8)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse problems without declared bounds: they limit the step size."""
         if problem.dataset.bounds is None:
             return (
@@ -86,14 +86,14 @@ class PermutationSGD(one_solve.SingleAnswer):
             )
         if not isinstance(problem.penalty, SeparablePenalty):
             if self.batch_size != "full":
-                return inseparable(problem.penalty)
+                return inseparable_sentence(problem.penalty)
             if reason := convexity_refusal(problem, "permutation_sgd"):
                 return reason
         reason = projection_refusal(problem, "permutation_sgd", compiled=True)
         reason = reason or sampled.batch_refusal(problem, self.batch_size)
-        return reason or self._overflow(problem)
+        return reason or self._may_overflow(problem)
 
-    def _overflow(self, problem: ERM) -> str | None:
+    def _may_overflow(self, problem: ERM) -> str | None:
         """Refuse iterates and labels with which a gradient could overflow.
 
         Prox and projection are not expansive, so that they lead from a point no farther
@@ -182,13 +182,13 @@ class PermutationSGD(one_solve.SingleAnswer):
         own = type(oracle)(problem, oracle.batch)
         if self.batch_size == "full":
             for size in sizes:
-                descend(own, size, clip)
+                descend_once(own, size, clip)
         else:
-            walk(own, schedule[0], sizes, clip, self.batch(problem))
+            walk_permutation(own, schedule[0], sizes, clip, self.batch(problem))
         return one_solve.nearest_feasible(problem, mechanisms["iterate"](own.w))
 
 
-def descend(oracle: Oracle, size: float, clip: float) -> None:
+def descend_once(oracle: Oracle, size: float, clip: float) -> None:
     """Make one step of gradient descent."""
     problem = oracle.problem
     gradient = oracle.clipped_sum(np.array([[clip]])) / problem.n
@@ -196,7 +196,7 @@ def descend(oracle: Oracle, size: float, clip: float) -> None:
     oracle.move_to(problem.constraint.project(moved))
 
 
-def walk(
+def walk_permutation(
     oracle: Oracle, permutation: Indices, sizes: Array, clip: float, batch: int
 ) -> None:
     """Make steps of the given sizes over the permutation, compiled, without noise.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_erm_bench.datasets.base import Dataset, kept
+from dp_erm_bench.datasets.base import Dataset, keep_for_dataset
 from dp_erm_bench.errors import UsageError
 
 
@@ -56,7 +56,7 @@ def once(data: Any, function: Callable[[Any], Any]) -> Any:
     """
     dataset = data if isinstance(data, Dataset) else data.dataset
     key = None if dataset is data else data.identity
-    return kept(dataset, function, key, lambda: function(data))
+    return keep_for_dataset(dataset, function, key, lambda: function(data))
 
 
 class UnchargedUses:
@@ -94,7 +94,7 @@ _uses: ContextVar[UnchargedUses | None] = ContextVar("uses", default=None)
 
 
 @contextlib.contextmanager
-def publishing(uses: UnchargedUses) -> Iterator[None]:
+def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
     """Have `uncharged` publish by the declaration of a solver, as long as it lasts."""
     token = _uses.set(uses)
     try:

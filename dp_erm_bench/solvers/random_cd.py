@@ -10,7 +10,7 @@ import numpy as np
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.streams import stream_seeds
 from dp_erm_bench.solvers.base import Array, Indices, Limit, Releases, shape, value
-from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take
+from dp_erm_bench.solvers.bounds import coordinate_bounds, inverse, take_entries
 from dp_erm_bench.solvers.runs import Iterative, State, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
@@ -35,7 +35,7 @@ class RandomCD(Iterative):
     """
 
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
-    printed: ClassVar[str] = "mangold2022"  # Theorem 1
+    printed_constant: ClassVar[str] = "mangold2022"  # Theorem 1
 
     passes: float = shape(10.0, least=0, help="passes of p coordinate steps")
     n_iter: int | None = shape(
@@ -55,7 +55,7 @@ class RandomCD(Iterative):
         for order, K in itertools.product(ORDERS, (None, 4 * p)):
             yield Limit(cls(order=order, n_iter=1600 * p, n_inner=K), gap=1e-9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse an averaging period that does not divide the steps."""
         if self.n_inner and self.iterations(problem) % self.n_inner:
             return (
@@ -154,9 +154,9 @@ class CoordinateState(State):
 
     def make_step(self, j: Indices) -> None:
         """Make one inner step of Algorithm 1 in each trial."""
-        gradient = self.oracle.coordinate_gradient(j, clip=take(self.clip, j))
+        gradient = self.oracle.coordinate_gradient(j, clip=take_entries(self.clip, j))
         noisy = self.measure(gradient, coordinate=j)
-        self.oracle.prox_step(j, noisy, step=take(self.steps, j))
+        self.oracle.prox_step(j, noisy, step=take_entries(self.steps, j))
         if self.n_inner:
             self.total += self.oracle.w
 

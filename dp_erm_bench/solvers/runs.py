@@ -20,7 +20,7 @@ from dp_erm_bench.solvers.work import StepWork, full_gradient
 Step = Callable[[int], None]
 
 
-def stack(solvers: Sequence[Solver]) -> Solver:
+def stack_solvers(solvers: Sequence[Solver]) -> Solver:
     """Return one solver for a batch: value fields become arrays of shape (B, 1)."""
     stacked = copy.copy(solvers[0])
     for field in dataclasses.fields(stacked):
@@ -31,7 +31,7 @@ def stack(solvers: Sequence[Solver]) -> Solver:
     return stacked
 
 
-def variants(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
+def variants_of(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
     """Return the variants of the algorithm that a calibration is meant for."""
     allowed = solvers[0].calibrations
     if calibration not in allowed:
@@ -221,7 +221,7 @@ class Prefixed(Iterative):
     def costs(self, problem: Any, schedule: Any) -> Array:
         """Return the parts of a budget that the paper charges for steps, (T,)."""
 
-    def following(self, schedule: Any) -> Self:
+    def follow_schedule(self, schedule: Any) -> Self:
         """Return the solver whose length and passes are those of a schedule."""
         follower = copy.copy(self)
         object.__setattr__(follower, "drawn", schedule)

@@ -48,7 +48,7 @@ class Sampled(Iterative):
     step: float
     clip: float | None
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse batches larger than the data."""
         return batch_refusal(problem, self.batch_size)
 
@@ -99,15 +99,15 @@ class SampledState(State):
         compiled = self.ahead and self.sampled.rate < 1.0
         most = max(1, CHUNK // self.oracle.problem.p) if compiled else 1
         while k:
-            piece = min(k, most, self.prepared())
+            piece = min(k, most, self.prepare_step())
             if compiled:
-                self._compiled(piece)
+                self._take_compiled_steps(piece)
             else:
                 self.make_step()
             self.done += piece
             k -= piece
 
-    def prepared(self) -> int:
+    def prepare_step(self) -> int:
         """Prepare the next step and return the number of steps that this serves."""
         return sys.maxsize
 
@@ -119,7 +119,7 @@ class SampledState(State):
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
         """Make the next k steps of one trial, compiled; noise has shape (k, p)."""
 
-    def _compiled(self, k: int) -> None:
+    def _take_compiled_steps(self, k: int) -> None:
         noise = self.sampled.take_vectors(k, self.oracle.problem.p)
         for b in range(self.oracle.batch):
             batches = self.sampled.sample(b, self.oracle.problem.n, k)

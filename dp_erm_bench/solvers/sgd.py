@@ -85,10 +85,10 @@ class SGD(Sampled):
                 solver = cls(batch_size=size, n_iter=64_000, step=0.1, decay=decay)
                 yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse batches larger than the data, and penalties without projection."""
         reason = projection_refusal(problem, "sgd", compiled=True)
-        return reason or super().unsupported(problem)
+        return reason or super().unsupported_reason(problem)
 
     def iterations(self, problem: ERM) -> int:
         """Return T, the number of steps."""

@@ -9,14 +9,14 @@ import numpy as np
 
 from dp_erm_bench.problems.erm.second_order import (
     check_regular,
+    eigen_decomposition,
     label_products,
-    lifted,
+    lift_eigenvalues,
     matrix_refusal,
     outer_products,
-    spectrum,
-    unpacked,
+    unpack_symmetric,
 )
-from dp_erm_bench.releases.gaussian import divided
+from dp_erm_bench.releases.gaussian import divide_mu
 from dp_erm_bench.solvers.base import Array, Limit, Releases, shape, value
 from dp_erm_bench.solvers.bounds import (
     ZEROS,
@@ -95,7 +95,7 @@ class SufficientStatistics(SingleAnswer):
         if problem.loss.name == "squared":
             yield Limit(cls(), gap=1e-9)
 
-    def unsupported(self, problem: ERM) -> str | None:
+    def unsupported_reason(self, problem: ERM) -> str | None:
         """Refuse other losses and penalties, undeclared bounds, too many features."""
         name = type(self).__name__
         if problem.loss.name not in ("squared", "logistic"):
@@ -119,7 +119,7 @@ class SufficientStatistics(SingleAnswer):
             yield moments
         else:
             smallest = Gaussian("smallest", adjacency.of_sum(R * R, signed=False), 1)
-            yield from divided([(smallest, THIRD), (moments, 1.0 - THIRD)])
+            yield from divide_mu([(smallest, THIRD), (moments, 1.0 - THIRD)])
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
         """Return the solutions of the noisy systems."""
@@ -140,9 +140,9 @@ class SufficientStatistics(SingleAnswer):
             g = slope * row[-p:] / v
             if not g.any():  # of records that are all 0: whatever X'X is
                 continue
-            values, vectors = spectrum(unpacked(row[:-p] / u, p))
+            values, vectors = eigen_decomposition(unpack_symmetric(row[:-p] / u, p))
             least = s[b] if self.ridge == "adaptive" else 0.0
-            values = bends[b] * (lifted(values, least) + ridges[b]) + strength
+            values = bends[b] * (lift_eigenvalues(values, least) + ridges[b]) + strength
             check_regular(values, "X'X")
             w[b] = vectors @ ((vectors.T @ g) / values)
         return w
@@ -159,7 +159,7 @@ class SufficientStatistics(SingleAnswer):
         if self.ridge != "adaptive":
             return np.asarray(float(self.ridge) * math.sqrt(p) * s)
         smallest = mechanisms["smallest"]
-        exact = spectrum(unpacked(gram[0], p))[0][0]
+        exact = eigen_decomposition(unpack_symmetric(gram[0], p))[0][0]
         noisy = smallest(np.full(len(gram), exact))
         doubt = math.sqrt(2.0 * math.log(1.0 / RHO)) * smallest.scale[:, 0]
         largest = s * math.sqrt(p * math.log(2.0 * p**2 / RHO))

@@ -161,7 +161,7 @@ class VarianceReducedState(SampledState):
         self.length = solver.epoch_length(oracle.problem)
         self.mean: Array = np.zeros_like(oracle.w)
 
-    def prepared(self) -> int:
+    def prepare_step(self) -> int:
         """Publish a snapshot gradient before an epoch; return the steps left in it."""
         inner = self.done % self.length
         if inner == 0:

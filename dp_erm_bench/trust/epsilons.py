@@ -43,23 +43,23 @@ def proved_epsilon(
         If the accountant does not know a mechanism.
     """
     uses = tuple(uses)
-    rest = tuple(use for use in uses if not use.apart)
-    shares = sum(use.times * use.level for use in uses if use.apart)
+    rest = tuple(use for use in uses if not use.is_composed_apart)
+    shares = sum(use.times * use.level for use in uses if use.is_composed_apart)
     if not rest:
         return shares
     if min(use.ratio for use in rest) == 0:
         return math.inf
     bounds: dict[str, Callable[[], float]] = {
-        "gdp": lambda: gaussian_epsilon(deviation(rest, full=True), delta),
-        "rdp": lambda: renyi_epsilon(rest, delta),
-        "pld": lambda: pld_epsilon(rest, delta, adjacency),
+        "gdp": lambda: epsilon_of_gaussians(deviation_of(rest, full=True), delta),
+        "rdp": lambda: epsilon_by_renyi(rest, delta),
+        "pld": lambda: epsilon_by_pld(rest, delta, adjacency),
         "pure": lambda: sum(use.times * use.level for use in rest),
-        "profile": lambda: profile_epsilon(rest, delta, adjacency),
+        "profile": lambda: epsilon_by_profile(rest, delta, adjacency),
     }
     return shares + bounds[accountant]()
 
 
-def deviation(uses: Sequence[Twin], full: bool = False) -> float:
+def deviation_of(uses: Sequence[Twin], full: bool = False) -> float:
     """Return mu of all Gaussian uses together; ``full``: there must be no other."""
     squares = [use.mu_square for use in uses if use.mu_square is not None]
     if full and len(squares) < len(uses):
@@ -67,7 +67,7 @@ def deviation(uses: Sequence[Twin], full: bool = False) -> float:
     return math.sqrt(math.fsum(squares))
 
 
-def gaussian_epsilon(mu: float, delta: float) -> float:
+def epsilon_of_gaussians(mu: float, delta: float) -> float:
     """Return the root of the profile of N(mu, 1) against N(0, 1).
 
     Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML
@@ -85,7 +85,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return float(brentq(excess, 0.0, top, xtol=1e-13, rtol=1e-13))
 
 
-def pld_epsilon(
+def epsilon_by_pld(
     uses: Sequence[Twin], delta: float, adjacency: Adjacency, least: bool = False
 ) -> float:
     """Return the epsilon of the library's privacy-loss distribution of all uses.
@@ -97,7 +97,7 @@ def pld_epsilon(
     # averaged out. It divides the levels of equally loud mechanisms: their atoms stay.
     finer = 5 if sum(use.times for use in uses) < FEW else 1
     step = min(use.typical_loss for use in uses) / (finer * LATTICE)
-    mu = deviation(uses)
+    mu = deviation_of(uses)
     # One Gaussian that all of them amount to.
     parts = [GaussianTwin(1 / mu, 1).distribution(step, adjacency, least)] if mu else []
     for use in uses:
@@ -109,21 +109,23 @@ def pld_epsilon(
     if not EXPONENTIAL < epsilon < math.inf:
         return epsilon
     # Beyond, e^-loss is 0 in the library: what it found is a quantile of the loss.
-    return _root(lambda at: whole.get_delta_for_epsilon(at) - delta, epsilon)
+    return _root_of(lambda at: whole.get_delta_for_epsilon(at) - delta, epsilon)
 
 
-def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) -> float:
+def epsilon_by_profile(
+    uses: Sequence[Twin], delta: float, adjacency: Adjacency
+) -> float:
     """Return the root of the profile of the one use that is not Gaussian.
 
     Its own, or that of its losses, as often as it says. Gaussian uses beside it: the
     mean of their profile at epsilon less each loss.
     """
-    rest, mu = [use for use in uses if use.mu_square is None], deviation(uses)
+    rest, mu = [use for use in uses if use.mu_square is None], deviation_of(uses)
     if len(rest) != 1 or rest[0].times != 1:
         raise ValueError("the profile is that of one use alone")
     special, nodes = rest[0], rest[0].losses()
     if special.delta(0.0, mu) is not None:
-        return _root(lambda epsilon: (special.delta(epsilon, mu) or 0.0) - delta)
+        return _root_of(lambda epsilon: (special.delta(epsilon, mu) or 0.0) - delta)
     if nodes is None:
         raise ValueError("the profile is that of a kind with losses")
     losses, masses = nodes
@@ -138,10 +140,10 @@ def profile_epsilon(uses: Sequence[Twin], delta: float, adjacency: Adjacency) ->
             gains = np.maximum(-np.expm1(left), 0.0)
         return terms * float(masses @ gains) - delta
 
-    return _root(excess, losses[-1] + 40 * mu + mu * mu)
+    return _root_of(excess, losses[-1] + 40 * mu + mu * mu)
 
 
-def _root(excess: Callable[[float], float], top: float = 1.0) -> float:
+def _root_of(excess: Callable[[float], float], top: float = 1.0) -> float:
     """Return where a falling function is 0, from ``top`` on if it is not yet there."""
     if excess(0.0) <= 0:
         return 0.0
@@ -150,7 +152,7 @@ def _root(excess: Callable[[float], float], top: float = 1.0) -> float:
     return float(brentq(excess, 0.0, top))
 
 
-def renyi_epsilon(uses: Sequence[Twin], delta: float) -> float:
+def epsilon_by_renyi(uses: Sequence[Twin], delta: float) -> float:
     """Return the library's conversion of the summed curves."""
     from dp_accounting.rdp import compute_epsilon
 
@@ -173,7 +175,7 @@ def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> f
     if not kept:
         return 0.0
     if all(use.mu_square is not None for use in kept):
-        return gaussian_epsilon(deviation(kept), delta)
+        return epsilon_of_gaussians(deviation_of(kept), delta)
     # The library moves 1e-15 of a composition to infinity: at delta = 0 an epsilon at
     # a larger delta bounds it from below.
-    return pld_epsilon(kept, max(delta, CUT_OFF), adjacency, least=True)
+    return epsilon_by_pld(kept, max(delta, CUT_OFF), adjacency, least=True)

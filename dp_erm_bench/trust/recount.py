@@ -61,7 +61,7 @@ class Witness:
     def _hear_run(self, mechanisms: Mechanisms) -> None:
         """Listen to the mechanisms of one of many runs, or of its steps."""
         mechanisms.ahead, self.uses = False, 1
-        self.runs.extend(listen(mechanisms).values())
+        self.runs.extend(listen_to_run(mechanisms).values())
 
     def least(self) -> float:
         """Return the ratio; of what has others inside, the least of theirs in its z."""
@@ -83,7 +83,9 @@ class Witness:
         self.uses += 1
         twin = twin_of(type(self.release))
         if twin is not None:
-            ratio = twin.heard(query, draws, self._scale, np.asarray(answer))
+            ratio = twin.recovered_multiplier(
+                query, draws, self._scale, np.asarray(answer)
+            )
             self.ratio = min(self.ratio, ratio)
         return answer
 
@@ -140,7 +142,8 @@ def recount(
     Parameters
     ----------
     mechanisms : mapping of str to Mechanism
-        After the run, which ``listen`` or ``watch`` came before if it repeats runs.
+        After the run, which ``listen_to_run`` or ``watch_runs`` came before if it
+        repeats runs.
     calibration : Calibration
         Its budget, and its accountant, whose bound is computed a second time.
     declared : mapping of str to Release, optional
@@ -152,11 +155,11 @@ def recount(
     """
     budget, accountant = calibration.budget, calibration.accountant
     question = (budget.number, budget.adjacency, accountant.removesuffix("+pure"))
-    return _cost(uses_of(mechanisms, declared, witnesses), *question)
+    return _cost_of(uses_of(mechanisms, declared, witnesses), *question)
 
 
 @functools.lru_cache(maxsize=256)
-def _cost(
+def _cost_of(
     uses: tuple[Twin, ...], delta: float, adjacency: Adjacency, accountant: str
 ) -> Recount:
     tolerance = TOLERANCES.get(accountant, OTHERS)
@@ -203,20 +206,20 @@ def uses_of(
     return tuple(uses)
 
 
-def watch(mechanisms: Mapping[str, Mechanism]) -> None:
+def watch_runs(mechanisms: Mapping[str, Mechanism]) -> None:
     """Have repeated runs seen, the steps of which may be compiled, for a recount."""
     for mechanism in mechanisms.values():
         if isinstance(mechanism, RepeatAndSelectMechanism):
             mechanism.audit = Runs()
 
 
-def listen(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
+def listen_to_run(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
     """Return a witness of each mechanism, who listens to the run to come.
 
     It hears plain steps only (``mechanisms.ahead = False``), and not the minimiser of a
     perturbed objective, which answers no query.
     """
-    watch(mechanisms)
+    watch_runs(mechanisms)
     witnesses = {
         name: Witness(mechanism)
         for name, mechanism in mechanisms.items()

@@ -103,7 +103,7 @@ class Writer:
         return np.array(told.answer)
 
 
-def compare(first: Log, second: Log) -> ReplayReport:
+def compare_logs(first: Log, second: Log) -> ReplayReport:
     """Return the differences between a run and its replay on a neighbour."""
     report = ReplayReport()
     same_queries = len(first.exchanges) == len(second.exchanges)
@@ -113,11 +113,11 @@ def compare(first: Log, second: Log) -> ReplayReport:
         if a.name != b.name or a.value.shape != b.value.shape:
             same_queries = False
             continue
-        ratio = float(changes(a, b).max(initial=0.0))
+        ratio = float(relative_changes(a, b).max(initial=0.0))
         report.ratios[b.name] = max(report.ratios.get(b.name, 0.0), ratio)
         same_noise &= np.array_equal(a.sensitivity, b.sensitivity)
     pairs = enumerate(zip(first.iterates, second.iterates, strict=False))
-    apart = next(((k, *both) for k, both in pairs if not _same(*both)), None)
+    apart = next(((k, *both) for k, both in pairs if not _are_same(*both)), None)
     past = PAST + (_place(second.steps, *apart) if apart else "")
     kept = {
         past: apart is None and same_length,
@@ -138,13 +138,13 @@ def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
     return f": {step}: w differs{signs} though all answers were equal"
 
 
-def _same(one: Array, other: Array) -> bool:
+def _are_same(one: Array, other: Array) -> bool:
     """Return whether numbers are the same, zeros with their signs."""
     signs = np.signbit(one), np.signbit(other)
     return np.array_equal(one, other) and np.array_equal(*signs)
 
 
-def changes(a: Query, b: Query) -> Array:
+def relative_changes(a: Query, b: Query) -> Array:
     """Return the changes of a query / its declared sensitivity, a row per trial."""
     same = (a.value == b.value) & np.isinf(a.value)  # what is excluded in both runs
     with np.errstate(invalid="ignore", over="ignore"):

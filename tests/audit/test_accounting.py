@@ -21,7 +21,7 @@ REPLACE, ZERO = Adjacency
 ALGORITHMS = [
     name
     for name in registry.names("algorithm")
-    if accounting._solver(name, 5).refusal(unit_problem()) is None
+    if accounting._solver_of_length(name, 5).refusal(unit_problem()) is None
 ]
 T = 50
 
@@ -117,7 +117,7 @@ def test_an_objective_has_a_profile_and_a_renyi_curve():
     events = (law_of("objective", 1, curvature=0.1, terms=2),)
     budget = Budget(1, 1e-6)
     best = calibration.calibrate(events, budget)
-    asked = accounting.accountants(events, budget)
+    asked = accounting.epsilons_by_accountant(events, budget)
     proved = {name: epsilon_at(best.z) for name, (epsilon_at, _) in asked.items()}
     assert proved["profile"] == pytest.approx(1, rel=1e-6)
     assert proved["rdp"] > proved["profile"]
@@ -172,7 +172,7 @@ def test_a_refused_problem_has_one_row_with_the_reason():
 
 def test_an_asked_accountant_is_started_at_the_answer(monkeypatch):
     calls = []
-    one = accounting.accountants
+    one = accounting.epsilons_by_accountant
 
     def counted(events, budget):
         epsilon_at, reason = one(events, budget)["pld"]
@@ -183,7 +183,7 @@ def test_an_asked_accountant_is_started_at_the_answer(monkeypatch):
 
         return {"pld": (listen, reason)}
 
-    monkeypatch.setattr(accounting, "accountants", counted)
+    monkeypatch.setattr(accounting, "epsilons_by_accountant", counted)
     best = calibration.calibrate((law_of("gaussian", T),), Budget(1, 1e-6)).z
     noise_rows("random_cd", T, Budget(1, 1e-6))
     assert len(calls) <= 6

@@ -9,11 +9,11 @@ from dp_erm_bench.audit.profile import (
     Threshold,
     at_least,
     at_most,
-    candidates,
+    candidate_tests,
     epsilon_bound,
-    excess,
     mu_bound,
-    rates,
+    profile_excess,
+    rate_bounds,
 )
 
 
@@ -37,23 +37,23 @@ def test_bounds_fail_no_more_often_than_they_say(p):
 def test_a_threshold_counts_both_sides():
     first, second = np.array([1.0, 2.0, 3.0, 4.0]), np.array([-1.0, 0.0, 1.0, 2.0])
     tests = [Threshold(1.5, False), Threshold(1.5, True)]
-    found = rates(first, second, tests, 0.1)
+    found = rate_bounds(first, second, tests, 0.1)
     np.testing.assert_allclose(found.hits, [at_least(3, 4, 0.05), at_least(3, 4, 0.05)])
     np.testing.assert_allclose(found.alarms, at_most(np.array([1, 1]), 4, 0.05))
 
 
 def test_candidates_stand_between_values_and_are_not_too_many():
-    found = candidates(np.array([0.0, 1.0, 1.0]), np.array([4.0]))
+    found = candidate_tests(np.array([0.0, 1.0, 1.0]), np.array([4.0]))
     assert [t.value for t in found] == [0.5, 2.5] * 2
     assert [t.flipped for t in found] == [False, False, True, True]
-    many = candidates(np.arange(5000.0), np.arange(5000.0))
+    many = candidate_tests(np.arange(5000.0), np.arange(5000.0))
     assert len(many) == 800
-    assert candidates(np.ones(3), np.ones(3)) == []
+    assert candidate_tests(np.ones(3), np.ones(3)) == []
 
 
 def test_the_excess_is_over_the_smallest_allowance():
     epsilons, deltas = np.array([0.0, 1.0]), np.array([0.5, 0.0])
-    found = excess(
+    found = profile_excess(
         RateBounds(np.array([0.4, 0.9]), np.array([0.1, 0.3])), epsilons, deltas
     )
     np.testing.assert_allclose(found, [0.4 - 0.1 * np.e, 0.9 - 0.8])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_erm_bench.accounting.certify import certify
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust import epsilons
-from dp_erm_bench.trust.epsilons import least_epsilon, pld_epsilon, proved_epsilon
+from dp_erm_bench.trust.epsilons import epsilon_by_pld, least_epsilon, proved_epsilon
 from tests.privacy.made import law_of, use_of
 
 REPLACE, ZERO = Adjacency
@@ -104,9 +104,9 @@ def test_replacing_a_record_is_not_doubled_twice():
 def test_gaussians_are_folded_into_one():
     both = [use_of("gaussian", 10.0, 4), use_of("poisson_gaussian", 20.0, 9, rate=1.0)]
     mu = math.sqrt(4 / 100 + 9 / 400)
-    exact = epsilons.gaussian_epsilon(mu, 1e-6)
+    exact = epsilons.epsilon_of_gaussians(mu, 1e-6)
     assert proved_epsilon(both, 1e-6, ZERO, "gdp") == pytest.approx(exact)
-    found = pld_epsilon(both, 1e-6, ZERO)
+    found = epsilon_by_pld(both, 1e-6, ZERO)
     assert found == pytest.approx(exact, rel=1e-4)
 
 
@@ -116,7 +116,7 @@ def test_trivial_compositions():
     loud = [use_of("laplace", 0.0, 1)]
     assert proved_epsilon(loud, 1e-6, ZERO, "pure") == math.inf
     assert least_epsilon(loud, 1e-6, ZERO) == math.inf
-    assert epsilons.gaussian_epsilon(1e-9, 1e-3) == 0.0
+    assert epsilons.epsilon_of_gaussians(1e-9, 1e-3) == 0.0
 
 
 def test_what_has_no_instance_bounds_nothing_from_below():

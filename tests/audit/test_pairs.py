@@ -14,7 +14,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
-from dp_erm_bench.trust.replay import changes
+from dp_erm_bench.trust.replay import relative_changes
 from tests.loops import each
 
 ALGORITHMS = registry.names("algorithm")
@@ -37,8 +37,8 @@ def asked_of(attack):
         asked[1].append(query)
         return told[len(asked[1]) - 1].copy()
 
-    attack.listened(attack.pair.first, names, write, sampled=False)
-    attack.listened(attack.pair.second, names, repeat, sampled=False)
+    attack.run_and_listen(attack.pair.first, names, write, sampled=False)
+    attack.run_and_listen(attack.pair.second, names, repeat, sampled=False)
     return asked
 
 
@@ -51,7 +51,7 @@ def test_the_first_step_leaks_the_whole_sensitivity(algorithm, adjacency):
     if attack.guarantee.secret:  # there is no query
         return
     asked = list(zip(*asked_of(attack), strict=True))
-    ratios = [changes(a, b).max() for a, b in asked]
+    ratios = [relative_changes(a, b).max() for a, b in asked]
     assert max(ratios) <= 1.0 + 1e-9
     # Outer products are told apart best by others than the gradients before them.
     place = next((k for k, (a, _) in enumerate(asked) if a.name in OUTER), 0)
@@ -77,7 +77,7 @@ def test_private_constants_leak_under_both_relations(adjacency, step):
     params = {"n_iter": 3, "smoothness": "private"}
     attack = named_attack("random_cd", params, Budget(8.0, 1e-6, adjacency))
     pairs = list(zip(*asked_of(attack), strict=True))
-    ratio = next(changes(a, b).max() for a, b in pairs if a.name == step)
+    ratio = next(relative_changes(a, b).max() for a, b in pairs if a.name == step)
     half = step == "measure" and adjacency is Adjacency.REPLACE_ONE
     assert ratio == pytest.approx(0.5 if half else 1.0)
 
@@ -124,7 +124,7 @@ def test_variants_of_the_greedy_algorithm():
 
 def test_a_solver_that_serves_no_objective_is_told_of():
     class Picky(RandomCD):
-        def unsupported(self, problem):
+        def unsupported_reason(self, problem):
             return "no"
 
     with pytest.raises(Unsupported, match="Picky serves no objective"):

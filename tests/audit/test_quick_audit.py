@@ -15,7 +15,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.pairs import variants
-from dp_erm_bench.audit.profile import OK, row, verdict
+from dp_erm_bench.audit.profile import OK, audit_row, verdict
 from dp_erm_bench.audit.statistic import LEAK, named_attack
 from dp_erm_bench.releases.adjacency import Adjacency
 
@@ -72,7 +72,9 @@ def test_no_claim_is_refuted(place):
 
 
 def test_the_rows_of_a_table_name_what_was_audited():
-    rows = [row(*CASES[place], audited(place, SINGLE_RUNS)[2]) for place in (0, 1)]
+    rows = [
+        audit_row(*CASES[place], audited(place, SINGLE_RUNS)[2]) for place in (0, 1)
+    ]
     assert {r["adjacency"] for r in rows} == {"replace_one", "zero_out"}
     for (algorithm, params, _), found in zip(CASES, rows, strict=False):
         assert (found["algorithm"], json.loads(found["params"])) == (algorithm, params)

@@ -22,7 +22,13 @@ from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.trust import epsilons
-from dp_erm_bench.trust.recount import Recount, listen, recount, uses_of, watch
+from dp_erm_bench.trust.recount import (
+    Recount,
+    listen_to_run,
+    recount,
+    uses_of,
+    watch_runs,
+)
 from dp_erm_bench.trust.twins.base import NoTwin, twin_of
 from dp_erm_bench.trust.twins.inside_noisy_max import InsideNoisyMaxTwin
 from tests.loops import each
@@ -75,7 +81,7 @@ def calibrated(variant, adjacency, epsilon, mode="certified", steps=STEPS, **giv
     problem, budget = candidate.problems(shapes)[0], Budget(epsilon, DELTA, adjacency)
     given = {"n_iter": steps, **given}
     on = Subject(candidate, shapes, problem)
-    run, other = (on.calibrated(budget, mode, **given) for _ in range(2))
+    run, other = (on.run_within_budget(budget, mode, **given) for _ in range(2))
     return run, other.declare().calibration
 
 
@@ -89,7 +95,7 @@ with_private_constants = pytest.mark.parametrize("algorithm", PRIVATE)
 
 
 def counted(run, calibration, declared=None):
-    watch(run.declare().mechanisms)
+    watch_runs(run.declare().mechanisms)
     run.iterates()
     return recount(run.mechanisms, calibration, declared)
 
@@ -120,7 +126,7 @@ def test_what_was_run_costs_what_was_certified(case, adjacency):
 def test_what_was_heard_costs_what_was_certified(algorithm, adjacency):
     run, calibration = calibrated((algorithm, {}), adjacency, 1.0)
     run.mechanisms.ahead = False
-    heard = listen(run.mechanisms)
+    heard = listen_to_run(run.mechanisms)
     run.iterates()
     found = recount(run.mechanisms, calibration, witnesses=heard)
     assert all(told.uses for told in heard.values())
@@ -137,7 +143,7 @@ def test_private_constants_are_counted_too(algorithm, adjacency):
     run, calibration = calibrated((algorithm, {}), adjacency, 1.0, smoothness="private")
     found = counted(run, calibration)
     assert found.complaint(calibration) == ""
-    shares = [use for use in found.uses if use.apart]
+    shares = [use for use in found.uses if use.is_composed_apart]
     assert epsilons.proved_epsilon(shares, DELTA, adjacency, "none") == pytest.approx(
         0.1
     )
@@ -187,7 +193,7 @@ def test_an_answer_without_its_noise_is_found(noise):
     output = run.mechanisms["output"]
     publish, run.mechanisms.ahead = output.publish, False
     output.publish = lambda w: w + (publish(w) - w) / 2
-    heard = listen(run.mechanisms)
+    heard = listen_to_run(run.mechanisms)
     run.iterates()
     found = recount(run.mechanisms, calibration, witnesses=heard)
     assert found.complaint(calibration).endswith("is certified")

@@ -32,7 +32,7 @@ def scales(algorithm, adjacency, mode="certified", **given):
         solver = solver.printed_form()
     run = run_at(problem, [solver], adjacency=adjacency)
     events = tuple(release.law() for release in run.releases)
-    z = calibrate(events, Budget(1, 1e-6, adjacency), mode, solver.printed).z
+    z = calibrate(events, Budget(1, 1e-6, adjacency), mode, solver.printed_constant).z
     made = make_mechanisms(run.releases, z, ["a"])
     assert all(np.ptp(mechanism.scale) == 0 for mechanism in made.values())
     return {name: mechanism.scale[0, 0] for name, mechanism in made.items()}

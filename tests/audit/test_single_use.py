@@ -74,7 +74,7 @@ def test_its_figures_are_drawn(quantity, tmp_path):
     drawing = Drawing(None, tmp_path, "arora2020", {})
     files = figure.draw(drawing)
     assert {path.stem for path in files} == {f"arora2020_{quantity}"}
-    for line in figure.cells[0].computed.lines().values():
+    for line in figure.cells[0].source_of_lines.lines().values():
         assert np.isfinite(line.mean).all()
 
 

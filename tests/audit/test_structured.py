@@ -10,14 +10,14 @@ from scipy.special import expit
 from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.audit import papers
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.norms.cardinality import CardinalityNorm
 from dp_erm_bench.report.claims.measures import MEASURES
-from dp_erm_bench.report.scaling import slope
+from dp_erm_bench.report.scaling import log_slope
 
 
 def jump(n):
     """How far the optimum moves: all of it is on the axis that the last record has."""
-    strength = math.sqrt(n) / Cardinality().width(2)
+    strength = math.sqrt(n) / CardinalityNorm().width(2)
     root = math.sqrt(0.5)
 
     def along(a):
@@ -37,7 +37,7 @@ def test_the_optimum_jumps_as_a_root_on_one_axis_says(n, moved, epsilon):
     assert found == pytest.approx(moved, abs=1e-4)
     assert found == pytest.approx(jump(n), abs=1e-6)
     assert found > 10 * 2.0 / strength
-    assert papers.printed_output_epsilon(n, 4.0) == pytest.approx(epsilon, rel=0.01)
+    assert papers.epsilon_of_printed_output(n, 4.0) == pytest.approx(epsilon, rel=0.01)
 
 
 @pytest.mark.parametrize("n", [100, 10_000])
@@ -45,14 +45,14 @@ def test_the_optimum_jumps_as_a_root_on_one_axis_says(n, moved, epsilon):
 def test_with_a_ridge_no_optimum_moves_further_than_proved(n, ridge):
     moved, _ = papers.two_records(n, ridge)
     assert 0.0 < moved <= 2.0 / (n * ridge)
-    assert 0.0 < papers.ridge_output_epsilon(n, ridge) <= 1.0
+    assert 0.0 < papers.epsilon_of_ridge_output(n, ridge) <= 1.0
 
 
 @pytest.mark.parametrize(
     ("weight", "epsilon"), [(1, 0.069), (10, 0.625), (100, 3.131), (1000, 5.585)]
 )
 def test_the_printed_noise_of_a_choice_forgets_the_curvature(weight, epsilon):
-    exact = papers.selection_epsilon
+    exact = papers.epsilon_of_selection
     assert exact(weight, "printed") == pytest.approx(epsilon, abs=2e-3)
     assert exact(weight, "corrected") <= 1.0
     with pytest.raises(UsageError, match="noise=none"):
@@ -67,11 +67,11 @@ def test_gaps_are_certificates_and_the_printed_step_is_behind(name):
     assert gaps["1/(t+2)"].min() >= 5.0 * usual[-1]
     if usual[-1] > 0.0:
         along = np.array([10, 40, 100, 400])
-        assert slope(along.astype(float), usual[along - 1]) <= -0.9
+        assert log_slope(along.astype(float), usual[along - 1]) <= -0.9
 
 
 def test_a_perturbed_objective_shifts_the_dual_set_not_its_solution():
-    through_set, through_point = papers.shifted_dual()
+    through_set, through_point = papers.readings_of_shifted_dual()
     assert through_set <= 1e-9 and through_point >= 0.1
 
 
@@ -118,7 +118,9 @@ def test_the_bound_is_the_least_over_ridges(name):
     least = papers.output_bound(name, n, p, kappa, radius, budget)
     noise = 2.0 / (n * mu_for(*budget))
     at = [
-        noise / ridge * (math.sqrt(2.0 / math.pi) + kappa * papers.width(name, p))
+        noise
+        / ridge
+        * (math.sqrt(2.0 / math.pi) + kappa * papers.gaussian_width(name, p))
         + ridge * radius**2 / 2.0
         for ridge in np.geomspace(1e-4, 10.0, 2000)
     ]

@@ -13,10 +13,10 @@ from dp_erm_bench.audit.profile import (
     OK,
     VIOLATION,
     Guarantee,
-    candidates,
-    excess,
+    candidate_tests,
     guarantee_of,
-    rates,
+    profile_excess,
+    rate_bounds,
     verdict,
 )
 from dp_erm_bench.errors import Unsupported, UsageError
@@ -57,8 +57,8 @@ def test_choosing_on_the_runs_that_are_judged_would_be_wrong():
     alarms = 0
     for seed in range(60):
         pair = samples(mu, 400, seed)
-        bounds = rates(*pair, candidates(*pair), 1.0)
-        alarms += bool((excess(bounds, epsilons, deltas) > 0.0).any())
+        bounds = rate_bounds(*pair, candidate_tests(*pair), 1.0)
+        alarms += bool((profile_excess(bounds, epsilons, deltas) > 0.0).any())
     assert alarms > 50
 
 

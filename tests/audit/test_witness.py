@@ -19,7 +19,7 @@ from dp_erm_bench.releases.objective_gaussian import ObjectiveGaussian
 from dp_erm_bench.releases.objective_norm_laplace import ObjectiveNormLaplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect
-from dp_erm_bench.trust.recount import listen, recount, uses_of
+from dp_erm_bench.trust.recount import listen_to_run, recount, uses_of
 from tests.loops import each
 
 ALGORITHMS = registry.names("algorithm")
@@ -38,7 +38,7 @@ def quiet_run(algorithm, z=3.0):
 @each("algorithm", ALGORITHMS)
 def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
     run = quiet_run(algorithm)
-    heard = listen(run.mechanisms)
+    heard = listen_to_run(run.mechanisms)
     run.iterates()
     silent = [r.name for r in run.releases if isinstance(r, SECRET)]
     assert sorted([*heard, *silent]) == sorted(run.mechanisms)
@@ -55,7 +55,7 @@ def test_what_is_heard_is_what_the_mechanisms_say(algorithm):
 @each("algorithm", ALGORITHMS)
 def test_listening_changes_nothing(algorithm):
     run, other = quiet_run(algorithm), quiet_run(algorithm)
-    listen(run.mechanisms)
+    listen_to_run(run.mechanisms)
     for a, b in zip(run.iterates(), other.iterates(), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -65,7 +65,7 @@ def heard_of(kind, spoil, uses=5):
     mechanisms = make_mechanisms([kind("noise", 2.0, uses)], 3.0, NAMES)
     mechanism = mechanisms["noise"]
     spoil(mechanism)
-    heard = listen(mechanisms)["noise"]
+    heard = listen_to_run(mechanisms)["noise"]
     rng = np.random.default_rng(0)
     for _ in range(uses):
         if kind in SELECTIONS:
@@ -145,8 +145,8 @@ def test_winners_are_those_of_the_draws(kind):
     assert heard_of(kind, from_the_start, uses=40)[0].ratio == 0.0
 
     def reversed_winners(mechanism):
-        winners = mechanism._winners
-        mechanism._winners = lambda scores: P - 1 - winners(scores)
+        winners = mechanism._pick_winners
+        mechanism._pick_winners = lambda scores: P - 1 - winners(scores)
 
     assert heard_of(kind, reversed_winners, uses=40)[0].ratio == 0.0
 
@@ -156,7 +156,7 @@ def test_what_was_heard_overrules_what_was_said():
     calibration = calibrate((release.law(),), Budget(1, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, NAMES)
     halved(mechanisms["noise"])
-    heard = listen(mechanisms)
+    heard = listen_to_run(mechanisms)
     for _ in range(5):
         mechanisms["noise"](np.zeros((3, P)))
     assert recount(mechanisms, calibration).complaint(calibration) == ""
@@ -169,7 +169,7 @@ def test_a_use_that_was_not_counted_is_heard():
     release = Gaussian("noise", 2.0, 5)
     calibration = calibrate((release.law(),), Budget(1, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, NAMES)
-    heard = listen(mechanisms)
+    heard = listen_to_run(mechanisms)
     for _ in range(6):
         mechanisms["noise"](np.zeros((3, P)))
         mechanisms["noise"].used = min(mechanisms["noise"].used, 4)
@@ -186,7 +186,7 @@ def test_a_vector_is_heard_entry_by_entry():
     for spoil, level in ((honest, 0.5), (halved, 1.0)):
         mechanisms = shared_mechanisms((release,), budget, NAMES)
         spoil(mechanisms["noise"])
-        heard = listen(mechanisms)
+        heard = listen_to_run(mechanisms)
         mechanisms["noise"](np.ones((3, 3)))
         found = recount(mechanisms, calibration, witnesses=heard)
         assert found.epsilon == pytest.approx(level)

@@ -24,7 +24,9 @@ def line(monkeypatch, tmp_path, capsys):
             patch.setattr(
                 experiment, "run_experiment", lambda *given: calls.append(given) or 0
             )
-            patch.setattr("dp_erm_bench.cli.app._finish", lambda folder, config: None)
+            patch.setattr(
+                "dp_erm_bench.cli.app._finish_run", lambda folder, config: None
+            )
             assert main(list(arguments)) == code
         captured = capsys.readouterr()
         result = SimpleNamespace(out=captured.out, err=captured.err, calls=calls)

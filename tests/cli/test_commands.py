@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.listing import GROUPS, KEYS, listing
-from dp_erm_bench.cli.main import command, main
+from dp_erm_bench.cli.listing import GROUPS, KEYS, list_choices
+from dp_erm_bench.cli.main import main, run_command
 from dp_erm_bench.experiment.schema import block_keys
 from dp_erm_bench.paths import sealed_json
 from tests.loops import each
@@ -52,7 +52,7 @@ def test_claims_are_shown_with_whose_they_are_and_what_is_wrong_by_chance(
 
 @pytest.mark.parametrize("group", [g for g in GROUPS if g not in KEYS])
 def test_every_choice_is_listed_with_what_it_is(group):
-    lines = listing(group).splitlines()
+    lines = list_choices(group).splitlines()
     for name in registry.names(group):
         # Parameters stand further in, and may have the name of a choice.
         chosen = [line for line in lines if not line.startswith("    ")]
@@ -62,27 +62,27 @@ def test_every_choice_is_listed_with_what_it_is(group):
 
 @each("name", registry.names("algorithm"))
 def test_every_parameter_is_listed_with_default_and_meaning(name):
-    text = listing("algorithm")
+    text = list_choices("algorithm")
     for field in dataclasses.fields(registry.target("algorithm", name)):
         assert field.metadata["help"] in text
         assert f"      {field.name} " in text
 
 
 def test_list_takes_groups(capsys):
-    assert command("list", ["penalty"]) == 0
+    assert run_command("list", ["penalty"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "penalty"
-    assert command("list", []) == 0
+    assert run_command("list", []) == 0
     assert "electricity" in capsys.readouterr().out
 
 
 def test_settings_are_listed_with_their_words(capsys):
-    assert command("list", ["settings"]) == 0
+    assert run_command("list", ["settings"]) == 0
     said = capsys.readouterr().out
     assert "budget.adjacency" in said and "replace_one" in said
 
 
 def test_every_key_of_a_block_is_listed_with_its_meaning(capsys):
-    assert command("list", ["blocks"]) == 0
+    assert run_command("list", ["blocks"]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == [*block_keys()]
     assert all(entry.metadata["help"] for entry, _ in block_keys().values())
@@ -126,12 +126,12 @@ def test_list_refuses_other_names(arguments, said, capsys):
     ],
 )
 def test_types_words_limits_and_defaults_are_listed(group, cells):
-    lines = [" ".join(line.split()) for line in listing(group).splitlines()]
+    lines = [" ".join(line.split()) for line in list_choices(group).splitlines()]
     assert any(line.startswith(cells) for line in lines)
 
 
 def test_report_prints_verdicts_and_figures(folder, capsys):
-    assert command("report", [str(folder)]) == 0
+    assert run_command("report", [str(folder)]) == 0
     said = capsys.readouterr().out
     assert "tiny (profile smoke): 1 holds, 1 fails, 1 not run" in said
     assert "Greedy [is] best" in said and "1.235" in said
@@ -140,12 +140,12 @@ def test_report_prints_verdicts_and_figures(folder, capsys):
 
 
 def test_report_of_an_empty_folder(tmp_path, capsys):
-    assert command("report", [str(tmp_path)]) == 0
+    assert run_command("report", [str(tmp_path)]) == 0
     assert "no claims" in capsys.readouterr().out
 
 
 def test_collect_needs_a_plan(folder, capsys):
-    assert command("collect", [str(folder)]) == 2
+    assert run_command("collect", [str(folder)]) == 2
     assert "no results folder" in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_collect_needs_a_plan(folder, capsys):
 def test_collect_lives_without_a_manifest(folder, manifest, capsys):
     (folder / "manifest.json").write_text(manifest)
     (folder / "plan.jsonl").touch()
-    assert command("collect", [str(folder)]) == 0
+    assert run_command("collect", [str(folder)]) == 0
     assert "results.parquet" in capsys.readouterr().err
 
 
@@ -168,10 +168,10 @@ def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
         lambda panels, given: seen.append((given.folder, given.paper)) or [],
     )
     monkeypatch.setattr(
-        "dp_erm_bench.report.claims.judge.evaluate",
+        "dp_erm_bench.report.claims.judge.evaluate_claims",
         lambda table, given: pd.DataFrame({"verdict": ["holds"], "figure": ["log1"]}),
     )
-    assert command("collect", [str(folder)]) == 0
+    assert run_command("collect", [str(folder)]) == 0
     assert seen == [(folder / "figures", "tiny")]
     assert "tiny: 1 holds" in capsys.readouterr().out
 

@@ -7,13 +7,13 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.completion import WORDS as OFFERED
-from dp_erm_bench.cli.completion import candidates, parameters
+from dp_erm_bench.cli.completion import completion_words, parameter_words
 from dp_erm_bench.cli.main import COMMANDS, main
 from tests.loops import each
 
 
 def after(line):
-    return candidates(f"dp-erm-bench {line}")
+    return completion_words(f"dp-erm-bench {line}")
 
 
 @each(
@@ -91,7 +91,7 @@ def test_the_commands_offered_are_those_there_are():
 def test_parameters_read_from_source_are_those_of_the_class(name):
     fields = dataclasses.fields(registry.target("algorithm", name))
     made = {f.name: tuple(f.metadata.get("choices", ())) for f in fields if f.init}
-    assert parameters(name) == made
+    assert parameter_words(name) == made
 
 
 def test_parameters_of_a_users_file_are_offered(tmp_path):

@@ -6,7 +6,7 @@ import os
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli.line import member, parse, place
+from dp_erm_bench.cli.line import dataset_of_member, parse_argument, place_key
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.errors import UsageError
@@ -30,13 +30,13 @@ def datasets(given):
     ],
 )
 def test_a_member_is_named_after_its_group(base, name, expected):
-    assert member(base, name) == expected
+    assert dataset_of_member(base, name) == expected
 
 
 @pytest.mark.parametrize("names", [["a9a"], ["a9a", "w8a"]])
 def test_names_are_an_axis(names):
     block = {"dataset": {"name": "libsvm", "standardise": False}}
-    place(block, parse(f"dataset.name={','.join(names)}"))
+    place_key(block, parse_argument(f"dataset.name={','.join(names)}"))
     found = list(datasets(block))
     assert [name for name, _ in found] == [f"libsvm:{name}" for name in names]
     assert all(given == {"standardise": False} for _, given in found)
@@ -44,7 +44,7 @@ def test_names_are_an_axis(names):
 
 def test_a_name_in_another_dataset_is_refused():
     block = {"dataset": {"name": "log1"}}
-    place(block, parse("dataset.name=a9a"))
+    place_key(block, parse_argument("dataset.name=a9a"))
     with pytest.raises(UsageError, match="log1 is one dataset"):
         list(datasets(block))
 
@@ -123,7 +123,7 @@ def test_a_wrong_dataset_is_refused_in_one_sentence(
 def test_a_dataset_without_file_is_not_run_with_the_way_to_get_it(
     tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(libsvm, "reachable", lambda host: False)
+    monkeypatch.setattr(libsvm, "is_reachable", lambda host: False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["dataset=mtp"]) != 0

@@ -4,7 +4,12 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.line import _parser, expand, parse, unique
+from dp_erm_bench.cli.line import (
+    _hydra_parser,
+    expand_values,
+    parse_argument,
+    unique_values,
+)
 from dp_erm_bench.errors import UsageError
 from tests.loops import each
 
@@ -33,7 +38,7 @@ from tests.loops import each
     ],
 )
 def test_the_whole_grammar_becomes_plain_lists(argument, values, swept):
-    parsed = parse(argument)
+    parsed = parse_argument(argument)
     assert parsed.values == values
     assert list(map(type, parsed.values)) == list(map(type, values))
     assert parsed.swept is swept
@@ -41,17 +46,21 @@ def test_the_whole_grammar_becomes_plain_lists(argument, values, swept):
 
 @pytest.mark.parametrize("delta", ["1/n^2", "'1/n^2'", "1/n^1.5", "1/n", "0.5/n^2"])
 def test_powers_of_the_number_of_records_need_no_quotes(delta):
-    parsed = parse(f"budget.delta={delta}")
+    parsed = parse_argument(f"budget.delta={delta}")
     assert parsed.values == [delta.strip("'")]
-    assert parse(parsed.text) == parsed
+    assert parse_argument(parsed.text) == parsed
 
 
 def test_powers_are_understood_inside_a_sweep():
-    assert parse("budget.delta=1/n^2,1e-6,1/n").values == ["1/n^2", 1e-6, "1/n"]
+    assert parse_argument("budget.delta=1/n^2,1e-6,1/n").values == [
+        "1/n^2",
+        1e-6,
+        "1/n",
+    ]
 
 
 def test_a_shuffled_axis_keeps_its_values():
-    assert sorted(parse("seed=shuffle(range(0,20))").values) == list(range(20))
+    assert sorted(parse_argument("seed=shuffle(range(0,20))").values) == list(range(20))
 
 
 @each(
@@ -82,9 +91,9 @@ def test_a_shuffled_axis_keeps_its_values():
     ],
 )
 def test_words_of_ones_own_are_quoted_where_hydra_refuses_them(argument, values):
-    parsed = parse(argument)
+    parsed = parse_argument(argument)
     assert parsed.values == values and parsed.swept is (len(values) > 1)
-    assert parse(parsed.text).values == values
+    assert parse_argument(parsed.text).values == values
 
 
 def test_what_names_a_file_is_a_name(tmp_path, monkeypatch):
@@ -92,16 +101,20 @@ def test_what_names_a_file_is_a_name(tmp_path, monkeypatch):
     for name in ("2025", "true", "${x}.csv", "range(0,3)", "a,b.csv", "1", " x"):
         (tmp_path / name).touch()
     for name in ("2025", "true", "${x}.csv", " x"):
-        parsed = parse(f"dataset.path={name}")
+        parsed = parse_argument(f"dataset.path={name}")
         assert parsed.values == [name] and not parsed.swept
-        text = _parser().parse_override(parsed.text).value()
+        text = _hydra_parser().parse_override(parsed.text).value()
         assert OmegaConf.create({"path": text}).path == name
-    assert parse("dataset.path=a,b.csv").values == ["a", "b.csv"]
-    assert parse("dataset.path='a,b.csv'").values == ["a,b.csv"]
-    assert parse("dataset.path=2025,x").values == ["2025", "x"]
-    assert parse("dataset.path=2024").values == [2024]
+    assert parse_argument("dataset.path=a,b.csv").values == ["a", "b.csv"]
+    assert parse_argument("dataset.path='a,b.csv'").values == ["a,b.csv"]
+    assert parse_argument("dataset.path=2025,x").values == ["2025", "x"]
+    assert parse_argument("dataset.path=2024").values == [2024]
     # Of a key that takes no file, a number stays a number.
-    assert parse("seed=1").values == parse("dataset.seed=1").values == [1]
+    assert (
+        parse_argument("seed=1").values
+        == parse_argument("dataset.seed=1").values
+        == [1]
+    )
 
 
 @each(
@@ -126,7 +139,7 @@ def test_what_names_a_file_is_a_name(tmp_path, monkeypatch):
 )
 def test_what_cannot_be_enumerated_is_refused_in_one_line(argument, said):
     with pytest.raises(UsageError) as caught:
-        parse(argument)
+        parse_argument(argument)
     assert said in str(caught.value)
     assert argument in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -134,25 +147,25 @@ def test_what_cannot_be_enumerated_is_refused_in_one_line(argument, said):
 
 @pytest.mark.parametrize("value", [3, None, [1, 2], "plain", "1/n^2", "data", 0.5])
 def test_values_of_a_block_that_are_no_sweep_stay(value):
-    assert expand("seed", value) == value
+    assert expand_values("seed", value) == value
 
 
 def test_strings_of_a_block_are_the_grammar():
-    assert expand("seed", "range(3,6)") == [3, 4, 5]
-    assert expand("budget.epsilon", "0.1,1") == [0.1, 1]
-    assert expand("budget.delta", "1/n^2,1/n") == ["1/n^2", "1/n"]
+    assert expand_values("seed", "range(3,6)") == [3, 4, 5]
+    assert expand_values("budget.epsilon", "0.1,1") == [0.1, 1]
+    assert expand_values("budget.delta", "1/n^2,1/n") == ["1/n^2", "1/n"]
 
 
 def test_a_wrong_string_of_a_block_names_its_key():
     with pytest.raises(UsageError, match=r"tune\.seeds=range\(0\)"):
-        expand("tune.seeds", "range(0)x,(")
+        expand_values("tune.seeds", "range(0)x,(")
     with pytest.raises(UsageError, match="empty"):
-        expand("tune.seeds", "range(5,5)")
+        expand_values("tune.seeds", "range(5,5)")
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=30))
 def test_repetitions_are_dropped_in_order(values):
-    kept = unique(values)
+    kept = unique_values(values)
     assert kept == sorted(set(values), key=values.index)
 
 
@@ -164,13 +177,13 @@ def test_a_list_of_literals_comes_back(values):
         else str(v)
         for v in values
     )
-    assert parse(f"a={text}").values == unique(values)
+    assert parse_argument(f"a={text}").values == unique_values(values)
 
 
 @given(st.text(max_size=30))
 def test_no_text_gives_a_traceback(text):
     try:
-        parsed = parse(text)
+        parsed = parse_argument(text)
     except UsageError as error:
         assert str(error).strip()
     else:

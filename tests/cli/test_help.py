@@ -7,9 +7,9 @@ import pytest
 
 from dp_erm_bench import __version__, registry
 from dp_erm_bench.cli.look import KEYS
-from dp_erm_bench.cli.main import main, text
+from dp_erm_bench.cli.main import help_text, main
 from dp_erm_bench.cli.usage import COMMANDS, GROUPS, usage_of
-from dp_erm_bench.experiment.schema import PatternSearch, settings
+from dp_erm_bench.experiment.schema import PatternSearch, frame_keys
 from dp_erm_bench.registry import QUANTITIES
 
 HEAVY = {"hydra", "omegaconf", "numpy", "pandas", "numba", "yaml", "rich"}
@@ -51,8 +51,8 @@ SELDOM = (
 
 
 def test_help_names_every_key():
-    said = text()
-    for key in settings():
+    said = help_text()
+    for key in frame_keys():
         if key not in SELDOM:
             assert key in said, key
 

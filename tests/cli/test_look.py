@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench import fit, load_problem
-from dp_erm_bench.cli.line import parse
+from dp_erm_bench.cli.line import parse_argument
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
@@ -24,7 +24,11 @@ def rows(n=30):
 
 def keys_of(line, fill="100"):
     """Return the keys of the dataset of a line whose bounds are filled in."""
-    keys = [parse(one.replace("FILL_IN", fill)) for one in line if "dataset." in one]
+    keys = [
+        parse_argument(one.replace("FILL_IN", fill))
+        for one in line
+        if "dataset." in one
+    ]
     return {one.key.partition(".")[2]: one.values[0] for one in keys}
 
 
@@ -78,7 +82,9 @@ def test_a_regression_a_label_by_its_name_and_words_that_cannot_be_typed(look):
     (target,) = [one for one in said.splitlines() if one.startswith('  "target"')]
     assert target.split()[1:] == "numbers 0 0 .. 43.5 (proposed label)".split()
     assert {"loss=huber", "dataset.label=target"} <= {*line}
-    (bounds,) = [parse(one) for one in line if one.startswith("dataset.bounds")]
+    (bounds,) = [
+        parse_argument(one) for one in line if one.startswith("dataset.bounds")
+    ]
     assert bounds.values[0]["default"] == bounds.values[0]["label"] == "FILL_IN"
     chosen, said = look("a,b,ill\n1,NA,0\n2,3,1\n"), None
     assert 'values are missing in "b"' in chosen[0]
@@ -115,7 +121,7 @@ def test_columns_without_headings_are_named_as_the_reader_names_them(look):
 def test_headings_that_are_numbers_and_words_that_spell_one(look):
     body = "".join(f"{i / 8},{i % 2},{i / 4}\n" for i in range(4))
     line = look("0,2,1\n" + body, "dataset.header=true", "dataset.label='2'")[1]
-    (label,) = [parse(one) for one in line if one.startswith("dataset.label")]
+    (label,) = [parse_argument(one) for one in line if one.startswith("dataset.label")]
     assert label.values == ["2"]  # 2 is the place of the heading 1
     rows = ("A1,0.1,1", "1E5,0.2,0", "10E4,0.3,1", "100000,0.4,0")
     said, _ = look("\n".join(["code,x,y", *rows]) + "\n")

@@ -13,10 +13,10 @@ import dp_erm_bench
 from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.plot import check_lines, sheet
-from dp_erm_bench.report.view import View, shown
+from dp_erm_bench.report.plot import check_lines, sheet_of_view
+from dp_erm_bench.report.view import View, rows_of_view
 from dp_erm_bench.results.columns import COLUMNS
-from dp_erm_bench.results.settings import INTERNAL, labelled
+from dp_erm_bench.results.settings import INTERNAL, label_table
 from dp_erm_bench.results.statistics import BASELINES
 from dp_erm_bench.results.store import Plan
 
@@ -67,7 +67,7 @@ def made(lines=2, epsilons=(1.0,), seeds=6, places=4, panels=("data",), **column
     found = found.assign(epsilon_certified=found["epsilon"], run="", **columns)
     missing = {n: math.nan for n, c in COLUMNS.items() if n not in found}
     text = {n: "" for n in missing if COLUMNS[n].dtype == "string"}
-    return labelled(found.assign(**{**missing, **text}))
+    return label_table(found.assign(**{**missing, **text}))
 
 
 def legend(figure):
@@ -190,7 +190,7 @@ def test_without_noise_is_a_place_beyond_the_largest_epsilon():
 def test_several_quantities_stand_side_by_side():
     frame = made(panels=("a", "b"), epsilons=(1.0, 2.0), support_f1=0.8)
     frame["active_groups"] = np.where(frame["panel"] == "a", 3.0, math.nan)
-    one = sheet(frame, View("epsilon", "objective,active_groups,support_f1"))
+    one = sheet_of_view(frame, View("epsilon", "objective,active_groups,support_f1"))
     assert (len(one.cells), one.columns, one.quantity) == (5, 3, "")
     assert one.caption.count("Uncharged") == 1
     figure = plot(frame, "epsilon", "objective,active_groups,support_f1")
@@ -205,7 +205,7 @@ def test_several_quantities_stand_side_by_side():
 
 @pytest.mark.parametrize("seeds", [5, 6])
 def test_runs_too_few_for_an_interval_are_said_to_have_none(seeds):
-    one = sheet(made(seeds=seeds), View("epsilon", statistic="interval"))
+    one = sheet_of_view(made(seeds=seeds), View("epsilon", statistic="interval"))
     few = "; fewer than 6 runs have no interval, none is drawn."
     assert (few in one.caption) == (seeds < 6)
 
@@ -263,7 +263,7 @@ def test_a_map_crosses_the_constant_model_where_it_is_not_beaten():
 @pytest.mark.parametrize("kind", ["profile", "winners"])
 def test_what_no_picture_holds_is_refused_before_it_is_computed(kind, monkeypatch):
     table = made(lines=500, seeds=1, places=2, epsilons=(1.0, 4.0))
-    monkeypatch.setattr("dp_erm_bench.report.plot._finals", None)
+    monkeypatch.setattr("dp_erm_bench.report.plot._median_finals", None)
     with pytest.raises(UsageError, match="500 lines are more than"):
         plot(table, kind=kind)
 
@@ -342,7 +342,7 @@ def test_only_lines_that_are_drawn_are_counted(kind, monkeypatch):
     bare["trial"] += " bare"
     view = View("epsilon", y="relative_error")
     check_lines(pd.concat([table, bare]), view, kind)
-    sheet(pd.concat([table, bare]), view, kind)
+    sheet_of_view(pd.concat([table, bare]), view, kind)
     bare["relative_error"] = 1.0
     with pytest.raises(UsageError, match="are more than"):
         check_lines(pd.concat([table, bare]), view, kind)
@@ -388,7 +388,7 @@ def test_any_name_of_a_line_or_a_panel(name, tmp_path):
 def test_odd_numbers_are_a_picture(frame, tmp_path):
     for x in ("passes", "iteration", "seconds", "epsilon"):
         plot(frame, x).savefig(tmp_path / "x.png")
-    assert sheet(frame, View(y="objective")).caption
+    assert sheet_of_view(frame, View(y="objective")).caption
 
 
 @pytest.mark.parametrize("status", ["error", "skipped", "timeout", "killed"])
@@ -404,7 +404,7 @@ def test_nothing_but_failures_is_a_sentence(status):
 def test_failures_beside_others_are_told():
     good, bad = made(lines=1), made(lines=2).query("line.str.contains('1.5')")
     bad = bad.assign(status="error", message="it broke", relative_error=math.nan)
-    drawn = shown(pd.concat([good, bad]), View())
+    drawn = rows_of_view(pd.concat([good, bad]), View())
     assert drawn.left_out == ("Left out: 6 error (it broke).",)
 
 
@@ -424,13 +424,13 @@ def test_accuracies_are_better_the_higher_they_are():
     frame = made(lines=2, epsilons=(1.0, 2.0))
     frame["test_accuracy"] = np.where(frame["line"].str.contains("1.5"), 0.9, 0.6)
     view = View(y="test_accuracy")
-    from dp_erm_bench.report.plot import _finals, _marks
+    from dp_erm_bench.report.plot import _marks_of_winners, _median_finals
 
-    drawn = shown(frame, view)
-    values = _finals(drawn)
-    assert "what it lacks to 1" in sheet(frame, view, "profile").caption
+    drawn = rows_of_view(frame, view)
+    values = _median_finals(drawn)
+    assert "what it lacks to 1" in sheet_of_view(frame, view, "profile").caption
     runs = drawn.rows.assign(_y=1 - drawn.rows["_y"])
-    assert {row for row, _ in _marks(values, runs)["wins"]} == {1}
+    assert {row for row, _ in _marks_of_winners(values, runs)["wins"]} == {1}
 
 
 @pytest.mark.slow
@@ -446,8 +446,8 @@ def test_a_hundred_thousand_rows_are_drawn_in_time():
 def test_panels_of_numbers_say_of_what_and_come_in_order():
     table = made(panels=("b", "a", "c"))
     table["n"] = table["dataset"].map({"b": 3000, "a": 16000, "c": 500})
-    drawn = shown(table, View("passes", panel=("n",)))
+    drawn = rows_of_view(table, View("passes", panel=("n",)))
     named = [panel for panel, _ in drawn.rows.groupby("panel", sort=False)]
     assert named == ["n = 500", "n = 3000", "n = 16000"]
-    both = shown(table, View("passes", panel=("dataset", "n"))).rows["panel"]
+    both = rows_of_view(table, View("passes", panel=("dataset", "n"))).rows["panel"]
     assert [*both.unique()] == ["a, n = 16000", "b, n = 3000", "c, n = 500"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.experiment.schema import settings as keys
+from dp_erm_bench.experiment.schema import frame_keys as keys
 
 EXAMPLES = int(os.environ.get("DP_ERM_BENCH_EXAMPLES", "0"))
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -13,7 +13,7 @@ from dp_erm_bench.cli.line import INSTEAD
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.cli.usage import COMMANDS, GROUPS, usage_of
 from dp_erm_bench.datasets.prepare import KEYS
-from dp_erm_bench.experiment.schema import TUNING, settings
+from dp_erm_bench.experiment.schema import TUNING, frame_keys
 from dp_erm_bench.registry import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ def parameters(group):
 
 
 def test_every_key_that_a_message_names_exists(here, capsys):
-    known = {*settings(), *(f"dataset.bounds.{one}" for one in KEYS)}
+    known = {*frame_keys(), *(f"dataset.bounds.{one}" for one in KEYS)}
     known |= {f"task.{key}" for key in parameters("task")}
     for section, schema in TUNING.items():
         known |= {f"{section}.{one.name}" for one in dataclasses.fields(schema)}

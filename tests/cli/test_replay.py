@@ -20,7 +20,7 @@ from dp_erm_bench.paths import unsealed_json
 from dp_erm_bench.results import files
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.store import encode_record
-from dp_erm_bench.results.table import collect, load_results
+from dp_erm_bench.results.table import collect_table, load_results
 from dp_erm_bench.runner import experiment, replay, session
 from dp_erm_bench.runner.options import RunOptions
 from tests.contract.own import broken
@@ -252,7 +252,7 @@ def edit_records(folder, change):
             text = encode_record(record, record["cost"])
         lines.append(text)
     path.write_bytes(b"".join(lines))
-    collect(folder)
+    collect_table(folder)
 
 
 def nudge(by):
@@ -274,8 +274,8 @@ def test_numbers_that_are_edited_everywhere_are_told(unpacked, told):
 
 
 def test_elsewhere_numbers_may_differ_in_their_last_digits(unpacked, told, monkeypatch):
-    here = {**replay.kind(), replay.CPU: "another"}
-    monkeypatch.setattr(replay, "kind", lambda: here)
+    here = {**replay.machine_kind(), replay.CPU: "another"}
+    monkeypatch.setattr(replay, "machine_kind", lambda: here)
     lines = told(unpacked, "--trust")
     assert lines[-1] == "answer: all are the same"
     assert any("not the machine of the run: CPU " in line for line in lines)
@@ -298,8 +298,8 @@ def test_an_edited_plan_is_told(unpacked, told):
             line.pop(seal, None)
         if line["spec"]["algorithm"]["name"] == "greedy_cd":
             line["spec"]["budget"]["epsilon"] = 0.5
-    path.write_bytes(b"".join(files.sealed_lines(map(files.line, lines))))
-    collect(unpacked)
+    path.write_bytes(b"".join(files.sealed_lines(map(files.compact_json, lines))))
+    collect_table(unpacked)
     lines = told(unpacked, code=1)
     assert verdicts(lines, "greedy_cd") == ["not replayed"] * 2
     assert sum("or its line in plan.jsonl, was changed since" in x for x in lines) == 1
@@ -454,11 +454,13 @@ def test_wrong_input_is_a_sentence(here, capsys):
 
 
 def test_distances_are_relative_and_unlike_columns_are_infinitely_apart():
-    assert replay.distance([1.0, 2.0], [1.0, 2.0 + 2e-9]) == pytest.approx(1e-9)
-    assert replay.distance([None, 1.0], [None, 1.0]) == 0.0
-    assert replay.distance([1.0, 1e-30], [1.0, 2e-30]) == pytest.approx(1e-24)
+    assert replay.relative_distance([1.0, 2.0], [1.0, 2.0 + 2e-9]) == pytest.approx(
+        1e-9
+    )
+    assert replay.relative_distance([None, 1.0], [None, 1.0]) == 0.0
+    assert replay.relative_distance([1.0, 1e-30], [1.0, 2e-30]) == pytest.approx(1e-24)
     for again in ([1.0], [1.0, None], ["1.0", 2.0]):
-        assert np.isinf(replay.distance([1.0, 2.0], again))
+        assert np.isinf(replay.relative_distance([1.0, 2.0], again))
 
 
 def test_the_rows_of_a_folder_are_all_in_its_table(made):

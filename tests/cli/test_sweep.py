@@ -197,7 +197,9 @@ def test_the_process_is_left_as_it_was(line):
     assert (list(sys.argv), os.environ.get("HYDRA_FULL_ERROR")) == before
 
 
-@pytest.mark.parametrize("where", ["app.run_sweep", "app.read", "main._dispatch"])
+@pytest.mark.parametrize(
+    "where", ["app.run_sweep", "app.read_request", "main._dispatch_command"]
+)
 def test_ctrl_c_is_130(line, monkeypatch, where):
     def interrupted(*given):
         raise KeyboardInterrupt

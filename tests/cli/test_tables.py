@@ -16,13 +16,19 @@ from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import POPULATION
-from dp_erm_bench.report.panels import told
-from dp_erm_bench.report.plot import sheet
-from dp_erm_bench.report.view import VERDICT, View, shown, summary, written
-from dp_erm_bench.results.columns import page
+from dp_erm_bench.report.panels import caption_paragraphs
+from dp_erm_bench.report.plot import sheet_of_view
+from dp_erm_bench.report.view import (
+    VERDICT,
+    View,
+    rows_of_view,
+    summary_of,
+    summary_text,
+)
+from dp_erm_bench.results.columns import columns_page
 from dp_erm_bench.results.files import as_it_was, csv_of
 from dp_erm_bench.results.store import planned_lines
-from dp_erm_bench.results.table import COLUMNS, lacking
+from dp_erm_bench.results.table import COLUMNS, lacking_in_words
 from tests.cli.test_plot import SWEEP, made
 from tests.loops import each
 
@@ -44,7 +50,7 @@ def said(capsys, *arguments, code=0):
 
 
 def test_the_page_of_columns_is_that_of_the_code():
-    assert (ROOT / "docs" / "table.md").read_text() == page()
+    assert (ROOT / "docs" / "table.md").read_text() == columns_page()
 
 
 def test_every_column_of_a_table_is_explained(folder):
@@ -118,7 +124,7 @@ def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
 def test_the_best_is_the_highest_where_higher_is_better():
     table = made(lines=2, epsilons=(1.0, 2.0))
     table["auc"] = 0.6 + 0.1 * table["line"].str.contains("1.5")
-    found = summary(shown(table, View("epsilon", "auc")))
+    found = summary_of(rows_of_view(table, View("epsilon", "auc")))
     assert set(found.loc[found["best"], "line"]) == {"gd, step=1.5"}
 
 
@@ -139,13 +145,13 @@ def with_start(table, zero, y="objective"):
 def test_nothing_is_crowned_that_w_0_beats(zero, beats, place):
     table = made(lines=3, places=2)
     table["objective"] = table["relative_error"] * (1 + table["iteration"])
-    drawn = shown(with_start(table, zero), View("epsilon", "objective"))
-    found = summary(drawn)
+    drawn = rows_of_view(with_start(table, zero), View("epsilon", "objective"))
+    found = summary_of(drawn)
     assert [*found["line"]] == ["gd, step=0.5", "gd, step=1.5", "gd, step=2.5", "w = 0"]
     assert [*found["beats_zero"]] == [*beats, ""]
     assert [*found["place"]] == [*place, ""]
     assert found["median"].iloc[-1] == zero and found["runs"].iloc[-1] == 0
-    text = written(found, "markdown")
+    text = summary_text(found, "markdown")
     assert ("nothing beats w = 0" in text) == ("wins" not in place)
     assert text.count("**") == 2 * ("wins" in place)
 
@@ -174,13 +180,13 @@ def test_nothing_is_crowned_that_the_constant_model_beats(model, unbeaten, place
     table = table.assign(objective=ends, test_risk=ends, auc=1.0 - ends / 9.0)
     table["references"] = json.dumps(known)
     table = with_start(with_start(table, 9.0), 0.0, "auc")
-    found = summary(shown(table, View("epsilon", y)))
+    found = summary_of(rows_of_view(table, View("epsilon", y)))
     found = found[found["runs"].gt(0)]
     name = "the mean by test risk, no intercept"
     expected = [name if one == "risk" else one for one in unbeaten]
     assert [*found["unbeaten"]] == expected
     assert [*found["place"]] == place
-    text = written(found, "markdown")
+    text = summary_text(found, "markdown")
     assert text.count("**") == 2 * ("wins" in place)
     nothing = f"(nothing beats {expected[0]})" if all(expected) else ""
     assert nothing in text
@@ -194,18 +200,18 @@ def test_lines_that_no_interval_tells_apart_tie_everywhere():
     table["objective"] = (
         1.0 + 0.1 * table["seed"] + 1e-3 * table["line"].eq("gd, step=1.5")
     )
-    drawn = shown(with_start(table, 5.0), View("epsilon", "objective"))
-    assert [*summary(drawn)["place"]] == ["wins", "ties", ""]
+    drawn = rows_of_view(with_start(table, 5.0), View("epsilon", "objective"))
+    assert [*summary_of(drawn)["place"]] == ["wins", "ties", ""]
 
 
 @pytest.mark.parametrize("seeds", [1, 5])
 def test_few_runs_have_no_interval_and_do_not_win(seeds):
     # All 5 lie on one side of their median with probability 2 / 2^5 > 5 %.
     table = with_start(made(lines=2, places=2, seeds=seeds), 99.0, "relative_error")
-    found = summary(shown(table, View("epsilon", "relative_error")))
+    found = summary_of(rows_of_view(table, View("epsilon", "relative_error")))
     assert found["ci_low"].isna().all() and not found["best"].any()
     assert [*found["beats_zero"]] == ["tie", "tie", ""]
-    text = written(found, "markdown")
+    text = summary_text(found, "markdown")
     assert "nan" not in text and "**" not in text and "nothing beats" not in text
     assert "fewer than 6 runs have no 95 % interval" in text
 
@@ -220,12 +226,12 @@ def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
             table["iteration"].eq(0), np.where(first, 8.0, 9.0)
         ),
     )
-    drawn = shown(table, View("epsilon", "relative_error", line=("strength",)))
+    drawn = rows_of_view(table, View("epsilon", "relative_error", line=("strength",)))
     assert "differ in strength minimise other functions: none wins" in drawn.unlike
     # w = 0 has another relative error under each: none is that of both.
     assert drawn.baselines == []
     if kind is None:
-        assert not summary(drawn)["best"].any()
+        assert not summary_of(drawn)["best"].any()
         view = {"x": "epsilon", "y": "relative_error", "line": "strength"}
         ax = plot(table.assign(panel="a"), **view).axes[0]
         own = [line for line in ax.lines if line.get_label() == "_w = 0"]
@@ -236,7 +242,7 @@ def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
         with pytest.raises(UsageError, match="differ in strength minimise other"):
             plot(table.assign(panel="a"), y="relative_error", kind=kind)
     # The same function at w = 0, whatever the strength: log 2 of a logistic loss.
-    assert shown(table, View("epsilon", "objective")).baselines == ["w = 0"]
+    assert rows_of_view(table, View("epsilon", "objective")).baselines == ["w = 0"]
 
 
 def test_held_out_records_show_what_is_not_private():
@@ -252,7 +258,7 @@ def test_held_out_records_show_what_is_not_private():
     )
     table = with_start(table, 0.2, "test_accuracy")
     for y, levels in (("test_accuracy", [0.8, 0.8, 0.9]), ("auc", [0.5, 0.5, 0.95])):
-        found = summary(shown(table, View("epsilon", y)))
+        found = summary_of(rows_of_view(table, View("epsilon", y)))
         beside = found[found["runs"].eq(0)]
         assert [*beside["line"]] == [
             *("w = 0", "base rate (not private)", "optimum (not private)")
@@ -260,14 +266,18 @@ def test_held_out_records_show_what_is_not_private():
         assert [*beside["median"]] == levels
         assert found["best"].any() == (y == "auc")
     odd = table.assign(references='{"optimum": 1}')
-    assert summary(shown(odd, View("epsilon", "auc")))["runs"].eq(0).sum() == 1
+    assert (
+        summary_of(rows_of_view(odd, View("epsilon", "auc")))["runs"].eq(0).sum() == 1
+    )
 
 
 @each("kind", ["latex", "markdown", "csv"])
 @each("name", ["$x_", "a|b", "a & b", "数据", r"\x"])
 def test_any_name_is_a_cell(kind, name):
-    found = summary(shown(made(lines=1, line=name, panel=name), View("epsilon")))
-    text = written(found, kind)
+    found = summary_of(
+        rows_of_view(made(lines=1, line=name, panel=name), View("epsilon"))
+    )
+    text = summary_text(found, kind)
     if kind == "latex":
         assert text.count("\n") == 8 and text.count("&") >= 2
         assert "$x" not in text.replace(r"\$x", "")
@@ -286,7 +296,7 @@ def test_whose_uses_were_not_charged_is_told():
     tuned = frame["line"].str.contains("1.5")
     frame["uncharged"] = frame["uncharged"].mask(tuned, "smoothness,tuning")
     one, other = dict.fromkeys(frame["line"])
-    said = told(shown(frame, View("epsilon")))
+    said = caption_paragraphs(rows_of_view(frame, View("epsilon")))
     assert f"Uncharged: smoothness ({one}); smoothness, tuning ({other})." in said
 
 
@@ -301,17 +311,17 @@ def test_whose_uses_were_not_charged_is_told():
 def test_lines_with_other_guarantees_are_not_ranked(changed, named):
     frame = made().assign(delta=1e-6, adjacency="replace_one", epsilon_certified=1.0)
     frame["references"] = json.dumps({"w = 0": {"relative_error": 99.0}})
-    drawn = shown(frame, View("epsilon"))
-    assert summary(drawn)["best"].sum() == 1 and "guarantees" not in drawn.unlike
+    drawn = rows_of_view(frame, View("epsilon"))
+    assert summary_of(drawn)["best"].sum() == 1 and "guarantees" not in drawn.unlike
     other = frame["line"].str.contains("1.5")
     for key, value in changed.items():
         frame[key] = frame[key].mask(other, value)
-    drawn = shown(frame, View("epsilon"))
+    drawn = rows_of_view(frame, View("epsilon"))
     said = f"Lines that differ in {named} have other guarantees: none wins."
-    assert not summary(drawn)["best"].any() and drawn.unlike == said
+    assert not summary_of(drawn)["best"].any() and drawn.unlike == said
     # On other panels they are no rivals.
     frame = frame.assign(panel=frame["line"], phase="report")
-    assert summary(shown(frame, View("epsilon")))["best"].sum() == 2
+    assert summary_of(rows_of_view(frame, View("epsilon")))["best"].sum() == 2
 
 
 def test_runs_that_share_data_are_told_where_intervals_pool_them():
@@ -320,16 +330,19 @@ def test_runs_that_share_data_are_told_where_intervals_pool_them():
     other["trial"] += " on other data"
     both = pd.concat([one, other], ignore_index=True)
     view = View("epsilon", statistic="mean")
-    how = shown(both, view).how
+    how = rows_of_view(both, view).statistic_in_words
     assert how.startswith("mean and min..max of 3 seeds, 2 splits; ")
     assert all(word in how for word in words)
     # What is judged are splits: the mean of their medians, by Student's law.
-    judged = shown(both, replace(view, statistic="interval"))
+    judged = rows_of_view(both, replace(view, statistic="interval"))
     said = "where a dataset_seed has several runs, the mean of its values' medians"
-    assert said in judged.how and "fewer than" not in judged.how
+    assert (
+        said in judged.statistic_in_words
+        and "fewer than" not in judged.statistic_in_words
+    )
     ends = [one.drop_duplicates("trial", keep="last") for one in (one, other)]
     medians = [own.groupby("line")["relative_error"].median() for own in ends]
-    found = summary(judged).query("runs > 0")
+    found = summary_of(judged).query("runs > 0")
     assert found["beats_constant"].eq("").all()  # there is none
     found = found["median"]
     assert np.allclose(found, np.mean(medians, axis=0))
@@ -337,7 +350,7 @@ def test_runs_that_share_data_are_told_where_intervals_pool_them():
     alone = both[both["seed"].eq(0)]
     apart = replace(view, panel=("dataset_seed",))
     for table, asked in ((alone, view), (one, view), (both, apart)):
-        assert words[0] not in shown(table, asked).how
+        assert words[0] not in rows_of_view(table, asked).statistic_in_words
 
 
 def test_every_folder_that_is_not_whole_is_named(folder, tmp_path):
@@ -350,7 +363,7 @@ def test_every_folder_that_is_not_whole_is_named(folder, tmp_path):
         records.write_bytes(b"".join(lines[:-1]))
     view = View("epsilon", folder=parts[0], others=tuple(parts[1:]))
     said = "Incomplete: 1 of 72 planned trials have no record"
-    told = shown(load_results(parts), view).left_out
+    told = rows_of_view(load_results(parts), view).left_out
     assert [one.partition(";")[0] for one in told] == [f"a: {said}", f"b: {said}"]
 
 
@@ -363,7 +376,7 @@ def test_a_folder_that_a_run_left_unfinished_says_so(folder, tmp_path, capsys):
         path.write_bytes(b"".join(lines[: len(lines) // 2]))
     kept = load_results(half)["trial"].nunique()
     said = f"Incomplete: {72 - kept} of 72 planned trials have no record"
-    assert 0 < kept < 72 and lacking(folder) == ""
+    assert 0 < kept < 72 and lacking_in_words(folder) == ""
     capsys.readouterr()
     assert main(["export", str(half), "--y", "objective"]) == 0
     beside = capsys.readouterr().err
@@ -372,14 +385,14 @@ def test_a_folder_that_a_run_left_unfinished_says_so(folder, tmp_path, capsys):
     assert capsys.readouterr().err.count(f"lacks {72 - kept} planned trials") == 1
     view = View("epsilon", folder=half)
     for kind in ("curves", "profile", "winners"):
-        assert said in sheet(load_results(half), view, kind).caption
+        assert said in sheet_of_view(load_results(half), view, kind).caption
     # They read what the manifest notes of the table, not the plan.
     reader = "dp_erm_bench.results.table.planned_lines"
     with patch(reader, wraps=planned_lines) as read:
         plan = half / "plan.jsonl"
         plan.write_bytes(b"".join(plan.read_bytes().splitlines(keepends=True)[:-1]))
         whole = load_results(half)
-        assert all(shown(whole, view).left_out for _ in range(3))
+        assert all(rows_of_view(whole, view).left_out for _ in range(3))
         assert not read.called
 
 
@@ -474,9 +487,9 @@ def test_no_cell_of_a_csv_is_run_by_a_spreadsheet(folder, capsys, tmp_path):
     assert all(cell[0] == "'" for cell in cells[: len(RUN)])
     assert cells[len(RUN) :] == plain
     assert [*map(as_it_was, cells)] == [*RUN, *plain]
-    drawn = shown(load_results(folder), View(x="passes", y="objective"))
-    evil = summary(drawn).assign(panel="=HYPERLINK(1)", line="@x")
-    for line in written(evil, "csv").splitlines()[1:]:
+    drawn = rows_of_view(load_results(folder), View(x="passes", y="objective"))
+    evil = summary_of(drawn).assign(panel="=HYPERLINK(1)", line="@x")
+    for line in summary_text(evil, "csv").splitlines()[1:]:
         assert line.startswith("'=HYPERLINK(1),") and ",'@x," in line
 
 
@@ -486,7 +499,7 @@ def test_a_key_has_the_names_that_one_types(folder):
     for name in ("clip", "random_cd.clip", "algorithm.random_cd.clip"):
         only = {"algorithm": ["random_cd"], name: ["0.50", "1.0"], "dataset.p": ["4"]}
         view = View(name, "objective", where=only | {"budget.epsilon": ["1.0"]})
-        found = summary(shown(table, view)).rename(columns={name: "clip"})
+        found = summary_of(rows_of_view(table, view)).rename(columns={name: "clip"})
         said.append(found.to_csv())
         assert {*found["line"]} == {"random_cd", "w = 0"}
     assert len({*said}) == 1

@@ -19,11 +19,11 @@ from dp_erm_bench.cli.app import BLIND
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.estimators import DPClassifier
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.tuned import tuned_blocks
-from dp_erm_bench.report.view import View, shown, summary
+from dp_erm_bench.report.view import View, rows_of_view, summary_of
 from dp_erm_bench.results.runs import read_manifest
-from dp_erm_bench.results.tuned import tuned
+from dp_erm_bench.results.tuned import tuned_choices
 from tests.loops import each
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,7 +123,7 @@ def test_a_doubt_of_the_best_is_marked_told_and_warned_of(here, capsys, monkeypa
     line = ["tune", *TINY, "algorithm=objective_perturbation,gd", "budget.epsilon=1000"]
     assert main([*line, "tune.report=range(100,106)"]) == 0
     said = capsys.readouterr().out
-    found = tuned("results/tune").set_index("line")["doubt"]
+    found = tuned_choices("results/tune").set_index("line")["doubt"]
     assert found.to_dict() == {"objective_perturbation": doubt, "gd": ""}
     assert said.count(f"(in doubt: {doubt})") == 1
     (told,) = re.findall("^epsilon 1000: (.*)$", said, re.M)
@@ -165,7 +165,7 @@ def test_no_rare_class_is_won_that_the_base_rate_predicts_as_well(here, capsys):
     rare = np.random.default_rng(1).random(400) < 0.03
     assert main([*own_csv(np.where(rare, 1, 0)), "loss=logistic"]) == 0
     said = capsys.readouterr().out
-    without, whole = told_by(tuned("results/tune"), "the base rate")
+    without, whole = told_by(tuned_choices("results/tune"), "the base rate")
     for row in (without, whole):
         assert f"nothing beats {row['unbeaten']} (w = 0 " in said
     name = "base rate (not private)"
@@ -279,7 +279,7 @@ def test_the_table_is_that_of_the_runs_on_fresh_seeds(here):
     choices = pd.read_csv("mine/choices.csv", keep_default_na=False)
     more = pd.concat([choices.assign(panel="", line=""), choices])
     more.to_csv("mine/choices.csv", index=False)
-    pd.testing.assert_frame_equal(tuned("mine"), found)
+    pd.testing.assert_frame_equal(tuned_choices("mine"), found)
 
 
 def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):
@@ -288,7 +288,7 @@ def test_a_quantity_of_held_out_records_chooses_and_is_told(here, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "test accuracy" in said and "(chosen on the held-out" in said
     assert "[95 % interval, over noise on one split]" in said
-    found = tuned("results/held")
+    found = tuned_choices("results/held")
     assert found["quantity"].tolist() == ["test_accuracy"]
     assert 0.3 < found["median"].iloc[0] <= 1.0
 
@@ -301,7 +301,7 @@ def test_splits_repeat_all_of_it_over_the_seed_of_the_data(here, capsys):
     assert "[95 % interval, over splits]" in said
     rows = pd.read_csv(here / "results" / "split" / "choices.csv")
     assert rows["dataset_seed"].tolist() == [0, 1, 2]
-    (row,) = tuned("results/split").to_dict("records")
+    (row,) = tuned_choices("results/split").to_dict("records")
     assert (row["runs"], row["splits"]) == (2, 3)
     table = dp_erm_bench.load_results("results/split")
     ends = table[table["phase"].eq("report")].groupby("trial").last()
@@ -311,7 +311,7 @@ def test_splits_repeat_all_of_it_over_the_seed_of_the_data(here, capsys):
     half = 4.303 * medians.std() / 3**0.5
     assert row["ci_high"] - row["median"] == pytest.approx(half, rel=0.02)
     # What `export` says is what the verdict is of.
-    exported = summary(shown(table, View("epsilon"))).iloc[0]
+    exported = summary_of(rows_of_view(table, View("epsilon"))).iloc[0]
     for name in ("median", "ci_low", "ci_high", "place"):
         assert exported[name] == row[name], name
     for more, told in (
@@ -425,7 +425,7 @@ def test_every_algorithm_has_somewhere_to_start(name):
         with contextlib.suppress(UsageError):
             (made,) = tuned_blocks([{**posed, "algorithm": name}], {})
             assert "tune" in made or name in ("mean_noise", "mean_projection")
-            lines, missing = expand([made])
+            lines, missing = expand_blocks([made])
             assert not missing
             break
     assert lines, "no problem of POSED is served: add one"
@@ -475,7 +475,7 @@ def test_axes_limits_and_searches_are_replaced():
 def test_without_a_search_the_grid_is_all_there_is():
     (block,) = tuned_blocks([{**LOG, "algorithm": "sgd"}], {"search": None})
     assert block["tune"]["limits"] == {}
-    ((line,), _) = expand([block])
+    ((line,), _) = expand_blocks([block])
     assert line.tune.search is None
 
 

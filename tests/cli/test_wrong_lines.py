@@ -328,7 +328,7 @@ def test_no_value_gives_a_traceback(key, text, line, capsys):
     from dp_erm_bench.errors import UsageError
 
     try:
-        line.read([f"{key}={text}"])
+        line.read_request([f"{key}={text}"])
     except UsageError as error:
         assert len(str(error).splitlines()) == 1
 

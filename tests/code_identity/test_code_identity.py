@@ -175,7 +175,7 @@ def test_what_no_file_holds_is_refused(package):
 
 def test_what_the_package_holds_is_cached_and_damage_costs_time(monkeypatch, tmp_path):
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path))
-    modules = code_identity._modules.__wrapped__
+    modules = code_identity._modules_in_digests.__wrapped__
     before = modules()
     (kept,) = tmp_path.rglob("*.json")
     whole = kept.read_bytes()
@@ -183,7 +183,7 @@ def test_what_the_package_holds_is_cached_and_damage_costs_time(monkeypatch, tmp
         kept.write_bytes(text)
         assert modules() == before and kept.read_bytes() == whole
     monkeypatch.setattr(code_identity, "parse_module", lambda *a: pytest.fail("parsed"))
-    assert modules() == before == code_identity._modules()
+    assert modules() == before == code_identity._modules_in_digests()
 
 
 def digest(module, **edited):

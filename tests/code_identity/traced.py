@@ -22,7 +22,7 @@ import dp_erm_bench
 from dp_erm_bench import registry
 from dp_erm_bench.code_identity import is_left_out, module_named, modules_reached
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import (
     EXECUTE,
     TaskLine,
@@ -226,7 +226,7 @@ def in_key(line):
 
 def traced(block):
     """Return the record of a trial, what it entered, and what is in its key."""
-    (line,), _ = expand([{"seed": 0, **block}])
+    (line,), _ = expand_blocks([{"seed": 0, **block}])
     trial = line.settings[0].trial(0, 2)
     note = Entered()
     sys.setprofile(note)

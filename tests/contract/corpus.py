@@ -107,7 +107,7 @@ SAMPLED = (
     cap: float = value(1.0, above=0.0, help="longest gradient of a record")
     memory: float = value(0.0, least=0.0, most=0.95, help="weight of the past")
 
-    def unsupported(self, problem):
+    def unsupported_reason(self, problem):
         if self.expected > problem.n:
             return f"expected={self.expected}: more than n={problem.n}"
         return None
@@ -227,7 +227,7 @@ BENT = (
     def passes_at(self, problem, iteration):
         return float(iteration)
 
-    def unsupported(self, problem):
+    def unsupported_reason(self, problem):
         if problem.dataset.bounds is None:
             return "bounds must be declared"
         return None
@@ -476,7 +476,7 @@ BROKEN = {
         "descent",
         (
             TAIL,
-            "\n    def unsupported(self, problem):\n"
+            "\n    def unsupported_reason(self, problem):\n"
             "        if problem.dataset.row_norms.max() < 1.0:\n"
             '            return "the records are too short"\n'
             "        return None\n" + TAIL,

@@ -16,7 +16,12 @@ from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import NotApplicable, candidate_of, require
-from dp_erm_bench.contract.problems import FAMILIES, instance, neighbours, problem_of
+from dp_erm_bench.contract.problems import (
+    FAMILIES,
+    neighbours,
+    small_problem,
+    well_conditioned_problem,
+)
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -197,10 +202,10 @@ def test_a_batch_that_check_has_no_records_for_is_said(tmp_path, monkeypatch, ca
 def test_the_problems_of_check_are_those_of_the_doc():
     text = DOC.read_text()
     small, corner = (
-        problem_of("logistic", "l2"),
+        small_problem("logistic", "l2"),
         neighbours(Adjacency.REPLACE_ONE, ("logistic", "l2", "none"))[0][0],
     )
-    limit = instance("logistic", "l2")
+    limit = well_conditioned_problem("logistic", "l2")
     for problem in (small, corner, limit):
         assert f"| {problem.n} x {problem.p} |" in text
     rng = np.random.default_rng(0)

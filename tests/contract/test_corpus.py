@@ -6,9 +6,9 @@ import os
 import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.cases import covering, varied
-from dp_erm_bench.contract.replay import all_cases, answered_anew, replayed
-from dp_erm_bench.contract.side import present
+from dp_erm_bench.contract.cases import covering_rows, varied_cases
+from dp_erm_bench.contract.replay import all_cases, cases_answered_twice, replay_cases
+from dp_erm_bench.contract.side import is_in_sample
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK, REWRITE
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.solvers.one_solve import OneSolve
@@ -50,7 +50,7 @@ def accused(candidate, cases):
     """The first verdict that accuses; the first few cases find most."""
     cases = iter(cases)
     while part := list(itertools.islice(cases, CHUNK)):
-        for found in replayed(candidate, part):
+        for found in replay_cases(candidate, part):
             if found.all:
                 return found
     return None
@@ -64,7 +64,7 @@ def test_the_broken_are_caught(name, candidate):
         assert check_named(check).result(made).verdict in (FAILS, REWRITE)
     elif check_named("private_values_stay_private").result(made).verdict != FAILS:
         # A part of the cases finds most; all that vary come behind.
-        assert accused(made, itertools.chain(all_cases(made), varied(made)))
+        assert accused(made, itertools.chain(all_cases(made), varied_cases(made)))
 
 
 @pytest.mark.parametrize("name", SOUND if FULL else [*SOUND][::4])
@@ -110,21 +110,21 @@ def test_passes_begin_with_none(candidate):
 @each("name", KEEPS_ANSWERS)
 def test_answers_that_are_kept_for_later_runs_are_found(name, candidate):
     made = candidate(KEEPS_ANSWERS[name])
-    kept, *_ = found = [*itertools.islice(answered_anew(made), 2)]
+    kept, *_ = found = [*itertools.islice(cases_answered_twice(made), 2)]
     assert kept.untold and not found[1].untold
-    untold, replayed_again = replayed(made, found)
+    untold, replayed_again = replay_cases(made, found)
     assert not untold.all
     assert any("past the mechanisms" in one for one in replayed_again.all)
     # In the order of the usual cases nobody sees it: D' has D's answers from the first.
-    (alone,) = replayed(candidate(KEEPS_ANSWERS[name]), found[1:])
+    (alone,) = replay_cases(candidate(KEEPS_ANSWERS[name]), found[1:])
     assert not alone.all
 
 
 @each("name", ["lines of progress", "a cache of public numbers"])
 def test_what_is_kept_beside_answers_is_not_accused(name, candidate):
     made = candidate(SOUND[name])
-    cases = itertools.islice(answered_anew(made), 4)
-    assert not any(one.all for one in replayed(made, [*cases]))
+    cases = itertools.islice(cases_answered_twice(made), 4)
+    assert not any(one.all for one in replay_cases(made, [*cases]))
 
 
 def test_there_is_something_of_each_class():
@@ -139,7 +139,9 @@ def test_the_coins_of_two_releases_are_unrelated():
     names = ["batch", "second", "sums", "more"]
     uses = [(trial, use) for trial in range(3) for use in range(100)]
     for one, other in itertools.combinations(names, 2):
-        equal = sum(present(one, *use) == present(other, *use) for use in uses)
+        equal = sum(
+            is_in_sample(one, *use) == is_in_sample(other, *use) for use in uses
+        )
         assert 0.3 < equal / len(uses) < 0.7
 
 
@@ -149,7 +151,7 @@ FACTORS = {"a": [0, 1, 2, 3], "b": ["x", "y"], "c": [None, 0.5, 2.0], "d": [7, 8
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
 def test_any_two_values_that_may_meet_do(count):
     factors = dict([*FACTORS.items()][:count])
-    rows = covering(factors, lambda row: (row.get("a"), row.get("b")) != (3, "y"))
+    rows = covering_rows(factors, lambda row: (row.get("a"), row.get("b")) != (3, "y"))
     assert rows[0] == {name: values[0] for name, values in factors.items()}
     met = {pair for row in rows for pair in itertools.combinations(row.items(), 2)}
     wanted = {
@@ -185,5 +187,5 @@ class Alone(OneSolve):
 @pytest.mark.parametrize("name", [Alone, "gd", "permutation_sgd"])
 def test_every_family_of_neighbours_is_met_however_few_parameters_there_are(name):
     made = candidate_of(name)
-    cases = list(varied(made))
+    cases = list(varied_cases(made))
     assert {case.family for case in cases} == set(made.families)

@@ -11,11 +11,11 @@ from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.code_identity import files_beside, modules_reached
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import code_fingerprint, line_of
 from dp_erm_bench.plugins import passed
-from dp_erm_bench.plugins.load import load
-from dp_erm_bench.plugins.names import content
+from dp_erm_bench.plugins.load import load_class
+from dp_erm_bench.plugins.names import content_digest
 from dp_erm_bench.runner.execute import run_batch
 from tests.contract.own import SOUND, broken
 
@@ -111,7 +111,7 @@ def trial(path, **given):
         "dataset": {"name": "log1", "n": 50, "p": 4},
         "algorithm": {"name": path, "clip": 1.0, **given},
     }
-    (line,), _ = expand([block])
+    (line,), _ = expand_blocks([block])
     return line.setting().trial(0, 5)
 
 
@@ -148,18 +148,18 @@ def test_a_loaded_class_has_the_digest_of_its_file_wherever_it_lies(tmp_path):
     found = []
     for folder in ("a", "b"):
         path = write(tmp_path / folder, HELPED, "FACTOR = 1.0\n")
-        cls = load(registry.pinned(path))
+        cls = load_class(registry.pin_choice(path))
         found.append(code_identity.digest_of(cls))
-        load.cache_clear()
+        load_class.cache_clear()
     assert found[0] == found[1]
     write(tmp_path / "b", HELPED, "FACTOR = 2.0\n")
     assert code_identity.digest_of(cls) != found[0]
 
 
 def test_a_key_covers_what_a_file_imports_from_the_package(tmp_path):
-    plain = registry.pinned(write(tmp_path / "a"))
+    plain = registry.pin_choice(write(tmp_path / "a"))
     more = "from dp_erm_bench.norms.range import LEVEL\n\n\nOWN = LEVEL\n"
-    other = registry.pinned(write(tmp_path / "b", SOUND.replace(HEAD, more + HEAD)))
+    other = registry.pin_choice(write(tmp_path / "b", SOUND.replace(HEAD, more + HEAD)))
     assert code_fingerprint(plain) != code_fingerprint(other)
     files = files_beside(other.partition("#")[0])
     assert "dp_erm_bench.norms.range" in modules_reached([*files], files)
@@ -190,16 +190,16 @@ def test_modules_beside_a_file_may_be_packages_and_replace_none(tmp_path):
     (pack / "__init__.py").write_text("")
     (pack / "one.py").write_text("from .two import FACTOR\n")
     (pack / "two.py").write_text("FACTOR = 1.0\n")
-    pin, first = registry.pinned(path), ends(path)
+    pin, first = registry.pin_choice(path), ends(path)
     (pack / "two.py").write_text("FACTOR = 3.0\n")
-    assert content(registry.pinned(path)) != content(pin)
+    assert content_digest(registry.pin_choice(path)) != content_digest(pin)
     assert ends(path) != first
     assert json.dumps(1) == "1"
 
 
 def test_a_file_that_changed_after_it_was_planned_is_refused(tmp_path):
     path = write(tmp_path / "a", broken(("T, the number", "the number")))
-    planned = registry.pinned(path)
+    planned = registry.pin_choice(path)
     write(tmp_path / "a", broken(("T, the number", "a number")))
     with pytest.raises(UsageError, match="was changed after the run had begun"):
         registry.target("algorithm", planned)
@@ -215,16 +215,16 @@ def test_two_files_of_one_name_are_refused(tmp_path):
     paths = [write(tmp_path / "a"), write(tmp_path / "b", SOUND + "\n")]
     block = {"dataset": {"name": "log1", "n": 50, "p": 4}}
     with pytest.raises(UsageError, match="is called mine, too"):
-        expand([{**block, "algorithm": paths}])
-    assert expand([{**block, "algorithm": [paths[0], paths[0]]}])
+        expand_blocks([{**block, "algorithm": paths}])
+    assert expand_blocks([{**block, "algorithm": [paths[0], paths[0]]}])
 
 
 def test_paths_are_relative_to_the_working_directory_or_home(tmp_path, monkeypatch):
     write(tmp_path / "a")
     monkeypatch.setenv("HOME", str(tmp_path))
-    home = registry.pinned("~/a/mine.py")
+    home = registry.pin_choice("~/a/mine.py")
     monkeypatch.chdir(tmp_path)
-    assert registry.pinned("a/mine.py") == home == registry.pinned(home)
+    assert registry.pin_choice("a/mine.py") == home == registry.pin_choice(home)
 
 
 def test_parameters_are_checked_as_those_of_any_other(tmp_path):
@@ -304,7 +304,7 @@ def test_a_worker_records_no_number_of_a_file_that_changed(tmp_path):
     write(tmp_path / "a")
     (again,) = run_batch([made])  # from the class that was planned
     assert again["trajectory"]["objective"] == record["trajectory"]["objective"]
-    load.cache_clear()  # as in a process of its own
+    load_class.cache_clear()  # as in a process of its own
     (refused,) = run_batch([made])
     assert refused["status"] == "error"
     assert "was changed after the run had begun" in refused["message"]
@@ -328,19 +328,19 @@ def test_workers_load_a_file_and_what_lies_beside_it(tmp_path, monkeypatch, caps
 
 def test_a_record_tells_the_sources_of_an_entry_point(package):
     folder = package()
-    for cached in (code_identity._texts, code_identity.package_state):
+    for cached in (code_identity._source_texts, code_identity.package_state):
         cached.cache_clear()
     (record,) = run_batch([trial("offered")])
     solver = record["facts"]["solver"]
     assert solver == passed.solver_digest("offered") and len(solver) == 64
-    assert "has not passed `dp-erm-bench check offered`" in passed.unchecked(
+    assert "has not passed `dp-erm-bench check offered`" in passed.unchecked_sentence(
         ["offered", "random_cd", ""]
     )
-    assert passed.record(solver, True)
-    assert passed.unchecked(["offered", "random_cd"]) == ""
+    assert passed.record_pass(solver, True)
+    assert passed.unchecked_sentence(["offered", "random_cd"]) == ""
     (folder / "outside_pkg" / "more.py").write_text("x = 1\n")
-    for cached in (code_identity._texts, code_identity.package_state):
+    for cached in (code_identity._source_texts, code_identity.package_state):
         cached.cache_clear()
-    assert passed.unchecked(["offered"])
+    assert passed.unchecked_sentence(["offered"])
     (record,) = run_batch([trial("sgd")])
     assert "solver" not in record["facts"]

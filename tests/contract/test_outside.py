@@ -16,7 +16,7 @@ from dp_erm_bench.contract.outside import (
     is_foreign,
     law_refutation,
     noises_of,
-    not_recounted,
+    releases_without_twin,
 )
 from dp_erm_bench.contract.suite import EXEMPT, FAILS, OK
 from dp_erm_bench.errors import UsageError
@@ -410,7 +410,7 @@ def test_a_sound_release_from_outside_is_not_accused(name, candidate):
     made = candidate(SOUND[name])
     found = check_named(CHECK).result(made)
     assert found.verdict == OK, found.reason
-    assert len(not_recounted(made)) == 1
+    assert len(releases_without_twin(made)) == 1
 
 
 @pytest.mark.parametrize("name", some(BROKEN))
@@ -558,7 +558,7 @@ def test_a_renyi_curve_is_measured_by_itself(part, is_kept):
     body = {"draw": staticmethod(drawn), "law": law}
     call = asked(type("Mine", (Gaussian,), body)("any", 1.0, 100), 1)
     measured = Measured(call, 0.7, 100_000)
-    (pair, *_) = measured.pairs()
+    (pair, *_) = measured.value_pairs()
     found = measured.curve_refutation(pair, FALSE_ALARM)
     assert (found == "") == is_kept, found
 
@@ -610,6 +610,6 @@ def test_many_draws_are_compared_with_the_law(name):
     made = type("Mine", (kind,), {"draw": staticmethod(drawn)})("any", 1.0, 1)
     call, found = asked(made, 1), []
     for noise in noises_of(made):
-        found.append(noise.repeated())
+        found.append(noise.repetition_in_words())
         found += [law_refutation(call, noise, z / call.law.weight) for z in KNOWN_AT]
     assert any(words in one for one in found) and bool(words) == any(found)

@@ -18,7 +18,7 @@ from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.report.curves import LineErrors
-from dp_erm_bench.report.panels import origin
+from dp_erm_bench.report.panels import origin_in_words
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.table import NAME, load_results
 from tests.contract.own import SOUND
@@ -147,7 +147,7 @@ def test_planning_and_own_algorithms_warn_of_nothing(here, capsys):
 
 
 def has_passed():
-    return not passed.doubt(passed.solver_digest("mine.py"))
+    return not passed.doubt_of_sources(passed.solver_digest("mine.py"))
 
 
 def test_a_pass_is_of_the_content_and_of_the_package(here, monkeypatch):
@@ -158,7 +158,7 @@ def test_a_pass_is_of_the_content_and_of_the_package(here, monkeypatch):
     (here / "elsewhere").mkdir()
     for name in ("mine.py", "beside_me.py"):
         (here / "elsewhere" / name).write_bytes((here / name).read_bytes())
-    assert not passed.doubt(passed.solver_digest("elsewhere/mine.py"))
+    assert not passed.doubt_of_sources(passed.solver_digest("elsewhere/mine.py"))
     (here / "beside_me.py").write_text("x = 2\n")
     assert not has_passed()
     (here / "beside_me.py").write_text("x = 1\n")
@@ -266,8 +266,11 @@ def test_a_release_without_a_twin_passes_with_a_doubt(here, capsys):
     assert has_passed() and len(list((here / "cache" / passed.KIND).iterdir())) == 2
     # A pass of the first kind does not cover a run that is not recounted.
     digest = passed.solver_digest("mine.py")
-    assert passed.doubt(digest) == "" and passed.doubt(digest, False) == HALF
-    passed.record(digest, True, HALF)
+    assert (
+        passed.doubt_of_sources(digest) == ""
+        and passed.doubt_of_sources(digest, False) == HALF
+    )
+    passed.record_pass(digest, True, HALF)
     assert not has_passed()
 
 
@@ -343,11 +346,13 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
         LineErrors(*given, runs=("run",)),
         LineErrors(*given, runs=("run",), unchecked=unchecked_in(rows)),
     ]
-    told = origin(iter(drawn), tmp_path)
+    told = origin_in_words(iter(drawn), tmp_path)
     assert told.splitlines() == [
         "Computed by runs/run (commit unknown).",
         "Not passed by dp-erm-bench check: b.",
     ]
-    assert "passed" not in origin(drawn[:1], tmp_path)
+    assert "passed" not in origin_in_words(drawn[:1], tmp_path)
     half = LineErrors(*given, runs=("run",), unchecked=(f"b ({HALF})",))
-    assert origin([half], tmp_path).endswith(f"\nPassed with a doubt: b ({HALF}).")
+    assert origin_in_words([half], tmp_path).endswith(
+        f"\nPassed with a doubt: b ({HALF})."
+    )

@@ -3,7 +3,7 @@
 import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.shrunken import numbers_of
+from dp_erm_bench.contract.shrunken import large_numbers_of
 from dp_erm_bench.contract.suite import EXEMPT, NOT_ALL_RUN, OK
 from tests.contract.corpus import sound
 from tests.contract.own import check_named
@@ -45,7 +45,7 @@ def test_what_begins_at_a_size_is_named_with_the_size(number, result):
     assert found.verdict == NOT_ALL_RUN
     assert found.reason.startswith(f"with {number.replace(' ', '')} made ")
     assert "times its declared sensitivity" in found.reason
-    assert numbers_of(made) == {number.replace(" ", "")}
+    assert large_numbers_of(made) == {number.replace(" ", "")}
 
 
 def test_what_is_the_same_at_any_size_is_not_named(result):
@@ -61,7 +61,7 @@ def test_a_number_of_a_parameter_and_one_with_a_reason_are_not_asked_for(result)
     )
     assert found.verdict == EXEMPT
     found, made = result(sound("descent", ("shape(8,", "shape(800,")).text)
-    assert found.verdict == EXEMPT and not numbers_of(made)
+    assert found.verdict == EXEMPT and not large_numbers_of(made)
 
 
 HEAD = "@dataclass(frozen=True)\n"
@@ -71,18 +71,18 @@ OWN = "def Limit(n, most):\n    return n >= most\n\n\n"
 def test_what_a_name_is_in_the_module_says_whether_it_makes_a_parameter(result):
     line = "        size = size / (2 if Limit(problem.n, 30000) else 1)"
     found, made = result(descent(line).replace(HEAD, OWN + HEAD, 1))
-    assert found.verdict == NOT_ALL_RUN and numbers_of(made) == {"30000"}
+    assert found.verdict == NOT_ALL_RUN and large_numbers_of(made) == {"30000"}
     own = "import dp_erm_bench.extend as own\n\n\n"
     text = sound("descent", ("shape(8,", "own.shape(800,")).text
     found, made = result(text.replace(HEAD, own + HEAD, 1))
-    assert found.verdict == EXEMPT and not numbers_of(made)
+    assert found.verdict == EXEMPT and not large_numbers_of(made)
 
 
 TABLE = "TABLE = np.arange(256.0)\nLAST = TABLE[200]\nKEPT = {}\n"
 WINDOW = descent("        size = size / (2 if 30000 <= problem.n < 100000 else 1)")
 LIMITED = (
     "    def iterations(self, problem):\n",
-    "    def unsupported(self, problem):\n"
+    "    def unsupported_reason(self, problem):\n"
     "        if problem.n > 1000000:\n"
     '            return "too many records"\n'
     "        return None\n\n"

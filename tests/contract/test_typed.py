@@ -70,7 +70,7 @@ def test_private_values_change_no_bit(algorithm):
         for adjacency in Adjacency:
             subject = typed.TypedCase(one.solver, one.problem, adjacency)
             try:
-                guarded = typed.run_guarded(subject, modules)
+                guarded = typed.run_with_private_values(subject, modules)
             except UsageError:
                 continue
             run, oracle, steps = typed.begin_run(subject)
@@ -202,7 +202,7 @@ def test_what_is_computed_of_one_is_private_and_kinds_are_public():
 
 
 def test_what_a_generator_yields_stays_private():
-    total = private.lift(math.fsum)(one for one in Private(X[0]))
+    total = private.lift_function(math.fsum)(one for one in Private(X[0]))
     assert private.is_private(total) and total._raw == -1.0
 
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from dp_erm_bench.contract.candidate import candidate_of
-from dp_erm_bench.contract.replay import all_cases, replayed
+from dp_erm_bench.contract.replay import all_cases, replay_cases
 from dp_erm_bench.contract.suite import FAILS, OK
 from tests.contract.own import END, START, Few, broken, check_named
 
@@ -44,7 +44,9 @@ def told(candidate):
     """What the first replays say, of neighbours in which the record decides most."""
     cases = (case for case in all_cases(candidate) if case.toggled is None)
     few_cases = [*itertools.islice(cases, 8)]
-    return [words for one in replayed(candidate, few_cases) for words in one.violations]
+    return [
+        words for one in replay_cases(candidate, few_cases) for words in one.violations
+    ]
 
 
 def test_a_stop_by_what_was_published_is_sound(candidate):

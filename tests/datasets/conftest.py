@@ -17,7 +17,7 @@ def isolated(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path / "cache"))
     for variable in ("SCIKIT_LEARN_DATA", "LIBSVMDATA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "clients"))
-    monkeypatch.setattr(libsvm, "reachable", lambda host: False)
+    monkeypatch.setattr(libsvm, "is_reachable", lambda host: False)
 
 
 PARSE = sklearn.datasets.load_svmlight_file

@@ -14,8 +14,11 @@ from dp_erm_bench import paths, problem_from_arrays
 from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.base import Clipping
 from dp_erm_bench.datasets.load import SEAL, load_dataset
-from dp_erm_bench.datasets.prepare import telling_told, wide_told
-from dp_erm_bench.datasets.spec import check_spec, dataset_spec, identifying
+from dp_erm_bench.datasets.prepare import (
+    revealing_features_sentence,
+    wide_bounds_sentence,
+)
+from dp_erm_bench.datasets.spec import check_spec, dataset_spec, identifying_keys
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.problems.erm.problem import feature_names
@@ -297,13 +300,13 @@ def test_bounds_far_above_all_records_are_told(bounds, said, form):
     X = pd.DataFrame(X, columns=["a", "b", "c"]) if form is pd.DataFrame else form(X)
     how = {"bounds": bounds, "scale": scale, "loss": "squared"}
     data = problem_from_arrays(X, RECORDS[:, 0] / 2.0, **how).dataset
-    told = wide_told(data, ["a", "b", "c"])
+    told = wide_bounds_sentence(data, ["a", "b", "c"])
     if form is csc_array:  # a sparse column may be rare
         said = ", ".join(name for name in said.split(", ") if '"' not in name)
     assert told.partition("bound of ")[2].partition(":")[0] == said
     # Nothing is told of what is no record of anyone: zeros.
     none = replace(data, X=0.0 * data.X, ranges=None)
-    assert '"' not in wide_told(none, ["a", "b", "c"])
+    assert '"' not in wide_bounds_sentence(none, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("form", [np.array, csc_array])
@@ -313,7 +316,7 @@ def test_a_feature_that_is_the_label_is_told(form):
     def told(column, labels=y):
         X = np.column_stack([RECORDS, column, np.full(50, 0.1)])
         data = problem_from_arrays(form(X), labels, loss="squared").dataset
-        return telling_told(data, feature_names(data))
+        return revealing_features_sentence(data, feature_names(data))
 
     for column in (y, 1e6 - 3.0 * y, 1e-9 * y):
         assert told(column).startswith('the label is told by "x3" alone, up to')
@@ -433,7 +436,7 @@ def test_a_share_that_was_not_sealed_is_not_taken(table):
     told = json.loads(seal.read_text())
     told["told"]["share"] = 0.0
     seal.write_text(json.dumps(told))
-    load._load.cache_clear()  # as in a process of its own
+    load._load_dataset.cache_clear()  # as in a process of its own
     assert table(**given).clipping == first.clipping == Clipping(1.0, (0, 1, 2, 3))
     assert json.loads(seal.read_text())["told"]["share"] == 1.0
 
@@ -441,8 +444,8 @@ def test_a_share_that_was_not_sealed_is_not_taken(table):
 def test_keys_that_are_not_given_are_in_no_identity(table, tmp_path):
     spec = dataset_spec("file", path="my.csv", **HOW)
     with_null = dataset_spec("file", path="my.csv", scale=None, **HOW)
-    assert identifying(spec) == identifying(with_null)
-    assert "scale" not in json.dumps(identifying(spec))
+    assert identifying_keys(spec) == identifying_keys(with_null)
+    assert "scale" not in json.dumps(identifying_keys(spec))
     plain = {"bounds": {"columns": [1, 2]}, "clip_to_bounds": True}
     recipe = check_spec({**spec, **plain}).recipe
     assert recipe.key[0] == [[1.0, 2.0], None, None]

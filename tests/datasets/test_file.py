@@ -16,7 +16,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.errors import UsageError, heading
+from dp_erm_bench.errors import UsageError, quote_heading
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.problems.erm.problem import feature_names
@@ -697,7 +697,7 @@ def test_all_that_is_wrong_with_a_csv_is_told_at_once(put):
     ],
 )
 def test_headings_are_quoted_escaped_and_short(name, shown):
-    assert heading(name) == shown
+    assert quote_heading(name) == shown
 
 
 MISSING_WORDS = ["", " ", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "NaT"]

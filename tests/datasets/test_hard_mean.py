@@ -17,7 +17,7 @@ from dp_erm_bench.datasets.synthetic import (
 )
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report.figure import Drawing
-from dp_erm_bench.report.studies import Nonzeros, nonzeros
+from dp_erm_bench.report.studies import Nonzeros, nonzeros_of_dataset
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 
@@ -166,7 +166,7 @@ def test_one_hot_fields_have_a_word_of_each_field_by_zipfs_law():
 
 def test_a_figure_of_non_zeros_counts_those_of_records(tmp_path, monkeypatch):
     monkeypatch.delenv("DP_ERM_BENCH_DATA", raising=False)
-    counts, p = nonzeros("sparse_classification")
+    counts, p = nonzeros_of_dataset("sparse_classification")
     assert (counts == 4).all() and (counts.size, p) == (1000, 200)
     drawing = Drawing(pd.DataFrame(), tmp_path, "ghazi2024", {"name": "ghazi2024"})
     figure = Nonzeros("gradients", "", ("sparse_classification", "news20"))

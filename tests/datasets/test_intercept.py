@@ -8,7 +8,7 @@ from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import check_spec, dataset_spec
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.problems.erm.build import build_problem
 from tests.loops import each
@@ -136,7 +136,7 @@ def test_an_intercept_is_worth_having_where_a_class_is_rare():
 def test_a_list_is_an_axis_as_of_other_keys():
     dataset = {"name": "log1", "n": 40, "p": 3, "intercept": [0, None, 1, 2.5]}
     block = {"dataset": dataset, "algorithm": {"name": "gd", "clip": 1.0}}
-    lines, _ = expand([block])
+    lines, _ = expand_blocks([block])
     assert [line.problem.dataset.intercept for line in lines] == [0.0, 0.0, 1.0, 2.5]
 
 

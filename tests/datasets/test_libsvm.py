@@ -46,8 +46,8 @@ def client(monkeypatch, no_mirror):
     """Return a catalogue of toy sets; the network answers."""
     names = {"toy": "binary", "toys": "regression", "many": "multilabel"}
     entries = {name: Entry(name, task) for name, task in names.items()}
-    monkeypatch.setattr(libsvm, "catalogue", lambda: entries)
-    monkeypatch.setattr(libsvm, "reachable", lambda host: True)
+    monkeypatch.setattr(libsvm, "libsvm_catalogue", lambda: entries)
+    monkeypatch.setattr(libsvm, "is_reachable", lambda host: True)
     return entries
 
 
@@ -104,11 +104,11 @@ def test_the_mirror_is_what_libsvmdata_would_have_given(mirror, monkeypatch, tmp
 def test_the_catalogue_is_libsvmdatas():
     import libsvmdata
 
-    assert sorted(libsvm.catalogue()) == sorted(libsvmdata.supported)
+    assert sorted(libsvm.libsvm_catalogue()) == sorted(libsvmdata.supported)
 
 
 def test_names_that_hide_w1a_are_exactly_those_refused():
-    files = {name: one.dataset_file for name, one in libsvm.catalogue().items()}
+    files = {name: one.dataset_file for name, one in libsvm.libsvm_catalogue().items()}
     hiding = {n for n, file in files.items() if file.startswith("w1a") and n[1] != "1"}
     assert hiding == libsvm.WRONG
     for name in hiding:
@@ -172,7 +172,7 @@ def test_the_home_is_that_of_now_not_of_the_import(client, seeded):
 
     folder = seeded("toy")
     assert libsvmdata.libsvm.LIBSVM_DATA_HOME != folder
-    assert libsvm.home() == folder and libsvm.fetched("toy")
+    assert libsvm.libsvm_home() == folder and libsvm.files_in_cache("toy")
     assert loaded("toy").X.max() == 5.0
 
 
@@ -186,7 +186,7 @@ def test_a_failed_download_leaves_nothing_and_says_so(client):
 
 
 def test_without_network_the_sentence_names_both_ways(client, monkeypatch):
-    monkeypatch.setattr(libsvm, "reachable", lambda host: False)
+    monkeypatch.setattr(libsvm, "is_reachable", lambda host: False)
     with pytest.raises(DataUnavailable, match=r"DP_ERM_BENCH_DATA .*fetch_dataset"):
         loaded("toy")
 
@@ -195,7 +195,7 @@ def test_sets_of_the_mirror_need_no_libsvmdata(mirror, monkeypatch):
     def absent():
         raise AssertionError("imported")
 
-    monkeypatch.setattr(libsvm, "catalogue", absent)
+    monkeypatch.setattr(libsvm, "libsvm_catalogue", absent)
     monkeypatch.setitem(sys.modules, "libsvmdata", None)
     assert loaded("a1a").n == 1605
 
@@ -258,7 +258,7 @@ def test_the_packages_own_download_is_used_and_equals_the_mirror(
         path.write_bytes(content)
 
     monkeypatch.setattr(libsvmdata.abstraction, "download", download)
-    monkeypatch.setattr(libsvm, "reachable", lambda host: True)
+    monkeypatch.setattr(libsvm, "is_reachable", lambda host: True)
     monkeypatch.delenv("DP_ERM_BENCH_DATA")
     folder = seeded("my heart_scale")
     before = sorted(folder.iterdir())

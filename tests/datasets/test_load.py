@@ -49,7 +49,7 @@ def toy(**changes):
 
 
 def in_a_new_process(spec):
-    load._load.cache_clear()
+    load._load_dataset.cache_clear()
     return load_dataset(spec)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from dp_erm_bench import load_problem, problem_from_arrays
-from dp_erm_bench.datasets.prepare import Declared, Recipe, prepare
+from dp_erm_bench.datasets.prepare import DeclaredBounds, Recipe, prepare_arrays
 from tests.loops import each
 
 RNG = np.random.default_rng(0)
@@ -78,7 +78,9 @@ def test_the_arrays_of_a_caller_are_left_alone(form, loss):
 
 def test_what_a_loader_keeps_is_left_alone():
     kept = np.asfortranarray(X[:50]), labels(X[:50]), np.ones(30)
-    made = prepare("toy", kept, Recipe(clip=Declared(np.array(0.1)), intercept=1.0))
+    made = prepare_arrays(
+        "toy", kept, Recipe(clip=DeclaredBounds(np.array(0.1)), intercept=1.0)
+    )
     assert np.abs(made["X"][:, :-1]).max() == 0.1
     assert all(one.flags.writeable for one in kept) and np.abs(kept[0]).max() > 0.9
     assert not made["w_true"].flags.writeable

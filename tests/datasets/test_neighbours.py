@@ -14,7 +14,7 @@ from dp_erm_bench import fit, load_problem, load_results, problem_from_arrays
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
-from dp_erm_bench.datasets.spec import asked, check_spec, dataset_spec
+from dp_erm_bench.datasets.spec import call_loader, check_spec, dataset_spec
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 
@@ -92,9 +92,9 @@ class Case:
         path = self.path
         path.write_bytes(getattr(self, self.kind)(records))
         spec = check_spec(dataset_spec("file", path=str(path), **self.options))
-        arrays, told = load._made(spec)
+        arrays, told = load._prepare_dataset(spec)
         names = [name for name, _ in told["features"]]
-        read = asked(spec.loader.uncharged, spec.options)
+        read = call_loader(spec.loader.uncharged, spec.options)
         X = (
             arrays["X"]
             if isinstance(arrays["X"], np.ndarray)

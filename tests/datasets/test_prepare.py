@@ -7,16 +7,16 @@ from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import (
     Recipe,
     dataset_from_arrays,
-    prepare,
-    split,
-    standardise,
+    prepare_arrays,
+    split_masks,
+    standardise_columns,
 )
-from dp_erm_bench.datasets.records import signs
+from dp_erm_bench.datasets.records import label_signs
 from dp_erm_bench.errors import UsageError
 
 
 def prepared(X, y, **recipe):
-    return prepare("toy", (X, y), Recipe(**recipe))
+    return prepare_arrays("toy", (X, y), Recipe(**recipe))
 
 
 def toy(n=40, p=3, seed=0):
@@ -27,25 +27,25 @@ def toy(n=40, p=3, seed=0):
 @pytest.mark.parametrize("pair", [(-1, 1), (0, 1), (1, 2)])
 def test_two_labels_become_signs_in_their_order(pair):
     y = np.array([pair[0], pair[1], pair[1]], dtype=float)
-    np.testing.assert_array_equal(signs("toy", y), [-1.0, 1.0, 1.0])
+    np.testing.assert_array_equal(label_signs("toy", y), [-1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("labels", [[1, 1], [0, 2], [1, 2, 3], [0.5, 1]])
 def test_other_labels_are_refused_by_value(labels):
     with pytest.raises(UsageError, match=r"dataset toy: labels .* -1/1, 0/1 or 1/2"):
-        signs("toy", np.array(labels, dtype=float))
+        label_signs("toy", np.array(labels, dtype=float))
 
 
 @given(st.integers(2, 200), st.floats(0.05, 0.95), st.integers(0, 5))
 def test_split_is_a_partition_of_the_size_asked_for(n, fraction, seed):
-    train, test = split(n, fraction, seed)
+    train, test = split_masks(n, fraction, seed)
     assert (train ^ test).all()
     assert test.sum() == round(n * fraction)
-    np.testing.assert_array_equal(split(n, fraction, seed)[0], train)
+    np.testing.assert_array_equal(split_masks(n, fraction, seed)[0], train)
 
 
 def test_split_depends_on_the_seed_and_not_on_the_generators_stream():
-    masks = [split(50, 0.5, seed)[1] for seed in (0, 1)]
+    masks = [split_masks(50, 0.5, seed)[1] for seed in (0, 1)]
     assert (masks[0] != masks[1]).any()
     plain = np.random.default_rng(0).permutation(50)[:25]
     assert set(plain) != set(np.flatnonzero(masks[0]))
@@ -54,7 +54,7 @@ def test_split_depends_on_the_seed_and_not_on_the_generators_stream():
 @given(st.integers(0, 50), st.floats(-3, 3), st.floats(-6, 6))
 def test_standardised_columns_have_mean_zero_and_variance_one(seed, power, shift):
     X = np.random.default_rng(seed).standard_normal((30, 4)) * 10.0**power + shift
-    (Z,) = standardise(X)
+    (Z,) = standardise_columns(X)
     np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(Z.std(axis=0), 1.0, rtol=1e-9)
 
@@ -63,7 +63,7 @@ def test_standardised_columns_have_mean_zero_and_variance_one(seed, power, shift
 def test_constant_columns_become_zero_also_in_the_test_set(constant):
     X, _ = toy()
     X[:, 1] = constant
-    Z, T = standardise(X, X[:5] + 1.0)
+    Z, T = standardise_columns(X, X[:5] + 1.0)
     assert (Z[:, 1] == 0.0).all() and (T[:, 1] == 0.0).all()
     assert np.abs(Z[:, [0, 2]]).min() > 0.0
 

@@ -27,13 +27,13 @@ def toy(**changes):
     return Published(**fields | changes)
 
 
-REACHABLE = libsvm.reachable
+REACHABLE = libsvm.is_reachable
 """Of its own: whoever runs the tests downloads nothing."""
 
 
 @pytest.fixture
 def online(monkeypatch):
-    monkeypatch.setattr(libsvm, "reachable", lambda host: True)
+    monkeypatch.setattr(libsvm, "is_reachable", lambda host: True)
 
 
 def test_the_mirror_goes_before_the_network(make_mirror, online):
@@ -175,7 +175,7 @@ def test_madelon_through_its_client_is_train_then_validation(
 ):
     parts = {"madelon": (np.zeros((2, 3)), np.array([-1.0, 1.0]))}
     parts["madelon_test"] = (np.ones((1, 3)), np.array([1.0]))
-    monkeypatch.setattr(libsvm, "_download", parts.__getitem__)
+    monkeypatch.setattr(libsvm, "_download_set", parts.__getitem__)
     X, y = real.madelon()
     np.testing.assert_array_equal(X, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
     np.testing.assert_array_equal(y, [-1.0, 1.0, 1.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.datasets import load
-from dp_erm_bench.datasets.base import parts
+from dp_erm_bench.datasets.base import feature_parts
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.records import column_max
 from dp_erm_bench.datasets.spec import dataset_spec
@@ -34,7 +34,7 @@ def shared(isolated, kept, monkeypatch):
 
 
 def size(dataset):
-    return sum(part.nbytes for part in parts(dataset.X).values())
+    return sum(part.nbytes for part in feature_parts(dataset.X).values())
 
 
 @pytest.mark.parametrize(("name", "n", "p", "nnz", "positive"), FACTS)
@@ -83,17 +83,17 @@ def test_dorotheas_optimum_is_the_papers(mirror):
 @pytest.mark.parametrize("name", LARGE)
 def test_a_prepared_dataset_loads_at_once_and_is_mapped(mirror, name, is_mapped):
     load_dataset(dataset_spec(name))
-    load._load.cache_clear()
+    load._load_dataset.cache_clear()
     start = time.perf_counter()
     found = load_dataset(dataset_spec(name))
     assert time.perf_counter() - start < 1.0
-    assert all(map(is_mapped, parts(found.X).values()))
+    assert all(map(is_mapped, feature_parts(found.X).values()))
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_memory_is_a_small_multiple_of_the_entries(mirror, name):
     wanted = size(load_dataset(dataset_spec(name)))
-    load._load.cache_clear()
+    load._load_dataset.cache_clear()
     tracemalloc.start()
     found = load_dataset(dataset_spec(name))
     found.rows, found.row_norms  # noqa: B018

@@ -14,7 +14,7 @@ from dp_erm_bench.datasets import file, libsvm
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.runner.execute import run_batch
@@ -72,7 +72,7 @@ def test_other_content_of_equal_size_and_time_is_read(change, age, tmp_path):
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
-    path, read = put(tmp_path / "data.csv", ONE), file.decompressed
+    path, read = put(tmp_path / "data.csv", ONE), file.decompress_file
 
     def late(*given):
         content = read(*given)
@@ -80,7 +80,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
         return content
 
     with monkeypatch.context() as patched:
-        patched.setattr(file, "decompressed", late)
+        patched.setattr(file, "decompress_file", late)
         with pytest.raises(UsageError, match="was changed while it was read; repeat"):
             problem(path)
     assert not stored()
@@ -238,7 +238,9 @@ def test_files_of_numbers_decide_by_what_they_hold(tmp_path, monkeypatch):
 
 def trials(path, **changes):
     block = {"dataset": {"name": "file", "path": str(path)}, **HOW, "seed": 0}
-    (line,), _ = expand([{**block, "algorithm": {"name": "gd", "clip": 1}, **changes}])
+    (line,), _ = expand_blocks(
+        [{**block, "algorithm": {"name": "gd", "clip": 1}, **changes}]
+    )
     return [*line.sweep(2)]
 
 
@@ -275,7 +277,7 @@ def test_a_solver_s_file_is_what_it_holds_now_and_here(tmp_path, monkeypatch):
 
 
 def test_a_mirror_may_change_within_a_process(make_mirror, monkeypatch, tmp_path):
-    monkeypatch.setattr(libsvm, "catalogue", dict)
+    monkeypatch.setattr(libsvm, "libsvm_catalogue", dict)
     wide, found = SVMLIGHT.replace(b" 2:", b" 100:"), []
     header = "name,file,sha256,libsvmdata_name,p,task,labels\n"
 

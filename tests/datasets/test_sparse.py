@@ -7,16 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.api import problem_from_arrays
-from dp_erm_bench.datasets.base import Bounds, Dataset, as_features, norms, parts
-from dp_erm_bench.datasets.libsvm import compact
+from dp_erm_bench.datasets.base import (
+    Bounds,
+    Dataset,
+    as_features,
+    feature_parts,
+    record_norms,
+)
+from dp_erm_bench.datasets.libsvm import compact_features
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.datasets.prepare import (
-    Declared,
+    DeclaredBounds,
     Recipe,
     column_max,
     dataset_from_arrays,
     mean_squares,
-    prepare,
+    prepare_arrays,
 )
 from dp_erm_bench.datasets.records import content_hash
 from dp_erm_bench.errors import UsageError
@@ -34,7 +40,7 @@ def both(recipe, *extra):
     """Return what a recipe makes of the same data, sparse and dense."""
     X, y = toy()
     raws = ((X, y, *extra), (X.toarray(), y, *extra))
-    return [prepare("toy", raw, recipe) for raw in raws]
+    return [prepare_arrays("toy", raw, recipe) for raw in raws]
 
 
 def dense(array):
@@ -46,8 +52,8 @@ RECIPES = [
     Recipe(test_fraction=0.3, seed=2),
     Recipe(standardise="scale", test_fraction=0.3),
     Recipe(drop_empty=True, test_fraction=0.8),
-    Recipe(clip=Declared(np.array(0.3), 0.5, 1.0)),
-    Recipe(clip=Declared(np.linspace(0.0, 1.0, 12)), standardise="scale"),
+    Recipe(clip=DeclaredBounds(np.array(0.3), 0.5, 1.0)),
+    Recipe(clip=DeclaredBounds(np.linspace(0.0, 1.0, 12)), standardise="scale"),
 ]
 
 
@@ -69,7 +75,7 @@ def test_every_form_becomes_the_same_canonical_columns(form):
         given_ = sp.coo_array(halves, shape=X.shape)
     else:
         given_ = sp.csc_matrix(X) if form == "matrix" else X.asformat(form)
-    made = prepare("toy", (given_, y), Recipe())["X"]
+    made = prepare_arrays("toy", (given_, y), Recipe())["X"]
     assert isinstance(made, sp.csc_array) and made.dtype == np.float64
     assert made.indices.dtype == made.indptr.dtype == np.int32
     assert made.has_canonical_format and made.data.all()
@@ -83,7 +89,7 @@ def test_every_form_becomes_the_same_canonical_columns(form):
 def test_stored_zeros_go():
     X, y = toy()
     X.data[:5] = 0.0
-    made = prepare("toy", (X, y), Recipe())["X"]
+    made = prepare_arrays("toy", (X, y), Recipe())["X"]
     assert made.nnz == X.nnz - 5
 
 
@@ -99,14 +105,14 @@ def test_the_callers_matrix_is_left_alone():
 
 def test_centring_sparse_columns_is_refused_with_both_ways_out():
     with pytest.raises(UsageError, match=r"standardise=scale.*densify=true"):
-        prepare("toy", toy(), Recipe(standardise=True))
-    made = prepare("toy", toy(), Recipe(standardise=True, densify=True))
+        prepare_arrays("toy", toy(), Recipe(standardise=True))
+    made = prepare_arrays("toy", toy(), Recipe(standardise=True, densify=True))
     assert isinstance(made["X"], np.ndarray)
     np.testing.assert_allclose(made["X"].mean(axis=0), 0.0, atol=1e-12)
 
 
 def test_scaled_columns_have_mean_square_one_or_are_empty():
-    made = prepare("toy", toy(density=0.05), Recipe(standardise="scale"))["X"]
+    made = prepare_arrays("toy", toy(density=0.05), Recipe(standardise="scale"))["X"]
     squares = mean_squares(made)
     assert {0.0, 1.0} == set(squares.round(12))
 
@@ -114,11 +120,13 @@ def test_scaled_columns_have_mean_square_one_or_are_empty():
 def test_dropping_keeps_exactly_the_columns_with_an_entry_in_train():
     X, y = toy(density=0.05)
     true = np.arange(12.0)
-    made = prepare("toy", (X, y, true), Recipe(drop_empty=True, test_fraction=0.5))
+    made = prepare_arrays(
+        "toy", (X, y, true), Recipe(drop_empty=True, test_fraction=0.5)
+    )
     assert column_max(made["X"]).all()
     assert 0 < made["X"].shape[1] < 12
     assert made["X_test"].shape[1] == made["X"].shape[1] == made["w_true"].size
-    full = prepare("toy", (X, y, true), Recipe(test_fraction=0.5))
+    full = prepare_arrays("toy", (X, y, true), Recipe(test_fraction=0.5))
     kept = made["w_true"].astype(int)
     np.testing.assert_array_equal(full["X"].toarray()[:, kept], made["X"].toarray())
 
@@ -126,18 +134,20 @@ def test_dropping_keeps_exactly_the_columns_with_an_entry_in_train():
 def test_nothing_left_after_dropping_is_refused():
     X = sp.csc_array((4, 3))
     with pytest.raises(UsageError, match="every column of toy is empty"):
-        prepare("toy", (X, np.array([0, 1, 0, 1])), Recipe(drop_empty=True))
+        prepare_arrays("toy", (X, np.array([0, 1, 0, 1])), Recipe(drop_empty=True))
 
 
 @given(st.integers(0, 30), st.floats(0.1, 2.0), st.floats(0.1, 2.0))
 def test_clipped_records_obey_the_bounds_and_the_others_stay(seed, column, norm):
     X, y = toy(seed=seed)
     bounds = Bounds(np.full(12, column), norm, 1.0)
-    made = prepare("toy", (X, y), Recipe(clip=Declared(np.array(column), norm)))["X"]
+    made = prepare_arrays(
+        "toy", (X, y), Recipe(clip=DeclaredBounds(np.array(column), norm))
+    )["X"]
     assert column_max(made).max() <= column
-    lengths = norms(made)
+    lengths = record_norms(made)
     assert lengths.max() <= norm * (1 + 1e-12)
-    inside = (norms(X) < norm) & (abs(X).max(axis=1).toarray() <= column)
+    inside = (record_norms(X) < norm) & (abs(X).max(axis=1).toarray() <= column)
     np.testing.assert_array_equal(made.toarray()[inside], X.toarray()[inside])
     dataset_from_arrays(made, y, bounds=bounds)
 
@@ -147,7 +157,7 @@ def test_a_stored_value_that_is_not_finite_is_refused(bad):
     X, y = toy()
     X.data[3] = bad
     with pytest.raises(UsageError, match="X holds a value that is not finite"):
-        prepare("toy", (X, y), Recipe())
+        prepare_arrays("toy", (X, y), Recipe())
 
 
 def test_a_sparse_record_outside_the_bounds_is_refused():
@@ -220,13 +230,13 @@ def test_rows_and_norms_are_those_of_the_features():
 
 def test_stored_arrays_come_back_mapped_and_sparse(is_mapped):
     X, y = toy()
-    arrays = prepare("toy", (X, y), Recipe(test_fraction=0.2))
+    arrays = prepare_arrays("toy", (X, y), Recipe(test_fraction=0.2))
     content = save_arrays("kind", "key", arrays)
     found, same = load_arrays("kind", "key")
     assert same == content == content_hash(arrays)
     for key, array in found.items():
         np.testing.assert_array_equal(dense(array), dense(arrays[key]))
-    for part in parts(found["X"]).values():
+    for part in feature_parts(found["X"]).values():
         assert is_mapped(part) and not part.flags.writeable
     Dataset("toy", found["X"], found["y"], None, same).rows  # noqa: B018
 
@@ -249,6 +259,6 @@ def test_a_missing_part_is_no_array():
 
 @pytest.mark.parametrize(("density", "sparse"), [(0.3, True), (0.5, False), (1, False)])
 def test_half_full_features_are_held_dense(density, sparse):
-    made = compact(toy(density=density)[0])
+    made = compact_features(toy(density=density)[0])
     assert sp.issparse(made) == sparse
     assert sparse or made.flags.f_contiguous

@@ -73,7 +73,7 @@ def test_a_specification_needs_name_and_loader():
 def test_standardising_drops_bounds_and_chooses_the_other_usual_objective():
     raw = check_spec(dataset_spec("electricity"))
     np.testing.assert_array_equal(raw.bounds.columns, [1, 7, 1, 1, 1, 1, 1, 1])
-    declared = raw.bounds.of("electricity", 8)
+    declared = raw.bounds.bounds_of("electricity", 8)
     assert declared.norm == pytest.approx(np.sqrt(56.0))
     assert check_spec(dataset_spec("electricity", standardise=True)).bounds is None
     usual = {

@@ -10,16 +10,16 @@ from far import BARE, VERSION, Far, copied
 from made_blocks import make_block
 
 from dp_erm_bench.errors import Unlike, UsageError
-from dp_erm_bench.experiment.expand import expand
-from dp_erm_bench.results.store import Store, encode_record, failed
+from dp_erm_bench.experiment.expand import expand_blocks
+from dp_erm_bench.results.store import Store, encode_record, failed_record
 from dp_erm_bench.runner import environment
 from dp_erm_bench.runner.engines import choice, cluster, dask
 from dp_erm_bench.runner.engines.dask import DaskEngine, answer_task, split_answer
 from dp_erm_bench.runner.environment import (
     at_first,
     check_batch,
-    difference,
-    own,
+    first_difference,
+    own_environment,
     pins_of,
 )
 from dp_erm_bench.runner.experiment import run_experiment
@@ -38,8 +38,8 @@ def impatient(monkeypatch):
 
 
 def test_this_process_may_run_its_own_trials():
-    assert own() == at_first()
-    assert difference(own(), at_first()) == ""
+    assert own_environment() == at_first()
+    assert first_difference(own_environment(), at_first()) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,46 +58,46 @@ def test_this_process_may_run_its_own_trials():
     ],
 )
 def test_each_difference_is_told_by_name(key, value, said):
-    assert said in difference({**at_first(), key: value}, at_first())
+    assert said in first_difference({**at_first(), key: value}, at_first())
 
 
 def test_who_leaves_something_out_is_another_one():
     for key in at_first():
         theirs = {k: v for k, v in at_first().items() if k != key}
-        assert difference(theirs, at_first(), mixed=True), key
-    assert difference({}, at_first())
+        assert first_difference(theirs, at_first(), mixed=True), key
+    assert first_difference({}, at_first())
 
 
 def test_only_kinds_of_cpu_may_be_mixed():
     other = {**at_first(), "CPU": "z80"}
-    assert "runner.mixed_cpus=true" in difference(other, at_first())
-    assert difference(other, at_first(), mixed=True) == ""
-    assert "numpy" in difference({**other, "numpy": "1"}, at_first(), mixed=True)
+    assert "runner.mixed_cpus=true" in first_difference(other, at_first())
+    assert first_difference(other, at_first(), mixed=True) == ""
+    assert "numpy" in first_difference({**other, "numpy": "1"}, at_first(), mixed=True)
 
 
-@pytest.mark.parametrize("what", ["_stamps", "_versions"])
+@pytest.mark.parametrize("what", ["_stamps_of_files", "_installed_versions"])
 def test_a_process_that_is_older_than_what_is_installed_says_so(what, monkeypatch):
     before = at_first()
     found = getattr(environment, what)()
-    newer = found[1:] if what == "_stamps" else {**found, "numpy": "3.0"}
+    newer = found[1:] if what == "_stamps_of_files" else {**found, "numpy": "3.0"}
     monkeypatch.setattr(environment, what, lambda: newer)
     # What it has loaded may be what was there before.
-    assert {**own(), "stale": ""} == before == at_first()
-    assert "start it again" in difference(own(), before)
+    assert {**own_environment(), "stale": ""} == before == at_first()
+    assert "start it again" in first_difference(own_environment(), before)
 
 
 def test_what_is_put_in_the_place_of_a_file_is_seen(tmp_path, monkeypatch):
     file = tmp_path / "one.py"
     file.write_text("ONE = 1\n")
-    monkeypatch.setattr(environment, "_files", lambda: [file])
-    before, times = environment._stamps(), file.stat()
+    monkeypatch.setattr(environment, "_package_files", lambda: [file])
+    before, times = environment._stamps_of_files(), file.stat()
     file.write_text("ONE = 2\n")
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert environment._stamps() != before
+    assert environment._stamps_of_files() != before
 
 
 def test_every_source_and_every_yaml_of_a_part_counts():
-    names = {"/".join(file.parts[-2:]) for file in environment._files()}
+    names = {"/".join(file.parts[-2:]) for file in environment._package_files()}
     assert {"kernels/dense.py", "dp_erm_bench/run.py", "penalty/l1.yaml"} <= names
     assert not {name for name in names if "experiment/" in name and "yaml" in name}
 
@@ -110,9 +110,12 @@ def test_the_cpu_that_numba_compiles_for_is_told(monkeypatch):
 
 
 def test_variables_that_hide_features_of_the_cpu_are_told(monkeypatch):
-    ours = environment.kind()
+    ours = environment.machine_kind()
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-FMA")
-    assert environment.kind() == {**ours, "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA"}
+    assert environment.machine_kind() == {
+        **ours,
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA",
+    }
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_variables_that_hide_features_of_the_cpu_are_told(monkeypatch):
 )
 def test_an_answer_that_does_not_tell_is_that_of_another_version(value):
     told, _ = split_answer(value)
-    assert told == {} and difference(told, at_first())
+    assert told == {} and first_difference(told, at_first())
 
 
 @pytest.mark.parametrize("scheme, host", [("tcp", "10.0.0.1"), ("tcp", "node7")])
@@ -159,7 +162,7 @@ def block_of(table, **changes):
 
 def batches_of(*blocks):
     """Return the trials of some blocks, each a batch."""
-    lines, _ = expand(blocks)
+    lines, _ = expand_blocks(blocks)
     return [(trial,) for line in lines for trial in line.sweep(2)]
 
 
@@ -248,7 +251,7 @@ class Here:
         number, batches, job = pickle.loads(task)
         assert job.pins is not None and not job.secret
         keys = [trial.key for batch in batches for trial in batch]
-        records = [failed(key, "error", f"of {address}") for key in keys]
+        records = [failed_record(key, "error", f"of {address}") for key in keys]
         answer = Answer(number, [], lines=b"".join(map(encode_record, records)))
         how = self.changed[address]
         if not isinstance(how, dict):
@@ -258,7 +261,10 @@ class Here:
         else:
             if full := how.get("problem"):
                 answer = Answer(number, [], problem=full)
-            told = {**own(), **{k: v for k, v in how.items() if k != "problem"}}
+            told = {
+                **own_environment(),
+                **{k: v for k, v in how.items() if k != "problem"},
+            }
             tell((told, answer))
         return SimpleNamespace(release=lambda: None)
 
@@ -355,7 +361,7 @@ def test_where_every_disk_is_full_the_run_ends(tmp_path):
 def test_a_worker_that_differs_runs_nothing(monkeypatch):
     sent = {**at_first(), "numpy": "1.0"}
     answer = answer_task(pickle.dumps((sent, False, b"no task")))
-    assert split_answer(answer) == (own(), None)
+    assert split_answer(answer) == (own_environment(), None)
 
 
 # Processes with another package, home, or current folder.

@@ -15,10 +15,10 @@ from dp_erm_bench.experiment.schema import RunnerConfig, check_setting
 from dp_erm_bench.runner.engines import cluster
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import (
-    certificates,
     cluster_class,
     log_end,
-    private,
+    private_cluster,
+    worker_certificates,
 )
 from dp_erm_bench.runner.options import RunOptions, run_options
 
@@ -66,7 +66,7 @@ def made(cluster, **changes):
 
 def script_of(options, logs):
     """Return the script of a job of a worker."""
-    asked = cluster.job_options(options, logs, certificates(SECURITY))
+    asked = cluster.job_options(options, logs, worker_certificates(SECURITY))
     kind = cluster_class(options.cluster).job_cls
     return kind("tls://1.2.3.4:5", name="w", protocol="tls://", **asked).job_script()
 
@@ -203,7 +203,9 @@ def test_a_package_that_cannot_be_imported_is_refused(
 
 def test_known_jobs_are_cancelled_though_the_cluster_can_say_nothing(monkeypatch):
     asked = []
-    monkeypatch.setattr(cluster, "ask", lambda *command: asked.append(command))
+    monkeypatch.setattr(
+        cluster, "ask_batch_system", lambda *command: asked.append(command)
+    )
     ours = cluster.Jobs(made("slurm"), 1, SECURITY)
     ours.cluster, ours.logs = SimpleNamespace(), "nowhere"
     ours._ids = {"12"}
@@ -254,8 +256,8 @@ def test_a_system_that_is_not_here_is_named(name, command, monkeypatch, tmp_path
 
 
 def test_keys_are_written_where_nobody_else_reads(tmp_path):
-    kind = private(cluster_class("slurm")).job_cls
-    asked = cluster.job_options(made("slurm"), tmp_path, certificates(SECURITY))
+    kind = private_cluster(cluster_class("slurm")).job_cls
+    asked = cluster.job_options(made("slurm"), tmp_path, worker_certificates(SECURITY))
     job = kind("tls://10.0.0.1:5", name="w", **asked)
     with job.job_file() as name:
         path = type(tmp_path)(name)

@@ -72,7 +72,7 @@ def test_numbers_of_no_convex_penalty_are_refused(numbers):
         SeparablePenalty(**{"upper": 1.0, **numbers})
 
 
-@pytest.mark.parametrize("name", ["strong_convexity", "largest_margin", "boxed"])
+@pytest.mark.parametrize("name", ["strong_convexity", "largest_margin", "has_box"])
 def test_a_separable_penalty_has_nothing_of_its_own(name):
     with pytest.raises(TypeError, match=f"not its {name}"):
         type("Own", (SeparablePenalty,), {name: 100.0})

@@ -12,7 +12,7 @@ from dp_erm_bench import fit, load_results, problem_from_arrays, registry
 from dp_erm_bench import replay as replay_trial
 from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import Candidate
-from dp_erm_bench.contract.replay import replayed
+from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.parameters import problem_named
 from dp_erm_bench.kernels.losses import residuals
@@ -81,8 +81,8 @@ def audited(monkeypatch, file, name):
     parts = [(str(file), "l2", "none")]
     monkeypatch.setattr(Candidate, "objectives", lambda self: parts)
     candidate = Candidate(name, registry.target("algorithm", name))
-    cases = list(replay.corners(candidate))
-    found = [one for one in replayed(candidate, cases) if not one.refusal]
+    cases = list(replay.cases_at_corners(candidate))
+    found = [one for one in replay_cases(candidate, cases) if not one.refusal]
     assert found
     return found
 

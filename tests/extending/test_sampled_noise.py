@@ -20,12 +20,12 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.plugins.load import load
-from dp_erm_bench.plugins.names import pinned
+from dp_erm_bench.plugins.load import load_class
+from dp_erm_bench.plugins.names import pin_file
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.run import Run
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen_to_run, recount
 from dp_erm_bench.trust.twins.base import twin_of
 from tests.solvers.cases import few_replays
 
@@ -70,7 +70,7 @@ def without_twin(folder):
 
 
 def solver_of(folder):
-    return load(pinned(str(folder / SOLVER), "algorithm"))
+    return load_class(pin_file(str(folder / SOLVER), "algorithm"))
 
 
 def table_row(folder):
@@ -97,7 +97,7 @@ def test_it_runs_and_what_is_certified_is_recounted(outside, adjacency, ahead):
     problem = attack_on(made(n_iter=6, batch_size=10), budget).pair.first
     solver = made(n_iter=6, batch_size=10, clip=1.0)
     run = Run(problem, [solver], budget, identities=["a"], ahead=ahead)
-    heard = None if ahead else listen(run.mechanisms)
+    heard = None if ahead else listen_to_run(run.mechanisms)
     run.iterates()
     proof = run.calibration
     found = recount(run.mechanisms, proof, witnesses=heard)

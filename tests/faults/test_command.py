@@ -134,7 +134,7 @@ def endless(given):
     for _ in range(3000):
         time.sleep(0.01)
 
-main._dispatch = endless
+main._dispatch_command = endless
 sys.argv[1:] = ["dataset=log1"]
 sys.exit(main.main())
 """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dp_erm_bench.results import files
 from dp_erm_bench.results.bundle import copy_folder
 from dp_erm_bench.results.store import RecordWriter, Store, encode_record
-from dp_erm_bench.results.table import collect, load_results
+from dp_erm_bench.results.table import collect_table, load_results
 
 RUN = "00000000000000000001-here-1"
 TRIALS = 6
@@ -158,13 +158,13 @@ def test_collect_tells_of_damage_until_a_run_makes_it_good(inline, block, capsys
     damage(inline.folder / "records.jsonl", "flipped")
     for _ in range(2):
         capsys.readouterr()
-        collect(inline.folder)
+        collect_table(inline.folder)
         said = "results.parquet lacks 1 planned trial (records.jsonl: line 2 damaged); "
         assert said in capsys.readouterr().err
     assert load_results(inline.folder)["seed"].nunique() == 2
     inline(block(seed=[0, 1, 2]))
     capsys.readouterr()
-    collect(inline.folder)
+    collect_table(inline.folder)
     assert capsys.readouterr().err == ""
     assert load_results(inline.folder)["seed"].nunique() == 3
 
@@ -199,7 +199,7 @@ def test_a_plan_damaged_in_the_middle_is_told_and_made_good(inline, block, capsy
     plan = inline.folder / "plan.jsonl"
     lines = plan.read_bytes().splitlines(keepends=True)
     plan.write_bytes(lines[0] + lines[1][:-40] + b"\n" + lines[2])
-    collect(inline.folder)
+    collect_table(inline.folder)
     assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
     assert load_results(inline.folder)["seed"].nunique() == 2
     assert inline(block(seed=[0, 1, 2])) == 0
@@ -234,7 +234,7 @@ def test_a_number_that_no_column_holds_costs_its_trial_only(inline, block, capsy
     inline(block(seed=[7, 8, 9]))
     plan = inline.folder / "plan.jsonl"
     plan.write_bytes(plan.read_bytes().replace(b'"seed":8', b'"seed":8' + b"0" * 30))
-    collect(inline.folder)
+    collect_table(inline.folder)
     assert "1 damaged line of plan.jsonl" in capsys.readouterr().err
     assert set(load_results(inline.folder)["seed"]) == {7, 9}
 
@@ -284,12 +284,14 @@ def test_lines_whose_checksums_fit_never_raise(tmp_path, whole, flips):
     for name, values in texts.items():
         lines = []
         for value in values:
-            changed = bytearray(files.line(value))
+            changed = bytearray(files.compact_json(value))
             for share, flip in flips:
                 changed[int(share * (len(changed) - 1))] ^= flip
-            lines.append(files.sealed(bytes(changed[:-2]).replace(b"\n", b"") + b"}\n"))
+            lines.append(
+                files.add_checksum(bytes(changed[:-2]).replace(b"\n", b"") + b"}\n")
+            )
         (tmp_path / name).write_bytes(b"".join(lines))
-    collect(tmp_path)
+    collect_table(tmp_path)
     load_results(tmp_path)
 
 

@@ -23,7 +23,7 @@ from dp_erm_bench.results.files import write_text
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
 from dp_erm_bench.results.store import Store, read_plan
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.results.tuned import tuned
+from dp_erm_bench.results.tuned import tuned_choices
 
 CASES = 1000
 WHOLE = 40
@@ -107,7 +107,7 @@ def damages(data, cases=CASES):
 
 @contextlib.contextmanager
 def heard():
-    runs._tell.cache_clear()
+    runs._warn_of_manifest.cache_clear()
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         yield said
@@ -211,7 +211,7 @@ def test_choices_and_claims(folder, capsys):
     assert "5 holds" in capsys.readouterr().out
     assert len(open_choices(folder)) == 3
     with pytest.raises(UsageError, match=r"choices\.csv: is damaged"):
-        tuned(folder)  # it has no column of parameters
+        tuned_choices(folder)  # it has no column of parameters
     for name, read in (("choices.csv", open_choices), ("claims.csv", app.report)):
         path = folder / name
         for _, data in damages(path.read_bytes()):

@@ -11,7 +11,7 @@ from dp_erm_bench.results import runs as manifests
 from dp_erm_bench.results import table
 from dp_erm_bench.results.files import check_writable
 from dp_erm_bench.results.store import Store
-from dp_erm_bench.results.table import collect, load_results
+from dp_erm_bench.results.table import collect_table, load_results
 from dp_erm_bench.runner import session
 
 STAYS = "what is recorded stays"
@@ -23,7 +23,7 @@ def fail(*given):
 
 @pytest.mark.parametrize("below", ["", "deep/below"])
 def test_a_file_where_the_folder_should_be(run, block, tmp_path, monkeypatch, below):
-    monkeypatch.setattr(session, "expand", fail)
+    monkeypatch.setattr(session, "expand_blocks", fail)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match=f"Not a directory; {STAYS}"):
         run(block(), folder=tmp_path / "file" / below)
@@ -111,4 +111,4 @@ def test_a_table_that_cannot_be_written_is_told_by_collect(inline, block, monkey
     inline(block())
     monkeypatch.setattr(table, "write_atomic", full)
     with pytest.raises(UsageError, match=f"No space left on device; {STAYS}"):
-        collect(inline.folder)
+        collect_table(inline.folder)

@@ -15,9 +15,9 @@ from dp_erm_bench.cli.usage import CONTROLS
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import write_atomic
 from dp_erm_bench.report import figure
-from dp_erm_bench.report.panels import commit
+from dp_erm_bench.report.panels import commit_in_words
 from dp_erm_bench.report.studies import Audit
-from dp_erm_bench.results.files import LOCK, checksum_of, sealed
+from dp_erm_bench.results.files import LOCK, add_checksum, checksum_of
 from dp_erm_bench.results.runs import note_table, read_manifest, read_run, write_run
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
@@ -187,7 +187,7 @@ def forged(folder, change):
             row.pop(key, None)
         change(row["spec"])
         lines.append(json.dumps(row, separators=(",", ":")).encode() + b"\n")
-    plan.write_bytes(b"".join(map(sealed, lines)))
+    plan.write_bytes(b"".join(map(add_checksum, lines)))
 
 
 def test_no_solver_that_a_plan_names_is_imported(folder, evil, inline, block):
@@ -284,7 +284,7 @@ def test_a_manifest_without_a_key_is_a_sentence(folder, git, capsys):
     write_run(folder, {**read_manifest(folder), "environment": {"git": git}})
     known = isinstance(git, dict) and "commit" in git
     said = "commit abcdef0, with or without changes" if known else "commit unknown"
-    assert commit(folder, path.stem) == said
+    assert commit_in_words(folder, path.stem) == said
     for command in ("report", "plot", "collect"):
         assert main([command, str(folder)]) == 0
 
@@ -341,8 +341,10 @@ def test_no_path_of_a_plan_leads_out_of_the_working_folder(
     assert whole[0] == 0 and "answer: all are the same" in whole[1]
     (key,) = load_results(folder)["trial"].unique()
     opened = []
-    real = paths.opened
-    monkeypatch.setattr(paths, "opened", lambda *a: opened.append(a[0]) or real(*a))
+    real = paths.open_inside
+    monkeypatch.setattr(
+        paths, "open_inside", lambda *a: opened.append(a[0]) or real(*a)
+    )
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "my.csv").write_bytes((away / "my.csv").read_bytes())
     outside = (away / "my.csv", "../copy/my.csv", "a/../../copy/my.csv", "~/my.csv")
@@ -384,7 +386,9 @@ def test_no_string_of_a_folder_is_latex_or_html(folder, tmp_path, capsys):
                 row.pop("crc")
                 row["facts"] |= {"calibration": text, "uncharged": [text]}
                 row["facts"] |= {"accountant": text, "penalty": text, "loss": text}
-                line = sealed(json.dumps(row, separators=(",", ":")).encode() + b"\n")
+                line = add_checksum(
+                    json.dumps(row, separators=(",", ":")).encode() + b"\n"
+                )
             lines.append(line)
         path.write_bytes(b"".join(lines))
 

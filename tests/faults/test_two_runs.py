@@ -1,4 +1,4 @@
-"""Several runs, and `collect`, in one folder at once."""
+"""Several runs, and `collect_table`, in one folder at once."""
 
 import json
 import os
@@ -14,10 +14,10 @@ import sweeping
 from launch import wait_for
 
 from dp_erm_bench.paths import sealed_json
-from dp_erm_bench.results.files import locked
+from dp_erm_bench.results.files import lock_folder
 from dp_erm_bench.results.runs import note_ended, read_manifest, read_run
 from dp_erm_bench.results.store import Store, read_plan
-from dp_erm_bench.results.table import collect, is_stale, load_results
+from dp_erm_bench.results.table import collect_table, is_stale, load_results
 
 SWEEP = range(6)
 
@@ -116,7 +116,7 @@ def test_collect_while_a_run_is_going_on_sees_a_part_and_harms_nothing(tmp_path,
     run, found = start(range(40)), []
     while run.poll() is None:
         if (tmp_path / "plan.jsonl").is_file():
-            collect(tmp_path)
+            collect_table(tmp_path)
             found.append(load_results(tmp_path)["trial"].nunique())
     assert [*ended(run)]
     assert found == sorted(found) and any(0 < number < 40 for number in found)
@@ -163,7 +163,7 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path):
 
     def enter():
         for _ in range(20):
-            with locked(tmp_path):
+            with lock_folder(tmp_path):
                 inside.append(1)
                 most.append(len(inside))
                 time.sleep(0.001)

@@ -164,10 +164,10 @@ def test_numbers_do_not_depend_on_who_compiled_what_and_when(tmp_path):
 
 
 SOLVER = """
-from dp_erm_bench.plugins.load import load
-from dp_erm_bench.plugins.names import pinned
+from dp_erm_bench.plugins.load import load_class
+from dp_erm_bench.plugins.names import pin_file
 import json
-print(json.dumps(load(pinned("own.py", "algorithm")).weight()))
+print(json.dumps(load_class(pin_file("own.py", "algorithm")).weight()))
 """
 OWN = """
 from dataclasses import dataclass
@@ -238,7 +238,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(cached, "_said_here", set())
     monkeypatch.setattr(cached, "run_folder", lambda: tmp_path)
     monkeypatch.setattr(machine_code, "run_folder", lambda: tmp_path / "run")
-    monkeypatch.setattr(machine_code, "scratch", lambda: tmp_path / "scratch")
+    monkeypatch.setattr(machine_code, "scratch_folder", lambda: tmp_path / "scratch")
     return tmp_path / "kept"
 
 
@@ -298,7 +298,7 @@ def test_what_changes_the_code_changes_its_name(place, load, change, monkeypatch
         monkeypatch.setenv(what, value)
     function, x = load().inner, value if what == "types" else 0.7
     if what == "options":
-        function = machine_code.compiled(function.py_func, **value)
+        function = machine_code.compile_cached(function.py_func, **value)
     function(x)
     assert len(files(place)) == 2
 
@@ -321,9 +321,9 @@ def test_damage_is_compiled_again_and_said_once(place, load, capfd):
     for _ in range(400):
         name = rng.choice(sorted(whole))
         (place / name).write_bytes(spoilt(rng, whole[name]))
-        assert machine_code._read(place / name) is None
+        assert machine_code._read_code(place / name) is None
         (place / name).write_bytes(whole[name])
-        assert machine_code._read(place / name) == whole[name][32:]
+        assert machine_code._read_code(place / name) == whole[name][32:]
     for name in whole:
         (place / name).write_bytes(spoilt(rng, whole[name]))
     again = load()
@@ -425,7 +425,7 @@ def test_an_edit_of_others_files_concerns_their_code_alone(
     monkeypatch.setitem(sys.modules, "dp_erm_bench.tiny", module)
     assert module.inner(0.7) == module.inner.py_func(0.7) and len(files(place)) == 1
     monkeypatch.setattr(machine_code, "is_ours", lambda function: False)
-    theirs = machine_code.compiled(other.inner.py_func)
+    theirs = machine_code.compile_cached(other.inner.py_func)
     assert theirs(0.7) == module.inner(0.7)
     assert len(files(tmp_path / "scratch")) == len(files(place)) == 1
 

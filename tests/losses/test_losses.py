@@ -93,7 +93,7 @@ def test_lipschitz_constant_is_the_supremum(loss):
     if math.isfinite(loss.lipschitz):
         assert slopes.max() <= loss.lipschitz
         assert slopes.max() >= loss.lipschitz * (1 - 1e-12)
-    elif loss.curved:
+    elif loss.is_curved:
         assert slopes.max() > 1e7
     else:
         largest = np.abs(labels_of(loss)).max()
@@ -102,7 +102,7 @@ def test_lipschitz_constant_is_the_supremum(loss):
 
 def test_smoothness_constant_is_the_maximum(loss):
     if not loss.smooth:
-        assert loss.smoothness == math.inf and not loss.curved
+        assert loss.smoothness == math.inf and not loss.is_curved
         return
     peak = np.log(2.0 + np.sqrt(3.0))  # of the sigmoid loss
     z = np.append(Z, [-peak, peak])
@@ -220,7 +220,7 @@ def test_parameters_may_be_integers():
 @pytest.mark.parametrize("width", [1e-3, 0.3, 2.0])
 def test_what_certifies_a_kink_is_above_it_with_slopes_that_it_has(make, width):
     loss = make()
-    (y, z), rounded = pairs(loss), loss.smoothed(width)
+    (y, z), rounded = pairs(loss), loss.smooth_surrogate(width)
     assert (rounded.value(y, z) >= loss.value(y, z) - 1e-12).all()
     slopes = rounded.derivative(y, z)
     # Fenchel and Young: v z <= phi(z) + phi*(v), and phi*(v) = v y.

@@ -6,10 +6,10 @@ import math
 import numpy as np
 
 from dp_erm_bench.norms.base import SubmodularNorm
-from dp_erm_bench.norms.cardinality import Cardinality
+from dp_erm_bench.norms.cardinality import CardinalityNorm
 from dp_erm_bench.norms.general import FromGains
-from dp_erm_bench.norms.groups import Groups
-from dp_erm_bench.norms.range import Range
+from dp_erm_bench.norms.groups import GroupNorm
+from dp_erm_bench.norms.range import RangeNorm
 from dp_erm_bench.norms.tabulated import Tabulated
 
 P = 6
@@ -48,15 +48,15 @@ class Gains:
 
 
 FAMILIES: dict[str, tuple[SubmodularNorm, object]] = {
-    "count": (Cardinality("count"), len),
-    "one": (Cardinality("one"), lambda A: 1.0),
-    "sqrt": (Cardinality("sqrt"), lambda A: math.sqrt(len(A))),
-    "capped": (Cardinality("capped", 3), lambda A: min(len(A), 3)),
-    "capped_between": (Cardinality("capped", 2.5), lambda A: min(len(A), 2.5)),
-    "log1p": (Cardinality("log1p"), lambda A: math.log1p(len(A))),
-    "groups": (Groups(APART), covers(APART, (1.0, 1.0))),
-    "lapped": (Groups(LAPPED, WEIGHTS), covers(LAPPED, WEIGHTS)),
-    "range": (Range(), lambda A: P - 2 + max(A) - min(A) + 1),
+    "count": (CardinalityNorm("count"), len),
+    "one": (CardinalityNorm("one"), lambda A: 1.0),
+    "sqrt": (CardinalityNorm("sqrt"), lambda A: math.sqrt(len(A))),
+    "capped": (CardinalityNorm("capped", 3), lambda A: min(len(A), 3)),
+    "capped_between": (CardinalityNorm("capped", 2.5), lambda A: min(len(A), 2.5)),
+    "log1p": (CardinalityNorm("log1p"), lambda A: math.log1p(len(A))),
+    "groups": (GroupNorm(APART), covers(APART, (1.0, 1.0))),
+    "lapped": (GroupNorm(LAPPED, WEIGHTS), covers(LAPPED, WEIGHTS)),
+    "range": (RangeNorm(), lambda A: P - 2 + max(A) - min(A) + 1),
     "table": (Tabulated(listed(mixed)), mixed),
     "gains": (FromGains(Gains(mixed)), mixed),
 }

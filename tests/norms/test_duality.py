@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_erm_bench.norms.cardinality import FUNCTIONS, Cardinality
+from dp_erm_bench.norms.cardinality import FUNCTIONS, CardinalityNorm
 from dp_erm_bench.norms.general import FromGains
-from dp_erm_bench.norms.groups import Groups
-from dp_erm_bench.norms.range import Range
+from dp_erm_bench.norms.groups import GroupNorm
+from dp_erm_bench.norms.range import RangeNorm
 from dp_erm_bench.norms.tabulated import Tabulated
 from tests.norms.families import Gains, listed, mixed
 
@@ -22,9 +22,9 @@ def cases(draw):
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     kind = draw(st.sampled_from([*FUNCTIONS, "groups", "lapped", "range", "table"]))
     if kind in FUNCTIONS:
-        norm = Cardinality(kind, random.uniform(1, p) if kind == "capped" else None)
+        norm = CardinalityNorm(kind, random.uniform(1, p) if kind == "capped" else None)
     elif kind == "range":
-        norm = Range()
+        norm = RangeNorm()
     elif kind == "table":
         p = min(p, 7)
         # A sum of covers is submodular.
@@ -37,7 +37,7 @@ def cases(draw):
         if kind == "lapped":
             groups += [random.permutation(p)[: random.integers(1, p + 1)].tolist()]
             groups += [random.permutation(p)[: random.integers(1, p + 1)].tolist()]
-        norm = Groups(groups, random.uniform(0.1, 3.0, len(groups)).tolist())
+        norm = GroupNorm(groups, random.uniform(0.1, 3.0, len(groups)).tolist())
     w = random.normal(size=p) * 10.0 ** random.uniform(-3, 3)
     if draw(st.booleans()):
         w = np.round(w / np.abs(w).max(), 1)
@@ -85,7 +85,11 @@ def test_it_is_a_norm_and_prox_does_not_expand(case):
 def test_rows_are_independent_and_have_their_own_steps():
     random = np.random.default_rng(0)
     z, steps = random.normal(size=(3, 4, 6)), random.uniform(0, 0.5, (3, 4, 1))
-    for norm in (Cardinality("sqrt"), Groups([[0, 1, 2], [2, 3, 4, 5]]), Range()):
+    for norm in (
+        CardinalityNorm("sqrt"),
+        GroupNorm([[0, 1, 2], [2, 3, 4, 5]]),
+        RangeNorm(),
+    ):
         moved, tops = norm.prox(z, steps), norm.maximiser(z)
         assert norm.value(z).shape == (3, 4)
         for a in range(3):
@@ -97,7 +101,7 @@ def test_rows_are_independent_and_have_their_own_steps():
 
 def test_what_is_not_finite_stays_visible():
     z = np.array([[1.0, np.nan, 0.0], [3.0, 1.0, 0.5]])
-    moved = Range().prox(z, 0.1)
+    moved = RangeNorm().prox(z, 0.1)
     assert np.isnan(moved[0]).all() and np.isfinite(moved[1]).all()
 
 
@@ -117,7 +121,7 @@ def test_the_prox_of_overlapping_groups_is_certified_at_2000_features(kind):
     groups = [[(j + k) % 2000 for k in range(150)] for j in starts]
     if kind == "anywhere":
         groups = [random.permutation(2000)[:150].tolist() for _ in range(20)]
-    norm, z = Groups(groups, uncovered="free"), np.abs(random.normal(size=2000))
+    norm, z = GroupNorm(groups, uncovered="free"), np.abs(random.normal(size=2000))
     for tau in (1.0, 20.0):
         w = norm.prox(z, tau)
         left = z - w
@@ -132,10 +136,10 @@ def test_the_prox_of_overlapping_groups_is_certified_at_2000_features(kind):
 def test_large_norms_are_fast():
     random = np.random.default_rng(2)
     z = random.normal(size=2000)
-    split = Groups(np.arange(2000).reshape(200, 10).tolist())
-    for norm in (Cardinality("sqrt"), Cardinality("capped", 30), split):
+    split = GroupNorm(np.arange(2000).reshape(200, 10).tolist())
+    for norm in (CardinalityNorm("sqrt"), CardinalityNorm("capped", 30), split):
         assert fastest(lambda norm=norm: norm.prox(z, 0.5), 20) <= 1e-3
-    root = Cardinality("sqrt")
+    root = CardinalityNorm("sqrt")
     mean, error = root.sampled_width(1000, 20_000)
     assert error <= 0.005 * mean and abs(mean - root.width(1000)) <= 4 * error
 

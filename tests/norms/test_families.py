@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, nnls
 
-from dp_erm_bench.norms.cardinality import Cardinality
-from dp_erm_bench.norms.extreme import signed
-from dp_erm_bench.norms.groups import Groups
+from dp_erm_bench.norms.cardinality import CardinalityNorm
+from dp_erm_bench.norms.extreme import signed_vectors
+from dp_erm_bench.norms.groups import GroupNorm
 from tests.loops import each
 from tests.norms.families import FAMILIES, POINT, SETS, P
 
@@ -113,7 +113,8 @@ def test_extreme_points_are_on_the_sphere_and_their_hull_has_all(family):
     norm, _ = family
     masks = norm.dense_sets(P)
     points = (
-        signed(masks) / norm.of_masks(masks).repeat(2 ** masks.sum(axis=1))[:, None]
+        signed_vectors(masks)
+        / norm.of_masks(masks).repeat(2 ** masks.sum(axis=1))[:, None]
     )
     np.testing.assert_allclose(norm.value(points), 1.0, rtol=1e-14)
     assert len(np.unique(points, axis=0)) == len(points)
@@ -124,7 +125,7 @@ def test_extreme_points_are_on_the_sphere_and_their_hull_has_all(family):
 @pytest.mark.parametrize("name", ["count", "one", "capped", "groups"])
 def test_no_extreme_point_is_a_mean_of_others(name):
     norm, _ = FAMILIES[name]
-    points = signed(masks := norm.dense_sets(P))
+    points = signed_vectors(masks := norm.dense_sets(P))
     points = points / norm.of_masks(masks).repeat(2 ** masks.sum(axis=1))[:, None]
     for i, point in enumerate(points):
         rest = np.delete(points, i, axis=0)
@@ -147,9 +148,9 @@ def test_widths_that_were_computed_elsewhere(name):
 
 
 def test_widths_at_a_hundred_features():
-    assert Cardinality("one").width(100) == pytest.approx(2.746958, abs=5e-7)
-    assert Cardinality("sqrt").width(100) == pytest.approx(12.603597, abs=5e-7)
-    assert Cardinality("count").width(100) == pytest.approx(
+    assert CardinalityNorm("one").width(100) == pytest.approx(2.746958, abs=5e-7)
+    assert CardinalityNorm("sqrt").width(100) == pytest.approx(12.603597, abs=5e-7)
+    assert CardinalityNorm("count").width(100) == pytest.approx(
         100 * math.sqrt(2 / math.pi)
     )
 
@@ -183,12 +184,12 @@ def test_the_vertices_are_the_greedy_points_of_all_orders(family):
 @pytest.mark.parametrize(
     ("norm", "p", "count"),
     [
-        (Cardinality("one"), 2000, 4000),
-        (Cardinality("count"), 16, 2**16),
-        (Cardinality("count"), 17, None),
-        (Cardinality("sqrt"), 8, None),
-        (Groups([range(100), range(100, 300)]), 300, 200 * 400),
-        (Groups([range(200), range(200, 500)]), 500, None),
+        (CardinalityNorm("one"), 2000, 4000),
+        (CardinalityNorm("count"), 16, 2**16),
+        (CardinalityNorm("count"), 17, None),
+        (CardinalityNorm("sqrt"), 8, None),
+        (GroupNorm([range(100), range(100, 300)]), 300, 200 * 400),
+        (GroupNorm([range(200), range(200, 500)]), 500, None),
     ],
 )
 def test_vertices_are_listed_up_to_a_hundred_thousand(norm, p, count):

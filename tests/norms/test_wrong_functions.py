@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.norms.cardinality import Cardinality
-from dp_erm_bench.norms.groups import Groups
-from dp_erm_bench.norms.range import Range
+from dp_erm_bench.norms.cardinality import CardinalityNorm
+from dp_erm_bench.norms.groups import GroupNorm
+from dp_erm_bench.norms.range import RangeNorm
 from dp_erm_bench.norms.tabulated import Tabulated
 from tests.norms.families import listed
 
@@ -94,21 +94,21 @@ def test_files_are_read_when_the_norm_is_built(tmp_path, suffix):
 
 @pytest.mark.parametrize("wrong", [None, [], [[]], 3, "ab", [["a"]], [[0, 0]], [[-1]]])
 def test_what_are_no_groups(wrong):
-    assert "must be a list of groups, each a list of" in refusal(Groups, wrong)
+    assert "must be a list of groups, each a list of" in refusal(GroupNorm, wrong)
 
 
 def test_indices_and_coordinates_without_a_group():
-    text = refusal(Groups([[0, 1], [2, 5]]).check_features, 5)
+    text = refusal(GroupNorm([[0, 1], [2, 5]]).check_features, 5)
     assert text == (
         "groups=[2, 5]: group 1 has index 5; there are p=5 features, so that indices "
         "end at 4"
     )
-    text = refusal(Groups([[0, 1], [3]]).check_features, 5)
+    text = refusal(GroupNorm([[0, 1], [3]]).check_features, 5)
     assert text == (
         "groups: no group has coordinate 2, 4, whose penalty would be 0; add groups, "
         "or say uncovered=free"
     )
-    free = Groups([[0, 1], [3]], uncovered="free")
+    free = GroupNorm([[0, 1], [3]], uncovered="free")
     free.check_features(5)
     w = np.array([0.0, 0.0, 7.0, 0.0, -2.0])
     assert free.value(w) == 0.0 and free.prox(w, 3.0).tolist() == w.tolist()
@@ -119,7 +119,7 @@ def test_indices_and_coordinates_without_a_group():
     "weights", [[1.0, 0.0], [1.0, -2.0], [1.0], [1.0, math.inf], "ab", 3.0, [1, "x"]]
 )
 def test_weights_are_positive_numbers(weights):
-    text = refusal(Groups, [[0], [1]], weights)
+    text = refusal(GroupNorm, [[0], [1]], weights)
     assert text.endswith(
         "must be 2 finite numbers > 0, one per group, or null for 1 each"
     )
@@ -135,8 +135,8 @@ def test_weights_are_positive_numbers(weights):
     ],
 )
 def test_functions_of_the_cardinality(given, words):
-    assert refusal(Cardinality, *given).startswith(words)
+    assert refusal(CardinalityNorm, *given).startswith(words)
 
 
 def test_the_range_of_one_feature_is_zero():
-    assert "at least 2 features" in refusal(Range().check_features, 1)
+    assert "at least 2 features" in refusal(RangeNorm().check_features, 1)

@@ -1,6 +1,6 @@
 """The replay of a run on a neighbour, without a solver: mechanisms and functions."""
 
-from dp_erm_bench.trust.replay import Log, Writer, compare
+from dp_erm_bench.trust.replay import Log, Writer, compare_logs
 
 
 def replay_audit(first, run, second, rerun):
@@ -22,7 +22,7 @@ def replay_audit(first, run, second, rerun):
     log.iterates = run(first)
     listen(second, Writer(other, log))
     other.iterates = rerun(second)
-    return compare(log, other)
+    return compare_logs(log, other)
 
 
 def listen(mechanisms, intercept):

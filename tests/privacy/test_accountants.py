@@ -9,7 +9,12 @@ from scipy.special import gammaln, logsumexp
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon, pure_epsilon, rdp_epsilon
 from dp_erm_bench.accounting.budget import LEAST_DELTA
-from dp_erm_bench.accounting.certify import Certificate, certify, quick, slow
+from dp_erm_bench.accounting.certify import (
+    Certificate,
+    certify,
+    pld_certificate,
+    quick_certificate,
+)
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -87,8 +92,8 @@ def test_certificate_is_the_smallest(
     found = epsilon_of(events, z, delta)
     used = tuple(event for event in events if event.times)
     if used:
-        assert found <= quick(used, z, delta).epsilon * (1 + 1e-12)
-        assert found <= slow(used, z, delta, REPLACE).epsilon * (1 + 1e-12)
+        assert found <= quick_certificate(used, z, delta).epsilon * (1 + 1e-12)
+        assert found <= pld_certificate(used, z, delta, REPLACE).epsilon * (1 + 1e-12)
         levels = [event for event in used if event.name != "gaussian"]
         assert epsilon_of(tuple(levels), z, delta) <= found * (1 + 1e-3) + 1e-9
     else:

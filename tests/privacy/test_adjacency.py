@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.second_order import packed
+from dp_erm_bench.problems.erm.second_order import pack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
@@ -100,14 +100,14 @@ def records(rng, p, R, count):
 
 def outer(x, q):
     """q x x' of each record, as it is published."""
-    return packed(q[:, None, None] * x[:, :, None] * x[:, None, :])
+    return pack_symmetric(q[:, None, None] * x[:, :, None] * x[:, None, :])
 
 
 @pytest.mark.parametrize("p", [1, 2, 4])
 def test_no_record_moves_a_sum_of_outer_products_by_more_and_some_by_as_much(p):
     """20000 random pairs, and the worst; weights in [0, A] and in [-A, A]."""
     rng, A = np.random.default_rng(p), 0.7
-    problem = problem_of("logistic", "none", p=p, dead=None)
+    problem = small_problem("logistic", "none", p=p, dead=None)
     R = problem.dataset.bounds.norm
     x, z = (records(rng, p, R, 20_000) for _ in range(2))
     q, r = A * np.ceil(20 * rng.random((2, 20_000))) / 20
@@ -142,7 +142,7 @@ def test_no_record_moves_a_sum_of_outer_products_by_more_and_some_by_as_much(p):
 def test_no_record_moves_both_moments_by_more_and_some_by_as_much(p, b):
     """The vector (X'X, b X'y) for R = Y = 1: random pairs, and those of the proof."""
     rng = np.random.default_rng(p)
-    problem = problem_of("squared", "none", p=p, dead=None)
+    problem = small_problem("squared", "none", p=p, dead=None)
     x, z = (records(rng, p, 1.0, 20_000) for _ in range(2))
     y, r = np.clip(rng.uniform(-1.5, 1.5, (2, 20_000, 1)), -1.0, 1.0)
 
@@ -166,5 +166,5 @@ def test_no_record_moves_both_moments_by_more_and_some_by_as_much(p, b):
 
 
 def test_at_equal_weights_one_release_costs_three_quarters_of_two():
-    problem = problem_of("squared", "none")
+    problem = small_problem("squared", "none")
     assert moments_change(problem, REPLACE, 1.0, 1.0) ** 2 == pytest.approx(4.5)

@@ -36,7 +36,7 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import GaussianLaw, gdp_delta
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.trust.epsilons import proved_epsilon
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen_to_run, recount
 from dp_erm_bench.trust.twins.allocation_gaussian import AllocationGaussianTwin
 from tests.loops import each
 
@@ -467,7 +467,7 @@ def recounted(mechanism=AllocationMechanism, charged=REPLACE, noise=1.0):
     found = calibrate((release.law(),), budget)
     claim: Calibration = replace(found, budget=replace(budget, adjacency=REPLACE))
     mechanisms = make_mechanisms([release], noise * found.z, ["a", "b"])
-    witnesses = listen(mechanisms)
+    witnesses = listen_to_run(mechanisms)
     for _ in range(8):
         for trial in range(2):
             mechanisms["gradient"].sample(trial, 2, 1)

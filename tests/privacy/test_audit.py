@@ -15,7 +15,7 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.noisy_max import NoisyMax
-from dp_erm_bench.solvers.bounds import coordinate_bounds, take
+from dp_erm_bench.solvers.bounds import coordinate_bounds, take_entries
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
@@ -63,7 +63,7 @@ class Leak(RandomCD):
         bound = np.broadcast_to(coordinate_bounds(oracle.problem, self.clip), (1, 4))
         yield oracle.w
         for j in schedule.T:
-            gradient = oracle.coordinate_gradient(j, clip=take(bound, j))
+            gradient = oracle.coordinate_gradient(j, clip=take_entries(bound, j))
             mechanisms["measure"](gradient, coordinate=j)
             oracle.prox_step(j, gradient, step=np.ones(1))
             yield oracle.w
@@ -86,7 +86,7 @@ class ClipAfterMean(RandomCD):
         yield oracle.w
         for j in schedule.T:
             mean = oracle.coordinate_gradient(j, clip=np.full(1, np.inf))
-            clipped = np.clip(mean, -take(bound, j), take(bound, j))
+            clipped = np.clip(mean, -take_entries(bound, j), take_entries(bound, j))
             noisy = mechanisms["measure"](clipped, coordinate=j)
             oracle.prox_step(j, noisy, step=np.ones(1))
             yield oracle.w

@@ -33,7 +33,7 @@ def test_adjacency_is_refused_naming_the_choices() -> None:
     [("1/n", 10, 0.1), ("1/n^2", 1000, 1e-6), ("1/n^1.5", 100, 1e-3), (0.25, 7, 0.25)],
 )
 def test_delta_is_resolved(delta: Any, n: int, value: float) -> None:
-    resolved = Budget(1, delta, Adjacency.ZERO_OUT).resolved(n)
+    resolved = Budget(1, delta, Adjacency.ZERO_OUT).resolve_delta(n)
     assert resolved.number == pytest.approx(value)
     assert resolved.adjacency is Adjacency.ZERO_OUT
 
@@ -61,14 +61,14 @@ def test_a_delta_that_no_accountant_resolves_is_refused(delta: Any) -> None:
 
 @pytest.mark.parametrize("power", [13, 60, 90])
 def test_a_power_of_n_that_no_accountant_resolves_is_refused(power: int) -> None:
-    assert Budget(1.0, "1/n^12").resolved(10**5).number == pytest.approx(1e-60)
+    assert Budget(1.0, "1/n^12").resolve_delta(10**5).number == pytest.approx(1e-60)
     with pytest.raises(UsageError, match=r"with n=100000 is .*: must be 0 or at least"):
-        Budget(1.0, f"1/n^{power}").resolved(10**5)
+        Budget(1.0, f"1/n^{power}").resolve_delta(10**5)
 
 
 def test_delta_of_one_record_is_refused() -> None:
     with pytest.raises(UsageError, match="with n=1 is 1"):
-        Budget(1, "1/n^2").resolved(1)
+        Budget(1, "1/n^2").resolve_delta(1)
 
 
 def test_unresolved_delta_is_not_a_number() -> None:
@@ -84,6 +84,6 @@ def test_words_and_numbers_make_equal_budgets() -> None:
 
 @given(st.integers(2, 10**9), st.floats(0.1, 4))
 def test_resolved_is_valid_and_idempotent(n: int, power: float) -> None:
-    budget = Budget(1.0, f"1/n^{power:.3f}").resolved(n)
+    budget = Budget(1.0, f"1/n^{power:.3f}").resolve_delta(n)
     assert 0 < budget.number < 1
-    assert budget.resolved(n + 1) is budget
+    assert budget.resolve_delta(n + 1) is budget

@@ -60,7 +60,7 @@ def test_sampled_reference_scales(adjacency: Adjacency, sigma: float) -> None:
 )
 def test_tight_noise_of_sgd(n: int, batch: int, sigma: float, digits: float) -> None:
     events = (law_of("poisson_gaussian", 50 * n // batch, rate=batch / n),)
-    found = calibrate(events, Budget(1, "1/n^2").resolved(n))
+    found = calibrate(events, Budget(1, "1/n^2").resolve_delta(n))
     assert 2 * found.z == pytest.approx(sigma, rel=digits)
     assert 0.9999 <= found.epsilon_certified <= 1
 
@@ -149,7 +149,7 @@ def test_bad_requests_are_refused() -> None:
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path))
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
     return tmp_path
 
 
@@ -160,9 +160,9 @@ def test_calibrations_are_remembered(
     found = calibrate(events, budget)
     (file,) = (cache / "calibration").iterdir()
     assert json.loads(file.read_text())["z"] == found.z
-    monkeypatch.setattr(calibration, "computed", None)
+    monkeypatch.setattr(calibration, "compute_calibration", None)
     assert calibrate(events[::-1], budget) is found
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
     assert calibrate(events, budget) == found
 
 
@@ -183,10 +183,10 @@ def test_everything_that_matters_is_in_the_key(
 ) -> None:
     base = {"laws": (law_of("laplace", 7),), "budget": Budget(1, 1e-5)}
     calibrate(**base)
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
     changed = base | other
     if code := changed.pop("code", ""):
-        monkeypatch.setattr(calibration, "sources", lambda: code)
+        monkeypatch.setattr(calibration, "digest_of_sources", lambda: code)
     calibrate(**changed)
     assert len(list((cache / "calibration").iterdir())) == 2
 
@@ -197,5 +197,5 @@ def test_a_damaged_cache_is_recomputed(cache: Path, text: str) -> None:
     found = calibrate(events, budget)
     (file,) = (cache / "calibration").iterdir()
     file.write_text(text)
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
     assert calibrate(events, budget) == found

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.accounting import certify, least, pld
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import calibrate, computed
+from dp_erm_bench.accounting.calibration import calibrate, compute_calibration
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.releases.law import composed
+from dp_erm_bench.releases.law import compose_laws
 from tests.loops import each
 from tests.privacy.made import law_of
 
@@ -39,20 +39,20 @@ def asked(monkeypatch):
 def sizes(monkeypatch):
     """The length of every array that was transformed."""
     seen = []
-    original = pld.Composition.tilted
+    original = pld.Composition.tilted_bounds
 
     def listen(self, t, low, size):
         seen.append(size)
         return original(self, t, low, size)
 
-    monkeypatch.setattr(pld.Composition, "tilted", listen)
+    monkeypatch.setattr(pld.Composition, "tilted_bounds", listen)
     return seen
 
 
 def noise_of(events, epsilon, adjacency=REPLACE, delta=1e-6):
     """Calibrate without any memory."""
-    return computed(
-        composed(events), Budget(epsilon, delta, adjacency), "certified", None
+    return compute_calibration(
+        compose_laws(events), Budget(epsilon, delta, adjacency), "certified", None
     )
 
 

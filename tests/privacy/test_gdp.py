@@ -11,7 +11,7 @@ from dp_erm_bench.accounting.least import smallest_multiplier
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.releases.gaussian import (
     Gaussian,
-    divided,
+    divide_mu,
     gdp_delta,
     log_gdp_delta,
 )
@@ -167,7 +167,7 @@ def test_impossible_search_is_loud() -> None:
 
 def shared(first=0.2, second=0.8, kind=Gaussian):
     pair = (kind("few", 3.0, 1), first), (Gaussian("many", 2.0, 7), second)
-    return list(divided(pair))
+    return list(divide_mu(pair))
 
 
 def test_shares_of_mu_square_are_those_asked_for() -> None:
@@ -175,7 +175,7 @@ def test_shares_of_mu_square_are_those_asked_for() -> None:
     for release, share in ((few, 0.2), (many, 0.8)):
         assert release.law().mu_square(5.0) == pytest.approx(share / 25.0)
     assert (few.sensitivity, many.times) == (3.0, 7)
-    none, one = divided([(Gaussian("none", 1.0, 0), 0.5), (many, 0.5)])
+    none, one = divide_mu([(Gaussian("none", 1.0, 0), 0.5), (many, 0.5)])
     assert (none.times, none.weight) == (0, 1.0) and one.weight == math.sqrt(14.0)
 
 

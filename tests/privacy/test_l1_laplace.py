@@ -11,8 +11,8 @@ from dp_erm_bench.releases.base import Query, make_mechanisms
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.l1_laplace import L1Laplace
 from dp_erm_bench.releases.laplace import Laplace
-from dp_erm_bench.trust.recount import listen, recount
-from dp_erm_bench.trust.replay import Exchange, Log, compare
+from dp_erm_bench.trust.recount import listen_to_run, recount
+from dp_erm_bench.trust.replay import Exchange, Log, compare_logs
 
 Z = 0.8
 SPLITS = [(1.0,), (0.5, 0.5), (0.9, 0.1), (0.25, 0.25, 0.5), (0.05,) * 20]
@@ -95,7 +95,7 @@ def test_a_run_is_recounted(delta, others):
         mechanisms = make_mechanisms(releases, calibration.z, ["a", "b"])
         if spoil:
             mechanisms["r"].scale *= 0.5
-        heard = listen(mechanisms)
+        heard = listen_to_run(mechanisms)
         for _ in range(4):
             mechanisms["r"](np.zeros((2, 5)))
         for _ in range(3 if others else 0):
@@ -116,7 +116,7 @@ def test_replays_measure_it_in_the_l1_norm():
         log.exchanges.append(Exchange(asked[0], None))
         logs.append(log)
     assert isinstance(asked[0], Query) and asked[0].order == 1.0
-    assert compare(*logs).ratios["r"] == pytest.approx(1.2)
+    assert compare_logs(*logs).ratios["r"] == pytest.approx(1.2)
 
 
 def test_no_share_is_taken_unless_it_is_asked_for():

@@ -14,7 +14,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.least import certified_multiplier
 from dp_erm_bench.accounting.pld import (
     Composition,
-    discretised,
+    discretise_law,
     pld_deltas,
     pld_epsilon,
 )
@@ -142,7 +142,7 @@ def test_discretisation_dominates(level: float, kind: str) -> None:
         "laplace": lambda: laplace_losses(level, step),
         "bounded_range": lambda: bounded_range_losses(level, step),
     }[kind]()
-    steps = discretised(law, step, 1)
+    steps = discretise_law(law, step, 1)
     losses = step * (steps.first + np.arange(len(steps.masses)))
     coarse = laws.Losses(losses, steps.masses, steps.infinite)
     assert coarse.masses.sum() == pytest.approx(1, abs=1e-12)
@@ -324,7 +324,7 @@ def test_one_step_is_an_upper_bound(z: float, log_delta: float, rate: float) -> 
 
 def test_any_tilt_proves_nearly_the_same() -> None:
     pair = removal_pair(0.02, 0.8)
-    steps = discretised(pair.law(1e-4, 1e-18), 1e-4, 500)
+    steps = discretise_law(pair.law(1e-4, 1e-18), 1e-4, 500)
     composition = Composition([steps], 1e-4)
     best = composition.tilt(1e-7)
     found = [composition.epsilon_by(share * best, 1e-7) for share in (0.2, 0.4, 0.7)]
@@ -332,13 +332,13 @@ def test_any_tilt_proves_nearly_the_same() -> None:
 
 
 def test_below_its_window_a_composition_has_no_bound_but_1() -> None:
-    steps = discretised(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
+    steps = discretise_law(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
     deltas = Composition([steps], 1e-4).deltas(np.array([-1e9, 0.5]))
     assert deltas[0] == 1.0 and 0.0 < deltas[1] < 0.1
 
 
 def test_a_composition_that_is_too_large_proves_nothing(monkeypatch) -> None:
-    steps = discretised(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
+    steps = discretise_law(removal_pair(0.02, 0.8).law(1e-4, 1e-18), 1e-4, 500)
     composition = Composition([steps], 1e-4)
     assert math.isfinite(composition.epsilon_by(5.0, 1e-7))
     monkeypatch.setattr(pld, "LARGEST", 64)

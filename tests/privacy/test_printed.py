@@ -77,7 +77,7 @@ def test_zero_delta_is_refused(mode: str) -> None:
 def test_noise_of_the_authors_sgd(n: int, noise: float) -> None:
     events = (law_of("poisson_gaussian", 50 * n, rate=1 / n),)
     for adjacency in Adjacency:
-        z = authors_multiplier(Budget(1, "1/n^2", adjacency).resolved(n), events)
+        z = authors_multiplier(Budget(1, "1/n^2", adjacency).resolve_delta(n), events)
         assert z * adjacency.of_sum(1.0) == pytest.approx(noise, abs=6e-4)
 
 

@@ -14,7 +14,7 @@ from dp_erm_bench.accounting.bounds import (
     rdp_epsilon,
 )
 from dp_erm_bench.releases.gaussian import gaussian_rdp
-from dp_erm_bench.releases.law import Law, composed
+from dp_erm_bench.releases.law import Law, compose_laws
 from tests.privacy.made import bounded_range_rdp, laplace_rdp, law_of, pure_rdp
 
 CURVES: list[Callable[..., np.ndarray]] = [
@@ -158,5 +158,5 @@ def test_impossible_laws_are_refused(facts: dict[str, float]) -> None:
 def test_composition_is_canonical() -> None:
     full = law_of("poisson_gaussian", 2, rate=1.0)
     events = (full, law_of("laplace", 1), law_of("gaussian", 3), law_of("pure", 0))
-    assert composed(events) == (law_of("gaussian", 5), law_of("laplace", 1))
-    assert composed(events[::-1]) == composed(events)
+    assert compose_laws(events) == (law_of("gaussian", 5), law_of("laplace", 1))
+    assert compose_laws(events[::-1]) == compose_laws(events)

@@ -19,9 +19,13 @@ from dp_erm_bench.releases.fixed_size_gaussian import FixedSizeGaussian
 from dp_erm_bench.releases.gaussian import Gaussian
 from dp_erm_bench.releases.laplace import Laplace
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
-from dp_erm_bench.releases.renyi_filter import RenyiFilter, RenyiFilterLaw, highest
-from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect, amplified
-from dp_erm_bench.trust.recount import listen, recount, watch
+from dp_erm_bench.releases.renyi_filter import (
+    RenyiFilter,
+    RenyiFilterLaw,
+    highest_order,
+)
+from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect, law_of_fixed_size
+from dp_erm_bench.trust.recount import listen_to_run, recount, watch_runs
 from dp_erm_bench.trust.twins.renyi_filter import RenyiFilterTwin
 
 MULTIPLIER, CHANCES = 6.0, (0.6, 0.3, 0.1)
@@ -43,7 +47,7 @@ def made(z, name="a", **how):
 
 
 def passed(z, name="a", **how):
-    return made(z, name, **how).passing(z)
+    return made(z, name, **how).passing_kinds(z)
 
 
 def spent(kinds, orders):
@@ -58,7 +62,7 @@ def test_a_run_is_the_longest_one_below_the_curve(z):
     everything = passed(0.0)
     assert everything.size == 400
     orders = default_orders()
-    orders = orders[orders <= highest(z)]
+    orders = orders[orders <= highest_order(z)]
     lengths = set()
     for i in range(5):
         kinds, drawn = passed(z, f"run {i}"), passed(0.0, f"run {i}")
@@ -79,7 +83,12 @@ def test_the_curve_is_that_of_one_gaussian_at_whole_orders_and_ends():
     # Chords of a (a - 1) / 32 over a - 1.
     np.testing.assert_allclose(between, [2 / 32, 2 / 32, 4 / 1.5 / 32], rtol=1e-12)
     assert np.isinf(law.rdp(8.0, np.array([20.0001, 1e4]))).all()
-    assert [highest(m) for m in (1e-9, 110.0, 512.0, 513.0)] == [2, 512, 512, math.inf]
+    assert [highest_order(m) for m in (1e-9, 110.0, 512.0, 513.0)] == [
+        2,
+        512,
+        512,
+        math.inf,
+    ]
 
 
 def test_tiny_budgets_leave_no_step():
@@ -141,7 +150,7 @@ def test_exact_runs_of_secret_kinds_are_below_the_curve(adjacency):
 
 def passing(mechanism, z, drawn):
     """How many of given kinds pass."""
-    orders = np.arange(2.0, highest(z) + 1)
+    orders = np.arange(2.0, highest_order(z) + 1)
     curves = mechanism.release.curves(orders)
     sums = np.cumsum(curves[list(drawn)], axis=0)
     return int((sums <= orders / (2 * z * z)).all(axis=1).sum())
@@ -166,7 +175,11 @@ def test_all_kinds_inside_are_compared():
 def test_curves_of_kinds_inside_bound_both_directions(kind, adjacency):
     """Exact pairs: the proof of repeated runs divides D by D' and D' by D."""
     release, rate = INSIDE[kind]
-    law, z, orders = amplified(release.law()), 0.8, np.array([1.3, 2.0, 3.0, 8.0])
+    law, z, orders = (
+        law_of_fixed_size(release.law()),
+        0.8,
+        np.array([1.3, 2.0, 3.0, 8.0]),
+    )
     noise = stats.laplace if kind == "laplace" else stats.norm
     # Who replaces: a record's own term is half of the sensitivity in Poisson samples.
     ends = (1.0, 0.0) if adjacency is Adjacency.ZERO_OUT else (0.5, -0.5)
@@ -215,7 +228,7 @@ def test_a_filtered_run_is_recounted(adjacency):
     release = best_of(filter_of())
     calibration = calibrate((release.law(),), Budget(1.0, 1e-6, adjacency))
     mechanisms = make_mechanisms([release], calibration.z, ["b"])
-    witnesses = listen(mechanisms)
+    witnesses = listen_to_run(mechanisms)
     mechanisms["best"](Once().attempt)
     counted = recount(mechanisms, calibration, witnesses=witnesses)
     assert not counted.complaint(calibration)
@@ -225,7 +238,7 @@ def test_a_filtered_run_is_recounted(adjacency):
 
 
 def never_cut(mechanism):
-    mechanism.passing = lambda m: type(mechanism).passing(mechanism, 0.0)
+    mechanism.passing_kinds = lambda m: type(mechanism).passing_kinds(mechanism, 0.0)
 
 
 def halved(mechanism):
@@ -244,8 +257,8 @@ def test_faults_of_a_filter_are_recounted(fault, heard):
     release = best_of(filter_of())
     calibration = calibrate((release.law(),), Budget(1.0, 1e-6))
     mechanisms = make_mechanisms([release], calibration.z, ["b"])
-    watch(mechanisms)
-    witnesses = listen(mechanisms) if heard else None
+    watch_runs(mechanisms)
+    witnesses = listen_to_run(mechanisms) if heard else None
     kept = mechanisms["best"].listen
 
     def spoil(run):

@@ -21,7 +21,7 @@ from dp_erm_bench.releases.repeat_and_select import (
     RepeatAndSelectLaw,
     Runs,
 )
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen_to_run, recount
 from tests.loops import each
 
 ONE = Budget(1.0, 1e-6)
@@ -99,7 +99,7 @@ def test_the_number_of_runs_is_cut_where_it_is_declared():
     release = release_of(0.2)
     assert release.most * math.log1p(-0.2) < -1000
     mechanism = release.mechanism(release, 0.0, ["a"])
-    mechanism._stops = lambda number: False
+    mechanism._is_last = lambda number: False
     _, runs = best_of(mechanism, Silent())
     assert len(runs.made) == release.most == 5000
 
@@ -110,7 +110,7 @@ def test_the_number_of_runs_is_cut_where_it_is_declared():
 )
 def test_the_least_score_wins_and_the_first_of_equals(scores, place):
     mechanism = made(0.0)
-    mechanism._stops = lambda number: number + 1 == len(scores)
+    mechanism._is_last = lambda number: number + 1 == len(scores)
     found, runs = best_of(mechanism, Silent(scores))
     assert found.item() == scores[place] and runs.winner == place
     with pytest.raises(BudgetExhausted):
@@ -242,7 +242,7 @@ def test_a_run_is_recounted(adjacency):
     release, budget = release_of(), Budget(1.0, 1e-6, adjacency)
     calibration = calibrate((release.law(),), budget)
     mechanisms = make_mechanisms([release], calibration.z, ["b"])
-    witnesses = listen(mechanisms)
+    witnesses = listen_to_run(mechanisms)
     mechanisms["best"](Once().attempt)
     counted = recount(mechanisms, calibration, witnesses=witnesses)
     assert not counted.complaint(calibration)

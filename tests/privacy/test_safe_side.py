@@ -13,7 +13,7 @@ from dp_erm_bench.accounting.bounds import rdp_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.accounting.repeated import largest
+from dp_erm_bench.accounting.repeated import largest_count
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import SLACK, dataset_from_arrays
 from dp_erm_bench.errors import NotSampled, NotSolved
@@ -28,7 +28,7 @@ from dp_erm_bench.releases.gaussian import GaussianLaw, gdp_delta
 from dp_erm_bench.releases.poisson_gaussian import PoissonGaussian
 from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian, SingleUseLaw
 from dp_erm_bench.solvers import one_solve
-from dp_erm_bench.solvers.greedy_cd import _spread
+from dp_erm_bench.solvers.greedy_cd import _spread_of_scores
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 from dp_erm_bench.solvers.sgd import SGD
 from dp_erm_bench.solvers.svrg import SVRG
@@ -183,10 +183,12 @@ def test_the_distance_of_a_point_is_that_of_its_subgradient(
     with monkeypatch.context() as patched:
         if rough:  # Newton's method ends at rounding; this one ends early.
             start = 0.1 * np.random.default_rng(0).normal(size=p)
-            patched.setattr(perturbed, "newton", lambda *_: (start, 0))
+            patched.setattr(perturbed, "newton_minimiser", lambda *_: (start, 0))
         found = [minimise_perturbed(problem, linear, ridge, tolerance)]
     steps = PerturbedSteps(problem, linear, ridge)
-    found += [steps.after(w) for w in np.random.default_rng(1).normal(size=(5, p))]
+    found += [
+        steps.point_after(w) for w in np.random.default_rng(1).normal(size=(5, p))
+    ]
     for near in found:
         g = problem.gradient(near.w) + ridge * near.w + linear
         least = np.linalg.norm(subdifferential_distance(problem.penalty, g, near.w))
@@ -211,19 +213,19 @@ def test_declared_bounds_are_exceeded_by_rounding_alone():
 
 @each("spread", [1.0, 1 + 5e-13, 4 / 3, 1e3 / 3])
 def test_a_spread_is_rounded_up(spread):
-    found = _spread(np.array([[spread, 1.0, 0.0]]))
+    found = _spread_of_scores(np.array([[spread, 1.0, 0.0]]))
     assert spread <= found <= spread + 2e-9
 
 
 @each("steps", [0, 1, 2, 3, 7, 64, 100])
 def test_a_prefix_is_the_longest_that_the_budget_pays_for(steps):
     for paid in range(steps + 1):
-        assert largest(lambda count, paid=paid: count <= paid, steps) == paid
+        assert largest_count(lambda count, paid=paid: count <= paid, steps) == paid
 
 
 def test_calibrations_that_differ_in_a_last_bit_are_kept_apart(monkeypatch, tmp_path):
     monkeypatch.setenv("DP_ERM_BENCH_CACHE", str(tmp_path))
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
     up = math.nextafter(1.0, 2.0)
     asked = [
         (weight, Budget(epsilon, delta))
@@ -239,7 +241,7 @@ def test_calibrations_that_differ_in_a_last_bit_are_kept_apart(monkeypatch, tmp_
     assert len(files) == len(asked)
     kept = {json.loads(file.read_text())["z"] for file in files}
     assert kept == {one.z for one in found}
-    calibration._calibrated.cache_clear()
+    calibration._load_calibration.cache_clear()
 
 
 def test_what_the_accountants_prove_is_not_rounded_down():

@@ -11,10 +11,10 @@ from dp_erm_bench.accounting.bounds import pure_epsilon
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import (
     Calibration,
+    budget_left,
     calibrate,
-    left_over,
+    epsilon_spent,
     shared_mechanisms,
-    spent_by,
     with_shares,
 )
 from dp_erm_bench.errors import BudgetExhausted, UsageError
@@ -54,8 +54,8 @@ def test_the_largest_log_ratio_of_the_densities_is_the_share(budget):
     scale = mechanism(budget, release=vector(0.1, change)).scale
     level = (change / scale).sum()
     assert level == pytest.approx(0.1 * budget.epsilon, rel=1e-14)
-    assert spent_by((vector(),), budget) >= level * (1 - 1e-15)
-    assert spent_by((vector(),), budget) == pytest.approx(level, rel=1e-14)
+    assert epsilon_spent((vector(),), budget) >= level * (1 - 1e-15)
+    assert epsilon_spent((vector(),), budget) == pytest.approx(level, rel=1e-14)
 
 
 def test_draws_follow_the_law_of_the_event():
@@ -114,9 +114,9 @@ def test_a_share_is_a_part(share):
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_shares_and_the_rest_are_the_budget(budget):
-    rest = left_over(budget, (vector(),))
+    rest = budget_left(budget, (vector(),))
     assert rest.epsilon == pytest.approx(0.9 * budget.epsilon, rel=1e-14)
-    assert spent_by((vector(),), budget) + rest.epsilon <= budget.epsilon
+    assert epsilon_spent((vector(),), budget) + rest.epsilon <= budget.epsilon
     assert (rest.delta, rest.adjacency) == (budget.delta, budget.adjacency)
 
 
@@ -124,7 +124,7 @@ def test_shares_and_the_rest_are_the_budget(budget):
 @each("adjacency", Adjacency)
 def test_a_certificate_counts_the_share_and_keeps_the_budget(budget, adjacency):
     budget = replace(budget, adjacency=adjacency)
-    alone = calibrate(GAUSSIAN, left_over(budget, (vector(),)))
+    alone = calibrate(GAUSSIAN, budget_left(budget, (vector(),)))
     both = with_shares(alone, budget, (vector(),))
     assert both.epsilon_certified <= budget.epsilon
     assert both.epsilon_certified == pytest.approx(budget.epsilon, rel=1e-9)
@@ -136,13 +136,13 @@ def test_a_certificate_counts_the_share_and_keeps_the_budget(budget, adjacency):
 def test_without_shares_nothing_changes():
     budget = Budget(1.0, 1e-6)
     made = calibrate(GAUSSIAN, budget)
-    assert left_over(budget, ()) is budget
+    assert budget_left(budget, ()) is budget
     assert with_shares(made, budget, ()) is made
 
 
 def test_without_a_budget_nothing_is_certified():
     budget = Budget("inf", 1e-6)
-    assert left_over(budget, (vector(),)).epsilon == math.inf
+    assert budget_left(budget, (vector(),)).epsilon == math.inf
     made = with_shares(calibrate(GAUSSIAN, budget), budget, (vector(),))
     assert made.epsilon_certified == math.inf and made.accountant == "none"
 
@@ -150,7 +150,7 @@ def test_without_a_budget_nothing_is_certified():
 @pytest.mark.parametrize("events", [(), (law_of("laplace", 3),)])
 def test_pure_releases_stay_pure(events):
     budget = Budget(1.0, 0.0)
-    alone = calibrate(events, left_over(budget, (vector(),)))
+    alone = calibrate(events, budget_left(budget, (vector(),)))
     both = with_shares(alone, budget, (vector(),))
     assert both.accountant == "pure"
     expected = 0.1 if not events else 1.0

@@ -18,7 +18,7 @@ from dp_erm_bench.releases.sketched_gaussian import (
     SketchedGaussianLaw,
     nodes_of,
 )
-from dp_erm_bench.trust.recount import listen, recount
+from dp_erm_bench.trust.recount import listen_to_run, recount
 from dp_erm_bench.trust.twins.base import Answered
 from dp_erm_bench.trust.twins.sketched_gaussian import SketchedGaussianTwin
 from tests.loops import each
@@ -128,7 +128,7 @@ def test_a_run_is_recounted(others, times):
     assert calibration.accountant == ("profile" if times == 1 else "rdp")
     for spoil in (False, True):
         mechanisms = make_mechanisms(releases, calibration.z, ["a", "b"])
-        heard = listen(mechanisms)
+        heard = listen_to_run(mechanisms)
         mechanisms["r"].scale *= 0.5 if spoil else 1.0
         for name, uses in (("r", times), ("g", 2 if others else 0)):
             for _ in range(uses):
@@ -151,7 +151,7 @@ def test_a_sketch_that_is_not_the_streams_is_heard():
         return twice
 
     mechanisms["r"].publish = doubled
-    heard = listen(mechanisms)
+    heard = listen_to_run(mechanisms)
     mechanisms["r"](np.ones((1, 3)))
     found = recount(mechanisms, calibration, witnesses=heard)
     assert "is certified" in found.complaint(calibration)

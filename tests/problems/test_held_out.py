@@ -21,7 +21,7 @@ from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm.build import build_problem
-from dp_erm_bench.problems.erm.problem import auc, errors_of
+from dp_erm_bench.problems.erm.problem import area_under_curve, errors_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -57,7 +57,7 @@ def test_measures_are_those_of_scikit_learn(sparse):
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=40))
 def test_ties_count_one_half(records):
     scores, positive = map(np.array, zip(*records, strict=True))
-    (found,) = auc(scores[None, :] / 3.0, positive)
+    (found,) = area_under_curve(scores[None, :] / 3.0, positive)
     if positive.all() or not positive.any():
         assert np.isnan(found)
     else:
@@ -67,10 +67,10 @@ def test_ties_count_one_half(records):
 def test_rows_do_not_see_each_other():
     scores = RNG.normal(size=(4, 20))
     scores[1], scores[2, 3], scores[3, 0] = 0.5, np.nan, np.inf
-    both = auc(scores, Y[:20] > 0.0)
+    both = area_under_curve(scores, Y[:20] > 0.0)
     assert both[1] == 0.5 and np.isnan(both[2])
     for row, found in zip(scores, both, strict=True):
-        np.testing.assert_equal(auc(row[None, :], Y[:20] > 0.0)[0], found)
+        np.testing.assert_equal(area_under_curve(row[None, :], Y[:20] > 0.0)[0], found)
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])

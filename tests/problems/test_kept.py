@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from dp_erm_bench import fit, load_problem, problem_from_arrays, registry
-from dp_erm_bench.datasets.base import Bounds, Dataset, once
+from dp_erm_bench.datasets.base import Bounds, Dataset, compute_once
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.penalties.base import Penalty, SeparablePenalty
 from dp_erm_bench.problems.erm import objective
@@ -22,8 +22,8 @@ from dp_erm_bench.runner import execute
 from dp_erm_bench.solvers.output_perturbation import OutputPerturbation
 
 COUNTED = [
-    *((objective, name) for name in ("_largest_eigenvalue", "mean_squares")),
-    *((objective, name) for name in ("largest_entries", "_clipped_squares")),
+    *((objective, name) for name in ("_largest_eigenvalue", "mean_squares_of")),
+    *((objective, name) for name in ("largest_of_columns", "_clipped_squares")),
     (problems, "certified_optimum"),
 ]
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace_one"}
@@ -80,8 +80,8 @@ def batches(algorithm, count=4, size=3, **params):
     [
         ("gd", "_largest_eigenvalue"),
         ("sgd", "_largest_eigenvalue"),
-        ("random_cd", "mean_squares"),
-        ("greedy_cd", "mean_squares"),
+        ("random_cd", "mean_squares_of"),
+        ("greedy_cd", "mean_squares_of"),
     ],
 )
 def test_batches_of_a_process_compute_them_once(algorithm, constant, calls):
@@ -119,7 +119,7 @@ def test_private_constants_are_exact_once_and_noisy_anew(calls):
             assert record["status"] == "ok", record["message"]
             ends.add(record["trajectory"]["objective"][-1])
     assert len(ends) == 12
-    assert calls["_clipped_squares"] == calls["largest_entries"] == 1
+    assert calls["_clipped_squares"] == calls["largest_of_columns"] == 1
     assert calls["certified_optimum"] == 1
 
 
@@ -159,7 +159,7 @@ def test_values_are_those_of_nothing_kept():
         problem = own_problem(form)
         for _ in range(2):
             constants, X = problem.with_smoothness("data").smoothness, problem.dataset.X
-            exact = 0.25 * objective.mean_squares(X)
+            exact = 0.25 * objective.mean_squares_of(X)
             np.testing.assert_array_equal(constants.columns, exact)
             assert constants.norm == 0.25 * objective._largest_eigenvalue(X)
 
@@ -336,7 +336,12 @@ def test_a_value_that_is_no_array_is_kept_too():
         asked.append(factor)
         return X.shape[0] * factor
 
-    assert [once(data, shape, k) for k in (1.0, 1.0, 2.0, 1.0)] == [40, 40, 80, 40]
+    assert [compute_once(data, shape, k) for k in (1.0, 1.0, 2.0, 1.0)] == [
+        40,
+        40,
+        80,
+        40,
+    ]
     assert asked == [1.0, 2.0, 1.0]
 
 

@@ -6,11 +6,11 @@ from scipy.sparse import csr_array, random_array
 
 from dp_erm_bench import load_problem, problem_from_arrays, problem_from_records
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.datasets.prepare import Declared, mapped
+from dp_erm_bench.datasets.prepare import DeclaredBounds, map_features
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import line_of
-from dp_erm_bench.runner.execute import problem_of
+from dp_erm_bench.runner.execute import problem_of_trial
 from tests.loops import each
 
 Z = np.array([[0.6, 0.0, -0.8], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0], [0.3, 0.0, 0.4]])
@@ -78,8 +78,10 @@ def test_clipping_keeps_the_largest_entries(most):
     rng = np.random.default_rng(2)
     records = np.where(rng.random((30, 7)) < 0.7, rng.normal(size=(30, 7)), 0.0)
     records[0] = 0.5  # ties
-    declared = Declared(np.array(2.0), 1.5, None, most).of("toy", 7)
-    dense, sparse = (mapped("toy", Z, declared) for Z in (records, csr_array(records)))
+    declared = DeclaredBounds(np.array(2.0), 1.5, None, most).bounds_of("toy", 7)
+    dense, sparse = (
+        map_features("toy", Z, declared) for Z in (records, csr_array(records))
+    )
     np.testing.assert_allclose(sparse.toarray(), dense, rtol=1e-15)
     assert (np.count_nonzero(dense, axis=1) <= most).all()
     assert (np.linalg.norm(dense, axis=1) <= 1.5 * (1 + 1e-12)).all()
@@ -124,13 +126,13 @@ def test_a_part_of_an_objective_is_refused(archive):
 
 
 def test_a_sweep_poses_it_and_a_spec_finds_it_again(archive):
-    (line,), missing = expand([block(archive, bounds=BOUNDS)])
+    (line,), missing = expand_blocks([block(archive, bounds=BOUNDS)])
     assert not missing and line.problem.kind == "mean estimation"
     spec = line.settings[0].trial(0, 3).spec
     assert spec["problem"] == {"name": "mean"} and spec["loss"] == {"name": "none"}
-    assert problem_of(spec).identity == line.problem.identity
+    assert problem_of_trial(spec).identity == line.problem.identity
     assert line_of(spec).settings[0].digest == line.settings[0].digest
-    other = expand([block(archive, bounds={"norm": 2.0, "nonzeros": 2})])[0][0]
+    other = expand_blocks([block(archive, bounds={"norm": 2.0, "nonzeros": 2})])[0][0]
     assert other.problem.identity != line.problem.identity
 
 

@@ -19,7 +19,7 @@ from dp_erm_bench.problems.erm.optimum.certified import (
 )
 from dp_erm_bench.problems.erm.optimum.composite import (
     gram,
-    scaled,
+    scale_records,
 )
 from tests.loops import each
 from tests.serving import BALLS
@@ -199,7 +199,7 @@ class TestLinear:
     def test_rows_are_scaled(self, form):
         X, d, _ = self.arrays()
         features = form(X)
-        result = scaled(features, d)
+        result = scale_records(features, d)
         assert type(result) is type(features)
         np.testing.assert_allclose(result @ np.eye(80), d[:, None] * X)
         np.testing.assert_array_equal(features @ np.eye(80), X)
@@ -218,8 +218,8 @@ class TestLinear:
     def test_systems_are_solved(self, form, l2):
         X, d, g = self.arrays()
         dense = X.T @ (d[:, None] * X) + l2 * np.eye(80)
-        kinds = [(composite.direct, 1e-9)]
-        kinds += [(composite._iterative, 2e-2)] * sparse.issparse(form(X))
+        kinds = [(composite.direct_solver, 1e-9)]
+        kinds += [(composite._iterative_solver, 2e-2)] * sparse.issparse(form(X))
         for kind, tolerance in kinds:
             solved = kind(form(X), d, l2)(g)
             residual = (dense @ solved - g) / np.sqrt(dense.diagonal())
@@ -230,7 +230,9 @@ class TestLinear:
     def test_shared_products_of_rows_give_the_same_system(self, form):
         X, d, g = self.arrays()
         features, products = form(X), composite.row_products(form(X), 0.1)
-        one, two = (composite.direct(features, d, 0.1, k)(g) for k in (None, products))
+        one, two = (
+            composite.direct_solver(features, d, 0.1, k)(g) for k in (None, products)
+        )
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
         assert composite.row_products(features, 0.0) is None
         assert composite.row_products(form(X.T), 0.1) is None
@@ -238,8 +240,8 @@ class TestLinear:
     def test_the_smaller_side_decides_how(self, form, monkeypatch):
         monkeypatch.setattr(composite, "DIRECT", 40)
         X, *_ = self.arrays()
-        assert not composite.inexact(form(X), 0.1)
-        assert composite.inexact(form(X), 0.0) is sparse.issparse(form(X))
+        assert not composite.is_inexact(form(X), 0.1)
+        assert composite.is_inexact(form(X), 0.0) is sparse.issparse(form(X))
 
 
 @pytest.fixture(scope="module")

@@ -10,18 +10,18 @@ from dp_erm_bench.losses.smooth import Logistic, Squared
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.problems.erm.optimum.composite import (
     Composite,
-    direct,
+    direct_solver,
     duality_gap,
 )
 from dp_erm_bench.problems.erm.optimum.smooth import (
     free_gap,
     minimise_free,
     minimise_ridge,
-    newton,
+    newton_minimiser,
 )
 from dp_erm_bench.problems.erm.optimum.sparse import (
     minimise_sparse,
-    polish,
+    polish_signs,
     relative_gap,
 )
 
@@ -88,7 +88,7 @@ def test_the_newton_system_is_solved_in_either_dimension(shape, l2):
     X = rng.standard_normal(shape)
     d, g = rng.random(shape[0]), rng.standard_normal(shape[1])
     dense = X.T @ (d[:, None] * X) + l2 * np.eye(shape[1])
-    solved = direct(X, d, l2)(g)
+    solved = direct_solver(X, d, l2)(g)
     np.testing.assert_allclose(dense @ solved, g, atol=1e-7)
 
 
@@ -96,14 +96,14 @@ def test_a_singular_newton_system_still_gives_a_descent_direction():
     X, _ = data()
     X[:, 1] = X[:, 0]
     g = X.T @ np.ones(40)
-    assert g @ direct(X, np.ones(40), 0.0)(g) > 0.0
+    assert g @ direct_solver(X, np.ones(40), 0.0)(g) > 0.0
 
 
 def test_newton_is_damped_where_full_steps_diverge():
     # A start so far that the curvature is nearly 0: a full step overshoots.
     X = np.ones((2, 1), order="F")
     y = np.array([1.0, -1.0])
-    w, decrement = newton(Composite(X, y, Logistic()), np.array([8.0]))
+    w, decrement = newton_minimiser(Composite(X, y, Logistic()), np.array([8.0]))
     assert abs(w[0]) <= 1e-9 and decrement <= 1e-18
 
 
@@ -140,9 +140,9 @@ def test_polish_never_raises_the_gap(loss, start):
     problem = Composite(X, y, loss, 0.02, 0.0)
     best = minimise_sparse(problem)
     w = {"zero": 0.0 * best, "dense": best + 0.01, "wrong signs": -best}[start]
-    polished = polish(problem, w)
+    polished = polish_signs(problem, w)
     assert relative_gap(problem, polished) <= relative_gap(problem, w)
-    assert relative_gap(problem, polish(problem, best)) <= 1e-12
+    assert relative_gap(problem, polish_signs(problem, best)) <= 1e-12
 
 
 @pytest.mark.parametrize("seed", range(5))

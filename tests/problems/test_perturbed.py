@@ -140,7 +140,7 @@ def test_what_newton_leaves_is_polished(monkeypatch):
     problem, linear = problem_of("logistic", "l2"), linear_term()
     exact = minimise_perturbed(problem, linear, 0.3, 1e-11)
     near = exact.w + 1e-5
-    monkeypatch.setattr(perturbed, "newton", lambda *given: (near, np.inf))
+    monkeypatch.setattr(perturbed, "newton_minimiser", lambda *given: (near, np.inf))
     found = minimise_perturbed(problem, linear, 0.3, 1e-11)
     assert found.distance <= 1e-11
     assert np.linalg.norm(found.w - exact.w) <= 2e-11
@@ -153,7 +153,7 @@ def newton_alone(monkeypatch):
     """All problems are solved by proximal Newton steps, and by nothing else."""
     monkeypatch.setattr(steps, "LARGE", 0)
     monkeypatch.setattr(steps, "UNCOMPILED", None)
-    monkeypatch.setattr(PerturbedSteps, "accelerated", None)
+    monkeypatch.setattr(PerturbedSteps, "take_accelerated_steps", None)
 
 
 @each("loss", ["logistic", "squared", "huber"])
@@ -204,7 +204,7 @@ def test_where_newton_steps_fail_accelerated_ones_follow(monkeypatch):
     monkeypatch.setattr(PerturbedSteps, "hessian", lambda *given: wrong)
     failing = PerturbedSteps(problem, linear, 0.05)
     assert failing.newton_pays
-    assert failing.newton(np.zeros(problem.p), 1e-11).distance > 1e-3
+    assert failing.take_newton_steps(np.zeros(problem.p), 1e-11).distance > 1e-3
     found = minimise_perturbed(problem, linear, 0.05, 1e-11)
     assert found.distance <= 1e-11
     assert np.linalg.norm(found.w - exact.w) <= 2e-11

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.datasets.base import Bounds
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
@@ -97,7 +97,7 @@ def test_the_trace_bounds_the_largest_eigenvalue(loss):
 
 
 def test_a_problem_carries_published_constants_until_told_others():
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     assert isinstance(problem, ERMProblem)
     columns = np.arange(12.0).reshape(2, 6)
     carrying = problem.with_released(ReleasedSmoothness(columns, "data"))

@@ -9,7 +9,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.problems.erm import second_order as so
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.build import risk_from_arrays
 from tests.loops import each
 
 B, N, P = 3, 70, 6
@@ -22,7 +22,7 @@ L2 = {"penalty": "l2", "strength": 1.0}
 
 
 def oracle_of(form=np.asarray, loss="logistic", y=SIGNS, batch=B):
-    oracle = problem_from_arrays(form(X), y, loss=loss, **L2).oracle(batch)
+    oracle = risk_from_arrays(form(X), y, loss=loss, **L2).oracle(batch)
     oracle.move_to(W[:batch])
     return oracle
 
@@ -38,7 +38,7 @@ def test_sums_of_outer_products_are_those_of_numpy(form, blocks):
     oracle = oracle_of(form)
     signed = RNG.normal(size=(B, N))
     for weights in (None, np.abs(signed), signed, np.zeros((B, N))):
-        made = so.unpacked(so.outer_products(oracle, weights), P)
+        made = so.unpack_symmetric(so.outer_products(oracle, weights), P)
         q = np.ones((B, N)) if weights is None else weights
         expected = np.stack([X.T @ (X * one[:, None]) for one in q])
         np.testing.assert_allclose(made, expected, rtol=1e-12, atol=1e-12)
@@ -48,18 +48,18 @@ def test_sums_of_outer_products_are_those_of_numpy(form, blocks):
 def test_a_packed_matrix_is_as_long_as_its_frobenius_norm_and_comes_back():
     A = RNG.normal(size=(B, P, P))
     A += A.transpose(0, 2, 1)
-    vector = so.packed(A)
+    vector = so.pack_symmetric(A)
     assert vector.shape == (B, P * (P + 1) // 2)
     np.testing.assert_allclose(
         np.linalg.norm(vector, axis=1), np.linalg.norm(A, axis=(1, 2)), rtol=1e-12
     )
-    np.testing.assert_allclose(so.unpacked(vector, P), A, rtol=1e-12)
+    np.testing.assert_allclose(so.unpack_symmetric(vector, P), A, rtol=1e-12)
 
 
 def test_noise_of_the_rebuilt_matrix_is_s_on_the_diagonal_and_less_off_it():
     """s and s / sqrt 2, entry by entry, symmetric, to 5 deviations of 4000 draws."""
     s, p = 3.0, 4
-    noise = so.unpacked(s * RNG.normal(size=(4000, p * (p + 1) // 2)), p)
+    noise = so.unpack_symmetric(s * RNG.normal(size=(4000, p * (p + 1) // 2)), p)
     assert (noise == noise.transpose(0, 2, 1)).all()
     expected = np.where(np.eye(p) == 1.0, s, s / np.sqrt(2.0))
     np.testing.assert_allclose(noise.std(axis=0), expected, rtol=5 / np.sqrt(8000))
@@ -111,7 +111,7 @@ def test_secants_of_the_logistic_loss_have_the_papers_form():
 
 @each("loss", ["sigmoid", "absolute", "linear", "hinge"])
 def test_other_losses_have_no_known_bound(loss):
-    problem = problem_from_arrays(X, SIGNS, loss=loss, **L2)
+    problem = risk_from_arrays(X, SIGNS, loss=loss, **L2)
     assert "a quadratic upper bound is known of" in so.secant_refusal(problem)
 
 
@@ -149,7 +149,7 @@ def test_images_that_underflow_or_are_no_number_are_clipped_all_the_same():
     cases = [([1e-170, 0.0], 1e-160 * np.eye(2), 1e150), ([1e150] * 2, opposite, 1.0)]
     for x, Q, y in cases:
         arrays = np.array([x, [0.0, 0.0]]), np.array([y, 1.0])
-        oracle = problem_from_arrays(*arrays, loss="squared", **L2).oracle(1)
+        oracle = risk_from_arrays(*arrays, loss="squared", **L2).oracle(1)
         found = so.Geometry(oracle, Q[None]).clipped_sum(np.full((1, 1), 1e-200))
         assert norm2(found) <= 1e-200 * (1 + 1e-12)
 
@@ -163,26 +163,28 @@ def test_systems_are_solved_with_lifted_eigenvalues(lift, floor):
     up = np.maximum(values, 0.0) + floor
     d = (up if lift == "add" else np.maximum(values, floor)) + ridge
     expected = V @ ((V.T @ g) / d)
-    np.testing.assert_allclose(so.solved(A, g, floor, ridge, lift), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        so.solve_system(A, g, floor, ridge, lift), expected, rtol=1e-9
+    )
 
 
 @each("lift", ["clip", "add"])
 def test_a_singular_matrix_is_refused_where_nothing_lifts_it(lift):
     A = np.diag([1.0, 0.0])
     with pytest.raises(Unsupported, match="is singular, and without noise nothing"):
-        so.solved(A, np.ones(2), 0.0, 0.0, lift)
-    assert np.isfinite(so.solved(A, np.ones(2), 1e-3, 0.0, lift)).all()
+        so.solve_system(A, np.ones(2), 0.0, 0.0, lift)
+    assert np.isfinite(so.solve_system(A, np.ones(2), 1e-3, 0.0, lift)).all()
 
 
 @each("p", [2, 40])
 def test_what_overflowed_is_no_number_whatever_its_size(p):
-    for found in so.spectrum(np.full((p, p), np.inf)):
+    for found in so.eigen_decomposition(np.full((p, p), np.inf)):
         assert np.isnan(found).all()
 
 
 def test_a_matrix_that_is_too_large_is_refused_with_its_bytes():
     wide = csc_array((np.ones(2), ([0, 1], [0, 99_999])), shape=(2, 100_000))
-    problem = problem_from_arrays(wide, SIGNS[:2], loss="logistic", **L2)
+    problem = risk_from_arrays(wide, SIGNS[:2], loss="logistic", **L2)
     reason = so.matrix_refusal(problem)
     assert reason.startswith("p=100000: a matrix of p x p numbers takes 8e+10 bytes")
     assert so.matrix_refusal(oracle_of().problem) is None

@@ -7,7 +7,7 @@ import pytest
 
 from dp_erm_bench.audit.papers import INSTANCES, violation_table
 from dp_erm_bench.report import studies
-from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.judge import evaluate_claims
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from tests.audit.noise import noise_table
@@ -25,7 +25,7 @@ def sheets(monkeypatch):
     """What would be saved."""
     seen = []
     monkeypatch.setattr(
-        studies, "save", lambda sheet, path: seen.append(sheet) or [path]
+        studies, "save_sheet", lambda sheet, path: seen.append(sheet) or [path]
     )
     return seen
 
@@ -107,8 +107,8 @@ def test_the_caption_names_budget_and_adjacency(table, sheets, tmp_path):
 
 
 def test_without_epsilon_one_the_middle_is_drawn():
-    assert studies.middle([0.1, 10.0, 3.0, 0.1]) == 3.0
-    assert studies.middle([0.1, 1.0]) == 1.0
+    assert studies.middle_epsilon([0.1, 10.0, 3.0, 0.1]) == 3.0
+    assert studies.middle_epsilon([0.1, 1.0]) == 1.0
 
 
 PRINTED = {"study": "noise", "form": "printed", "accountant": "paper", "n_iter": 50}
@@ -132,7 +132,7 @@ def test_claims(table, where, column, equals, within):
     given = {"paper": "accounting", "profile": "default"}
     for shift, verdict in ((0.0, "holds"), (3 * within, "fails")):
         claims = [{**claim, "equals": equals + shift, "within": within}]
-        (row,) = evaluate(table, {**given, "claims": claims}).to_dict("records")
+        (row,) = evaluate_claims(table, {**given, "claims": claims}).to_dict("records")
         assert row["verdict"] == verdict
         assert row["paper"] == "accounting"
 
@@ -142,7 +142,7 @@ def test_a_violation_is_computed_for_its_claim(table, verdict):
     facts = {"kappa": 30, "rivals": 20, "n_iter": 1, "delta": 1e-8}
     least = 20 if verdict == "holds" else 30
     claim = {**CLAIM, "measure": "violated", **facts, "at_least": least}
-    (row,) = evaluate(table[:0], {"claims": [claim]}).to_dict("records")
+    (row,) = evaluate_claims(table[:0], {"claims": [claim]}).to_dict("records")
     assert row["verdict"] == verdict and row["value"] == pytest.approx(20.38, abs=0.01)
     assert row["measured"] == "delta(1) / delta, T = 1, 20 coordinates of 30 x the L"
 
@@ -157,5 +157,5 @@ def test_a_violation_is_computed_for_its_claim(table, verdict):
 )
 def test_rows_that_are_not_there(table, where, reason):
     claim = {**CLAIM, "where": where, "column": "z", "at_least": 0.0}
-    (row,) = evaluate(table, {"claims": [claim]}).to_dict("records")
+    (row,) = evaluate_claims(table, {"claims": [claim]}).to_dict("records")
     assert row["verdict"].startswith("not run") and reason in row["verdict"]

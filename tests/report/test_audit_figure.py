@@ -8,11 +8,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
-from dp_erm_bench.audit.profile import Verdict, row
+from dp_erm_bench.audit.profile import Verdict, audit_row
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report import layout
 from dp_erm_bench.report.figure import Drawing
-from dp_erm_bench.report.layout import fill
+from dp_erm_bench.report.layout import draw_sheet
 from dp_erm_bench.report.studies import Audit
 
 FOUND = Verdict(8.0, 1e-6, 1.5, 5.0, -0.2, 0.9999, 20_000, "ok")
@@ -23,7 +23,7 @@ PARAMS = [{"n_iter": 10}, {"n_iter": 10, "step": 1e6}]
 def table(*verdicts):
     cases = [(params, kind) for params in PARAMS for kind in Adjacency]
     pairs = zip(cases, verdicts, strict=True)
-    rows = [row("sgd", p, kind, found) for (p, kind), found in pairs]
+    rows = [audit_row("sgd", p, kind, found) for (p, kind), found in pairs]
     return pd.DataFrame(rows).assign(budget=8.0)
 
 
@@ -38,9 +38,9 @@ def sheet(monkeypatch):
 
     def keep(figure, sheet):
         kept.append(figure)
-        fill(figure, sheet)
+        draw_sheet(figure, sheet)
 
-    monkeypatch.setattr(layout, "fill", keep)
+    monkeypatch.setattr(layout, "draw_sheet", keep)
     return kept
 
 

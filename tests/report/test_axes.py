@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.report import style
-from dp_erm_bench.report.style import STYLES, of
+from dp_erm_bench.report.style import STYLES, style_of
 from tests.loops import each
 from tests.report.papers import mangold2022, mangold2023
 
@@ -52,7 +52,7 @@ def test_error_ticks_are_few_round_and_inside(low, high):
     ],
 )
 def test_numbers_are_plain_until_they_are_long(number, words):
-    assert style.plain(number) == words
+    assert style.plain_number(number) == words
 
 
 def test_linear_axes_have_few_plain_ticks_and_no_offset():
@@ -81,15 +81,15 @@ def test_pass_ticks_end_at_the_last_pass(end):
 
 def test_every_line_of_every_panel_has_a_style():
     for panel in PANELS:
-        style.forget()
+        style.forget_styles()
         for line in (*panel.lines, *panel.over_epsilon, *panel.authors):
-            assert of(line) is STYLES[line]
+            assert style_of(line) is STYLES[line]
 
 
 @each("panel", PANELS, ids=lambda panel: panel.title)
 def test_lines_of_a_panel_differ_in_colour_marker_and_label(panel):
-    style.forget()
-    styles = [of(line) for line in panel.lines]
+    style.forget_styles()
+    styles = [style_of(line) for line in panel.lines]
     for one, other in itertools.combinations(styles, 2):
         assert one.colour != other.colour
         assert one.marker != other.marker
@@ -102,14 +102,16 @@ def test_no_two_lines_of_a_sheet_look_alike(paper):
     from dp_erm_bench.report.figure import figures_of
 
     for one in figures_of(registry.read("experiment", paper)):
-        style.forget()
+        style.forget_styles()
         lines = [line for cell in getattr(one, "cells", ()) for line in cell.lines]
         for panel in getattr(one, "panels", ()):
             lines += [*panel.lines, *panel.over_epsilon]
-        style.reserve(lines)
-        looks = {(of(k).colour, of(k).marker): of(k).label for k in lines}
-        assert len(looks) == len({of(k).label for k in lines}), one
-    style.forget()
+        style.reserve_styles(lines)
+        looks = {
+            (style_of(k).colour, style_of(k).marker): style_of(k).label for k in lines
+        }
+        assert len(looks) == len({style_of(k).label for k in lines}), one
+    style.forget_styles()
 
 
 def test_authors_curves_have_the_colour_of_ours_but_thin_and_dashed():

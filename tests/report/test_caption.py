@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.report import panels
-from dp_erm_bench.report.curves import curves
+from dp_erm_bench.report.curves import line_errors
 from dp_erm_bench.report.panels import Panel, look_up
 from dp_erm_bench.results.runs import write_run
 
@@ -27,7 +27,7 @@ def text(tabulate):
 
     def build(first=None, second=None):
         table = tabulate(first or {}, {"line": "DP-SGD authors", **(second or {})})
-        return panels.caption(PANEL, look_up(table, PANEL).lines, "smoke")
+        return panels.caption_of(PANEL, look_up(table, PANEL).lines, "smoke")
 
     return build
 
@@ -83,13 +83,13 @@ def test_different_numbers_of_seeds(text):
 def test_delta_that_is_not_one_over_n_squared(tabulate):
     table = tabulate({})
     table["delta"] = 1e-3
-    run = curves(table, "log1", "DP-CD cyclic")
-    assert panels.budget(run.facts).startswith("delta = 0.001, ")
+    run = line_errors(table, "log1", "DP-CD cyclic")
+    assert panels.budget_in_words(run.facts).startswith("delta = 0.001, ")
 
 
 def test_no_penalty(tabulate):
-    run = curves(tabulate({"penalty": "none"}), "log1", "DP-CD cyclic")
-    assert panels.problem(run.facts).endswith("logistic loss, no penalty.")
+    run = line_errors(tabulate({"penalty": "none"}), "log1", "DP-CD cyclic")
+    assert panels.problem_in_words(run.facts).endswith("logistic loss, no penalty.")
 
 
 def test_epsilon_caption(tabulate):
@@ -144,8 +144,8 @@ def test_overview_without_uncharged_uses(tabulate):
 
 
 def test_setting_is_readable(tabulate):
-    run = curves(tabulate({"passes": 20.0}), "log1", "DP-CD cyclic")
-    assert panels.setting(run) == "clip=1.25, passes=20, step=0.5"
+    run = line_errors(tabulate({"passes": 20.0}), "log1", "DP-CD cyclic")
+    assert panels.setting_in_words(run) == "clip=1.25, passes=20, step=0.5"
 
 
 RUN = "01700000000000000000-here-"
@@ -161,7 +161,7 @@ def drawn(tabulate):
             table = tabulate({"line": str(number), "n_seeds": max(len(names), 1)})
             if names:
                 table["run"] = [names[seed] for seed in table["seed"]]
-            found.append(curves(table, "log1", str(number)))
+            found.append(line_errors(table, "log1", str(number)))
         return found
 
     return build
@@ -174,7 +174,7 @@ def manifest(folder, run, git):
 def test_the_caption_leads_to_the_runs_and_their_commits(drawn, tmp_path):
     manifest(tmp_path, f"{RUN}1", {"commit": "0123456789", "dirty": False})
     manifest(tmp_path, f"{RUN}2", {"commit": "abcdefabcd", "dirty": True})
-    found = panels.origin(drawn([f"{RUN}1"], [f"{RUN}2", f"{RUN}1"]), tmp_path)
+    found = panels.origin_in_words(drawn([f"{RUN}1"], [f"{RUN}2", f"{RUN}1"]), tmp_path)
     assert found == (
         f"Computed by runs/{RUN}2 (commit abcdefa, with changes), "
         f"{RUN}1 (commit 0123456)."
@@ -184,7 +184,7 @@ def test_the_caption_leads_to_the_runs_and_their_commits(drawn, tmp_path):
 
 
 def test_of_many_runs_the_latest_are_named_and_the_rest_is_in_the_log(drawn, tmp_path):
-    found = panels.origin(drawn([f"{RUN}{n}" for n in range(5)]), tmp_path)
+    found = panels.origin_in_words(drawn([f"{RUN}{n}" for n in range(5)]), tmp_path)
     assert re.findall(r"here-(\d)", found) == ["4", "3", "2"]
     assert found.count("commit unknown") == 3
     assert found.endswith("; 2 more in log.txt.")
@@ -192,10 +192,10 @@ def test_of_many_runs_the_latest_are_named_and_the_rest_is_in_the_log(drawn, tmp
 
 @pytest.mark.parametrize("names", [[], [""], [None], [pd.NA, ""]])
 def test_records_of_unknown_runs_name_none(drawn, tmp_path, names):
-    assert panels.origin(drawn(names), tmp_path) == ""
+    assert panels.origin_in_words(drawn(names), tmp_path) == ""
 
 
 @pytest.mark.parametrize("environment", [None, {}, {"git": None}])
 def test_a_run_outside_a_checkout_has_no_commit(tmp_path, environment):
     write_run(tmp_path, {"run": f"{RUN}1", "environment": environment})
-    assert panels.commit(tmp_path, f"{RUN}1") == "commit unknown"
+    assert panels.commit_in_words(tmp_path, f"{RUN}1") == "commit unknown"

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.claims.judge import COLUMNS, evaluate
-from dp_erm_bench.report.claims.lookup import once
-from dp_erm_bench.report.panels import decoded
+from dp_erm_bench.report.claims.judge import COLUMNS, evaluate_claims
+from dp_erm_bench.report.claims.lookup import without_repetitions
+from dp_erm_bench.report.panels import decoded_curves
 
 RATIO = {
     "id": "ratio",
@@ -31,14 +31,14 @@ def config(*claims):
 
 def judge(table, claim):
     """Return the only row of one claim."""
-    found = evaluate(table, config(claim))
+    found = evaluate_claims(table, config(claim))
     assert list(found.columns) == list(COLUMNS)
     assert len(found) == 1
     return found.iloc[0]
 
 
 def test_a_reason_is_told_once():
-    assert once(["get it", "", "get it", "lost", ""]) == [
+    assert without_repetitions(["get it", "", "get it", "lost", ""]) == [
         *("get it", "", "as above", "lost", "")
     ]
 
@@ -80,7 +80,7 @@ def test_a_claim_says_which_of_its_settings_are_open(tabulate, row, told):
         "chosen": "{}",
     }
     config = {"claims": [RATIO], "choices": [{**usual, **row}]}
-    (found,) = evaluate(tabulate({}), config)["open"]
+    (found,) = evaluate_claims(tabulate({}), config)["open"]
     assert found.endswith(told) and bool(found) == bool(told)
 
 
@@ -90,12 +90,16 @@ def test_no_choice_has_a_part_in_the_error_of_w_0(tabulate):
     choice = {"panel": "log1", "line": "DP-CD cyclic", "epsilon": "1.0"}
     choices = [{**choice, "chosen": "{}", "open": "trials"}]
     for one, told in ((claim, ""), (RATIO, "DP-CD cyclic: trials")):
-        (found,) = evaluate(tabulate({}), {"claims": [one], "choices": choices})["open"]
+        (found,) = evaluate_claims(tabulate({}), {"claims": [one], "choices": choices})[
+            "open"
+        ]
         assert found == told
 
 
 def test_damaged_choices_leave_it_unknown(tabulate):
-    (found,) = evaluate(tabulate({}), {"claims": [RATIO], "choices": None})["open"]
+    (found,) = evaluate_claims(tabulate({}), {"claims": [RATIO], "choices": None})[
+        "open"
+    ]
     assert found == "unknown"
 
 
@@ -168,14 +172,14 @@ def test_reason_of_a_line_that_never_started(tabulate):
     reason = "dataset log1 cannot be had: set DP_ERM_BENCH_DATA"
     entry = {"panel": "log1", "line": "DP-CD cyclic", "reason": reason}
     missing = {**config(RATIO), "not_run": [entry]}
-    found = evaluate(tabulate({"panel": "log2"}), missing)
+    found = evaluate_claims(tabulate({"panel": "log2"}), missing)
     assert list(found["verdict"]) == [f"not run (skipped: {reason})"]
 
 
 def test_lines_that_never_started_leave_the_others_alone(tabulate):
     entry = {"panel": "log2", "line": "DP-CD cyclic", "reason": "no data"}
     table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
-    found = evaluate(table, {**config(RATIO), "not_run": [entry]})
+    found = evaluate_claims(table, {**config(RATIO), "not_run": [entry]})
     assert list(found["verdict"]) == ["holds"]
     assert found["value"].iloc[0] == pytest.approx(5)
 
@@ -413,7 +417,7 @@ def test_quotient_of_the_seconds_until_errors_stay_near_their_end(tabulate):
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.9, "holds"), (2.1, "fails")])
 def test_ratio_to_the_authors_at_the_end(tabulate, factor, verdict):
-    end = decoded("electricity_raw")["DP-CD"][0][-1, 1]
+    end = decoded_curves("electricity_raw")["DP-CD"][0][-1, 1]
     claim = {
         "id": "end",
         "figure": "electricity_raw",
@@ -426,7 +430,7 @@ def test_ratio_to_the_authors_at_the_end(tabulate, factor, verdict):
     }
     line = {"panel": "electricity_raw", "start": 0.2447, "spread": 0.0}
     table = tabulate({**line, "end": factor * end, "passes": 500.0})
-    both = evaluate(table, config(claim))
+    both = evaluate_claims(table, config(claim))
     assert both["value"].iloc[0] == pytest.approx(factor)
     # Ten times as slow it ends alike, and is far behind at their passes.
     assert list(both["verdict"]) == [verdict, "fails"]
@@ -510,7 +514,7 @@ def test_later_claims_say_why(tabulate):
 def test_lists_stand_for_a_row_each(tabulate):
     claim = {**RATIO, "figure": ["log1", "log2"], "over": ["DP-SGD authors", "none"]}
     table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
-    found = evaluate(table, config(claim))
+    found = evaluate_claims(table, config(claim))
     assert list(found["figure"]) == ["log1", "log1", "log2", "log2"]
     assert [v.split(" (")[0] for v in found["verdict"]] == [
         "holds",
@@ -572,8 +576,8 @@ def test_vacuous_goes_before_undecided_and_not_run_before_both(tabulate):
 def test_smoke_goes_before_all(tabulate):
     near = tabulate({"end": 0.59}, {"line": "DP-SGD authors", "end": 1.77})
     smoke = {**config(GOOD), "profile": "smoke, changed: seed=1"}
-    assert list(evaluate(near, smoke)["verdict"]) == ["not judged"]
-    (told,) = evaluate(tabulate({"end": 0.59}), smoke)["verdict"]
+    assert list(evaluate_claims(near, smoke)["verdict"]) == ["not judged"]
+    (told,) = evaluate_claims(tabulate({"end": 0.59}), smoke)["verdict"]
     assert told == "not judged (DP-SGD authors has no report runs at epsilon = 1)"
 
 
@@ -617,11 +621,11 @@ def test_what_a_claim_says_of_itself_is_in_its_row(tabulate):
 def test_claim_without_threshold_is_refused(tabulate):
     claim = {k: v for k, v in RATIO.items() if k != "at_least"}
     with pytest.raises(UsageError, match="threshold=None: must be at_least"):
-        evaluate(tabulate({}), config(claim))
+        evaluate_claims(tabulate({}), config(claim))
 
 
 def test_no_claims_give_an_empty_table(tabulate):
-    found = evaluate(tabulate({}), {"profile": "default"})
+    found = evaluate_claims(tabulate({}), {"profile": "default"})
     assert isinstance(found, pd.DataFrame)
     assert found.empty
     assert list(found.columns) == list(COLUMNS)

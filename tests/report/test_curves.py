@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.report.curves import Missing, curves, report_runs
-from dp_erm_bench.report.panels import Panel, decoded, look_up, source
+from dp_erm_bench.report.curves import Missing, line_errors, report_runs
+from dp_erm_bench.report.panels import Panel, decoded_curves, look_up, source_in_words
 
 
 def test_rows_are_seeds_and_columns_checkpoints(tabulate):
-    run = curves(tabulate({"n_seeds": 3, "passes": 20.0}), "log1", "DP-CD cyclic")
+    run = line_errors(tabulate({"n_seeds": 3, "passes": 20.0}), "log1", "DP-CD cyclic")
     assert run.errors.shape == (3, 11)
     assert run.n_seeds == 3
     np.testing.assert_allclose(run.x, np.linspace(0, 20, 11))
@@ -21,14 +21,14 @@ def test_rows_are_seeds_and_columns_checkpoints(tabulate):
 def test_order_of_rows_does_not_matter(tabulate):
     table = tabulate({})
     shuffled = table.sample(frac=1, random_state=0)
-    one, other = (curves(t, "log1", "DP-CD cyclic") for t in (table, shuffled))
+    one, other = (line_errors(t, "log1", "DP-CD cyclic") for t in (table, shuffled))
     np.testing.assert_array_equal(one.x, other.x)
     np.testing.assert_array_equal(one.errors, other.errors)
 
 
 @pytest.mark.parametrize("n_seeds", [1, 2, 5, 10])
 def test_statistics_agree_with_numpy(tabulate, n_seeds):
-    run = curves(tabulate({"n_seeds": n_seeds}), "log1", "DP-CD cyclic")
+    run = line_errors(tabulate({"n_seeds": n_seeds}), "log1", "DP-CD cyclic")
     np.testing.assert_allclose(run.median, np.median(run.errors, axis=0))
     np.testing.assert_allclose(run.mean, run.errors.mean(axis=0))
     np.testing.assert_allclose(run.low, run.errors.min(axis=0))
@@ -40,7 +40,7 @@ def test_missing_numbers_are_infinite_errors(tabulate):
     late = (table["seed"] == 2) & (table["iteration"] >= 500)
     table.loc[late, "relative_error"] = math.nan
     table.loc[table["seed"] == 2, "status"] = "diverged"
-    run = curves(table, "log1", "DP-CD cyclic")
+    run = line_errors(table, "log1", "DP-CD cyclic")
     assert np.isinf(run.errors).sum() == 6
     assert math.isinf(run.mean[-1])
     assert math.isfinite(run.median[-1])
@@ -50,7 +50,7 @@ def test_missing_numbers_are_infinite_errors(tabulate):
 def test_rows_left_out_by_a_diverged_run_are_infinite_errors(tabulate):
     table = tabulate({})
     table = table[~((table["seed"] == 2) & (table["iteration"] >= 500))]
-    run = curves(table, "log1", "DP-CD cyclic")
+    run = line_errors(table, "log1", "DP-CD cyclic")
     assert np.isinf(run.errors).sum() == 6
 
 
@@ -60,7 +60,7 @@ def test_runs_on_other_data_stay_where_they_ended(tabulate):
     long = table["seed"] == table["seed"].max()
     table.loc[long, ["iteration", "passes"]] *= 3
     table.loc[long, "dataset_seed"] = 7
-    found = curves(table, "log1", "DP-CD cyclic")
+    found = line_errors(table, "log1", "DP-CD cyclic")
     ends = table.sort_values("iteration").groupby("trial")["relative_error"].last()
     np.testing.assert_allclose(found.finals().values, ends)
     short = found.errors[(found.errors[:, -2:] == found.errors[:, -1:]).all(axis=1)]
@@ -73,7 +73,7 @@ def test_runs_of_other_batches_are_put_together_along_passes(tabulate):
     long = table["seed"] == table["seed"].max()
     table.loc[long, "iteration"] //= 10
     table.loc[long, "dataset_seed"] = 7
-    found = curves(table, "log1", "DP-CD cyclic")
+    found = line_errors(table, "log1", "DP-CD cyclic")
     assert (np.diff(found.x) > 0).all()
     own = table[long].sort_values("iteration")
     middle = float(own["passes"].iloc[5])
@@ -86,18 +86,20 @@ def test_a_run_that_diverged_alone_on_its_data_has_lost_its_end(tabulate):
     lost = table["seed"] == table["seed"].max()
     table.loc[lost, "dataset_seed"], table.loc[lost, "status"] = 7, "diverged"
     table = table[~(lost & (table["iteration"] >= 500))]
-    assert np.isinf(curves(table, "log1", "DP-CD cyclic").finals().values).sum() == 1
+    assert (
+        np.isinf(line_errors(table, "log1", "DP-CD cyclic").finals().values).sum() == 1
+    )
 
 
 def test_median_of_diverged_runs_warns_not(tabulate):
     table = tabulate({"n_seeds": 2})
     table.loc[table["iteration"] > 0, "relative_error"] = math.nan
-    assert math.isinf(curves(table, "log1", "DP-CD cyclic").median[-1])
+    assert math.isinf(line_errors(table, "log1", "DP-CD cyclic").median[-1])
 
 
 def test_facts_are_those_of_the_line(tabulate):
     table = tabulate({}, {"line": "DP-SGD authors", "calibration": "authors"})
-    facts = curves(table, "log1", "DP-SGD authors").facts
+    facts = line_errors(table, "log1", "DP-SGD authors").facts
     assert set(facts) == set(table.columns)
     assert facts["calibration"] == "authors"
     assert facts["n"] == 1000
@@ -109,11 +111,11 @@ def test_epsilon_and_data_seed_select(tabulate):
         {"end": 0.2, "epsilon": 10.0},
         {"end": 0.3, "dataset_seed": 11},
     )
-    at = curves(table, "log1", "DP-CD cyclic", data_seed=10)
+    at = line_errors(table, "log1", "DP-CD cyclic", data_seed=10)
     assert at.mean[-1] == pytest.approx(0.1)
-    at = curves(table, "log1", "DP-CD cyclic", 10.0)
+    at = line_errors(table, "log1", "DP-CD cyclic", 10.0)
     assert at.mean[-1] == pytest.approx(0.2)
-    at = curves(table, "log1", "DP-CD cyclic", data_seed=11)
+    at = line_errors(table, "log1", "DP-CD cyclic", data_seed=11)
     assert at.mean[-1] == pytest.approx(0.3)
 
 
@@ -127,7 +129,7 @@ def test_epsilon_and_data_seed_select(tabulate):
 )
 def test_what_is_not_there_is_not_run(tabulate, panel, line, epsilon):
     with pytest.raises(Missing, match="no report runs"):
-        curves(tabulate({}), panel, line, epsilon)
+        line_errors(tabulate({}), panel, line, epsilon)
 
 
 def test_tuning_runs_are_no_report(tabulate):
@@ -143,20 +145,22 @@ def test_commonest_message_is_the_reason(tabulate):
         {"phase": "tune", "dataset_seed": 3, "status": "ok", "message": "chatter"},
     )
     with pytest.raises(Missing, match="no declared bounds"):
-        curves(table, "log1", "DP-CD cyclic")
+        line_errors(table, "log1", "DP-CD cyclic")
 
 
 def test_absent_message_falls_back(tabulate):
     table = tabulate({"status": "error"})
     table["message"] = None
     with pytest.raises(Missing, match="DP-CD cyclic failed"):
-        curves(table, "log1", "DP-CD cyclic")
+        line_errors(table, "log1", "DP-CD cyclic")
 
 
 def test_decoded_curves_of_the_authors():
     """Nine curves: three panels with three algorithms, all starting at w = 0."""
-    panels = {name: decoded(name) for name in ("electricity_raw", "california_raw")}
-    panels["log1"] = decoded("log1")
+    panels = {
+        name: decoded_curves(name) for name in ("electricity_raw", "california_raw")
+    }
+    panels["log1"] = decoded_curves("log1")
     assert sum(map(len, panels.values())) == 9
     start = {"electricity_raw": 0.24475, "california_raw": 3.4018, "log1": 0.63147}
     for panel, found in panels.items():
@@ -179,18 +183,18 @@ def test_last_decoded_points():
         ("log1", "DP-GCD"): (7, 0.52102),
     }
     for (panel, name), end in ends.items():
-        assert tuple(decoded(panel)[name][0][-1]) == end
+        assert tuple(decoded_curves(panel)[name][0][-1]) == end
 
 
 def test_panels_without_a_decoded_figure_are_empty():
-    assert decoded("madelon") == {}
-    assert "Mangold" in source()
+    assert decoded_curves("madelon") == {}
+    assert "Mangold" in source_in_words()
 
 
 def test_supports_stand_beside_the_errors(tabulate):
     table = tabulate({"n_seeds": 3, "p": 7})
     table.loc[table["iteration"] == 0, "nnz"] = 0
-    run = curves(table, "log1", "DP-CD cyclic")
+    run = line_errors(table, "log1", "DP-CD cyclic")
     assert run.nnz.shape == run.errors.shape
     assert (run.nnz[:, 0] == 0).all() and (run.nnz[:, 1:] == 7).all()
 

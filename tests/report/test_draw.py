@@ -8,9 +8,9 @@ import pytest
 
 from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report import paper
-from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, fill, save
+from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, draw_sheet, save_sheet
 from dp_erm_bench.report.panels import draw_cross, look_up
-from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.report.style import house_style, style_of
 from dp_erm_bench.results.runs import write_run
 from tests.report.papers import mangold2022, mangold2023
 
@@ -40,7 +40,7 @@ def sheet():
     def build(cell, caption="A caption."):
         with house_style():
             figure = plt.figure()
-            fill(figure, Sheet([cell], 1, caption, (4.4, 3.0)))
+            draw_sheet(figure, Sheet([cell], 1, caption, (4.4, 3.0)))
             return figure
 
     yield build
@@ -52,7 +52,7 @@ def quick(monkeypatch):
     """Leave the files out where only the log matters."""
     monkeypatch.setattr(
         paper,
-        "save",
+        "save_sheet",
         lambda _, path: [path.with_suffix(".pdf"), path.with_suffix(".png")],
     )
 
@@ -95,7 +95,7 @@ def test_files_are_the_same_twice(tmp_path):
     with house_style():
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-        one, two = (save(sheet, tmp_path / name / "x") for name in ("one", "two"))
+        one, two = (save_sheet(sheet, tmp_path / name / "x") for name in ("one", "two"))
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes()
 
@@ -105,7 +105,7 @@ def test_heavy_png_is_made_smaller(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).uniform(size=(60, 60))
     sheet = Sheet([lambda ax: ax.imshow(noise)], 1, "x", (2, 2))
     with house_style():
-        _, png, *_ = save(sheet, tmp_path / "noise")
+        _, png, *_ = save_sheet(sheet, tmp_path / "noise")
     assert png.stat().st_size <= 60_000
 
 
@@ -224,7 +224,7 @@ def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
     found = look_up(tabulate(*panel_lines(panel)), panel)
     figure = sheet(lambda ax: draw_cross(ax, found.along_passes))
     names = [" ".join(name.split()) for name in legend(figure)]
-    assert names[: len(panel.lines)] == [of(line).label for line in panel.lines]
+    assert names[: len(panel.lines)] == [style_of(line).label for line in panel.lines]
     assert names[len(panel.lines) :] == [
         "DP-CD (authors' figure)",
         "DP-CD, private $M_j$ (authors' figure)",
@@ -251,8 +251,8 @@ def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
     )
     figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
     drawn = {line.get_label(): line.get_xdata() for line in figure.axes[0].lines}
-    assert drawn[of("DP-GCD tight").label][[0, -1]].tolist() == [0.0, 3.0]
-    assert drawn[of("DP-CD cyclic").label][[0, -1]].tolist() == [0.0, 50.0]
+    assert drawn[style_of("DP-GCD tight").label][[0, -1]].tolist() == [0.0, 3.0]
+    assert drawn[style_of("DP-CD cyclic").label][[0, -1]].tolist() == [0.0, 50.0]
 
 
 def test_median_and_band_are_what_is_drawn(tabulate, sheet):
@@ -352,13 +352,13 @@ def test_cells_of_an_overview_do_not_overlap(tabulate, name):
     panels = PAPERS[name].PANELS
     table = tabulate(*(line for panel in panels for line in panel_lines(panel)))
     found = [look_up(table, panel) for panel in panels]
-    cells, columns = paper.grid(found)
+    cells, columns = paper.overview_grid(found)
     assert columns == min(3, len(panels))
     with_epsilon = sum(bool(one.over_epsilon) for one in found)
     assert sum(cell is not None for cell in cells) == len(panels) + with_epsilon
     with house_style():
         figure = plt.figure()
-        fill(figure, Sheet(cells, columns, "A caption. " * 40, (2.5, 2.0)))
+        draw_sheet(figure, Sheet(cells, columns, "A caption. " * 40, (2.5, 2.0)))
         figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     boxes = [ax.get_tightbbox(renderer) for ax in figure.axes]
@@ -372,8 +372,8 @@ def test_notes_of_an_overview_say_each_sentence_once(tabulate):
     panels = [one for one in mangold2023.PANELS if "L1" in one.note][:2]
     lines = [line for panel in panels for line in panel_lines(panel)]
     found = [look_up(tabulate(*lines), panel) for panel in panels]
-    note = paper._notes(found)
+    note = paper._notes_of_panels(found)
     for sentence in {part for one in panels for part in one.note.split(". ")}:
         assert note.count(sentence.rstrip(".")) == 1
     assert note.endswith(".")
-    assert paper._notes([]) == ""
+    assert paper._notes_of_panels([]) == ""

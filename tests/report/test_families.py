@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.report.families import Contrast, family, pairs
+from dp_erm_bench.report.families import Contrast, compare_pairs, family_of
 from tests.loops import each
 
 SETS = ("breast_cancer", "w8a", "electricity", "madelon", "dense", "dorothea")
@@ -29,11 +29,11 @@ def errors_of(sets, lines, spread=0.05, runs=20, epsilons=(0.1, 1.0)):
     [("a1a", "adult"), ("adult", "adult"), ("dense", "quasi_sparse"), ("w8a", "w8a")],
 )
 def test_samples_of_the_same_records_are_one_family(name, expected):
-    assert family(name) == expected
+    assert family_of(name) == expected
 
 
 def test_half_the_error_on_every_family_is_better():
-    found = pairs(errors_of(SETS, {"a": 0.5, "b": 1.0, "c": 1.05}))
+    found = compare_pairs(errors_of(SETS, {"a": 0.5, "b": 1.0, "c": 1.05}))
     assert found["a", "b"].better > 0.999 and found["b", "a"].within < 0.001
     assert found["a", "b"].ratio == pytest.approx(0.5, rel=0.03)
     assert found["a", "b"].families == len(SETS) and found["a", "b"].problems == 12
@@ -47,23 +47,23 @@ def test_equal_lines_are_not_told_apart():
     """Equal in all runs: by runs drawn again; of runs without spread one half."""
     same = errors_of(SETS, {"a": 1.0})
     twice = {key: {"a": own["a"], "b": own["a"]} for key, own in same.items()}
-    assert pairs(twice)["a", "b"].better == pytest.approx(0.5, abs=0.05)
+    assert compare_pairs(twice)["a", "b"].better == pytest.approx(0.5, abs=0.05)
     flat = {key: dict.fromkeys("ab", np.full(20, 0.3)) for key in same}
-    assert pairs(flat)["a", "b"] == Contrast(6, 12, 1.0, 0.5, 1.0)
+    assert compare_pairs(flat)["a", "b"] == Contrast(6, 12, 1.0, 0.5, 1.0)
 
 
 def test_a_family_counts_once_however_many_sets_it_has():
     """Five samples of adult say one thing, three other sets the contrary."""
     adult = errors_of([f"a{k}a" for k in range(1, 6)], {"a": 0.25, "b": 1.0}, 0.001)
     others = errors_of(["w8a", "madelon", "dense"], {"a": 2.0, "b": 1.0}, 0.001)
-    pair = pairs(adult | others)["a", "b"]
+    pair = compare_pairs(adult | others)["a", "b"]
     assert (pair.families, pair.problems) == (4, 16)
     assert pair.ratio == pytest.approx((0.25 * 2.0**3) ** 0.25, rel=1e-3)
     assert 0.2 < pair.better < 0.8
 
 
 def test_one_family_tells_nothing_of_others():
-    pair = pairs(errors_of(["a1a", "adult"], {"a": 0.5, "b": 1.0}))["a", "b"]
+    pair = compare_pairs(errors_of(["a1a", "adult"], {"a": 0.5, "b": 1.0}))["a", "b"]
     assert (pair.families, pair.problems) == (1, 4)
     assert math.isnan(pair.better) and math.isnan(pair.within)
     assert pair.ratio == pytest.approx(0.5, rel=0.1)
@@ -75,26 +75,26 @@ def test_pairs_are_of_the_problems_on_which_both_ran():
         for epsilon in (0.1, 1.0):
             del errors[name, epsilon]["c"]
     del errors[SETS[0], 0.1]["b"]
-    found = pairs(errors)
+    found = compare_pairs(errors)
     assert found["a", "c"][:2] == (2, 4) and found["b", "c"][:2] == (2, 3)
     assert found["a", "b"][:2] == (6, 11)
     alone = {("w8a", 1.0): {"a": np.ones(3)}, ("dense", 1.0): {"b": np.ones(3)}}
-    assert pairs(alone) == {}
+    assert compare_pairs(alone) == {}
 
 
 def test_runs_that_are_lost_are_infinitely_bad():
     """Most of them on one set: no other set makes up for it; both lost are equal."""
     errors = errors_of(SETS, {"a": 0.1, "b": 1.0})
     errors["w8a", 1.0]["a"][:19] = np.inf
-    pair = pairs(errors)["a", "b"]
+    pair = compare_pairs(errors)["a", "b"]
     assert pair.ratio == math.inf and pair.better == 0.0 and pair.within == 0.0
     errors["w8a", 1.0]["b"][:] = np.inf
-    pair = pairs(errors)["a", "b"]
+    pair = compare_pairs(errors)["a", "b"]
     assert math.isfinite(pair.ratio) and pair.better > 0.9
     errors["w8a", 1.0]["b"][:] = 1.0
     errors["w8a", 1.0]["a"][:] = np.inf
     errors["dense", 1.0]["b"][:] = np.inf
-    pair = pairs(errors)["a", "b"]
+    pair = compare_pairs(errors)["a", "b"]
     assert math.isnan(pair.ratio) and (pair.better, pair.within) == (0.5, 0.5)
 
 
@@ -104,20 +104,20 @@ def test_some_lost_runs_leave_the_families_their_weights():
     for k, name in enumerate(SETS[:3]):
         for epsilon in (0.1, 1.0):
             errors[name, epsilon]["a"] *= (0.5, 0.5, 3.0)[k]
-    whole = pairs(errors)["a", "b"].better
+    whole = compare_pairs(errors)["a", "b"].better
     errors["w8a", 1.0]["a"][:7] = np.inf
-    some = pairs(errors)["a", "b"].better
+    some = compare_pairs(errors)["a", "b"].better
     assert 0.0 < some < whole < 1.0 and some > 0.5 * whole
 
 
 def test_names_and_orders_of_runs_and_other_lines_change_nothing():
     errors = errors_of(SETS, {"a": 0.9, "b": 1.0}, 0.5)
-    found = pairs(errors)
+    found = compare_pairs(errors)
     shuffled = {
         key: {line: own[line][::-1] for line in ("b", "a")} | {"c": own["a"]}
         for key, own in reversed(errors.items())
     }
-    again = pairs(shuffled)
+    again = compare_pairs(shuffled)
     for one, two in zip(found["a", "b"], again["a", "b"], strict=True):
         assert one == pytest.approx(two, abs=1e-9)
 
@@ -133,6 +133,6 @@ def test_chance_is_above_95_percent_as_often_as_the_page_says():
     }
     for line in lines:
         own = {key: {k: of[k] for k in ("zero", line)} for key, of in made.items()}
-        above += pairs(own)["zero", line].better > 0.95
+        above += compare_pairs(own)["zero", line].better > 0.95
     # One in 12, with the deviation of 300 draws: .016.
     assert 0.035 < above / count < 0.13

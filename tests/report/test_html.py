@@ -11,22 +11,22 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from dp_erm_bench.cli.main import command, main
+from dp_erm_bench.cli.main import main, run_command
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json
 from dp_erm_bench.report.html import page, parts
 from dp_erm_bench.report.html import page as chapters
 from dp_erm_bench.report.html.page import (
     NOTHING,
-    chapter,
-    failures,
+    chapter_of,
+    failures_table,
     report_page,
-    results,
+    results_table,
     write_report,
 )
 from dp_erm_bench.report.html.parts import Room
-from dp_erm_bench.report.layout import Sheet, making, mark, save
-from dp_erm_bench.report.make import digest_of, draw_and_judge
+from dp_erm_bench.report.layout import Sheet, making_pictures, picture_mark, save_sheet
+from dp_erm_bench.report.make import digest_of_table, draw_and_judge
 from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.table import load_results
 from tests.report import browser
@@ -129,7 +129,7 @@ def shown(drawn, tmp_path):
     shutil.copytree(drawn, copy)
 
     def shown():
-        made = chapter(copy, 1, Room(1 << 30))
+        made = chapter_of(copy, 1, Room(1 << 30))
         return {p.name: p for panel in made.panels for p in panel.pictures}
 
     return copy, shown
@@ -170,26 +170,28 @@ def test_a_picture_of_another_table_or_name_and_a_damaged_one_are_not_shown(show
     first.write_bytes(one)
     table = load_results(folder)
     table.loc[table.index[-1], "objective"] *= 2.0
-    assert digest_of(table) != digest_of(load_results(folder))
+    assert digest_of_table(table) != digest_of_table(load_results(folder))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chapters, "load_results", lambda folder: table)
         assert "of another table" in look()[first.stem].why
 
 
 def look_at(path, folder):
-    noted = digest_of(load_results(folder))
-    return parts.picture(path, folder, Room(1 << 30), "", noted)
+    noted = digest_of_table(load_results(folder))
+    return parts.picture_of(path, folder, Room(1 << 30), "", noted)
 
 
 def test_every_format_notes_its_table(tmp_path, monkeypatch):
     sheet = Sheet([lambda axes: axes.plot([1, 2])], 1, "a", (2.0, 1.0))
-    with making(table="t"):
-        save(sheet, tmp_path / "x")
+    with making_pictures(table="t"):
+        save_sheet(sheet, tmp_path / "x")
     for suffix in ("svg", "png", "pdf"):
-        assert mark("t", "x").encode() in (tmp_path / f"x.{suffix}").read_bytes()
+        assert (
+            picture_mark("t", "x").encode() in (tmp_path / f"x.{suffix}").read_bytes()
+        )
     told = {}
-    with making(captions=told):
-        assert save(sheet, tmp_path / "y") == [] and told == {"y": "a\n"}
+    with making_pictures(captions=told):
+        assert save_sheet(sheet, tmp_path / "y") == [] and told == {"y": "a\n"}
     assert not [*tmp_path.glob("y.*")]
 
 
@@ -228,7 +230,7 @@ def test_claims_say_whose_they_are_and_what_their_intervals_are_worth(folder):
     row |= {"of_zero": "0.2 [0.1, 0.3]", "expected": "fails: a tie", "open": ""}
     verdicts = ["holds", "vacuous (error of gcd / that of w = 0: 1)", "undecided"]
     write_csv(folder / "claims.csv", [{**row, "verdict": one} for one in verdicts])
-    made = chapter(folder, 1, Room(1 << 30))
+    made = chapter_of(folder, 1, Room(1 << 30))
     assert made.verdicts == {"holds": 1, "vacuous": 1, "undecided": 1}
     (note,) = [one for one in made.notes if "settings are given" in one]
     assert "1 of 1 verdicts holds or fails rest on such an interval" in note
@@ -269,7 +271,7 @@ def test_what_was_plotted_is_on_the_page_with_its_caption(sweep, tmp_path):
     own = tmp_path / "own"
     shutil.copytree(sweep, own)
     given = ["--x=passes", "--y=objective", "--names", "random_cd=Ours <b>"]
-    assert command("plot", [str(own), *given, "--format=png"]) == 0
+    assert run_command("plot", [str(own), *given, "--format=png"]) == 0
     said = checked(report_page([own])).text
     text = " ".join(said)
     assert "curves_objective_passes" in text and "Objective" in text
@@ -293,15 +295,15 @@ def test_results_mark_what_is_not_certified(tabulate):
         {"line": "more", "certified": 1.5, "uncharged": ""},
         {"line": "failed", "status": "error", "message": "E: no\nTraceback"},
     )
-    shown = results(table, parts.Room(10**6))
+    shown = results_table(table, parts.Room(10**6))
     at = shown.head.index("certified epsilon")
     kinds = {row[1].text: (row[at].text, row[at].kind) for row in shown.rows}
     assert kinds == {HOSTILE: ("0.99", ""), "more": ("1.5", "open")}
-    failed = failures(table, parts.Room(10**6))
+    failed = failures_table(table, parts.Room(10**6))
     assert [[one.text for one in row] for row in failed.rows] == [
         ["4", "error", "E: no"]
     ]
-    assert not failures(table[table["status"] == "ok"], parts.Room(10**6)).rows
+    assert not failures_table(table[table["status"] == "ok"], parts.Room(10**6)).rows
 
 
 def test_results_say_which_lines_do_not_beat_nothing(tabulate):
@@ -313,7 +315,7 @@ def test_results_say_which_lines_do_not_beat_nothing(tabulate):
     )
     lost = (table["line"] == "bad") & (table["seed"] < 4) & (table["iteration"] > 0)
     table.loc[lost, ["relative_error", "status"]] = [np.nan, "diverged"]
-    shown = results(table, parts.Room(10**6))
+    shown = results_table(table, parts.Room(10**6))
     at = [shown.head.index(one) for one in ("median relative_error", NOTHING)]
     said = {row[1].text: [row[k].text for k in at] for row in shown.rows}
     assert said["good"][1] == "" and said["bad"] == ["inf", "w = 0"]
@@ -347,7 +349,7 @@ def test_folders_without_results_of_damaged_files_and_other_versions(
     folder, tmp_path, capsys
 ):
     (tmp_path / "empty").mkdir()
-    assert command("report", [str(tmp_path / "empty")]) == 0
+    assert run_command("report", [str(tmp_path / "empty")]) == 0
     assert "no plan.jsonl" in (tmp_path / "empty" / "report.html").read_text()
     (folder / "choices.csv").write_text("x")
     (folder / "figures" / "log1.png").write_bytes(b"<svg onload=alert(1)>")
@@ -368,11 +370,11 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     for path in (old / "runs").iterdir():
         for copy in (path, old / "manifest.json"):
             copy.write_bytes(sealed_json({"run": path.stem, **manifest}))
-    assert command("report", [str(old)]) == 0
+    assert run_command("report", [str(old)]) == 0
     assert "recorded by version" in (old / "report.html").read_text()
-    assert command("plot", [str(old), "--format=png"]) == 0
+    assert run_command("plot", [str(old), "--format=png"]) == 0
     assert not capsys.readouterr().err
-    assert command("export", [str(old), "--y=objective"]) == 0
+    assert run_command("export", [str(old), "--y=objective"]) == 0
     assert capsys.readouterr().err.startswith("Objective F(w).\nMedian and its ")
 
 
@@ -393,14 +395,14 @@ def test_tables_with_other_columns_are_made_again_or_a_sentence(
         ("plot", ("--format=png",)),
         ("export", ("--y=objective", f"--out={tmp_path / 'ends.md'}")),
     ):
-        assert command(name, [str(old), *options]) in (0, 2)
+        assert run_command(name, [str(old), *options]) in (0, 2)
         said = capsys.readouterr().err.partition("Objective F(w).\nMedian and its ")
         assert said[0].count("\n") <= 1
     checked((old / "report.html").read_text())
 
 
 def test_several_folders_are_one_page_beside_the_first(folder, sweep, tmp_path, capsys):
-    assert command("report", [str(folder), str(sweep)]) == 0
+    assert run_command("report", [str(folder), str(sweep)]) == 0
     assert f"report: {tmp_path / 'report.html'}" in capsys.readouterr().out
     text = (tmp_path / "report.html").read_text()
     assert {"c1", "c2"} <= set(checked(text).ids)
@@ -409,13 +411,13 @@ def test_several_folders_are_one_page_beside_the_first(folder, sweep, tmp_path, 
         [f"--out={tmp_path / 'a.html'}"],
     ):
         (tmp_path / "a.html").unlink(missing_ok=True)
-        assert command("report", [str(sweep), *given]) == 0
+        assert run_command("report", [str(sweep), *given]) == 0
         assert (tmp_path / "a.html").is_file()
 
 
 @pytest.mark.parametrize("given", [["--out"], ["--out="], ["--png"], []])
 def test_wrong_options_are_a_sentence(sweep, given, capsys):
-    assert command("report", [*given, *[str(sweep)] * (given == ["--png"])]) == 2
+    assert run_command("report", [*given, *[str(sweep)] * (given == ["--png"])]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -435,7 +437,9 @@ def test_an_installation_without_published_audits_reports_too(folder, monkeypatc
 
 
 def test_prose_has_no_links_and_no_html():
-    text = parts.prose(f"# One\n[two](http://x.invalid) {HOSTILE}\n\n![i](a.png)")
+    text = parts.prose_as_html(
+        f"# One\n[two](http://x.invalid) {HOSTILE}\n\n![i](a.png)"
+    )
     found = Page(text)
     assert not found.links and not found.brought and "script" not in found.tags
     assert found.tags[0] == "h3"

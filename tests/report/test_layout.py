@@ -7,17 +7,24 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from dp_erm_bench.report import plot, style
-from dp_erm_bench.report.layout import WIDTHS, Sheet, fill, latex, plain, save
+from dp_erm_bench.report.layout import (
+    WIDTHS,
+    Sheet,
+    draw_sheet,
+    latex_figure,
+    plain_caption,
+    save_sheet,
+)
 from dp_erm_bench.report.style import (
     Style,
     draw_line,
-    forget,
+    forget_styles,
     house_style,
-    literal,
-    of,
-    reserve,
+    literal_text,
+    reserve_styles,
     scale_axis,
     scale_passes,
+    style_of,
 )
 from tests.report.papers import mangold2022, mangold2023
 from tests.report.test_draw import panel_lines
@@ -37,7 +44,7 @@ def one(ax):
 def drawn(sheet):
     with house_style():
         figure = Figure()
-        fill(figure, sheet)
+        draw_sheet(figure, sheet)
     return figure
 
 
@@ -59,7 +66,7 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
         return []
 
     for module in ("paper", "lines"):
-        monkeypatch.setattr(f"dp_erm_bench.report.{module}.save", keep)
+        monkeypatch.setattr(f"dp_erm_bench.report.{module}.save_sheet", keep)
     module = {"mangold2022": mangold2022, "mangold2023": mangold2023}[name]
     panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
     lines = {
@@ -76,13 +83,13 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
 
 
 def test_no_two_lines_of_a_figure_look_alike():
-    style.forget()
+    style.forget_styles()
     looks: dict = {}
     for name in ("mine", *style.STYLES, *map(str, range(40))):
-        one = style.of(name)
+        one = style.style_of(name)
         looks.setdefault((one.colour, one.marker, one.dashes), set()).add(one.label)
-        assert style.of(name) == one
-    style.forget()
+        assert style.style_of(name) == one
+    style.forget_styles()
     assert {len(labels) for labels in looks.values()} == {1}
 
 
@@ -94,7 +101,7 @@ def test_a_caption_of_text_says_formulas_in_letters():
         r"$p^{-1/2}$": "p^(-1/2)",
     }
     for words, told in said.items():
-        assert plain(words) == told + "\n"
+        assert plain_caption(words) == told + "\n"
 
 
 @pytest.mark.parametrize(("cells", "width"), [(1, "column"), (2, "page"), (7, "page")])
@@ -108,7 +115,7 @@ def test_sheets_are_as_wide_as_a_column_or_a_page(cells, width):
 
 def test_the_caption_stands_beside_the_picture_as_text_and_as_latex(tmp_path):
     words = r"100 % of a_b & c: $M_j$ costs \$5, {x} ~ y^2 # \z"
-    written = save(Sheet([one], 1, words, (3, 2)), tmp_path / "my_figure")
+    written = save_sheet(Sheet([one], 1, words, (3, 2)), tmp_path / "my_figure")
     assert [path.name for path in written] == [
         f"my_figure.{suffix}" for suffix in ("pdf", "png", "svg", "txt", "tex")
     ]
@@ -126,12 +133,12 @@ def test_the_caption_stands_beside_the_picture_as_text_and_as_latex(tmp_path):
 
 
 def test_a_wide_figure_spans_both_columns():
-    assert r"\begin{figure*}" in latex("x", "y", wide=True)
-    assert plain("x") == "x\n"
+    assert r"\begin{figure*}" in latex_figure("x", "y", wide=True)
+    assert plain_caption("x") == "x\n"
 
 
 def test_formats_are_chosen_and_captions_left_out(tmp_path):
-    written = save(Sheet([one], 1, "x", (3, 2)), tmp_path / "a", ["svg"], False)
+    written = save_sheet(Sheet([one], 1, "x", (3, 2)), tmp_path / "a", ["svg"], False)
     assert [path.name for path in written] == ["a.svg"]
     assert sorted(tmp_path.iterdir()) == written
 
@@ -149,7 +156,7 @@ def test_every_band_has_an_edge_and_stands_below_the_lines():
 
 def test_a_single_point_has_a_bar():
     ax = Figure().add_subplot()
-    draw_line(ax, [1.0], ([1.0], [2.0], [float("inf")]), of("x"))
+    draw_line(ax, [1.0], ([1.0], [2.0], [float("inf")]), style_of("x"))
     assert len(ax.containers) == 1
 
 
@@ -216,15 +223,17 @@ def test_labels_of_ticks_do_not_overlap_in_narrow_cells(values):
 
 
 def test_many_unknown_lines_are_told_apart():
-    forget()
-    looks = [(of(f"line {k}").colour, of(f"line {k}").marker) for k in range(81)]
+    forget_styles()
+    looks = [
+        (style_of(f"line {k}").colour, style_of(f"line {k}").marker) for k in range(81)
+    ]
     assert len(set(looks)) == 81
-    forget()
+    forget_styles()
 
 
 @pytest.mark.parametrize("name", ["$x_", "a/b", "数据", r"\frac{1}{2}", "a & b %", ""])
 def test_names_are_drawn_to_the_letter(name, recwarn):
-    shown = literal(name)
+    shown = literal_text(name)
     assert shown.replace(r"\$", "").count("$") == 0
     figure = drawn(Sheet([lambda ax: ax.set_title(shown)], 1, shown, (3, 2), shown))
     figure.canvas.draw()
@@ -258,14 +267,14 @@ def test_a_map_of_winners_has_epsilon_and_a_colour_bar():
 @pytest.mark.parametrize("lines", [0, 1, 8, 9, 12, 60])
 def test_no_cell_has_more_than_eight_lines(lines):
     names = [str(k) for k in range(lines)]
-    parts = plot.spread(names)
+    parts = plot.spread_lines(names)
     assert [name for part in parts for name in part] == names
     assert all(len(part) <= plot.MOST_LINES for part in parts)
 
 
 def test_a_line_that_nobody_planned_looks_like_none_that_somebody_did():
-    forget()
-    reserve(["DP-CD cyclic", "mine"])
-    planned, mine = of("DP-CD cyclic"), of("mine")
+    forget_styles()
+    reserve_styles(["DP-CD cyclic", "mine"])
+    planned, mine = style_of("DP-CD cyclic"), style_of("mine")
     assert (planned.colour, planned.marker) != (mine.colour, mine.marker)
-    forget()
+    forget_styles()

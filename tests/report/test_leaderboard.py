@@ -16,7 +16,7 @@ from PIL import Image
 
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit, load_problem
-from dp_erm_bench.cli.line import expand
+from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.report import leaderboard
 from dp_erm_bench.report.figure import Drawing
@@ -31,18 +31,18 @@ from dp_erm_bench.report.leaderboard import (
     UNTUNED,
     ZERO,
     Leaderboard,
-    beside,
-    boards,
-    faults,
-    page,
+    pages_of_boards,
+    pairs_by_board,
     pairs_table,
-    problems,
-    profile,
-    published,
-    references,
-    standings,
-    title,
-    winners,
+    performance_profiles,
+    problems_of,
+    published_standings,
+    reference_rows,
+    standings_by_board,
+    standings_of,
+    title_of_panel,
+    useless_searches,
+    winners_by_problem,
 )
 from dp_erm_bench.report.make import check_report
 from dp_erm_bench.report.plot import FACTORS
@@ -189,7 +189,7 @@ def row_of(found, panel, line, epsilon=1.0):
 
 
 def test_a_row_holds_medians_quantiles_and_what_w_0_is_worth(table):
-    found = standings(table)
+    found = standings_of(table)
     assert tuple(found.columns) == COLUMNS
     row = row_of(found, "a9a_l2", "gd")
     assert row["median"] == pytest.approx(0.1)
@@ -203,7 +203,7 @@ def test_a_row_holds_medians_quantiles_and_what_w_0_is_worth(table):
 
 
 def test_references_are_the_optimum_the_base_rate_and_w_0(table):
-    found = references(table)
+    found = reference_rows(table)
     assert (
         tuple(found.columns) == COLUMNS
         and not found.duplicated(["panel", "line"]).any()
@@ -234,7 +234,7 @@ WILD = [
 
 @pytest.mark.parametrize("text", WILD)
 def test_what_others_wrote_of_references_is_read_with_care(text, table):
-    found = references(table.assign(references=text))
+    found = reference_rows(table.assign(references=text))
     models = found[found["line"] != ZERO]
     names = [*itertools.chain(*HELD_OUT.values())]
     assert models[names].isna().all(axis=None)
@@ -245,7 +245,7 @@ def test_what_others_wrote_of_references_is_read_with_care(text, table):
 def test_tables_without_held_out_measures_have_none(table, tmp_path):
     names = ["test_risk", "balanced_accuracy", "auc"]
     old = table.assign(references="{}", **dict.fromkeys(names, math.nan))
-    assert standings(old)[names].isna().all(axis=None)
+    assert standings_of(old)[names].isna().all(axis=None)
     assert "- / 0.800 / - / -" in text_of(old)
     written = {path.stem for path in draw(old, tmp_path)}
     assert "leaderboard_accuracy" in written
@@ -253,21 +253,21 @@ def test_tables_without_held_out_measures_have_none(table, tmp_path):
 
 
 def test_one_row_per_problem_epsilon_and_algorithm(table):
-    found = standings(table)
+    found = standings_of(table)
     assert not found.duplicated(["panel", "epsilon", "line"]).any()
     assert len(found) == 2 * 8
-    assert [(p, e, len(rows)) for p, e, rows in problems(found)][:2] == [
+    assert [(p, e, len(rows)) for p, e, rows in problems_of(found)][:2] == [
         ("a9a_l2", 1.0, 3),
         ("madelon_l2", 1.0, 3),
     ]
 
 
 def test_who_wins_and_who_is_within_noise(table):
-    found = standings(table)
+    found = standings_of(table)
     places = {line: row_of(found, "a9a_l2", line)["place"] for line in LINES}
     assert places == {"gd": "wins", "sgd": "ties", "random_cd": ""}
     assert row_of(found, "a9a_l2", "random_cd")["factor"] == pytest.approx(4.0)
-    assert ("a9a_l2", 1.0, ["gd", "sgd"]) in list(winners(found))
+    assert ("a9a_l2", 1.0, ["gd", "sgd"]) in list(winners_by_problem(found))
 
 
 LINES = ("gd", "sgd", "random_cd")
@@ -277,28 +277,30 @@ def test_no_algorithm_wins_that_the_base_rate_beats():
     base = {"base_rate": {**BASE, "train_risk": 0.5, "objective": 0.25 * 1.15}}
     errors = {"sgd": around(0.2), "random_cd": around(0.3)}
     rows = [runs("a9a_l2", line, own, models=base) for line, own in errors.items()]
-    found = standings(table_of(*rows))
+    found = standings_of(table_of(*rows))
     assert [*found["beats_zero"]] == ["yes"] * 2 and [*found["place"]] == ["", ""]
     assert [*found["unbeaten"]] == ["the base rate"] * 2
-    assert list(winners(found)) == [("a9a_l2", 1.0, [])]
+    assert list(winners_by_problem(found)) == [("a9a_l2", 1.0, [])]
     text = text_of(table_of(*rows))
     assert "| a9a_l2 | *the base rate* |" in text
     assert "(the constant model is as good): a9a_l2 at epsilon 1\n" in text
     near = [runs("a9a_l2", "gd", around(0.1), models=base), *rows]
-    assert [one for *_, one in winners(standings(table_of(*near)))] == [["gd"]]
+    assert [one for *_, one in winners_by_problem(standings_of(table_of(*near)))] == [
+        ["gd"]
+    ]
 
 
 def test_a_clear_second_does_not_tie():
     one = runs("a9a_l2", "gd", around(0.1))
     other = runs("a9a_l2", "sgd", around(0.2))
-    found = standings(table_of(one, other))
+    found = standings_of(table_of(one, other))
     assert row_of(found, "a9a_l2", "sgd")["place"] == ""
     assert row_of(found, "a9a_l2", "sgd")["factor"] == pytest.approx(2.0)
 
 
 def test_the_best_of_those_that_beat_w_0_wins():
     wild = [0.1] * 5 + [5.0] * 4
-    found = standings(
+    found = standings_of(
         table_of(
             runs("a9a_l2", "gd", wild),
             runs("a9a_l2", "sgd", around(0.3)),
@@ -307,34 +309,36 @@ def test_the_best_of_those_that_beat_w_0_wins():
     )
     assert row_of(found, "a9a_l2", "gd")["beats_zero"] == "tie"
     assert row_of(found, "a9a_l2", "sgd")["factor"] == pytest.approx(3.0)
-    assert list(winners(found)) == [("a9a_l2", 1.0, ["sgd"])]
+    assert list(winners_by_problem(found)) == [("a9a_l2", 1.0, ["sgd"])]
 
 
 def test_where_nothing_beats_w_0_nobody_wins(table):
-    found = standings(table)
+    found = standings_of(table)
     assert row_of(found, "madelon_l2", "gd")["beats_zero"] == "no"
     assert row_of(found, "madelon_l2", "sgd")["beats_zero"] == "tie"
     assert row_of(found, "madelon_l2", "gd")["factor"] == pytest.approx(1.2)
-    assert ("madelon_l2", 1.0, []) in list(winners(found))
+    assert ("madelon_l2", 1.0, []) in list(winners_by_problem(found))
 
 
 def test_the_order_of_the_rows_does_not_choose_the_winner(table):
-    again = standings(table.iloc[::-1].sort_values("iteration", kind="stable"))
+    again = standings_of(table.iloc[::-1].sort_values("iteration", kind="stable"))
     assert row_of(again, "a9a_l2", "gd")["place"] == "wins"
     assert row_of(again, "a9a_l2", "sgd")["place"] == "ties"
 
 
 def test_tuning_runs_are_left_out(table):
     lucky = runs("a9a_l2", "random_cd", [1e-9] * 3, phase="tune")
-    found = standings(pd.concat([table_of(lucky), table]))
+    found = standings_of(pd.concat([table_of(lucky), table]))
     pd.testing.assert_frame_equal(
         found.sort_values(["panel", "epsilon", "line"], ignore_index=True),
-        standings(table).sort_values(["panel", "epsilon", "line"], ignore_index=True),
+        standings_of(table).sort_values(
+            ["panel", "epsilon", "line"], ignore_index=True
+        ),
     )
 
 
 def test_what_is_skipped_is_a_row_with_its_reason(table):
-    row = row_of(standings(table), "madelon_l2", "random_cd")
+    row = row_of(standings_of(table), "madelon_l2", "random_cd")
     assert (row["status"], row["reason"]) == ("skipped", "it does not serve madelon")
     assert math.isnan(row["median"]) and math.isnan(row["factor"])
     assert (row["zero"], row["place"]) == (START, "")
@@ -346,7 +350,7 @@ def test_lost_runs_are_infinitely_bad(lost):
     bad = runs("a9a_l2", "sgd", around(0.1))
     for row in bad[1 : 2 * lost : 2]:
         row.update(status="diverged", relative_error=math.nan)
-    found = row_of(standings(table_of(good, bad)), "a9a_l2", "sgd")
+    found = row_of(standings_of(table_of(good, bad)), "a9a_l2", "sgd")
     assert found["high"] == math.inf
     assert math.isinf(found["median"]) == (lost == SEEDS)
     assert (found["place"] == "wins") == (lost == 1)
@@ -359,7 +363,7 @@ def test_lost_runs_predict_nothing_right():
     for row in bad[1 : 2 * 5 : 2]:
         lost = dict.fromkeys(("relative_error", *MEASURED), math.nan)
         row.update(status="error", **lost)
-    found = standings(table_of(good, bad))
+    found = standings_of(table_of(good, bad))
     assert row_of(found, "a9a_l2", "sgd")["accuracy"] == 0.0
     assert row_of(found, "a9a_l2", "sgd")["auc"] == 0.0
     assert row_of(found, "a9a_l2", "sgd")["test_risk"] == math.inf
@@ -368,31 +372,33 @@ def test_lost_runs_predict_nothing_right():
 
 def test_two_algorithms_that_lost_all_runs_do_not_win():
     parts = [runs("a9a_l2", line, [math.inf] * 6) for line in ("gd", "sgd")]
-    found = standings(table_of(*parts))
+    found = standings_of(table_of(*parts))
     assert set(found["place"]) == {""} and set(found["beats_zero"]) == {"no"}
 
 
 def test_a_problem_on_which_all_is_skipped_has_no_winner():
-    found = standings(table_of(skipped("a9a_l2", "gd", "why")))
-    assert list(winners(found)) == [("a9a_l2", 1.0, [])]
-    assert boards(found) == {}
+    found = standings_of(table_of(skipped("a9a_l2", "gd", "why")))
+    assert list(winners_by_problem(found)) == [("a9a_l2", 1.0, [])]
+    assert standings_by_board(found) == {}
 
 
 # Performance profiles
 
 
 def test_profiles_count_the_problems_within_a_factor(table):
-    found = standings(table)
-    shares = profile(found[found["panel"].str.endswith("_l2")], np.array([1.0, 1.3, 5]))
+    found = standings_of(table)
+    shares = performance_profiles(
+        found[found["panel"].str.endswith("_l2")], np.array([1.0, 1.3, 5])
+    )
     # a9a at two epsilons: factors 1, 1.005, 4; madelon: 1.2, 1, refused.
     assert shares["gd"].tolist() == [0.5, 1.0, 1.0]
     assert shares["random_cd"].tolist() == [0.0, 0.0, 0.5]
     assert shares[ZERO].tolist() == [0.5, 0.5, 0.5]
-    assert profile(found, np.array([20.0]))[ZERO].tolist() == [1.0]
+    assert performance_profiles(found, np.array([20.0]))[ZERO].tolist() == [1.0]
 
 
 def test_profiles_rise_and_leave_out_who_never_ran(table):
-    shares = profile(standings(table), FACTORS)
+    shares = performance_profiles(standings_of(table), FACTORS)
     assert "svrg" not in shares
     for values in shares.values():
         assert (np.diff(values) >= 0).all() and values.max() <= 1
@@ -400,9 +406,9 @@ def test_profiles_rise_and_leave_out_who_never_ran(table):
 
 
 def test_a_perfect_answer_does_not_divide_by_zero():
-    found = standings(table_of(runs("a9a_l2", "gd", [0.0] * 3)))
+    found = standings_of(table_of(runs("a9a_l2", "gd", [0.0] * 3)))
     assert row_of(found, "a9a_l2", "gd")["factor"] == 1.0
-    assert profile(found, np.array([1.0]))["gd"].tolist() == [1.0]
+    assert performance_profiles(found, np.array([1.0]))["gd"].tolist() == [1.0]
 
 
 # Figures
@@ -435,7 +441,7 @@ def test_draw_writes_figures_page_and_table(drawn, table):
     assert text.startswith("# Leaderboard") and "profile smoke" in text
     kept = pd.read_csv(drawn[0] / "leaderboard.csv")
     ok = kept["status"] == "ok"
-    assert ok.sum() == (standings(table)["status"] == "ok").sum()
+    assert ok.sum() == (standings_of(table)["status"] == "ok").sum()
     assert kept.loc[ok, ["median", "test_risk", "auc"]].notna().all(axis=None)
     assert (kept["status"] == "not private").sum() == 2 * kept["panel"].nunique()
     assert (folder / "log.txt").is_file()
@@ -487,16 +493,18 @@ def test_the_page_names_what_it_does_not_rank():
 
 
 def test_titles():
-    assert title("quasi_sparse_l1") == f"quasi_sparse, {BOARDS['l1']}"
+    assert title_of_panel("quasi_sparse_l1") == f"quasi_sparse, {BOARDS['l1']}"
 
 
 # The page
 
 
 def text_of(table, edges=(), manifest=None):
-    models = references(table)
-    ranking, found = standings(table), beside(table)
-    return page(ranking, models, found, table, "default", edges, manifest or {})
+    models = reference_rows(table)
+    ranking, found = standings_of(table), pairs_by_board(table)
+    return pages_of_boards(
+        ranking, models, found, table, "default", edges, manifest or {}
+    )
 
 
 def test_the_page_says_who_wins_where(table):
@@ -515,7 +523,7 @@ def test_the_page_and_captions_name_those_in_doubt(table, tmp_path, monkeypatch)
     assert f"\n- {said}\n" in text_of(table)
     captions = []
     monkeypatch.setattr(
-        leaderboard, "save", lambda sheet, _: captions.append(sheet.caption) or []
+        leaderboard, "save_sheet", lambda sheet, _: captions.append(sheet.caption) or []
     )
     draw(table, tmp_path)
     assert captions and all(about.endswith(f"\n{said}") for about in captions)
@@ -630,7 +638,7 @@ def test_a_choice_that_its_rule_beats_is_a_fault_of_the_search(tmp_path):
         untuned("gd", around(9.0), epsilon=3.0),
     ]
     table = table_of(*parts, *rules)
-    (told,) = faults(table)
+    (told,) = useless_searches(table)
     assert told == "dense_l2 / gd, epsilon = 1: 0.1 by its rule, 0.2 tuned"
     draw(table, tmp_path)
     for name in ("leaderboard.md", "figures/log.txt"):
@@ -638,7 +646,7 @@ def test_a_choice_that_its_rule_beats_is_a_fault_of_the_search(tmp_path):
     # The rule is not ranked, and a table without such runs has no faults.
     kept = pd.read_csv(tmp_path / "leaderboard.csv")
     assert UNTUNED not in set(kept["line"])
-    assert faults(table_of(*parts)) == []
+    assert useless_searches(table_of(*parts)) == []
 
 
 def test_the_page_says_how_far_predictions_of_the_excess_are_off(table):
@@ -682,7 +690,7 @@ def test_the_page_says_who_is_better_on_other_data(table):
 
 
 def test_pairs_of_lines_are_a_table_of_their_own(table):
-    found = pairs_table(beside(table))
+    found = pairs_table(pairs_by_board(table))
     assert [*found.columns] == [
         *("board", "line", "other", "families", "problems"),
         *("ratio", "better", "within"),
@@ -707,11 +715,11 @@ def test_tables_have_as_many_cells_as_heads(table):
 
 
 def test_the_published_table_is_small(table):
-    found = standings(table)
-    text = published(found, references(table)).to_csv(index=False)
+    found = standings_of(table)
+    text = published_standings(found, reference_rows(table)).to_csv(index=False)
     assert "reason" not in text
     # 25 problems, 5 epsilons, 14 algorithms, and three references to a problem.
-    whole = len(found) + len(references(table))
+    whole = len(found) + len(reference_rows(table))
     assert len(text) / whole * 25 * (5 * 14 + 3) < 300_000
 
 
@@ -823,7 +831,7 @@ def test_budgets_and_seeds(config):
         if "tune" in block:
             tune = block["tune"]
             chosen, reported = (
-                expand("seeds", tune[key]) for key in ("seeds", "report")
+                expand_values("seeds", tune[key]) for key in ("seeds", "report")
             )
             assert not set(chosen) & set(reported)
             assert len(reported) >= (2 if config["profile"] == "smoke" else 5)
@@ -902,7 +910,7 @@ def _trials(config, report=None):
             count += epsilons * len(block["seed"])
             continue
         tune = block["tune"]
-        own = len(expand("report", tune["report"])) if report is None else report
+        own = len(expand_values("report", tune["report"])) if report is None else report
         count += epsilons * (tune["search"]["trials"] + own)
     return count
 

@@ -9,31 +9,31 @@ import pytest
 from matplotlib.figure import Figure
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.build import risk_from_arrays
 from dp_erm_bench.report import lines
-from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.judge import evaluate_claims
 from dp_erm_bench.report.claims.measures import mean_bound
 from dp_erm_bench.report.curves import Missing
-from dp_erm_bench.report.figure import looked_up
-from dp_erm_bench.report.layout import Sheet, fill
-from dp_erm_bench.report.lines import save_crosses, slopes
+from dp_erm_bench.report.figure import look_up_lines
+from dp_erm_bench.report.layout import Sheet, draw_sheet
+from dp_erm_bench.report.lines import save_crosses, slopes_in_words
 from dp_erm_bench.report.panels import Cross, draw_cross, drawn_shape
 from dp_erm_bench.report.scaling import (
     Scaling,
-    along,
+    finals_along,
+    log_slope,
     norm_quotient,
-    quotients,
-    scaling,
-    slope,
+    quotients_of,
+    scaling_of_line,
 )
-from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.report.style import house_style, style_of
 from dp_erm_bench.results.statistics import ZERO
 from tests.loops import each
 from tests.report.papers import mangold2022, mangold2023
 
 X = np.array([50.0, 100.0, 400.0, 3000.0])
 LINE = "DP-GCD tight"
-NOISE = mangold2023.figure("noise").cells[0].computed
+NOISE = mangold2023.figure("noise").cells[0].source_of_lines
 
 
 def power_rows(rows, exponent, axis="p", **more):
@@ -60,7 +60,7 @@ def constant(values, zeros=()):
 @each("exponent", [-2.0, -2 / 3, 0.0, 0.5])
 def test_slope_is_the_exponent(rows, axis, exponent):
     table = pd.DataFrame(power_rows(rows, exponent, axis))
-    found = scaling(table, f"theory_{axis}", LINE, axis)
+    found = scaling_of_line(table, f"theory_{axis}", LINE, axis)
     np.testing.assert_array_equal(found.x, X)
     np.testing.assert_allclose(found.mean, 1e-3 * X**exponent, rtol=1e-5)
     assert found.slope == pytest.approx(exponent, abs=1e-6)
@@ -72,7 +72,7 @@ def test_slope_is_the_exponent(rows, axis, exponent):
     [([1.0], [2.0]), ([1.0, 2.0], [1.0, math.inf]), ([1.0, 2.0], [1.0, 0.0])],
 )
 def test_slope_of_what_has_none(x, values):
-    assert math.isnan(slope(np.array(x), np.array(values)))
+    assert math.isnan(log_slope(np.array(x), np.array(values)))
 
 
 def test_statistics_of_a_scaling():
@@ -100,14 +100,14 @@ def test_median_of_an_even_number_is_the_mean_of_the_middle_two(axes, ends, medi
     drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
     # What a log axis cannot show is a gap.
     shown = median if math.isfinite(median) else math.nan
-    np.testing.assert_array_equal(drawn[of(LINE).label], [shown, 5.0])
+    np.testing.assert_array_equal(drawn[style_of(LINE).label], [shown, 5.0])
     assert drawn["flat"][0] == median
 
 
 def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes):
     """The two figures that are made of a `Scaling`: along an axis, and by quotient."""
     wide = pd.DataFrame(power_rows(rows, -1.0, spread=0.5))
-    rate = scaling(wide, "theory_p", LINE, "p")
+    rate = scaling_of_line(wide, "theory_p", LINE, "p")
     middle = [np.median(ends) for ends in rate.ends]
     assert all(len(ends) == 4 for ends in rate.ends)
     np.testing.assert_allclose(rate.median, middle, rtol=1e-12)
@@ -116,10 +116,10 @@ def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes
     odd = last & (table["seed"] % 2 == 1)
     table.loc[odd, "relative_error"] *= 3
     line = "DP-CD cyclic"
-    found = along(table, {"blocks": BLOCKS}, "unbalanced", "quotient", line)
+    found = finals_along(table, {"blocks": BLOCKS}, "unbalanced", "quotient", line)
     np.testing.assert_allclose(found.median, [0.04, 0.04])
     ax = axes(Cross("title", "x", {line: found}))
-    drawn = next(one for one in ax.lines if one.get_label() == of(line).label)
+    drawn = next(one for one in ax.lines if one.get_label() == style_of(line).label)
     np.testing.assert_allclose(drawn.get_ydata(), [0.04, 0.04])
 
 
@@ -137,11 +137,11 @@ def family(rows, places):
 
 def test_a_family_has_a_point_for_each_of_its_panels(rows):
     table, config = family(rows, X)
-    found = along(table, config, "size", "p", LINE)
+    found = finals_along(table, config, "size", "p", LINE)
     np.testing.assert_array_equal(found.x, X)
     assert found.slope == pytest.approx(-1.0, abs=1e-6)
     strengths = table.assign(strength=table["p"] / 1e4)
-    found = along(strengths, config, "size", "strength", LINE)
+    found = finals_along(strengths, config, "size", "strength", LINE)
     np.testing.assert_allclose(found.x, np.array(X) / 1e4)
 
 
@@ -149,16 +149,16 @@ def test_panels_that_are_no_points_of_a_family_are_missing(rows):
     table, config = family(rows, [50.0, 100.0])
     wide = table.assign(panel="size_0")
     with pytest.raises(Missing, match="size_0 has several p: it is no point of a fam"):
-        along(wide, config, "size", "p", LINE)
+        finals_along(wide, config, "size", "p", LINE)
     with pytest.raises(Missing, match="size_0 and size_1 have the same p"):
-        along(table.assign(p=50), config, "size", "p", LINE)
+        finals_along(table.assign(p=50), config, "size", "p", LINE)
 
 
 def test_diverged_run_has_no_slope(rows):
     table = pd.DataFrame(power_rows(rows, -1.0))
     last = (table["iteration"] == table["iteration"].max()) & (table["seed"] == 1)
     table.loc[last, "objective"] = math.nan
-    found = scaling(table, "theory_p", LINE, "p")
+    found = scaling_of_line(table, "theory_p", LINE, "p")
     assert np.isinf(found.high[-1])
     assert math.isnan(found.slope)
 
@@ -175,9 +175,9 @@ def test_diverged_run_has_no_slope(rows):
 def test_missing_runs_say_why(rows, change, reason):
     table = pd.DataFrame(power_rows(rows, -1.0)).assign(**change)
     with pytest.raises(Missing, match=reason):
-        scaling(table, "theory_p", LINE, "p")
-    rates, missing = looked_up(
-        [LINE], lambda line: scaling(table, "theory_p", line, "p")
+        scaling_of_line(table, "theory_p", LINE, "p")
+    rates, missing = look_up_lines(
+        [LINE], lambda line: scaling_of_line(table, "theory_p", line, "p")
     )
     assert not rates
     assert reason in missing[LINE]
@@ -199,7 +199,7 @@ def claim_on(measure, **more):
 )
 def test_claim_on_a_slope(rows, exponent, verdict):
     table = pd.DataFrame(power_rows(rows, exponent))
-    row = evaluate(table, claim_on("slope")).iloc[0]
+    row = evaluate_claims(table, claim_on("slope")).iloc[0]
     assert row["value"] == pytest.approx(exponent)
     assert row["verdict"] == verdict
 
@@ -210,7 +210,7 @@ def test_claim_on_the_difference_of_slopes(rows):
         power_rows(rows, 0.25) + [{**row, "line": "DP-CD cyclic"} for row in other]
     )
     table["trial"] += table["line"]
-    row = evaluate(table, claim_on("slope_beyond", other="DP-CD cyclic")).iloc[0]
+    row = evaluate_claims(table, claim_on("slope_beyond", other="DP-CD cyclic")).iloc[0]
     assert row["value"] == pytest.approx(0.75)
     assert row["measured"] == f"slope against p, DP-CD cyclic less {LINE}; 4 runs"
 
@@ -219,7 +219,9 @@ def test_selection_is_flat_and_the_gradient_grows_like_a_root():
     features = np.array([20, 80, 320])
     for line, expected in zip(NOISE.releases, (0.0, 0.0, 0.5, 0.5), strict=True):
         found = NOISE.along(line, [int(p) for p in features])
-        assert slope(features.astype(float), found) == pytest.approx(expected, abs=1e-9)
+        assert log_slope(features.astype(float), found) == pytest.approx(
+            expected, abs=1e-9
+        )
 
 
 def test_noise_is_that_of_the_calibrated_gaussians():
@@ -245,7 +247,7 @@ def problem(scale, n=4000, p=8):
     weights = np.r_[0.0, np.ones(p - 1)]
     labels = np.where(data @ weights + 2 * rng.standard_normal(n) > 0, 1.0, -1.0)
     data[:, 0] *= scale
-    return problem_from_arrays(data, labels, loss="logistic", bounds=None)
+    return risk_from_arrays(data, labels, loss="logistic", bounds=None)
 
 
 def test_balanced_quotient_is_the_euclidean_one():
@@ -284,10 +286,10 @@ def unbalanced(tabulate):
 
 def test_errors_are_sorted_by_the_quotient(unbalanced):
     config = {"blocks": BLOCKS}
-    found = quotients(config, "unbalanced")
+    found = quotients_of(config, "unbalanced")
     assert found["unbalanced_400"] < found["unbalanced_1"]
     line = "DP-SGD tight batch 100"
-    rate = along(unbalanced, config, "unbalanced", "quotient", line)
+    rate = finals_along(unbalanced, config, "unbalanced", "quotient", line)
     assert rate.x.tolist() == sorted(found.values())
     np.testing.assert_allclose(rate.mean, [0.16, 0.01])
     np.testing.assert_allclose(rate.beside[ZERO], 0.6)
@@ -296,7 +298,7 @@ def test_errors_are_sorted_by_the_quotient(unbalanced):
 
 def test_no_unbalanced_panel_is_not_run(unbalanced):
     with pytest.raises(Missing, match="no panel unbalanced"):
-        along(unbalanced, {}, "unbalanced", "quotient", "DP-CD cyclic")
+        finals_along(unbalanced, {}, "unbalanced", "quotient", "DP-CD cyclic")
 
 
 def test_figures_of_the_theory(rows, unbalanced, tmp_path):
@@ -319,7 +321,7 @@ def axes():
         with house_style():
             figure = plt.figure()
             cell = [lambda ax: draw_cross(ax, cross)]
-            fill(figure, Sheet(cell, 1, "x", (3.0, 2.0), "quantity"))
+            draw_sheet(figure, Sheet(cell, 1, "x", (3.0, 2.0), "quantity"))
             figure.canvas.draw()
         return figure.axes[0]
 
@@ -335,9 +337,9 @@ def test_shapes_go_through_the_anchor(axes):
     np.testing.assert_allclose(along * values, 50 * 8)
     # It may lie on the line: it is above it, and longer.
     assert along[0] < 50 and along[-1] > 3000
-    assert drawn["one over x"].zorder > drawn[of(LINE).label].zorder
-    assert slope(along, values) == pytest.approx(-1)
-    assert of(LINE).label in drawn
+    assert drawn["one over x"].zorder > drawn[style_of(LINE).label].zorder
+    assert log_slope(along, values) == pytest.approx(-1)
+    assert style_of(LINE).label in drawn
     assert ax.get_ylabel() == "quantity"
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
@@ -376,7 +378,9 @@ def test_lines_on_problems_of_their_own_have_each_its_own_w_0(axes):
     rates = {k: constant([1, 2, 3, 4], own) for k, own in pairs}
     ax = axes(Cross("t", "p", rates))
     own = [line for line in ax.lines if line.get_label() == "_w = 0"]
-    assert [line.get_color() for line in own] == [of(name).colour for name in names]
+    assert [line.get_color() for line in own] == [
+        style_of(name).colour for name in names
+    ]
     assert [list(line.get_ydata()) for line in own] == zeros
     # Of those that lie on each other the dots alternate.
     dots = [line._unscaled_dash_pattern for line in own]
@@ -390,20 +394,20 @@ def test_held_out_measures_stand_beside_the_models_too(rows):
     table["test_risk"] = table["objective"]
     models = {"base_rate": {"test_risk": 0.6}, "optimum": {"test_risk": 0.2}}
     table["references"] = json.dumps(models)
-    found = scaling(table, "theory_n", LINE, "n", "test_risk").beside
+    found = scaling_of_line(table, "theory_n", LINE, "n", "test_risk").beside
     assert set(found) == {ZERO, "base rate (not private)", "optimum (not private)"}
     assert found["optimum (not private)"].tolist() == [0.2] * 4
-    assert set(scaling(table, "theory_n", LINE, "n").beside) == {ZERO}
+    assert set(scaling_of_line(table, "theory_n", LINE, "n").beside) == {ZERO}
 
 
 def test_shapes_of_all_cells_of_a_sheet_are_told_apart(tmp_path, monkeypatch):
     found = []
-    monkeypatch.setattr(lines, "save", lambda sheet, _: found.append(sheet) or [])
+    monkeypatch.setattr(lines, "save_sheet", lambda sheet, _: found.append(sheet) or [])
     line = {LINE: constant([1, 2, 3, 4])}
     crosses = [Cross("t", "n", line, {label: -1}) for label in ("one", "two", "three")]
     save_crosses(crosses, tmp_path / "x", "", "y")
     figure = Figure()
-    fill(figure, found[0])
+    draw_sheet(figure, found[0])
     dashes = {
         str(one._unscaled_dash_pattern)
         for ax in figure.axes
@@ -421,7 +425,7 @@ def test_diverged_point_does_not_hide_the_others(axes):
 
 def test_slopes_in_words():
     rates = {LINE: constant(X**0.5), "DP-CD cyclic": constant(X**-1.0)}
-    assert slopes(Cross("t", "p", rates)) == (
+    assert slopes_in_words(Cross("t", "p", rates)) == (
         "Slopes against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00."
     )
 
@@ -429,15 +433,17 @@ def test_slopes_in_words():
 def test_scaling_names_the_runs_behind_it(tabulate):
     lines = [{"panel": "theory_n", "n": n, "dataset_seed": n} for n in (100, 200)]
     table = tabulate(*lines)
-    assert scaling(table, "theory_n", "DP-CD cyclic", "n").runs == ()
+    assert scaling_of_line(table, "theory_n", "DP-CD cyclic", "n").runs == ()
     table["run"] = [f"{n}-here-1" for n in table["n"]]
-    found = scaling(table, "theory_n", "DP-CD cyclic", "n")
+    found = scaling_of_line(table, "theory_n", "DP-CD cyclic", "n")
     assert found.runs == ("100-here-1", "200-here-1")
 
 
 def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(lines, "save", lambda sheet, path: said.append(sheet) or [])
+    monkeypatch.setattr(
+        lines, "save_sheet", lambda sheet, path: said.append(sheet) or []
+    )
     named = {LINE: Scaling(X, (X, X, X, X), runs=("7-here-1",))}
     for one in (named, {LINE: Scaling(X, (X, X, X, X))}):
         cross = Cross("title", "n", one)
@@ -456,25 +462,25 @@ def judged_rows(rows, exponent, sizes=(0.5, 1.5, 1.0)):
 
 
 def test_a_quantity_has_its_slope_with_an_interval(rows):
-    found = scaling(
+    found = scaling_of_line(
         pd.DataFrame(judged_rows(rows, -0.5)), "theory_p", LINE, "p", "excess_risk"
     )
     assert found.slope == pytest.approx(-0.5, abs=1e-9)
     low, high = found.interval
     assert low < -0.5 < high and high - low < 1.0
     same = pd.DataFrame(judged_rows(rows, -0.5, (1.0, 1.0, 1.0)))
-    sure = scaling(same, "theory_p", LINE, "p", "excess_risk").interval
+    sure = scaling_of_line(same, "theory_p", LINE, "p", "excess_risk").interval
     assert sure == pytest.approx((-0.5, -0.5))
 
 
 def test_a_claim_on_a_quantity_tells_its_interval(rows):
     table = pd.DataFrame(judged_rows(rows, -0.5))
-    row = evaluate(table, claim_on("slope", quantity="excess_risk")).iloc[0]
-    low, high = scaling(table, "theory_p", LINE, "p", "excess_risk").interval
+    row = evaluate_claims(table, claim_on("slope", quantity="excess_risk")).iloc[0]
+    low, high = scaling_of_line(table, "theory_p", LINE, "p", "excess_risk").interval
     assert row["value"] == pytest.approx(-0.5)
     assert row["interval"] == f"[{low:.6g}, {high:.6g}]" and row["verdict"] == "holds"
     without = table.drop(columns="excess_risk")
-    row = evaluate(without, claim_on("slope", quantity="excess_risk")).iloc[0]
+    row = evaluate_claims(without, claim_on("slope", quantity="excess_risk")).iloc[0]
     assert row["verdict"].startswith("not run") and "n_fresh" in row["verdict"]
 
 
@@ -510,7 +516,7 @@ def test_an_axis_may_be_a_key_of_the_dataset(rows):
     given = {p: "{}" if p == X[0] else f'{{"nonzeros": {p}}}' for p in set(table["p"])}
     options = table["p"].map(given)
     table = table.assign(dataset="hard_mean", dataset_options=options)
-    found = scaling(table, "theory_p", LINE, "nonzeros")
+    found = scaling_of_line(table, "theory_p", LINE, "nonzeros")
     np.testing.assert_array_equal(found.x, [8, *X[1:]])
 
 
@@ -529,5 +535,5 @@ def test_measures_at_the_ends_of_an_axis(rows, keys, expected):
     # At the end of the axis .7, .8, .9, 1 of the seeds, before it less.
     table["support_f1"] = 0.7 + 0.1 * table["seed"] - 0.5 * (table["n"] < max(X))
     config = {"claims": [{**claim, **keys, "at_least": 0.0}], "profile": "default"}
-    (value,) = evaluate(table, config)["value"]
+    (value,) = evaluate_claims(table, config)["value"]
     assert value == pytest.approx(expected, rel=1e-5)

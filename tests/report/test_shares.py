@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.judge import evaluate_claims
 
 SHARE = {
     "id": "share",
@@ -16,7 +16,7 @@ SHARE = {
 
 def judge(table, **claim):
     """Return the only row of one claim."""
-    found = evaluate(table, {"claims": [{**SHARE, **claim}]})
+    found = evaluate_claims(table, {"claims": [{**SHARE, **claim}]})
     assert len(found) == 1
     return found.iloc[0]
 

@@ -11,10 +11,10 @@ from omegaconf import OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.report import lines
-from dp_erm_bench.report.claims.judge import evaluate
+from dp_erm_bench.report.claims.judge import evaluate_claims
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.panels import Cross, draw_cross
-from dp_erm_bench.report.scaling import Scaling, scaling
+from dp_erm_bench.report.scaling import Scaling, scaling_of_line
 from dp_erm_bench.report.style import STYLES
 from tests.report.papers import talwar2015
 
@@ -23,7 +23,7 @@ LASSO, BALL, ANSWERS = (
     [f for f in talwar2015.figures if getattr(f, "name", "") == name][-1]
     for name in ("lasso", "ball", "answers")
 )
-NOISE = LASSO.cells[1].computed
+NOISE = LASSO.cells[1].source_of_lines
 LENGTHS = NOISE.values
 
 
@@ -70,7 +70,7 @@ def drawn(table, folder):
 def captions(monkeypatch):
     """The captions of the sheets of rates by their stem; no sheet is written."""
     found = {}
-    monkeypatch.setattr("dp_erm_bench.report.paper.save", lambda *_: [])
+    monkeypatch.setattr("dp_erm_bench.report.paper.save_sheet", lambda *_: [])
 
     def keep(crosses, path, caption, label, size):
         found[path.stem] = caption
@@ -125,7 +125,9 @@ def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
 
 def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(lines, "save", lambda sheet, path: said.append(sheet) or [])
+    monkeypatch.setattr(
+        lines, "save_sheet", lambda sheet, path: said.append(sheet) or []
+    )
     x = np.array([1.0, 10.0])
     falling = Scaling(x, (np.array([1.0]), np.array([0.1])))
     alone = Scaling(x[1:], (np.array([0.1]),))
@@ -146,7 +148,7 @@ def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch)
 def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     import matplotlib.pyplot as plt
 
-    from dp_erm_bench.report.layout import Sheet, fill
+    from dp_erm_bench.report.layout import Sheet, draw_sheet
     from dp_erm_bench.report.panels import look_up
     from dp_erm_bench.report.style import house_style
 
@@ -156,7 +158,7 @@ def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     with house_style():
         figure = plt.figure()
         cell = functools.partial(draw_cross, cross=found.along_passes)
-        fill(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
+        draw_sheet(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
         figure.canvas.draw()
     box = figure.legends[0].get_window_extent(figure.canvas.get_renderer())
     assert box.x1 <= figure.bbox.x1
@@ -206,7 +208,7 @@ def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp
 
     names = ("Objective Gaussian", "AMP")
     table = skip(table, names[0], (0.01, 0.1), "no")
-    rates = {one: scaling(table, "a9a", one, "epsilon") for one in names}
+    rates = {one: scaling_of_line(table, "a9a", one, "epsilon") for one in names}
     assert rates["Objective Gaussian"].x.tolist() == [1.0]
     figure, ax = plt.subplots()
     draw_cross(ax, Cross("t", "epsilon", rates))
@@ -223,7 +225,7 @@ def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp
     ],
 )
 def test_scales_and_proofs_at_50_selections(line, scale, proved):
-    found = NOISE.calibrated(line, 50)
+    found = NOISE.noise_of_line(line, 50)
     assert found.scale == pytest.approx(scale, rel=1e-4)
     assert found.epsilon_certified == pytest.approx(proved, abs=5e-3)
 
@@ -233,7 +235,9 @@ def test_printed_scale_is_its_formula_and_proved_for_few_steps_only():
     np.testing.assert_allclose(
         NOISE.along(PRINTED), np.sqrt(8 * T * math.log(1e6)) / 1000, rtol=1e-12
     )
-    proved = [NOISE.calibrated(PRINTED, n_iter).epsilon_certified for n_iter in LENGTHS]
+    proved = [
+        NOISE.noise_of_line(PRINTED, n_iter).epsilon_certified for n_iter in LENGTHS
+    ]
     assert proved == sorted(proved)
     assert [value <= 1 for value in proved] == [n_iter <= 5 for n_iter in LENGTHS]
 
@@ -255,7 +259,7 @@ def judged(table, figure, identity, profile="default"):
         for claim in config["claims"]
         if claim["id"] == identity and figure in np.atleast_1d(claim["figure"])
     ]
-    found = evaluate(table, {**config, "claims": claims})
+    found = evaluate_claims(table, {**config, "claims": claims})
     return found[found["figure"] == figure]
 
 

@@ -44,7 +44,7 @@ def own(tmp_path):
 
 def part_of(path):
     """The part of a spec that names a file."""
-    content = digest_of_files(names.sources(str(path)))
+    content = digest_of_files(names.source_files(str(path)))
     return {"name": path.stem, "file": str(path), "content": content}
 
 
@@ -102,7 +102,7 @@ def test_a_source_is_kept_to_the_byte_in_any_encoding(folder, own, text):
 def test_a_source_that_no_parser_reads_is_refused(own):
     own.write_bytes(b"x = " + b"-" * 200_000 + b"1\n")
     with pytest.raises(UsageError, match="own.py: cannot be imported"):
-        names.sources(str(own))
+        names.source_files(str(own))
 
 
 def test_the_name_of_an_experiment_is_one_that_a_bundle_has(folder):
@@ -121,7 +121,7 @@ def test_the_readme_says_what_no_budget_pays_for(folder):
     specs = {"algorithm": {"name": "gd"}}, {"task": {}}
     with Plan(folder, append=False) as plan:
         plan.add(line_of(i, **spec) for i, spec in enumerate(specs))
-    told = bundle.readme(folder, "a.zip", ["tuning"])
+    told = bundle.bundle_readme(folder, "a.zip", ["tuning"])
     assert f"- `tuning`: {bundle.WORDS['tuning']}" in told
 
 
@@ -135,7 +135,7 @@ def test_of_private_data_no_parameter_of_a_rule_is_kept_and_no_order_of_runs(tmp
     }
     more = {"rule": "gd-1: step", "read": ["kinds"], "content": "0123456789abcdef"}
     lines = [{**line_of(key, **spec), **more} for key in (7, 8)]
-    told = Withheld(lines).line(lines[0])
+    told = Withheld(lines).without_secrets(lines[0])
     assert told["spec"]["algorithm"]["params"] == {"clip": 2.0}
     assert "content" not in told
     facts = {"n": 9, "params": params}
@@ -181,7 +181,7 @@ def zipped(path, members=GOOD, **changes):
 
 def refused(path, tmp_path, words):
     with pytest.raises(UsageError, match=words) as caught:
-        bundle.unpacked(path, tmp_path / "into")
+        bundle.unpack_bundle(path, tmp_path / "into")
     said = str(caught.value)
     assert said.isprintable() and said.startswith(str(path))
     every = [p for p in (tmp_path / "into").rglob("*") if not p.is_dir()]
@@ -245,14 +245,18 @@ def test_what_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
 def test_no_zip_is_made_that_would_be_refused(folder, monkeypatch):
     (folder / "plan.jsonl").write_text("{}\n")
     path = folder.parent / "mine.zip"
-    assert bundle.pack(folder, path) == ["manifest.json", "plan.jsonl", "runs/1.json"]
+    assert bundle.pack_bundle(folder, path) == [
+        "manifest.json",
+        "plan.jsonl",
+        "runs/1.json",
+    ]
     limits = {"MOST_MEMBERS": "members", "LARGEST_ZIP": "bytes"}
     for limit, what in {**limits, "MOST_UNPACKED": "bytes when"}.items():
         path.unlink(missing_ok=True)
         with monkeypatch.context() as patch:
             patch.setattr(bundle, limit, 2)
             with pytest.raises(UsageError, match=f"at most 2 {what}"):
-                bundle.pack(folder, path)
+                bundle.pack_bundle(folder, path)
         assert {p.name for p in folder.parent.iterdir()} == {folder.name}
 
 
@@ -271,11 +275,11 @@ def test_what_is_no_file_is_a_sentence(tmp_path):
     os.mkfifo(tmp_path / "pipe.zip")
     for name in ("pipe.zip", "none.zip"):
         with pytest.raises(UsageError, match="no such folder and no such file"):
-            bundle.unpacked(tmp_path / name, tmp_path / "into")
+            bundle.unpack_bundle(tmp_path / name, tmp_path / "into")
 
 
 def test_folders_that_other_programs_put_in_are_no_members(tmp_path):
     path = zipped(tmp_path / "good one.zip", {**GOOD, "runs/": b"", "sources/": b""})
-    made = bundle.unpacked(path, tmp_path / "into")
+    made = bundle.unpack_bundle(path, tmp_path / "into")
     assert made == tmp_path / "into" / "good_one"
     assert re.findall("plan|1", " ".join(sorted(p.name for p in made.rglob("*.json*"))))

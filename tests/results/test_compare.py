@@ -6,7 +6,12 @@ import pandas as pd
 import pytest
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.results.compare import ComparisonRule, between, compare, judged
+from dp_erm_bench.results.compare import (
+    ComparisonRule,
+    compare_sides,
+    judge_difference,
+    sides_by_key,
+)
 
 SETTING = {
     "dataset": "log1",
@@ -41,7 +46,7 @@ def only(frame):
 
 def verdict(a, b, measure="objective", **rule):
     sides = (finals(values, measure=measure) for values in (a, b))
-    return only(compare(*sides, [measure], ComparisonRule(**rule)))["verdict"]
+    return only(compare_sides(*sides, [measure], ComparisonRule(**rule)))["verdict"]
 
 
 def times(values, factor):
@@ -52,7 +57,9 @@ def times(values, factor):
 @pytest.mark.parametrize("values", [BETTER, [0.0] * 6, [math.pi], [1.0, 9.0]])
 def test_identical_numbers_are_the_same_exactly(by, values):
     row = only(
-        compare(finals(values), finals(values), rule=ComparisonRule(by, tolerance=0.0))
+        compare_sides(
+            finals(values), finals(values), rule=ComparisonRule(by, tolerance=0.0)
+        )
     )
     assert (row["change"], row["verdict"]) == (0.0, "same")
     assert row["median_a"] == row["median_b"] == np.median(values)
@@ -63,25 +70,27 @@ def test_identical_numbers_are_the_same_exactly(by, values):
 
 @pytest.mark.parametrize("by", ["trial", "setting"])
 def test_a_common_factor_is_the_change(by):
-    found = compare(finals(BETTER), finals(times(BETTER, 3)), rule=ComparisonRule(by))
+    found = compare_sides(
+        finals(BETTER), finals(times(BETTER, 3)), rule=ComparisonRule(by)
+    )
     assert only(found)["change"] == 2.0
     assert only(found)["median_b"] == 3 * only(found)["median_a"] == 13.5
 
 
 def test_a_common_factor_has_no_noise_between_pairs_but_some_between_medians():
     sides = finals(BETTER), finals(times(BETTER, 1.25))
-    pairs = only(compare(*sides))
+    pairs = only(compare_sides(*sides))
     assert pairs["low"] == pairs["change"] == pairs["high"] == 0.25
     assert pairs["verdict"] == "worse"
-    medians = only(compare(*sides, rule=ComparisonRule("setting")))
+    medians = only(compare_sides(*sides, rule=ComparisonRule("setting")))
     assert medians["low"] < 0 < 0.25 == medians["change"] < medians["high"]
     assert medians["verdict"] == "undecided"
 
 
 def test_the_median_of_the_changes_is_not_the_change_of_the_medians():
     a, b = [1.0, 2.0, 4.0], [2.0, 1.0, 12.0]
-    assert only(compare(finals(a), finals(b)))["change"] == 1.0
-    unpaired = compare(finals(a), finals(b), rule=ComparisonRule("setting"))
+    assert only(compare_sides(finals(a), finals(b)))["change"] == 1.0
+    unpaired = compare_sides(finals(a), finals(b), rule=ComparisonRule("setting"))
     assert only(unpaired)["change"] == 0.0
 
 
@@ -122,7 +131,8 @@ def test_chance_seldom_calls_equal_laws_worse():
     for by in ("trial", "setting"):
         pairs = rng.normal(10, 1, (200, 2, 15))
         found = [
-            judged("objective", *p, ComparisonRule(by, 0.0))["verdict"] for p in pairs
+            judge_difference("objective", *p, ComparisonRule(by, 0.0))["verdict"]
+            for p in pairs
         ]
         assert found.count("worse") + found.count("better") <= 24
 
@@ -134,7 +144,7 @@ def test_chance_seldom_calls_equal_laws_worse():
 def test_few_seeds_decide_nothing(seeds, interval, expected):
     a = list(range(1, seeds + 1))
     for by in ("trial", "setting"):
-        found = compare(
+        found = compare_sides(
             finals(a), finals(times(a, 100)), rule=ComparisonRule(by, 0.05, interval)
         )
         assert only(found)["verdict"] == expected
@@ -159,7 +169,7 @@ def test_few_pairs_within_the_tolerance_are_the_same():
     ],
 )
 def test_changes_of_zero_and_infinity(a, b, change):
-    found = only(compare(finals([a] * 6), finals([b] * 6)))
+    found = only(compare_sides(finals([a] * 6), finals([b] * 6)))
     assert found["change"] == found["low"] == found["high"] == change
 
 
@@ -172,12 +182,12 @@ def test_no_relative_error_looks_below_the_exactness_of_the_optimum():
 def test_a_lost_run_has_the_worst_value(measure):
     fine = finals([0.5] * 6, measure=measure)
     lost = finals([math.nan] * 6, status="diverged", measure=measure)
-    statuses, values = compare(fine, lost, [measure]).to_dict("records")
+    statuses, values = compare_sides(fine, lost, [measure]).to_dict("records")
     assert (statuses["verdict"], values["verdict"]) == ("worse", "worse")
     assert statuses["note"] == "6 ok -> diverged"
-    statuses, values = compare(lost, fine, [measure]).to_dict("records")
+    statuses, values = compare_sides(lost, fine, [measure]).to_dict("records")
     assert (statuses["verdict"], values["verdict"]) == ("better", "better")
-    assert only(compare(lost, lost, [measure]))["verdict"] == "same"
+    assert only(compare_sides(lost, lost, [measure]))["verdict"] == "same"
 
 
 @pytest.mark.parametrize(
@@ -197,27 +207,29 @@ def test_a_lost_run_has_the_worst_value(measure):
 )
 def test_a_status_of_another_rank_is_a_change(before, after, expected):
     sides = [finals([1.0] * 2, status=status) for status in (before, after)]
-    row = compare(*sides).iloc[0]
+    row = compare_sides(*sides).iloc[0]
     assert row["measure"] == "status"
     assert (row["verdict"], row["note"]) == expected
 
 
 def test_failures_of_the_same_rank_are_no_change():
     sides = [finals([1.0], status=status) for status in ("error", "timeout")]
-    assert set(compare(*sides)["measure"]) == {"objective"}
+    assert set(compare_sides(*sides)["measure"]) == {"objective"}
 
 
 def test_by_setting_the_worst_status_counts():
     a = finals([1.0] * 3)
     b = finals([1.0] * 2, start=7, status=["ok", "error"])
-    row = compare(a, b, rule=ComparisonRule("setting")).iloc[0]
+    row = compare_sides(a, b, rule=ComparisonRule("setting")).iloc[0]
     assert (row["verdict"], row["note"]) == ("worse", "1 ok -> error")
-    again = compare(b, b.assign(seed=b["seed"] + 5), rule=ComparisonRule("setting"))
+    again = compare_sides(
+        b, b.assign(seed=b["seed"] + 5), rule=ComparisonRule("setting")
+    )
     assert set(again["measure"]) == {"objective"}
 
 
 def test_runs_of_one_side_are_counted_and_are_no_regression():
-    found = compare(finals([1.0] * 5), finals([1.0] * 4, start=3))
+    found = compare_sides(finals([1.0] * 5), finals([1.0] * 4, start=3))
     rows = found.set_index(["measure", "verdict"])[["runs_a", "runs_b"]].T.to_dict()
     assert {name: tuple(row.values()) for name, row in rows.items()} == {
         ("trials", "only in A"): (3, 0),
@@ -228,14 +240,18 @@ def test_runs_of_one_side_are_counted_and_are_no_regression():
 
 def test_by_setting_all_seeds_of_both_sides_count():
     rule = ComparisonRule("setting")
-    found = only(compare(finals([1.0] * 5), finals([2.0] * 4, start=3), rule=rule))
+    found = only(
+        compare_sides(finals([1.0] * 5), finals([2.0] * 4, start=3), rule=rule)
+    )
     assert (found["runs_a"], found["runs_b"], found["change"]) == (5, 4, 1.0)
 
 
 def test_settings_of_one_side_are_named():
     extra = finals([1.0] * 2, keys={"algorithm.random_cd.clip": 4.0})
     for rule in (ComparisonRule(), ComparisonRule("setting")):
-        found = compare(finals([1.0]), pd.concat([finals([1.0]), extra]), rule=rule)
+        found = compare_sides(
+            finals([1.0]), pd.concat([finals([1.0]), extra]), rule=rule
+        )
         (alone,) = found[found["verdict"] == "only in B"].to_dict("records")
         assert (alone["setting"], alone["runs_b"]) == ("clip=4.0", 2)
         assert list(found["verdict"]).count("same") == 1
@@ -250,7 +266,7 @@ def test_rows_are_told_apart_by_what_differs_only():
         ]
         + [finals([1.0], keys={"dataset": "log2"})]
     )
-    found = compare(sides, sides)
+    found = compare_sides(sides, sides)
     assert sorted(found["setting"]) == [
         "",
         *(f"clip={clip} dataset.n={n}" for clip in (1.0, 2.0) for n in (10, 20)),
@@ -265,22 +281,22 @@ def test_rows_are_told_apart_by_what_differs_only():
 def test_data_seeds_are_paired_too():
     a = pd.concat([finals([1.0], dataset_seed=k) for k in (0, 1)])
     b = pd.concat([finals([4.0 * k], dataset_seed=k) for k in (1, 0)])
-    found = only(compare(a, b))
+    found = only(compare_sides(a, b))
     assert (found["runs_a"], found["change"]) == (2, 1.0)
     none = finals([1.0], dataset_seed=math.nan)
-    assert only(compare(none, none))["runs_a"] == 1
+    assert only(compare_sides(none, none))["runs_a"] == 1
 
 
 def test_values_that_are_not_known_are_left_out():
     a, b = finals([1.0, math.nan, 3.0]), finals([1.0, 2.0, math.nan])
-    assert only(compare(a, b))["runs_a"] == 1
-    by_setting = only(compare(a, b, rule=ComparisonRule("setting")))
+    assert only(compare_sides(a, b))["runs_a"] == 1
+    by_setting = only(compare_sides(a, b, rule=ComparisonRule("setting")))
     assert (by_setting["runs_a"], by_setting["runs_b"]) == (2, 2)
 
 
 def test_several_measures_are_rows():
     a, b = (finals(BETTER).assign(seconds=factor) for factor in (1.0, 9.0))
-    found = compare(a, b, ["objective", "seconds"])
+    found = compare_sides(a, b, ["objective", "seconds"])
     assert dict(zip(found["measure"], found["verdict"], strict=True)) == {
         "objective": "same",
         "seconds": "worse",
@@ -290,11 +306,13 @@ def test_several_measures_are_rows():
 def test_keys_and_labels_can_be_ignored():
     a = finals(BETTER, keys={"algorithm.random_cd.passes": 9.0}, line="new")
     with pytest.raises(UsageError, match=r"no common trial \(6 trials in A, 6 in B\)"):
-        compare(a, finals(BETTER))
+        compare_sides(a, finals(BETTER))
     for name in ("algorithm.random_cd.passes", "passes", "algorithm.random_cd"):
-        assert only(compare(a, finals(BETTER), ignore=["line", name]))["runs_a"] == 6
+        assert (
+            only(compare_sides(a, finals(BETTER), ignore=["line", name]))["runs_a"] == 6
+        )
     with pytest.raises(UsageError, match="ignore=pases .did you mean passes"):
-        compare(a, a, ignore=["pases"])
+        compare_sides(a, a, ignore=["pases"])
 
 
 def of_strength(n, strength):
@@ -305,19 +323,19 @@ def of_strength(n, strength):
 @pytest.mark.parametrize("name", ["dataset.n", "n", "log1.n"])
 def test_a_strength_of_1_by_n_follows_from_n(name):
     """By all names that a key has in plots; a strength that is a number stays one."""
-    sides, _ = between(
+    sides, _ = sides_by_key(
         pd.concat([of_strength(n, 1 / n) for n in (50, 60)], ignore_index=True), name
     )
     (a, one), (b, other) = sides
-    assert (a, b) == ("50", "60") and only(compare(one, other))["runs_a"] == 6
+    assert (a, b) == ("50", "60") and only(compare_sides(one, other))["runs_a"] == 6
     a, b = of_strength(50, 1 / 50), of_strength(60, 1 / 60)
-    assert only(compare(a, b, ignore=[name]))["runs_a"] == 6
-    sides, _ = between(
+    assert only(compare_sides(a, b, ignore=[name]))["runs_a"] == 6
+    sides, _ = sides_by_key(
         pd.concat([of_strength(n, 1 / 50) for n in (50, 60)], ignore_index=True), name
     )
-    assert only(compare(sides[0][1], sides[1][1]))["runs_a"] == 6
+    assert only(compare_sides(sides[0][1], sides[1][1]))["runs_a"] == 6
     with pytest.raises(UsageError, match=r"penalty.strength is 1/n in A and 0.1 in B"):
-        compare(a, of_strength(60, 0.1), ignore=[name])
+        compare_sides(a, of_strength(60, 0.1), ignore=[name])
 
 
 def of_dataset(name, n, strength, **options):
@@ -338,11 +356,11 @@ def of_dataset(name, n, strength, **options):
 )
 def test_between_datasets_the_usual_strength_of_each_is_no_difference(first, second):
     both = [of_dataset(*one) for one in (first, second)]
-    sides, _ = between(pd.concat(both, ignore_index=True), "dataset")
-    assert only(compare(sides[0][1], sides[1][1]))["runs_a"] == 6
-    assert only(compare(*both, ignore=["dataset"]))["runs_a"] == 6
+    sides, _ = sides_by_key(pd.concat(both, ignore_index=True), "dataset")
+    assert only(compare_sides(sides[0][1], sides[1][1]))["runs_a"] == 6
+    assert only(compare_sides(*both, ignore=["dataset"]))["runs_a"] == 6
     # What was named between them is no number any more.
-    again = compare(sides[0][1], sides[1][1], ignore=["epsilon"])
+    again = compare_sides(sides[0][1], sides[1][1], ignore=["epsilon"])
     assert only(again)["runs_a"] == 6
 
 
@@ -350,12 +368,12 @@ def test_the_usual_strength_is_that_of_the_form_of_the_data():
     standardised = {"dataset.standardise": True}
     log1 = of_dataset("log1", 800, 0.001, **standardised)
     usual = of_dataset("california", 100, 0.1, **standardised)
-    assert only(compare(log1, usual, ignore=["dataset"]))["runs_a"] == 6
+    assert only(compare_sides(log1, usual, ignore=["dataset"]))["runs_a"] == 6
     with pytest.raises(UsageError, match=r"strength is usual in A and 1.0 in B"):
         other = of_dataset("california", 100, 1.0, **standardised)
-        compare(log1, other, ignore=["dataset"])
+        compare_sides(log1, other, ignore=["dataset"])
     with pytest.raises(UsageError, match=r"strength is 0.001 in A and 1.0 in B"):
-        compare(log1, other, ignore=["epsilon"])
+        compare_sides(log1, other, ignore=["epsilon"])
 
 
 def test_what_is_ignored_must_not_tell_runs_apart():
@@ -363,7 +381,7 @@ def test_what_is_ignored_must_not_tell_runs_apart():
         [finals([1.0], keys={"algorithm.random_cd.clip": c}) for c in (1.0, 2.0)]
     )
     with pytest.raises(UsageError, match="several runs of a setting with seed=0"):
-        compare(twice, twice, ignore=["algorithm.random_cd.clip"])
+        compare_sides(twice, twice, ignore=["algorithm.random_cd.clip"])
 
 
 @pytest.mark.parametrize(
@@ -391,20 +409,20 @@ def test_what_is_ignored_must_not_tell_runs_apart():
 )
 def test_wrong_values_are_one_sentence(given, sentence):
     with pytest.raises(UsageError, match=sentence):
-        compare(finals([1.0]), finals([1.0]), **given)
+        compare_sides(finals([1.0]), finals([1.0]), **given)
 
 
 def test_a_measure_that_nobody_has_is_refused():
     unknown = finals([math.nan])
     with pytest.raises(UsageError, match="--y=objective: no common trial has a value"):
-        compare(unknown, unknown)
+        compare_sides(unknown, unknown)
 
 
 def test_without_a_common_setting_nothing_is_compared():
     other = finals([1.0], keys={"dataset": "log2"})
     for by in ("trial", "setting"):
         with pytest.raises(UsageError, match=f"no common {by}"):
-            compare(finals([1.0]), other, rule=ComparisonRule(by))
+            compare_sides(finals([1.0]), other, rule=ComparisonRule(by))
 
 
 def test_what_to_do_without_a_common_trial_is_what_helps():
@@ -414,16 +432,16 @@ def test_what_to_do_without_a_common_trial_is_what_helps():
     a, b = (pd.concat([finals([1.0], keys=k) for k in s]) for s in (both, crossed))
     for by in ("trial", "setting"):
         with pytest.raises(UsageError, match=r"in B\); several keys .*; --ignore KEY"):
-            compare(a, b, rule=ComparisonRule(by))
-    assert len(compare(a, b, ignore=["budget.epsilon"])) == 2
+            compare_sides(a, b, rule=ComparisonRule(by))
+    assert len(compare_sides(a, b, ignore=["budget.epsilon"])) == 2
     with pytest.raises(UsageError, match=r"in B\); --by setting needs .* seeds$"):
-        compare(a, a.assign(seed=7))
-    assert len(compare(a, a.assign(seed=7), rule=ComparisonRule("setting"))) == 2
+        compare_sides(a, a.assign(seed=7))
+    assert len(compare_sides(a, a.assign(seed=7), rule=ComparisonRule("setting"))) == 2
 
 
 def test_the_comparison_is_the_same_every_time():
     rng = np.random.default_rng(2)
     sides = finals(rng.normal(size=30)), finals(rng.normal(size=30))
     for rule in (ComparisonRule(), ComparisonRule("setting")):
-        first, second = (compare(*sides, rule=rule) for _ in range(2))
+        first, second = (compare_sides(*sides, rule=rule) for _ in range(2))
         pd.testing.assert_frame_equal(first, second)

@@ -7,9 +7,9 @@ import pytest
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.compare import (
-    compare,
-    flattened,
-    labelled,
+    compare_sides,
+    flatten_setting,
+    label_settings,
     name_files_alike,
     named_finals,
 )
@@ -68,7 +68,7 @@ def written(tmp_path):
 
 
 def test_a_setting_is_what_was_asked_for_as_the_command_line_spells_it():
-    assert flattened(line(1)) == {
+    assert flatten_setting(line(1)) == {
         "dataset": "log1",
         "dataset.n": 10,
         "dataset.bounds": {"columns": 1},
@@ -88,27 +88,29 @@ def test_a_setting_is_what_was_asked_for_as_the_command_line_spells_it():
 def test_seeds_and_checkpoints_name_no_setting():
     dataset = {**SPEC["dataset"], "seed": 5}
     other = with_seed(1, n_checkpoints=7, dataset=dataset)
-    assert flattened(line(1, other)) == flattened(line(2))
+    assert flatten_setting(line(1, other)) == flatten_setting(line(2))
 
 
 def test_a_key_of_a_dataset_that_came_later_names_a_trial_where_it_is_used():
-    before = flattened(line(1))
+    before = flatten_setting(line(1))
     specs = [{**SPEC, "dataset": {**SPEC["dataset"], "plateau": k}} for k in (None, 5)]
-    unused, used = (flattened(line(1, spec)) for spec in specs)
+    unused, used = (flatten_setting(line(1, spec)) for spec in specs)
     assert unused == before
     assert used == {**before, "dataset.plateau": 5}
 
 
 def test_what_tuning_chose_names_no_setting():
     chosen = {**SPEC, "algorithm": {"name": "random_cd", "params": {"passes": 9.0}}}
-    tuned = [flattened(line(1, spec, tuned=True)) for spec in (SPEC, chosen)]
-    assert tuned[0] == tuned[1] != flattened(line(1))
-    assert flattened(line(1, chosen)) != flattened(line(1))
+    tuned = [flatten_setting(line(1, spec, tuned=True)) for spec in (SPEC, chosen)]
+    assert tuned[0] == tuned[1] != flatten_setting(line(1))
+    assert flatten_setting(line(1, chosen)) != flatten_setting(line(1))
 
 
 def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_content():
     def side(path, content):
-        own = flattened(line(1, {**SPEC, "dataset": {"name": "file", "path": path}}))
+        own = flatten_setting(
+            line(1, {**SPEC, "dataset": {"name": "file", "path": path}})
+        )
         options = json.dumps({"path": path})
         row = {"setting": json.dumps(own), "dataset": "file", "content": content}
         return pd.DataFrame([{**row, "dataset_options": options}])
@@ -134,7 +136,7 @@ def test_a_trial_keeps_its_name_when_key_and_outcome_change(written):
     facts = {"n": 10, "params": {"passes": 2.0, "step": 1.0}, "delta": 0.01}
     fine = written("a", [line(1)], facts=facts)
     failed = written("b", [line(2)], status="error")
-    row = compare(named_finals(fine), named_finals(failed)).iloc[0]
+    row = compare_sides(named_finals(fine), named_finals(failed)).iloc[0]
     assert (row["note"], row["verdict"]) == ("1 ok -> error", "worse")
 
 
@@ -143,7 +145,7 @@ def test_a_damaged_line_of_the_plan_costs_its_own_row_only(written, spec, capsys
     folder = written("a", [line(1), line(2, with_seed(1))])
     named_finals(folder)
     damaged = [line(1), line(2, spec)]
-    text = b"".join(files.sealed_lines(map(files.line, damaged)))
+    text = b"".join(files.sealed_lines(map(files.compact_json, damaged)))
     (folder / "plan.jsonl").write_bytes(text)
     assert named_finals(folder)["trial"].tolist() == [key(1)]
     assert "damaged" in capsys.readouterr().err
@@ -160,7 +162,7 @@ def test_an_odd_plan_with_checksums_that_fit_is_compared_or_refused(written, odd
     assert {key(1), key(2)} <= {*rows["trial"]}
     for ignore in ([], ["dataset"], ["n"]):
         with contextlib.suppress(UsageError):
-            assert {*compare(rows, rows, ignore=ignore)["verdict"]} == {"same"}
+            assert {*compare_sides(rows, rows, ignore=ignore)["verdict"]} == {"same"}
 
 
 def test_trials_that_the_plan_lost_are_told_where_the_table_is_all_there_is(
@@ -193,6 +195,6 @@ def test_settings_are_labelled_by_what_differs_under_the_same_labels():
         name("x", calibration="paper"),
         name("y", calibration="certified"),
     ]
-    told = labelled(names)
+    told = label_settings(names)
     assert [told[one]["setting"] for one in names] == ["clip=1.0", "clip=2.0", "", ""]
     assert told[names[0]]["epsilon"] == "1.0"

@@ -9,12 +9,12 @@ from dp_erm_bench import load_results
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.settings import (
-    differing,
-    labelled,
-    settings,
+    differing_columns,
+    label_table,
+    settings_in_words,
 )
 from dp_erm_bench.results.statistics import check_alike
-from dp_erm_bench.results.table import recorded
+from dp_erm_bench.results.table import recorded_results
 
 SWEEP = """
     dataset=log1 dataset.n=60,90 dataset.p=4 algorithm=random_cd,gd
@@ -50,7 +50,7 @@ def test_a_sweep_is_labelled_by_its_data_and_by_what_varies_besides(table):
 
 
 def test_the_records_and_their_keys_stay(folder, table):
-    plain = recorded(folder)
+    plain = recorded_results(folder)
     assert set(plain["line"]) == set(plain["panel"]) == {""}
     assert list(plain["trial"]) == list(table["trial"])
     pd.testing.assert_frame_equal(
@@ -66,7 +66,7 @@ def test_two_sweeps_are_compared_by_what_was_asked_for(folder, capsys):
 
 def test_labels_of_an_experiment_stay():
     given = rows(panel=["mine"], line=["my line"])
-    assert labelled(given) is given
+    assert label_table(given) is given
 
 
 def test_keys_that_follow_from_others_are_not_named():
@@ -76,8 +76,8 @@ def test_keys_that_follow_from_others_are_not_named():
         dataset_options=[json.dumps({"n": n}) for n in (60, 90)],
         strength=[1 / 60, 1 / 90],
     )
-    assert list(labelled(given)["panel"]) == ["log1, n=60", "log1, n=90"]
-    assert list(labelled(given)["line"]) == ["gd", "gd"]
+    assert list(label_table(given)["panel"]) == ["log1, n=60", "log1, n=90"]
+    assert list(label_table(given)["line"]) == ["gd", "gd"]
 
 
 def test_a_run_that_was_refused_names_no_difference():
@@ -89,23 +89,23 @@ def test_a_run_that_was_refused_names_no_difference():
         loss=["logistic", "auto"],
         params=['{"clip": 1.0, "step": 0.5}', '{"clip": 1.0}'],
     )
-    assert list(labelled(given)["line"]) == ["gd", "gd"]
+    assert list(label_table(given)["line"]) == ["gd", "gd"]
 
 
 @pytest.mark.parametrize("params", ["", "[broken", "[1]", "3", "null"])
 def test_parameters_that_nobody_can_read_are_none(params):
-    assert list(labelled(rows(params=[params]))["line"]) == ["gd"]
+    assert list(label_table(rows(params=[params]))["line"]) == ["gd"]
 
 
 def test_a_file_is_called_by_its_name_not_by_its_path():
     options = [json.dumps({"path": f"/home/me/{name}.csv"}) for name in "ab"]
     given = rows(seed=[0, 1], trial=["a", "b"], dataset_options=options)
-    assert list(labelled(given)["panel"]) == ["log1, path=a.csv", "log1, path=b.csv"]
+    assert list(label_table(given)["panel"]) == ["log1, path=a.csv", "log1, path=b.csv"]
 
 
 def test_empty_cells_differ_from_nothing():
     frame = pd.DataFrame({"a": ["", "1", "1"], "b": ["1", "2", ""]}, dtype=object)
-    assert differing(frame, frame[[]]) == ["b"]
+    assert differing_columns(frame, frame[[]]) == ["b"]
 
 
 def test_settings_that_differ_are_not_pooled(table):
@@ -135,4 +135,4 @@ def test_several_folders_are_one_table(folder, table):
 
 
 def test_columns_need_not_be_there():
-    assert settings(pd.DataFrame({"seed": [1, 2]})).empty
+    assert settings_in_words(pd.DataFrame({"seed": [1, 2]})).empty

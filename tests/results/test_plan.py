@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results.files import PLAN
-from dp_erm_bench.results.store import Plan, checksum, read_plan
+from dp_erm_bench.results.store import Plan, plan_checksum, read_plan
 
 
 def row(number, code="0", **labels):
@@ -26,7 +26,7 @@ def test_no_plan_is_empty_and_leaves_no_trace(tmp_path):
     with Plan(tmp_path / "none", append=True) as plan:
         assert plan.published == -1
     assert [*read_plan(tmp_path / "none")] == []
-    assert checksum(tmp_path / "none") == -1
+    assert plan_checksum(tmp_path / "none") == -1
     assert not (tmp_path / "none").exists()
 
 
@@ -36,7 +36,7 @@ def test_a_plan_grows_and_keeps_its_order(tmp_path, append):
         plan.add([row(2), row(1)])
         assert [*read_plan(tmp_path)] == [row(2), row(1)]
         plan.add([row(0)])
-        assert plan.published == checksum(tmp_path)
+        assert plan.published == plan_checksum(tmp_path)
     assert [*read_plan(tmp_path)] == [row(2), row(1), row(0)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", PLAN]
 

@@ -12,8 +12,8 @@ from dp_erm_bench.datasets.spec import DEFAULTS, dataset_spec, is_generated
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import schema
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE, locate, names, read
-from dp_erm_bench.report.view import View, shown, summary
-from dp_erm_bench.results.settings import final_rows, labelled
+from dp_erm_bench.report.view import View, rows_of_view, summary_of
+from dp_erm_bench.results.settings import final_rows, label_table
 from dp_erm_bench.results.statistics import check_alike
 from dp_erm_bench.results.table import schema_of, table_of
 from tests.loops import each
@@ -62,7 +62,7 @@ def table(*specs, contents=(), phase="sweep", repeats=2):
 
 def medians(rows):
     """The medians of what is told apart, by its panel and line."""
-    ends = final_rows(labelled(rows))
+    ends = final_rows(label_table(rows))
     return ends.groupby(["panel", "line"])["objective"].median().to_dict()
 
 
@@ -83,9 +83,11 @@ def test_every_door_keeps_apart_what_differs(key, values):
     specs = [spec_of(**{key: value}) for value in values]
     ends = [float(k) for k in range(len(specs))]
     rows = table(*specs)
-    drawn = summary(shown(labelled(rows), View(x="epsilon", y="objective")))
+    drawn = summary_of(
+        rows_of_view(label_table(rows), View(x="epsilon", y="objective"))
+    )
     assert sorted(drawn.loc[drawn["runs"] > 0, "median"]) == ends
-    lines = labelled(final_rows(rows)).groupby(["panel", "line"])["objective"]
+    lines = label_table(final_rows(rows)).groupby(["panel", "line"])["objective"]
     assert sorted(lines.median()) == ends
     with pytest.raises(UsageError, match=f"would pool {len(specs)} values of"):
         check_alike(final_rows(rows), ["algorithm"], "keep one")
@@ -239,9 +241,9 @@ FRAME = {
 
 def test_no_other_key_of_the_schema_decides_a_number():
     """What a sweep may set: parts, a budget, the seed, and how it is run."""
-    others = {key for key in schema.settings() if "." not in key}
+    others = {key for key in schema.frame_keys() if "." not in key}
     assert others == {*FRAME}
-    sections = {key.partition(".")[0] for key in schema.settings() if "." in key}
+    sections = {key.partition(".")[0] for key in schema.frame_keys() if "." in key}
     assert sections == {"budget", "runner"}
     assert {*CHOSEN} == {"problem", "dataset", *OBJECTIVE, "algorithm", "calibration"}
 
@@ -255,16 +257,16 @@ def test_numbers_that_agree_in_six_digits_are_two():
 
 def test_objectives_that_differ_in_an_option_do_not_compete():
     balls = [{"name": "l2_ball", "radius": radius} for radius in (1.0, 2.0)]
-    rows = labelled(table(*(spec_of(constraint=one) for one in balls), repeats=7))
-    drawn = shown(rows, View(x="epsilon", y="objective"))
-    assert not summary(drawn)["best"].any()
+    rows = label_table(table(*(spec_of(constraint=one) for one in balls), repeats=7))
+    drawn = rows_of_view(rows, View(x="epsilon", y="objective"))
+    assert not summary_of(drawn)["best"].any()
     assert "Lines that differ in constraint's radius minimise other" in drawn.unlike
     # Nor do lines on other data, in a panel that was asked for.
     data = [{"name": "log1"}, {"name": "log1", "p": 50}, {"name": "log2"}]
-    rows = labelled(table(*(spec_of(one) for one in data), repeats=7))
+    rows = label_table(table(*(spec_of(one) for one in data), repeats=7))
     asked = View(x="epsilon", y="objective", panel=("loss",))
-    drawn = shown(rows, asked)
-    assert not summary(drawn)["best"].any() and drawn.rows["line"].nunique() == 3
+    drawn = rows_of_view(rows, asked)
+    assert not summary_of(drawn)["best"].any() and drawn.rows["line"].nunique() == 3
     assert "Lines that differ in dataset and log1's p minimise" in drawn.unlike
 
 
@@ -273,7 +275,7 @@ def test_what_differs_of_the_data_is_of_a_panel_that_a_plan_names():
     specs = [spec_of({"name": "file", "path": f"{one}/data.csv"}) for one in "ab"]
     rows = table(*specs, contents="ab", phase="report")
     rows = rows.assign(panel="data", line="gd")
-    drawn = shown(rows, View(x="epsilon", y="objective"))
+    drawn = rows_of_view(rows, View(x="epsilon", y="objective"))
     assert {*drawn.rows["panel"]} == {"data, path=a/data.csv", "data, path=b/data.csv"}
     assert {*drawn.rows["line"]} == {"gd"}
 
@@ -284,10 +286,10 @@ def test_seeds_of_data_are_repeats():
     ]
     rows = table(*splits).assign(test_objective=1.0)
     assert medians(rows) == {("wine", "gd"): 2.0}
-    drawn = shown(labelled(rows), View(x="epsilon", y="objective"))
+    drawn = rows_of_view(label_table(rows), View(x="epsilon", y="objective"))
     assert "2 seeds, 5 splits" in drawn.pooled
     draws = [spec_of({"name": "log1", "seed": k}) for k in range(2)]
-    drawn = shown(labelled(table(*draws)), View(x="epsilon", y="objective"))
+    drawn = rows_of_view(label_table(table(*draws)), View(x="epsilon", y="objective"))
     assert "2 draws of the data" in drawn.pooled
     assert is_generated("log1") and not is_generated("wine")
 

@@ -145,7 +145,7 @@ def test_the_mark_of_a_batch_tells_which_trials_ran_together(tmp_path, writer):
         writer.begin(keys)
     named = {one: batch_name(keys) for keys in batches for one in keys}
     writer.append([record(n, batch=named[key(n)]) for n in (1, 2, 3)])
-    mates = Store(tmp_path).mates
+    mates = Store(tmp_path).keys_of_batch
     for one, name in named.items():
         assert batch_name(mates(one, name)) == name
     assert mates(key(2), named[key(2)]) == batches[2]

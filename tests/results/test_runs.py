@@ -12,7 +12,7 @@ from dp_erm_bench.experiment.lines import LIBRARIES
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.runs import (
     PACKAGES,
-    environment,
+    describe_environment,
     new_run_id,
     note_ended,
     read_manifest,
@@ -20,7 +20,7 @@ from dp_erm_bench.results.runs import (
     write_run,
 )
 
-HERE = runs._host()
+HERE = runs._host_name()
 
 
 def test_ids_are_sorted_by_time_and_name_the_process():
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
 
 
 def test_the_environment_names_versions_machine_and_threads():
-    found = environment()
+    found = describe_environment()
     json.dumps(found)
     assert found["packages"]["numpy"].count(".") >= 1
     assert found["cpu"] and found["cpu_count"] >= found["cpus_usable"] >= 1
@@ -126,12 +126,12 @@ def test_every_library_of_the_fingerprint_is_named():
 
 
 def test_no_path_of_the_machine_is_told():
-    text = json.dumps(environment())
+    text = json.dumps(describe_environment())
     assert str(Path(runs.__file__).parents[2]) not in text
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path, monkeypatch):
-    assert runs._git(tmp_path) is None
+    assert runs._state_of_checkout(tmp_path) is None
     (tmp_path / ".git").mkdir()
     monkeypatch.setenv("PATH", "")
-    assert runs._git(tmp_path) is None
+    assert runs._state_of_checkout(tmp_path) is None

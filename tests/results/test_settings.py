@@ -6,7 +6,7 @@ import pandas as pd
 
 from dp_erm_bench.results.settings import (
     final_rows,
-    parameters,
+    parameter_columns,
     under_bounds,
     worst_if_lost,
 )
@@ -65,7 +65,7 @@ def test_a_run_in_two_lines_or_phases_is_final_in_each():
 
 def test_parameters_are_columns_on_the_tables_index():
     frame = table(run(1, 0, 0.5), run(2, 0, 0.4)).set_index(np.arange(10, 14))
-    found = parameters(frame)
+    found = parameter_columns(frame)
     assert list(found.columns) == ["passes", "step"]
     assert list(found.index) == [10, 11, 12, 13]
     assert list(found["step"]) == [1, 1, 2, 2]

@@ -6,9 +6,9 @@ import pytest
 from dp_erm_bench.results import statistics
 from dp_erm_bench.results.statistics import (
     centre_of,
-    estimate,
+    estimate_of_largest,
     estimate_of_quantiles,
-    largest,
+    estimate_sum,
     likely_medians,
     quantile,
 )
@@ -158,7 +158,7 @@ def test_intervals_cover_as_often_as_they_say(n, sets, least):
         else:
             # With the same spread above and below the quotient of the means is 1.
             parts = [(lognormal(rng, n), ways[:1]), (lognormal(rng, n), ways[1:])]
-        found = estimate(parts)
+        found = estimate_sum(parts)
         assert found.low <= found.high
         covered.append(found.low <= 0.0 <= found.high)
         below.append(found.high < 0.0)
@@ -172,7 +172,7 @@ def test_intervals_of_a_single_mean_keep_their_level_for_skewed_runs(quick):
     missed, percentile = [], []
     for _ in range(250):
         values = lognormal(rng, 20, 1.0)
-        missed.append(estimate([(values, np.ones(1))]).high < truth)
+        missed.append(estimate_sum([(values, np.ones(1))]).high < truth)
         drawn = values[rng.integers(20, size=(400, 20)), 0].mean(axis=1)
         percentile.append(np.quantile(drawn, 0.975) < math.exp(truth))
     assert np.mean(missed) < 0.1 and np.mean(missed) < np.mean(percentile) - 0.02
@@ -192,9 +192,9 @@ def test_intervals_of_quantiles_and_of_the_largest(quick):
 
         def make(share, values=values):
             parts = [[(one[:, None], np.ones(1))] for one in values]
-            return [estimate(part, share=share) for part in parts]
+            return [estimate_sum(part, share=share) for part in parts]
 
-        top = largest(make)
+        top = estimate_of_largest(make)
         most.append(top.low <= 0.32 <= top.high)
     # Percentiles of resampled quantiles miss .065 of them on one side.
     assert np.mean(missed, axis=0).max() < 0.04 and np.mean(most) > 0.93
@@ -204,8 +204,8 @@ def test_intervals_do_not_depend_on_the_order_of_the_runs(quick):
     rng = np.random.default_rng(8)
     values, again = rng.lognormal(size=(12, 2)), rng.permutation(12)
     ways = np.array([1.0, -1.0])
-    assert estimate([(values, ways)]) == pytest.approx(
-        estimate([(values[again], ways)])
+    assert estimate_sum([(values, ways)]) == pytest.approx(
+        estimate_sum([(values[again], ways)])
     )
     one = values[:, 0]
     for q in (0.5, None):
@@ -216,27 +216,27 @@ def test_intervals_do_not_depend_on_the_order_of_the_runs(quick):
 def test_what_the_runs_do_not_tell_has_no_interval():
     one, two = np.ones(1), np.array([[1.0], [math.inf]])
     for values in (two, np.array([[0.3]]), np.array([[-1.0], [0.5]])):
-        found = estimate([(values, one)])
+        found = estimate_sum([(values, one)])
         assert (found.low, found.high) == (-math.inf, math.inf)
     few = np.arange(1.0, 6.0)
     assert estimate_of_quantiles([(few, 0.5, 1.0)]).high == math.inf
     more = np.arange(1.0, 7.0)
     assert estimate_of_quantiles([(more, 0.5, 1.0)]).high < math.log(6.1)
-    same = estimate([(np.full((2, 1), 3.0), one)])
+    same = estimate_sum([(np.full((2, 1), 3.0), one)])
     assert same.exact and same.point == math.log(3.0)
     # All but two of twenty are equal: a third of the resamples have no error.
     most = np.where(np.arange(20) < 2, 1.0 + 1e-8, 1.0)[:, None]
-    found = estimate([(most, one)])
+    found = estimate_sum([(most, one)])
     assert -1e-8 < found.low < found.point < found.high < 1e-8
     # So, too, where they are equal but for rounding, and of a quotient with a quantile.
     near = most * (1.0 + 2.2e-16 * np.arange(20)[:, None])
-    assert estimate([(near, one)]).high < 1e-8
+    assert estimate_sum([(near, one)]).high < 1e-8
     assert math.isfinite(estimate_of_quantiles([(most[:, 0], None, 1.0)]).high)
 
 
 def test_pairs_are_drawn_together():
     values = np.array([[1.0, 2.0], [10.0, 20.0], [5.0, 10.0], [2.0, 4.0], [9.0, 18.0]])
-    found = estimate([(values, np.array([1.0, -1.0]))])
+    found = estimate_sum([(values, np.array([1.0, -1.0]))])
     assert found == pytest.approx((-math.log(2.0),) * 3)
-    apart = estimate([(values[:, :1], [1.0]), (values[:, 1:], [-1.0])])
+    apart = estimate_sum([(values[:, :1], [1.0]), (values[:, 1:], [-1.0])])
     assert apart.high - apart.low > 0.5

@@ -13,7 +13,7 @@ from dp_erm_bench.results.table import (
     COLUMNS,
     MEASURED,
     bring_up_to_date,
-    collect,
+    collect_table,
     is_stale,
     load_results,
 )
@@ -242,7 +242,7 @@ def test_a_copy_of_a_folder_is_not_stale(tmp_path):
     (tmp_path / "a").mkdir()
     RecordWriter(tmp_path / "a", RUN).append([record(1)])
     replace_plan(tmp_path / "a", [line(1)])
-    collect(tmp_path / "a")
+    collect_table(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
     assert not is_stale(tmp_path / "b")
 
@@ -260,7 +260,7 @@ def test_a_table_whose_records_are_gone_is_kept(tmp_path):
 def test_a_damaged_table_is_made_again(tmp_path, where):
     RecordWriter(tmp_path, RUN).append([record(n) for n in range(50)])
     replace_plan(tmp_path, [line(n) for n in range(50)])
-    path = collect(tmp_path)
+    path = collect_table(tmp_path)
     before, data = load_results(tmp_path), bytearray(path.read_bytes())
     data[int(where * len(data)) if where > 0 else where] ^= 0x55
     path.write_bytes(data)
@@ -277,7 +277,7 @@ def test_a_damaged_table_without_records_is_a_sentence(tmp_path):
 def test_a_table_with_other_columns_is_made_again(tmp_path):
     RecordWriter(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
-    path = collect(tmp_path)
+    path = collect_table(tmp_path)
     pd.read_parquet(path).drop(columns=["run", "auc"]).to_parquet(path)
     assert list(load_results(tmp_path).columns) == list(COLUMNS)
 
@@ -285,11 +285,11 @@ def test_a_table_with_other_columns_is_made_again(tmp_path):
 def test_records_that_cannot_be_read_leave_the_table_as_it_is(tmp_path):
     RecordWriter(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
-    before = collect(tmp_path).read_bytes()
+    before = collect_table(tmp_path).read_bytes()
     (tmp_path / "records.jsonl").rename(tmp_path.parent / f"{tmp_path.name}.jsonl")
     (tmp_path / "records.jsonl").symlink_to(tmp_path.parent / f"{tmp_path.name}.jsonl")
     with pytest.raises(UsageError, match="leads out of its folder; results.parquet is"):
-        collect(tmp_path)
+        collect_table(tmp_path)
     assert (tmp_path / table.NAME).read_bytes() == before
 
 
@@ -373,10 +373,10 @@ def test_a_table_that_is_right_is_not_written_again(tmp_path):
 def test_a_failed_collect_leaves_the_old_table(tmp_path, monkeypatch):
     RecordWriter(tmp_path, RUN).append([record(1)])
     replace_plan(tmp_path, [line(1)])
-    before = collect(tmp_path).read_bytes()
+    before = collect_table(tmp_path).read_bytes()
     monkeypatch.setattr(table, "table_of", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        collect(tmp_path)
+        collect_table(tmp_path)
     assert (tmp_path / table.NAME).read_bytes() == before
     assert [path.name for path in tmp_path.glob(".*")] == [".lock"]
 

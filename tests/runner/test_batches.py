@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import BatchKey, Setting, Work
 from dp_erm_bench.experiment.lines import work_of as work_of_trial
 from dp_erm_bench.experiment.parameters import algorithm_of, problem_named
@@ -65,7 +65,7 @@ def test_ten_heavy_seeds_keep_two_workers_busy():
 
 
 def groups_of(*blocks):
-    lines, _ = expand(blocks)
+    lines, _ = expand_blocks(blocks)
     return {one.kind[0] for line in lines for one in line.sweep(51)}
 
 
@@ -86,7 +86,7 @@ def work_of(block, n=60, p=5, rows=2, **given):
     usual = known(given.get("name", "sgd"), clip=1, step=1, batch_size=1)
     algorithm = {"name": "sgd", **usual, **given}
     data = {"name": "log1", "n": n, "p": p}
-    (line,), _ = expand([block(dataset=data, algorithm=algorithm)])
+    (line,), _ = expand_blocks([block(dataset=data, algorithm=algorithm)])
     return next(line.sweep(rows)).work
 
 
@@ -112,9 +112,11 @@ def test_a_line_that_is_known_to_be_refused_costs_nothing(block):
         block(algorithm=unbounded, dataset={"name": "log1", "bounds": None}, **ball),
         block(algorithm={"name": "gd", "clip": 1}, calibration="paper"),
     ):
-        (line,), _ = expand([refused])
+        (line,), _ = expand_blocks([refused])
         assert next(line.sweep(51)).work == (0.0, 0.0)
-    (line,), _ = expand([block(algorithm={"name": "frank_wolfe", "clip": 1}, **ball)])
+    (line,), _ = expand_blocks(
+        [block(algorithm={"name": "frank_wolfe", "clip": 1}, **ball)]
+    )
     assert min(next(line.sweep(51)).work) > 0.0
 
 

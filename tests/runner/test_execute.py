@@ -11,7 +11,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import gdp_epsilon
 from dp_erm_bench.experiment.lines import Setting, Trial
 from dp_erm_bench.runner import execute
-from dp_erm_bench.runner.execute import problem_of, run_batch
+from dp_erm_bench.runner.execute import problem_of_trial, run_batch
 from dp_erm_bench.solvers.one_solve import SingleAnswer
 from tests.loops import each
 from tests.serving import (
@@ -107,7 +107,7 @@ def test_records_are_complete_and_plain(algorithm, epsilon):
     else:
         least = 0.9 if fits_noise(algorithm) else 0.0
         assert facts["z"] > 0.0 and least < facts["epsilon_certified"] <= 1.0
-    problem = problem_of(spec_of(algorithm))
+    problem = problem_of_trial(spec_of(algorithm))
     assert facts["optimum"] == pytest.approx(problem.optimum.value)
     assert facts["optimum_reason"] == ""
 

@@ -5,15 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.parameters import algorithm_of
-from dp_erm_bench.experiment.schema import distinct, points_of, typed, values_of
+from dp_erm_bench.experiment.schema import (
+    convert_value,
+    distinct_values,
+    points_of,
+    values_of,
+)
 from dp_erm_bench.problems.erm import build
 from tests.loops import each
 
 
 def trials(*blocks):
-    lines, _ = expand(blocks)
+    lines, _ = expand_blocks(blocks)
     return [one for line in lines for one in line.sweep(51)]
 
 
@@ -62,14 +67,14 @@ def test_equal_numbers_of_an_axis_are_one(block):
     )
     found = trials(made)
     assert len(found) == 2 * 2 and len({trial.key for trial in found}) == 4
-    assert distinct([1, True, 1.0, [1], [1.0], {"a": 1}, {"a": 1.0}, "1"]) == [
+    assert distinct_values([1, True, 1.0, [1], [1.0], {"a": 1}, {"a": 1.0}, "1"]) == [
         *(1, True, [1], {"a": 1}, "1")
     ]
 
 
 def test_relative_thresholds_are_multiples_of_the_gradient(block):
     clip = {"unit": "gradient_rms", "values": [0.5, 2]}
-    lines, _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
+    lines, _ = expand_blocks([block(algorithm={"name": "random_cd", "clip": clip})])
     unit = lines[0].problem.gradient_rms
     found = [s.spec["algorithm"]["params"]["clip"] for c in lines for s in c.settings]
     assert found == pytest.approx([0.5 * unit, 2 * unit], rel=1e-11)
@@ -83,7 +88,7 @@ def test_a_threshold_in_units_of_the_data_is_marked(block, tuned, where):
         "axis": lambda: tuned({"axes": {"step": [1.0], "clip": clip}}),
         "nowhere": lambda: block(algorithm={"name": "random_cd", "clip": [1, 2]}),
     }
-    lines, _ = expand([made[where]()])
+    lines, _ = expand_blocks([made[where]()])
     assert {line.measured for line in lines} == {where != "nowhere"}
     for line in lines:
         rows = [one.row("name") for one in line.sweep(51)] if line.seeds else []
@@ -92,7 +97,7 @@ def test_a_threshold_in_units_of_the_data_is_marked(block, tuned, where):
 
 def test_the_unit_is_rounded_so_that_threads_do_not_change_keys(block):
     clip = {"unit": "gradient_rms", "values": [1]}
-    (line,), _ = expand([block(algorithm={"name": "random_cd", "clip": clip})])
+    (line,), _ = expand_blocks([block(algorithm={"name": "random_cd", "clip": clip})])
     unit = line.params["clip"]
     assert unit == float(f"{unit:.12g}")
     assert unit == pytest.approx(line.problem.gradient_rms, rel=1e-11)
@@ -155,7 +160,7 @@ WRONG = {
 def test_wrong_blocks_die_with_one_sentence(block, name):
     changes, told = WRONG[name]
     with pytest.raises(UsageError) as caught:
-        expand([block(**changes)])
+        expand_blocks([block(**changes)])
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -187,13 +192,13 @@ WRONG_TUNE = {
 def test_wrong_tuning_dies_with_one_sentence(tuned, name):
     changes, told = WRONG_TUNE[name]
     with pytest.raises(UsageError) as caught:
-        expand([tuned(changes)])
+        expand_blocks([tuned(changes)])
     assert told in str(caught.value)
 
 
 def test_tuned_blocks_have_no_seed_of_their_own(tuned):
     with pytest.raises(UsageError, match="seed: a block with `tune`"):
-        expand([{**tuned(), "seed": 1}])
+        expand_blocks([{**tuned(), "seed": 1}])
 
 
 def test_lines_without_data_are_listed_and_the_others_stay(block, monkeypatch):
@@ -206,7 +211,7 @@ def test_lines_without_data_are_listed_and_the_others_stay(block, monkeypatch):
 
     monkeypatch.setattr(build, "load_dataset", fetch)
     gone = {"name": "log2", "n": 41}
-    lines, missing = expand([block(dataset=gone, line="gone"), block()])
+    lines, missing = expand_blocks([block(dataset=gone, line="gone"), block()])
     assert [line.line for line in lines] == ["line"]
     (one,) = missing
     assert (one.line, one.dataset, one.reason) == ("gone", "log2", "log2 is far away")
@@ -240,7 +245,7 @@ def test_a_list_by_nature_is_one_value():
     ],
 )
 def test_values_take_the_type_of_their_field(value, hint, expected):
-    found = typed("key", value, hint)
+    found = convert_value("key", value, hint)
     assert found == expected and type(found) is type(expected)
 
 
@@ -258,7 +263,7 @@ def test_values_take_the_type_of_their_field(value, hint, expected):
 )
 def test_values_of_no_allowed_type_are_refused(value, hint):
     with pytest.raises(UsageError, match="key=.*: must be"):
-        typed("key", value, hint)
+        convert_value("key", value, hint)
 
 
 def test_an_algorithm_tells_shape_from_value():

@@ -22,7 +22,7 @@ from dp_erm_bench.datasets import spec as dataset_specs
 from dp_erm_bench.datasets.load import VARIABLE
 from dp_erm_bench.errors import Unsupported, in_python
 from dp_erm_bench.experiment import lines, parameters
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner import execute
@@ -185,7 +185,7 @@ USUAL = {"dataset": SMALL, "algorithm": RANDOM, "budget": {"epsilon": 1.0}}
 def settings_of(changes):
     """The settings of a block that differs from the usual one, and its first seed."""
     usual = {"algorithm": "gd"} if "task" in changes else USUAL
-    (line,), missing = expand([{**usual, **changes}])
+    (line,), missing = expand_blocks([{**usual, **changes}])
     assert missing == []
     return line.settings, line.seeds[0]
 
@@ -230,10 +230,10 @@ def test_a_fit_is_the_sweeps_trial(name, here, monkeypatch):
     if name == "a mirror's" and VARIABLE not in os.environ:
         pytest.skip("no mirror of the real data sets")
     (setting,), seed = settings_of(changes)
-    solved = execute.solved_together
+    solved = execute.solve_batch
     monkeypatch.setattr(
         execute,
-        "solved_together",
+        "solve_batch",
         lambda *given: found.append(solved(*given)) or found[-1],
     )
     (record,) = run_batch([setting.trial(seed, 51)])
@@ -313,7 +313,7 @@ def later(group, name, monkeypatch, **fields):
     )
     grown.__module__ = made.__module__
     monkeypatch.setattr(sys.modules[made.__module__], made.__name__, grown)
-    for cached in (parameters.algorithm_of, parameters._problem):
+    for cached in (parameters.algorithm_of, parameters._problem_of):
         cached.cache_clear()
 
 
@@ -321,7 +321,7 @@ def later(group, name, monkeypatch, **fields):
 def forget():
     """Leave no class or problem of another version behind."""
     yield
-    for cached in (parameters.algorithm_of, parameters._problem):
+    for cached in (parameters.algorithm_of, parameters._problem_of):
         cached.cache_clear()
 
 
@@ -393,7 +393,7 @@ def test_a_later_key_of_a_dataset_enters_off_its_default(monkeypatch):
     listed = {"dataset": {**SMALL, "drop_empty": False}}
     assert identity_of(listed) != before
     monkeypatch.setitem(dataset_specs.LATER, "drop_empty", False)
-    parameters._problem.cache_clear()
+    parameters._problem_of.cache_clear()
     assert identity_of(listed) == before
     assert identity_of({"dataset": {**SMALL, "drop_empty": True}}) != before
 

@@ -8,21 +8,21 @@ import pytest
 from dp_erm_bench import code_identity
 from dp_erm_bench.constraints.sets import Polytope
 from dp_erm_bench.experiment import lines
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import code_fingerprint, line_of
-from dp_erm_bench.runner.execute import problem_of
+from dp_erm_bench.runner.execute import problem_of_trial
 
 SOLVER = "dp_erm_bench.solvers.random_cd.RandomCD"
 
 
 def only(block):
-    (line,), missing = expand([block])
+    (line,), missing = expand_blocks([block])
     assert missing == []
     return line.setting().trial(0, 51)
 
 
 def trial_of(spec):
-    """The trial of a complete spec, as `expand` would make it."""
+    """The trial of a complete spec, as `expand_blocks` would make it."""
     return line_of(spec).setting().trial(spec["seed"], spec["n_checkpoints"])
 
 
@@ -83,12 +83,12 @@ def test_vertices_count_by_their_content_not_by_their_file(block, tmp_path):
     stored = json.loads(json.dumps(same[-1].spec))
     assert str(tmp_path) not in json.dumps(stored)
     assert trial_of(stored).key == same[0].key
-    assert problem_of(stored).constraint == Polytope(listed)
+    assert problem_of_trial(stored).constraint == Polytope(listed)
     other = trial(Polytope.example(p, 2.0)["vertices"])
     assert other.key != same[0].key and other.identity != same[0].identity
     files = [str(path) for path in tmp_path.iterdir()]
     many = changed(base, "constraint", {"name": "polytope", "vertices": files})
-    assert len(expand([many])[0]) == 2
+    assert len(expand_blocks([many])[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_labels_defaults_and_spelling_do_not(block, path, value):
 
 
 def test_seed_changes_the_draws_but_checkpoints_only_the_record(block):
-    (line,), _ = expand([block()])
+    (line,), _ = expand_blocks([block()])
     setting = line.setting()
     first, again = setting.trial(0, 51), setting.trial(0, 51)
     assert (first.key, first.identity) == (again.key, again.identity)
@@ -180,7 +180,7 @@ def test_a_solver_of_ones_own_is_followed_into_its_imports(tmp_path, monkeypatch
 def test_solvers_differ_and_a_library_of_another_version_counts(monkeypatch):
     before = fresh_fingerprint()
     assert before != code_fingerprint("dp_erm_bench.solvers.sgd.SGD")
-    monkeypatch.setattr(lines, "_minor", lambda name: "0.1")
+    monkeypatch.setattr(lines, "_minor_version", lambda name: "0.1")
     assert fresh_fingerprint() != before
     monkeypatch.undo()
     assert fresh_fingerprint() == before
@@ -190,9 +190,9 @@ def test_what_is_chosen_by_its_name_is_in_the_key(block):
     """Its class, the loader of its data and the norm of a ball."""
     norms = [{"name": "norm_ball", "norm": name} for name in ("cardinality", "range")]
     base = changed(block(algorithm={"name": "gd", "clip": 1.0}), "dataset.p", 4)
-    both = [expand([changed(base, "constraint", norm)])[0][0] for norm in norms]
+    both = [expand_blocks([changed(base, "constraint", norm)])[0][0] for norm in norms]
     chosen = [{*map(name_of, lines.chosen_by(line.problem))} for line in both]
-    assert chosen[0] ^ chosen[1] == {"Cardinality", "Range"}
+    assert chosen[0] ^ chosen[1] == {"CardinalityNorm", "RangeNorm"}
     assert {"Logistic", "NormBall", "linear_classification"} <= chosen[0]
 
 

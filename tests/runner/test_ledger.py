@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
-from dp_erm_bench.results.store import RecordWriter, Store, failed
+from dp_erm_bench.results.store import RecordWriter, Store, failed_record
 from dp_erm_bench.runner.ledger import (
     LOSSES,
     Answer,
@@ -281,7 +281,7 @@ def lines(folder, *batches):
     for batch in batches:
         keys = [trial.key for trial in batch]
         writer.begin(keys)
-        writer.append([failed(key, "error", "why\nwhere") for key in keys])
+        writer.append([failed_record(key, "error", "why\nwhere") for key in keys])
     return (folder / files.RECORDS).read_bytes()
 
 
@@ -316,7 +316,7 @@ RECORD = {"status": "ok", "message": "", "facts": {}, "trajectory": {}}
 
 
 def sealed(value):
-    return files.sealed(files.line(value))
+    return files.add_checksum(files.compact_json(value))
 
 
 @each(

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from dp_erm_bench import __version__
-from dp_erm_bench.report.panels import commit
+from dp_erm_bench.report.panels import commit_in_words
 from dp_erm_bench.results import files
 from dp_erm_bench.results.runs import read_manifest, read_run
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import experiment, session
-from dp_erm_bench.runner.environment import kind
+from dp_erm_bench.runner.environment import machine_kind
 
 SOLVER = '''
 from dp_erm_bench.solvers.random_cd import RandomCD
@@ -48,7 +48,10 @@ def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block
     assert kept.read_bytes() == b"12"
     content = found["data"][0]["content"]
     assert found["data"] == [{"name": "log1", "content": content, "public": True}]
-    assert found["computed_with"] == kind() and "machine" not in found["computed_with"]
+    assert (
+        found["computed_with"] == machine_kind()
+        and "machine" not in found["computed_with"]
+    )
     assert found["version"] == __version__
     assert found["environment"]["packages"]["numpy"]
     assert found["environment"]["threads_per_worker"] == 1
@@ -88,7 +91,7 @@ def test_the_blocks_of_an_experiment_are_not_told_twice(inline, block):
     ],
 )
 def test_only_consecutive_integers_are_a_range(seeds, told):
-    assert experiment._short(seeds) == told
+    assert experiment._short_range(seeds) == told
 
 
 def test_every_row_leads_to_a_manifest_of_the_run_that_computed_it(inline, block):
@@ -102,7 +105,7 @@ def test_every_row_leads_to_a_manifest_of_the_run_that_computed_it(inline, block
         found = read_run(inline.folder, name)
         assert (found["run"], found["trials_run"]) == (name, ran)
         assert found["outcome"] == "complete"
-        assert commit(inline.folder, name).startswith("commit ")
+        assert commit_in_words(inline.folder, name).startswith("commit ")
 
 
 def test_workers_write_in_the_name_of_the_run(run, block):
@@ -119,7 +122,7 @@ def test_a_solver_of_ones_own_is_named_by_its_content(tmp_path):
     digests = []
     for text in (SOLVER, SOLVER + "\nCHANGED = True\n"):
         file.write_text(text)
-        line = type("Line", (), {"algorithm": registry.pinned(str(file))})
+        line = type("Line", (), {"algorithm": registry.pin_choice(str(file))})
         other = type("Line", (), {"algorithm": "random_cd"})
         (found,) = experiment.solver_files([line, other, line]).items()
         assert found[0] == "mine.py"
@@ -172,7 +175,7 @@ def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch)
         raise ArithmeticError("the first error")
 
     def full(*given):
-        with files.telling(inline.folder):
+        with files.translate_os_errors(inline.folder):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(session.Progress, "advance", stop)

@@ -10,7 +10,7 @@ import pytest
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import parameters
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import Setting
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.runner.options import RunOptions
@@ -59,7 +59,7 @@ def test_a_worker_imports_for_no_trial_what_builds_problems():
 
 
 def test_a_cached_optimum_is_read_without_the_optimisers(block):
-    (line,), _ = expand([block()])
+    (line,), _ = expand_blocks([block()])
     assert line.problem.optimum.value > 0
     code = (
         "from dp_erm_bench.datasets.load import load_dataset\n"
@@ -91,7 +91,7 @@ def microseconds(function, count):
 
 
 def planned(made):
-    return [one for line in expand([made])[0] for one in line.sweep(51)]
+    return [one for line in expand_blocks([made])[0] for one in line.sweep(51)]
 
 
 @pytest.mark.alone
@@ -110,7 +110,7 @@ def test_a_trial_is_planned_in_microseconds(block, tmp_path, kind, most):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_planned_trial_is_small(block, tmp_path, kind):
-    expand([block()])
+    expand_blocks([block()])
     session = Session("study", tmp_path, RunOptions(progress=False))
     tracemalloc.start()
     try:
@@ -168,7 +168,7 @@ def test_a_solver_that_checks_parameters_together_is_asked_for_each(
     assert before == again
     assert len(made) >= 18
     with pytest.raises(UsageError, match="step=50.0: too large for clip=3.0"):
-        expand([block(algorithm={**SMALL, "step": [1, 50], "clip": [1, 3]})])
+        expand_blocks([block(algorithm={**SMALL, "step": [1, 50], "clip": [1, 3]})])
 
 
 def test_what_is_finished_costs_no_spec(inline, block, monkeypatch):

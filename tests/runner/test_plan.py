@@ -5,12 +5,12 @@ import pytest
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import DataUnavailable
 from dp_erm_bench.experiment import parameters
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.results.store import Plan, RecordWriter, Store
 from dp_erm_bench.runner import plan
-from dp_erm_bench.runner.plan import duration, wall
+from dp_erm_bench.runner.plan import duration_in_words, wall_time
 from tests.contract.own import SOUND
 
 CHEAP, DEAR = 0.25, 600.0
@@ -18,7 +18,7 @@ GREEDY = {"name": "greedy_cd", "clip": 1.0}
 
 
 def planned(*blocks, rows=51):
-    return [one for line in expand(blocks)[0] for one in line.sweep(rows)]
+    return [one for line in expand_blocks(blocks)[0] for one in line.sweep(rows)]
 
 
 def record(folder, trials, seconds, size=1, **more):
@@ -190,7 +190,7 @@ def test_without_data_it_says_so(run, block, capsys, monkeypatch):
     def gone(spec):
         raise DataUnavailable("log1 is far away")
 
-    parameters._problem.cache_clear()
+    parameters._problem_of.cache_clear()
     monkeypatch.setattr(build, "load_dataset", gone)
     assert run(block(dataset={"name": "log1", "n": 43, "p": 5}), mode="plan") == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -212,13 +212,13 @@ def test_without_data_it_says_so(run, block, capsys, monkeypatch):
     ],
 )
 def test_times_are_in_units_that_one_reads(seconds, text):
-    assert duration(seconds) == text
+    assert duration_in_words(seconds) == text
 
 
 def test_a_day_of_work_is_shared_by_the_workers():
-    assert wall([10.0] * 8, 4) == 20.0
-    assert wall([10.0, 1.0], 4) == 10.0
-    assert wall([], 4) == 0.0
+    assert wall_time([10.0] * 8, 4) == 20.0
+    assert wall_time([10.0, 1.0], 4) == 10.0
+    assert wall_time([], 4) == 0.0
 
 
 def test_examples_have_every_shape_that_may_be_chosen_or_inherited(tuned):
@@ -230,7 +230,7 @@ def test_examples_have_every_shape_that_may_be_chosen_or_inherited(tuned):
         algorithm={"name": "random_cd"},
     )
     source = tuned({"axes": axes}, algorithm={"name": "random_cd", "order": "cyclic"})
-    _, last = tuners_of(expand([source, heir])[0], 51, {})
+    _, last = tuners_of(expand_blocks([source, heir])[0], 51, {})
     found = [one.setting.spec["algorithm"]["params"] for one in last.examples("report")]
     assert [params["passes"] for params in found] == [1, 5]
     assert {params["order"] for params in found} == {"cyclic"}

@@ -17,12 +17,12 @@ import pytest
 from dp_erm_bench import paths
 from dp_erm_bench.code_identity import package_state
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.results.store import Store
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import execute, host, worker
 from dp_erm_bench.runner.engines.joblib import JoblibEngine
-from dp_erm_bench.runner.ledger import check_answer, understood
+from dp_erm_bench.runner.ledger import check_answer, parse_report
 from dp_erm_bench.runner.session import Pool
 from dp_erm_bench.runner.worker import Job
 from tests.contract.own import broken
@@ -153,7 +153,7 @@ def test_what_a_new_process_imports_is_not_the_trials_time(
 
 
 def planned(block, seeds):
-    (line,), _ = expand([block(seed=seeds)])
+    (line,), _ = expand_blocks([block(seed=seeds)])
     return line.sweep(51)
 
 
@@ -176,7 +176,7 @@ def test_a_name_that_no_release_has_is_told_with_its_place(tmp_path):
         "dataset": {"name": "log1", "n": 40, "p": 3},
         "algorithm": {"name": str(path), "clip": 1.0},
     }
-    (line,), _ = expand([{**block, "budget": {"epsilon": 1.0}, "seed": 0}])
+    (line,), _ = expand_blocks([{**block, "budget": {"epsilon": 1.0}, "seed": 0}])
     (record,) = execute.run_batch([*line.sweep(2)])
     number = 1 + path.read_text()[: path.read_text().index('"grad"')].count("\n")
     assert record["message"].partition("\n")[0] == (
@@ -205,7 +205,7 @@ def test_a_pipe_in_place_of_a_host_s_lock_is_not_awaited(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = []
     asked = threading.Thread(
-        target=lambda: made.append(paths.scratch.__wrapped__()), daemon=True
+        target=lambda: made.append(paths.scratch_folder.__wrapped__()), daemon=True
     )
     asked.start()
     asked.join(10.0)
@@ -228,7 +228,7 @@ def test_a_host_without_room_says_so_and_accuses_nobody(error, monkeypatch):
 
     monkeypatch.setattr(host.children, "of_thread", refused)
     task = [(SimpleNamespace(key="0" * 64, owner=""),)]
-    number, answer = host.shipped(3, task, Job("", "1", "nothing"), lambda: True)
+    number, answer = host.run_on_host(3, task, Job("", "1", "nothing"), lambda: True)
     answer = check_answer(answer, task)
     assert (number, answer.number, answer.death) == (3, 3, None)
     assert answer.problem == str(error)
@@ -255,9 +255,9 @@ OUTCOME = ["0" * 64, "ok", FINALS]
 def test_what_is_no_report_on_the_task_is_none(report):
     """A solver may have written it into the pipe."""
     task = [(SimpleNamespace(key="0" * 64, owner=""),)]
-    assert understood(json.dumps(report).encode(), task) is None
+    assert parse_report(json.dumps(report).encode(), task) is None
     right = json.dumps([[OUTCOME], 1, 0.1, "", False]).encode()
-    assert understood(right, task).outcomes[0].key == "0" * 64
+    assert parse_report(right, task).outcomes[0].key == "0" * 64
 
 
 def test_a_child_whose_answer_nobody_wants_is_ended(block, tmp_path):
@@ -272,7 +272,9 @@ def test_a_child_whose_answer_nobody_wants_is_ended(block, tmp_path):
 
 
 def test_the_time_limit_counts_from_the_begin_of_the_trial(monkeypatch, block):
-    (trial,) = [one for line in expand([block(seed=[0])])[0] for one in line.sweep(5)]
+    (trial,) = [
+        one for line in expand_blocks([block(seed=[0])])[0] for one in line.sweep(5)
+    ]
     timers = {}
     for name in ("warm_up", "run_batch"):
         was = getattr(execute, name)
@@ -291,5 +293,5 @@ def test_the_time_limit_counts_from_the_begin_of_the_trial(monkeypatch, block):
     # What a user's own loss or solver needs is its trial's.
     timers.clear()
     for part in ("loss", "algorithm"):
-        worker._warm({**trial.spec, part: {"name": "x", "file": "x.py"}}, job)
+        worker._warm_up({**trial.spec, part: {"name": "x", "file": "x.py"}}, job)
     assert not timers

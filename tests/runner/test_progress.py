@@ -122,9 +122,13 @@ def test_the_first_line_counts_from_the_start_of_the_run(capsys, monkeypatch):
 
 
 def test_what_takes_long_before_the_first_trial_is_said(capsys):
-    with session.repeat(lambda: session.say("study: reading data, planning"), 0.05):
+    with session.repeat_calls(
+        lambda: session.print_to_stderr("study: reading data, planning"), 0.05
+    ):
         time.sleep(0.3)
-    with session.repeat(lambda: session.say("other: reading data, planning"), 0.05):
+    with session.repeat_calls(
+        lambda: session.print_to_stderr("other: reading data, planning"), 0.05
+    ):
         pass
     assert lines(capsys) == ["study: reading data, planning"]
 

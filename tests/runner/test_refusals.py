@@ -8,7 +8,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported, UsageError, in_python
 from dp_erm_bench.experiment.lines import Setting, Trial
-from dp_erm_bench.runner.execute import problem_of, run_batch
+from dp_erm_bench.runner.execute import problem_of_trial, run_batch
 from dp_erm_bench.solvers.defaults import RULES, Rule
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, known
@@ -76,7 +76,7 @@ def outcome(algorithm, case):
     (record,) = run_batch([Trial(Setting(spec, (), (), "digest"), 0, 2, "key")])
     budget = spec["budget"]
     try:
-        fit(problem_of(spec), algorithm, **budget, **spec["algorithm"]["params"])
+        fit(problem_of_trial(spec), algorithm, **budget, **spec["algorithm"]["params"])
     except Unsupported as error:
         return record, str(error)
     return record, None

@@ -11,7 +11,7 @@ from dp_erm_bench import fit, load_problem, load_results, replay
 from dp_erm_bench.code_identity import digest_of_files
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import lines
-from dp_erm_bench.plugins.names import sources
+from dp_erm_bench.plugins.names import source_files
 from dp_erm_bench.results import files
 from dp_erm_bench.runner import replay as replaying
 from dp_erm_bench.runner.experiment import run_experiment
@@ -88,13 +88,13 @@ def same(result, rows):
 
 
 def test_each_row_is_run_again_to_the_bit_with_those_of_its_batch(kept, monkeypatch):
-    sizes, solve = [], replaying.solved_together
+    sizes, solve = [], replaying.solve_batch
 
     def listening(trials, problem):
         sizes.append(len(trials))
         return solve(trials, problem)
 
-    monkeypatch.setattr(replaying, "solved_together", listening)
+    monkeypatch.setattr(replaying, "solve_batch", listening)
     table = load_results(kept / "results")
     table = table[(table.algorithm == "random_cd") & (table.status == "ok")]
     assert set(table.batch_size) == {6}
@@ -190,7 +190,7 @@ def edit_plan(folder, change):
         for seal in ("crc", "lines", "sum"):
             one.pop(seal, None)
     path.write_bytes(
-        b"".join(files.sealed_lines(map(files.line, filter(change, lines))))
+        b"".join(files.sealed_lines(map(files.compact_json, filter(change, lines))))
     )
 
 
@@ -201,7 +201,7 @@ def edit_records(folder, change):
         made = []
         for line in filter(None, lines):
             line.pop("crc", None)
-            made.append(files.sealed(files.line(line)))
+            made.append(files.add_checksum(files.compact_json(line)))
         path.write_bytes(b"".join(made))
 
 
@@ -320,7 +320,7 @@ def test_nothing_that_a_folder_names_is_executed(name, forged, place, monkeypatc
     monkeypatch.syspath_prepend(place)
     monkeypatch.chdir(place)
     path = str(place / "evil.py")
-    file = {"file": path, "content": digest_of_files(sources(path))}
+    file = {"file": path, "content": digest_of_files(source_files(path))}
     key = row_of(folder, place=0 if "first" in forged else -1).trial
 
     def forge(line):
@@ -342,7 +342,7 @@ def test_estimating_in_a_folder_executes_nothing_that_it_names(place, capsys):
     """Other sweeps of the folder tell how long trials take, by specs of its plan."""
     folder, marker = place / "results", str(place / "marker")
     (place / "evil.py").write_text(EVIL.format(marker=marker))
-    content = digest_of_files(sources(str(place / "evil.py")))
+    content = digest_of_files(source_files(str(place / "evil.py")))
 
     def forge(line):
         line["spec"]["algorithm"] |= {

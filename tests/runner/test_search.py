@@ -13,9 +13,14 @@ from made_blocks import make_tuned
 from test_tune import follow, phases
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import Axis
-from dp_erm_bench.experiment.tune import Tried, modelled, onward, tuners_of
+from dp_erm_bench.experiment.tune import (
+    Tried,
+    modelled_points,
+    points_onward,
+    tuners_of,
+)
 from dp_erm_bench.results.store import ASKED, Asked
 from tests.loops import each
 
@@ -29,7 +34,7 @@ def searching(tune=None, search=None, **changes):
 
 
 def tuner_of(block, finals, *ask):
-    (tuner,) = tuners_of(expand([block])[0], 51, finals, *ask)
+    (tuner,) = tuners_of(expand_blocks([block])[0], 51, finals, *ask)
     return tuner
 
 
@@ -157,7 +162,7 @@ def test_a_limit_that_is_given_is_not_open_and_changes_no_trial():
         finals = {}
         tuner = tuner_of(searching({"limits": {"clip": limits}}), finals)
         follow(tuner, finals, bowl(0.3, 900.0))
-        chosen.append((tuner.choice, tuner._case()))
+        chosen.append((tuner.choice, tuner._case_digest()))
     (ours, case), (theirs, same) = chosen
     assert "clip limit" in ours.open and "clip limit" not in theirs.open
     assert ours.values == theirs.values and case == same
@@ -198,9 +203,9 @@ def test_half_of_the_finalists_get_all_seeds():
 def test_steps_grow_with_the_way_that_led_on():
     space = {"step": Axis((0.1, 1.0), ratio=2.0), "order": Axis(("cyclic", "uniform"))}
     before, best = ({"step": v, "order": "cyclic"} for v in (1.0, 4.0))
-    assert [one["step"] for one in onward(space, before, best)] == [16.0, 64.0]
-    assert [*onward(space, best, best)] == []
-    assert [*onward(space, best, {**best, "order": "uniform"})] == []
+    assert [one["step"] for one in points_onward(space, before, best)] == [16.0, 64.0]
+    assert [*points_onward(space, best, best)] == []
+    assert [*points_onward(space, best, {**best, "order": "uniform"})] == []
 
 
 def test_a_choice_inside_is_not_open():
@@ -259,8 +264,11 @@ def noisy_bowl(seed=0, count=80, scatter=0.3):
     random = np.random.default_rng(seed)
     tried = []
     for a, b in random.uniform(-1.5, 1.5, (count, 2)):
-        point = {"step": space["step"].at(a / math.log(2**0.25))}
-        point |= {"clip": space["clip"].at((b + 1.4) / math.log(2**0.25)), "order": "a"}
+        point = {"step": space["step"].value_at(a / math.log(2**0.25))}
+        point |= {
+            "clip": space["clip"].value_at((b + 1.4) / math.log(2**0.25)),
+            "order": "a",
+        }
         away = math.log(point["step"] / 1.6) ** 2 + math.log(point["clip"] / 2.6) ** 2
         tried.append(Tried(point, 1.0 + away + scatter * random.standard_normal(), 1))
     return space, {"step": 1.0, "clip": 4.0, "order": "a"}, tried
@@ -273,7 +281,7 @@ def test_a_surface_is_lowest_nearer_to_the_bottom_than_the_best_of_single_runs()
     luckiest, lowest = [], []
     for seed in range(20):
         space, best, tried = noisy_bowl(seed)
-        points = [*modelled(space, best, tried, 2.5, 3)]
+        points = [*modelled_points(space, best, tried, 2.5, 3)]
         assert len(points) == 3 and all(space[k].holds(p[k]) for p in points for k in p)
         assert not [one for one in tried if one.point in points]
         lowest.append(away(points[0]))
@@ -283,31 +291,33 @@ def test_a_surface_is_lowest_nearer_to_the_bottom_than_the_best_of_single_runs()
 
 def test_what_diverged_lies_far_away_or_has_other_words_is_not_fitted():
     space, best, tried = noisy_bowl()
-    usual = [*modelled(space, best, tried, 2.5, 3)]
+    usual = [*modelled_points(space, best, tried, 2.5, 3)]
     odd = [
-        Tried({**best, "step": space["step"].at(3)}, math.inf, 2),
-        Tried({**best, "step": space["step"].at(40)}, 0.0, 2),
+        Tried({**best, "step": space["step"].value_at(3)}, math.inf, 2),
+        Tried({**best, "step": space["step"].value_at(40)}, 0.0, 2),
         Tried({**best, "order": "b"}, 0.0, 2),
     ]
-    assert [*modelled(space, best, [*tried, *odd], 2.5, 3)] == usual
+    assert [*modelled_points(space, best, [*tried, *odd], 2.5, 3)] == usual
 
 
 def test_fewer_points_than_coefficients_have_no_surface():
     space, best, tried = noisy_bowl(count=8)
-    assert not [*modelled(space, best, tried, 2.5, 3)]
-    assert not [*modelled({"order": space["order"]}, {"order": "a"}, tried, 2.5, 3)]
+    assert not [*modelled_points(space, best, tried, 2.5, 3)]
+    assert not [
+        *modelled_points({"order": space["order"]}, {"order": "a"}, tried, 2.5, 3)
+    ]
 
 
 def test_whole_numbers_words_and_zero_have_neighbours():
     axis = Axis((2, 8), ratio=2**0.5)
-    assert [*axis.beside(2, 1.42)] == [1, 3]
-    assert [*axis.beside(1, 1.42)] == [2]
-    assert axis.last(1) and not axis.last(2)
+    assert [*axis.values_beside(2, 1.42)] == [1, 3]
+    assert [*axis.values_beside(1, 1.42)] == [2]
+    assert axis.is_outermost(1) and not axis.is_outermost(2)
     words = Axis(("uniform", "cyclic"))
-    assert [*words.beside("cyclic", 2.0)] == ["uniform"]
+    assert [*words.values_beside("cyclic", 2.0)] == ["uniform"]
     zero = Axis((0.0, 0.1, 1.0), low=0.0)
-    (above,) = zero.beside(0.0, 2.5)
-    assert 0.03 < above < 0.1 and zero.last(0.0)
+    (above,) = zero.values_beside(0.0, 2.5)
+    assert 0.03 < above < 0.1 and zero.is_outermost(0.0)
     assert zero.holds(above) and zero.holds(0.0) and not zero.holds(above * 1.01)
 
 
@@ -334,7 +344,9 @@ def test_what_was_asked_is_asked_again(tmp_path, monkeypatch):
     first = with_asked(tmp_path, score)
     lines = (tmp_path / ASKED).read_bytes().splitlines(keepends=True)
     assert len(lines) >= 2
-    monkeypatch.setattr("dp_erm_bench.experiment.tune.sobol", lambda *given: iter(()))
+    monkeypatch.setattr(
+        "dp_erm_bench.experiment.tune.sobol_points", lambda *given: iter(())
+    )
     assert with_asked(tmp_path, score) == first
     (tmp_path / ASKED).write_bytes(b"")
     assert with_asked(tmp_path, score) != first
@@ -468,7 +480,7 @@ def test_the_rules_own_setting_is_one_of_the_trials():
     axes |= {"clip": [0.1, 0.2]}
     for epsilon in (0.1, 1000.0):
         made = {"dataset": BOUNDED, "budget": {"epsilon": epsilon}, "algorithm": "sgd"}
-        (untuned,) = expand([made])[0]
+        (untuned,) = expand_blocks([made])[0]
         (auto,) = untuned.settings
         finals = {}
         tuner = tuner_of(searching({"axes": axes}, **made), finals)
@@ -483,7 +495,9 @@ def test_starts_keep_to_the_limits_that_are_set():
     made = {"dataset": BOUNDED, "algorithm": "gd", "budget": {"epsilon": [1.0, 9.0]}}
     finals, found = {}, {}
     tuners = tuners_of(
-        expand([searching({"axes": axes, "limits": limits}, **made)])[0], 51, finals
+        expand_blocks([searching({"axes": axes, "limits": limits}, **made)])[0],
+        51,
+        finals,
     )
 
     def score(params, epsilon, seed):
@@ -505,7 +519,7 @@ def test_a_search_goes_on_from_what_a_rule_gives(best):
     finals = {}
     tuner = tuner_of(block, finals)
     rule = {"batch_size": best or 10, "clip": None if best is None else 0.1}
-    tuner.strategy._ruled = lambda: [rule]
+    tuner.strategy._setting_of_rule = lambda: [rule]
     follow(
         tuner,
         finals,
@@ -522,7 +536,7 @@ def test_a_choice_of_the_next_smaller_epsilon_is_tried_too():
     """What is best lies so far away that only the smaller epsilon leads there."""
     block = searching(budget={"epsilon": [3.0, 0.3, 1.0]})
     finals = {}
-    tuners = tuners_of(expand([block])[0], 51, finals)
+    tuners = tuners_of(expand_blocks([block])[0], 51, finals)
 
     def score(params, epsilon, seed):
         if epsilon == 0.3:
@@ -547,7 +561,7 @@ def test_only_the_same_line_is_begun_from():
         searching(budget={"epsilon": 0.5}, algorithm=other),
         searching(budget={"epsilon": 0.6, "delta": 1e-3}),
     ]
-    tuners = tuners_of(expand(blocks)[0], 51, {})
+    tuners = tuners_of(expand_blocks(blocks)[0], 51, {})
     smaller = [one.smaller and one.smaller.epsilon for one in tuners]
     assert smaller == [None, 0.3, None, None, None]
 
@@ -641,7 +655,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
 )
 def test_bad_input_gets_a_sentence(tune, search, told):
     with pytest.raises(UsageError) as error:
-        expand([searching(tune, search)])
+        expand_blocks([searching(tune, search)])
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
@@ -650,7 +664,7 @@ def test_another_quantity_may_decide(quantity, best):
     dataset = {"name": "log1", "n": 60, "p": 5, "test_fraction": 0.2}
     grid = {"seeds": [0, 1], "quantity": quantity}
     (tuner,) = tuners_of(
-        expand([make_tuned(grid, dataset=dataset)])[0], 51, finals := {}
+        expand_blocks([make_tuned(grid, dataset=dataset)])[0], 51, finals := {}
     )
     for stage in tuner.stages():
         for one in stage:
@@ -663,4 +677,4 @@ def test_another_quantity_may_decide(quantity, best):
 
 def test_limits_without_a_search_are_refused():
     with pytest.raises(UsageError, match="left out without tune.search"):
-        expand([make_tuned({"limits": {"clip": [1, 20]}})])
+        expand_blocks([make_tuned({"limits": {"clip": [1, 20]}})])

@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import build_problem, problem_from_arrays
+from dp_erm_bench.problems.erm.build import build_problem, risk_from_arrays
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
@@ -40,7 +40,7 @@ def problem_for(algorithm, n=50):
     y = np.where(X[:, 0] + rng.normal(size=n) > 0.0, 1.0, -1.0)
     objective = {"loss": "logistic", "penalty": "l2", "strength": 0.5}
     objective["bounds"] = bounds_for(algorithm, X)
-    return problem_from_arrays(X, y, **objective, constraint=constraint_of(algorithm))
+    return risk_from_arrays(X, y, **objective, constraint=constraint_of(algorithm))
 
 
 def made(algorithm, **given):
@@ -124,7 +124,7 @@ def test_calibrations_that_an_algorithm_lacks_are_refused(algorithm, calibration
     problem, solver = problem_for(algorithm), made(algorithm)
     if calibration in solver.calibrations:
         budget = BUDGET
-        if solver.printed == "arora2020" and calibration == "paper":
+        if solver.printed_constant == "arora2020" and calibration == "paper":
             # Printed for many records and small epsilon.
             problem, budget = problem_for(algorithm, n=500), Budget(0.1, 1e-6)
         solved = run(problem, [solver], budget, calibration)

@@ -10,7 +10,7 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import study_of, task_of
 from dp_erm_bench.experiment.schema import blocks_of
 from dp_erm_bench.report import figure
@@ -196,7 +196,7 @@ def test_an_algorithm_that_is_refuted_fails_the_claim(tmp_path, monkeypatch):
 )
 def test_wrong_blocks_are_refused_in_one_sentence(changes, said):
     with pytest.raises(UsageError) as refused:
-        expand([{**AUDIT, **changes}])
+        expand_blocks([{**AUDIT, **changes}])
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 

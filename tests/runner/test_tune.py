@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from made_blocks import make_tuned
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.tune import EXTENSIONS, tuners_of
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.table import load_results
-from dp_erm_bench.results.tuned import tuned as tuned_choices
+from dp_erm_bench.results.tuned import tuned_choices as tuned_choices
 
 GRID = {"step": [0.1, 0.3, 1.0], "clip": [2.0, 4.0, 8.0, 16.0]}
 
@@ -43,7 +43,7 @@ def test_the_best_setting_is_chosen_and_reported_on_fresh_seeds(inline, tuned):
 
 
 def test_tuning_records_two_rows_and_reports_record_all(inline, tuned):
-    lines, _ = expand([tuned()])
+    lines, _ = expand_blocks([tuned()])
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     seen = {}
@@ -79,7 +79,7 @@ def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
 
 def test_growth_ends(tuned):
     axes = {"clip": [1.0, 2.0], "step": [1.0, 0.5]}
-    lines, _ = expand([tuned({"axes": axes, "extend": ["clip", "step"]})])
+    lines, _ = expand_blocks([tuned({"axes": axes, "extend": ["clip", "step"]})])
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     for stage in tuner.stages():
@@ -93,7 +93,9 @@ def test_growth_ends(tuned):
 
 def test_the_best_are_refined_and_the_refined_mean_decides(tuned):
     refine = {"best": 2, "seeds": [5, 6]}
-    lines, _ = expand([tuned({"axes": {"step": [1.0, 2.0, 3.0]}, "refine": refine})])
+    lines, _ = expand_blocks(
+        [tuned({"axes": {"step": [1.0, 2.0, 3.0]}, "refine": refine})]
+    )
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     # Step 1 is best on the tuning seeds, step 2 on all; step 3 never gets the others.
@@ -225,7 +227,7 @@ def follow(tuner, finals, score):
 )
 def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
     refine = {"best": best, "seeds": [7, 8]}
-    lines, _ = expand([make_tuned({"axes": GRID, "refine": refine})])
+    lines, _ = expand_blocks([make_tuned({"axes": GRID, "refine": refine})])
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     points = [(a, b) for a in GRID["step"] for b in GRID["clip"]]
@@ -236,7 +238,7 @@ def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
         return first if seed in (0, 1) else later
 
     seen = follow(tuner, finals, score)
-    assert len({one.key for one in seen}) == len(seen) == tuner.expected()
+    assert len({one.key for one in seen}) == len(seen) == tuner.expected_trials()
     top = sorted(points, key=lambda point: table[point][0])[:best]
     mean = {point: sum(table[point]) / 2 for point in top}
     chosen = (tuner.choice.values["step"], tuner.choice.values["clip"])
@@ -249,7 +251,7 @@ def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
 @given(st.floats(-3, 9), st.floats(1.5, 4.0))
 def test_growth_brackets_the_best_value_or_tells_the_edge(log_best, ratio):
     axes = {"clip": [1.0, ratio]}
-    lines, _ = expand([make_tuned({"axes": axes, "extend": ["clip"]})])
+    lines, _ = expand_blocks([make_tuned({"axes": axes, "extend": ["clip"]})])
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     follow(tuner, finals, lambda p, seed: abs(math.log2(p["clip"]) - log_best))
@@ -269,7 +271,7 @@ def test_growth_brackets_the_best_value_or_tells_the_edge(log_best, ratio):
 def test_whole_numbers_stay_whole_when_they_grow(tuned):
     axes = {"n_iter": [3, 5]}
     algorithm = {"name": "greedy_cd", "clip": 1.0}
-    lines, _ = expand(
+    lines, _ = expand_blocks(
         [tuned({"axes": axes, "extend": ["n_iter"]}, algorithm=algorithm)]
     )
     finals = {}
@@ -280,7 +282,9 @@ def test_whole_numbers_stay_whole_when_they_grow(tuned):
 
 
 def test_a_value_that_the_solver_refuses_ends_the_growth(tuned, monkeypatch):
-    lines, _ = expand([tuned({"axes": {"step": [1.0, 2.0]}, "extend": ["step"]})])
+    lines, _ = expand_blocks(
+        [tuned({"axes": {"step": [1.0, 2.0]}, "extend": ["step"]})]
+    )
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     setting = type(lines[0]).setting

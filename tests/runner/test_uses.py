@@ -210,11 +210,11 @@ def test_a_reader_may_stop_before_a_run_ends():
         return run, run.mechanisms["gradient"]
 
     run, mechanism = made()
-    rows = run.recording([0, 2, 4])
+    rows = run.record_stepwise([0, 2, 4])
     assert next(rows) is next(rows) and mechanism.used == 2
     rows.close()
     run, mechanism = made()
-    assert len([*run.recording([0, 2])]) == 2 and mechanism.used == 2
+    assert len([*run.record_stepwise([0, 2])]) == 2 and mechanism.used == 2
     run, mechanism = made()
     mechanism.spend = lambda uses: None
     with pytest.raises(NotUsed, match="used 0 of 4 times"):

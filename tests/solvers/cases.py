@@ -10,13 +10,13 @@ from unittest.mock import patch
 from dp_erm_bench import registry
 from dp_erm_bench.contract import replay
 from dp_erm_bench.contract.candidate import candidate_of, run_at
-from dp_erm_bench.contract.cases import pairwise_covering, varied
+from dp_erm_bench.contract.cases import pairwise_covering, varied_cases
 from dp_erm_bench.contract.problems import (
     curved_losses,
     objectives,
     separable_penalties,
 )
-from dp_erm_bench.contract.replay import corners
+from dp_erm_bench.contract.replay import cases_at_corners
 from dp_erm_bench.run import Run
 
 ALGORITHMS = registry.names("algorithm")
@@ -60,7 +60,7 @@ TURNS = 8
 def some_varied(candidate):
     """Of the varied replays: the first of each family, and by turns of the others."""
     met, number, wanted = set(), 0, True
-    for case in varied(candidate):
+    for case in varied_cases(candidate):
         if case.toggled is None:  # what is toggled belongs to the case before
             wanted = case.family not in met or number % TURNS == 0
             number += 1
@@ -71,7 +71,7 @@ def some_varied(candidate):
 
 def some_corners(candidate, least=0, **params):
     """Of the replays at the extremes: any two of what varies, together once."""
-    cases = list(corners(candidate, least, **params))
+    cases = list(cases_at_corners(candidate, least, **params))
     rows = [(case.group, *case.parts, case.adjacency) for case in cases]
     kept = set(pairwise_covering(dict.fromkeys(rows)))
     yield from (case for row, case in zip(rows, cases, strict=True) if row in kept)
@@ -91,7 +91,7 @@ def some_objectives(constrained=False):
 def few_replays():
     """Have checks replay a part of their cases; `make test-slow` replays all."""
     with (
-        patch.object(replay, "varied", some_varied),
-        patch.object(replay, "corners", some_corners),
+        patch.object(replay, "varied_cases", some_varied),
+        patch.object(replay, "cases_at_corners", some_corners),
     ):
         yield

@@ -10,7 +10,7 @@ from dp_erm_bench import problem_from_arrays
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.accounting.repeated import largest
+from dp_erm_bench.accounting.repeated import largest_count
 from dp_erm_bench.constraints.sets import L1Ball
 from dp_erm_bench.contract.suite import FAILS
 from dp_erm_bench.errors import Unsupported
@@ -159,7 +159,7 @@ def test_the_largest_number(most, edge):
         asked.append(count)
         return count <= edge
 
-    assert largest(holds, most) == min(most, edge)
+    assert largest_count(holds, most) == min(most, edge)
     assert max(asked, default=0) <= max(1, 2 * edge + 1)
 
 
@@ -209,7 +209,7 @@ def estimated(noise_of, uses=4000, seed=0):
         made = make_mechanisms(released, noise_of(data, solver, level), names)
         state = solver.start(data.oracle(1), made, schedule)
         state.radius = 0.5
-        drawn = np.concatenate([state.estimate(level) for _ in range(uses)])
+        drawn = np.concatenate([state.estimate_mean(level) for _ in range(uses)])
         total = total + p[level] * drawn.mean(axis=0)
         square = square + p[level] ** 2 * drawn.var(axis=0) / uses
     return total, np.sqrt(square)

@@ -15,13 +15,13 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.kernels.philox import uniforms
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.base import make_mechanisms
-from dp_erm_bench.releases.renyi_filter import highest
+from dp_erm_bench.releases.renyi_filter import highest_order
 from dp_erm_bench.releases.repeat_and_select import RepeatAndSelect, Runs
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedState
 from dp_erm_bench.solvers.boosting import INNER, Boosting
 from dp_erm_bench.solvers.sgd import SGD
-from dp_erm_bench.trust.recount import listen, recount, watch
+from dp_erm_bench.trust.recount import listen_to_run, recount, watch_runs
 from tests.contract.own import check_named
 from tests.loops import each
 from tests.solvers.cases import run_at
@@ -92,14 +92,14 @@ def test_runs_of_random_levels_stay_below_their_curve():
         inner="bias_reduced_sgd", gamma=0.1, clip=0.5, n_iter=400, multiplier=6.0
     )
     run = Run(data, [solver], ONE, identities=["b"]).declare()
-    watch(run.mechanisms)
+    watch_runs(run.mechanisms)
     run.iterates()
     z, lengths = run.calibration.z, []
     for one in run.mechanisms["best"].audit.made:
         inside = one["steps"].made
         scales = [float(m.scale[0, 0]) for m in inside.values()]
         assert scales == [pytest.approx(6.0 * 2 * 0.5)] * len(scales)
-        orders = np.arange(2.0, highest(z) + 1)
+        orders = np.arange(2.0, highest_order(z) + 1)
         # Their weights are in units of the common multiplier.
         laws = [(m.used, replace(m.release, times=1).law()) for m in inside.values()]
         spent = sum(used * law.rdp(z, orders) for used, law in laws)
@@ -210,7 +210,7 @@ def test_printed_noise_of_runs_and_scores(adjacency):
     data, solver = problem(512), Boosting(gamma=0.075, clip=1.0, bound=0.7, n_iter=50)
     budget = Budget(1.0, 1e-6, adjacency)
     run = Run(data, [solver], budget, "paper", ["p"]).declare()
-    witnesses = listen(run.mechanisms)
+    witnesses = listen_to_run(run.mechanisms)
     run.iterates()
     (inside, *_) = run.mechanisms["best"].audit.made
     assert inside["score"].scale.item() == pytest.approx(12 * 0.7 / 512)
@@ -233,7 +233,7 @@ def test_printed_runs_of_random_levels_are_cut_below_the_printed_share():
     proved = rdp_epsilon((steps.law(),), run.calibration.z, share.number)
     assert share.epsilon * 0.99 < proved <= share.epsilon
     assert run.calibration.z == 3.0 and run.calibration.epsilon_certified < 4.0
-    watch(run.mechanisms)
+    watch_runs(run.mechanisms)
     run.iterates()
     made = [one["steps"].made for one in run.mechanisms["best"].audit.made]
     assert any("single" in one for one in made)
@@ -347,8 +347,8 @@ class Unfiltered(Boosting):
 
         def listen(run):
             kept(run)
-            plain = run["steps"].passing
-            run["steps"].passing = lambda m: plain(0.0)
+            plain = run["steps"].passing_kinds
+            run["steps"].passing_kinds = lambda m: plain(0.0)
 
         mechanisms["best"].listen = listen
         return super().answer(oracle, mechanisms, schedule)

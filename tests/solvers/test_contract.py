@@ -7,7 +7,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.contract import limits
 from dp_erm_bench.contract.candidate import NotApplicable
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.contract.suite import CHECKS
 from dp_erm_bench.errors import UsageError
 from tests.solvers.cases import (
@@ -62,7 +62,7 @@ def test_only_poster_noise_is_unsupported_and_only_where_it_is_not_proved():
         for variant in VARIANTS
         if variant[0] == "greedy_cd"
         for penalty in PENALTIES
-        if not supported(variant, problem_of("logistic", penalty))
+        if not supported(variant, small_problem("logistic", penalty))
     }
     assert refused == {
         (f"greedy_cd-{rule}-poster", penalty)

@@ -21,15 +21,15 @@ from dp_erm_bench import (
     sweep,
 )
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.cli.listing import listing
+from dp_erm_bench.cli.listing import list_choices
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import FitLine, line_of
 from dp_erm_bench.experiment.parameters import by_rule, with_defaults
-from dp_erm_bench.results.settings import settings
+from dp_erm_bench.results.settings import settings_in_words
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
-from dp_erm_bench.solvers.defaults import BENT, RULES, declared
+from dp_erm_bench.solvers.defaults import BENT, RULES, public_numbers
 from tests.loops import each
 
 SIX = sorted(RULES)
@@ -123,7 +123,7 @@ def margin_noise(algorithm, problem, **given):
 def test_noise_moves_a_margin_by_what_the_law_says(algorithm):
     # Neither is so strong that a flow ends earlier, nor the data's own curvature large.
     problem = posed(strength=1e-4)
-    public = declared(problem, Budget(**BUDGET), None)
+    public = public_numbers(problem, Budget(**BUDGET), None)
     nu = public.margin(public.records())
     noise = margin_noise(algorithm, problem)
     least = {"permutation_sgd": 0.3, "output_perturbation": 0.3}.get(algorithm, 0.97)
@@ -150,7 +150,7 @@ def test_more_budget_does_not_make_objective_perturbation_worse():
     """
     problem, ridges = rare(), []
     for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0):
-        public = declared(problem, Budget(epsilon=epsilon, delta=1e-6), None)
+        public = public_numbers(problem, Budget(epsilon=epsilon, delta=1e-6), None)
         found = RULES["objective_perturbation"].numbers(public, {})
         ridges.append((found["ridge"] + public.strength, public.records()))
     for (more, fewer), (less, many) in itertools.pairwise(ridges):
@@ -176,7 +176,7 @@ def test_objective_perturbation_uses_more_budget_on_rare_positives():
 
 def test_the_noise_of_gd_raises_the_objective_by_no_more_than_an_eighth():
     problem = posed(strength=1e-4)
-    public = declared(problem, Budget(**BUDGET), None)
+    public = public_numbers(problem, Budget(**BUDGET), None)
     assert public.at_zero == pytest.approx(math.log(2.0))
     s = public.margin(math.inf) / public.norm
     excess = 0.5 * (public.beta + P * 1e-4) * s**2
@@ -249,7 +249,7 @@ def test_sweeps_fill_in_each_point(tmp_path):
     assert len(steps) == 4 and {T for T, step in steps if step == 0.5} == {20, 40}
     assert set(ends["rule"]) == {"gd-1: step", ""}
     # Of a name of a line these numbers are one.
-    assert set(settings(ends)["gd.step"]) == {"auto", "0.5"}
+    assert set(settings_in_words(ends)["gd.step"]) == {"auto", "0.5"}
 
 
 def test_a_tuned_line_takes_what_it_does_not_tune():
@@ -261,7 +261,7 @@ def test_a_tuned_line_takes_what_it_does_not_tune():
         "tune": {"axes": {"step": ["auto", 0.5]}, "seeds": [0], "report": [1]},
     }
     block["dataset"]["clip_to_bounds"] = True
-    (line,), _ = expand([block])
+    (line,), _ = expand_blocks([block])
     assert line.rule == "gd-1: clip n_iter" and "auto" not in line.axes["step"]
     assert isinstance(line.params["n_iter"], int) and line.axes["step"][1] == 0.5
 
@@ -274,7 +274,7 @@ def test_auto_without_a_rule_is_refused(key):
 
 
 def test_the_listing_says_what_auto_means():
-    text = listing("algorithm", ["gd"])
+    text = list_choices("algorithm", ["gd"])
     row = next(line for line in text.splitlines() if line.split()[0] == "n_iter")
     assert row.split()[1] == "auto" and "|auto" in row and "; auto: " in row
 

@@ -8,11 +8,11 @@ import pytest
 
 from dp_erm_bench import fit, problem_from_arrays
 from dp_erm_bench.contract import suite
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.problems.erm.perturbed import (
+    maximise_shifted_dual,
     minimise_perturbed,
-    shifted_dual,
     without_norm,
 )
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -248,11 +248,11 @@ def test_the_two_sides_agree_through_the_shifted_set_alone(ridge):
     made = problem_from_arrays(X, y, loss="squared", penalty=psi)
     direct = minimise_perturbed(made, b, ridge, 1e-12).w
     np.testing.assert_allclose(direct, [0.392157, 0.0, 0.392157], atol=1e-6)
-    u, theta = shifted_dual(made, b, ridge)
+    u, theta = maximise_shifted_dual(made, b, ridge)
     np.testing.assert_allclose(theta, direct, atol=1e-9)
     np.testing.assert_allclose(u, a - direct, atol=1e-9)
     assert made.penalty.norm.dual(u - b)[0] <= 0.4 + 1e-9
-    unshifted, _ = shifted_dual(made, np.zeros(3), ridge)
+    unshifted, _ = maximise_shifted_dual(made, np.zeros(3), ridge)
     printed = minimise_perturbed(without_norm(made), unshifted + b, ridge, 0.0).w
     np.testing.assert_allclose(printed, [0.25, 0.065685, 0.572865], atol=1e-6)
     assert np.abs(printed - direct).max() >= 0.1
@@ -260,12 +260,12 @@ def test_the_two_sides_agree_through_the_shifted_set_alone(ridge):
 
 def test_the_shifted_set_agrees_for_a_loss_that_is_not_quadratic():
     made, b = served(strength=0.1), np.array([0.1, -0.05, 0.0, 0.2])
-    _, theta = shifted_dual(made, b, 0.1)
+    _, theta = maximise_shifted_dual(made, b, 0.1)
     direct = minimise_perturbed(made, b, 0.1, 1e-11).w
     np.testing.assert_allclose(theta, direct, atol=1e-9)
     box = served(penalty={"name": "box", "lower": -1.0, "upper": 1.0})
     with pytest.raises(Unsupported, match="penalty=box"):
-        shifted_dual(box, b, 0.1)
+        maximise_shifted_dual(box, b, 0.1)
 
 
 # Broken twins.
@@ -338,7 +338,7 @@ class SearchesTheData(DualFrankWolfe):
     The points themselves move no further than declared: no instance is known.
     """
 
-    unbounded = ""
+    unbounded_reason = ""
 
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
         points, parts = [], []
@@ -366,7 +366,7 @@ class WithANorm(Narrow):
         return [("logistic", "l1", "none")]
 
     def problems(self, variant):
-        return [problem_of("logistic", "l1")]
+        return [small_problem("logistic", "l1")]
 
     def neighbours(self, family, adjacency, parts, strength):
         return super().neighbours(family, adjacency, parts, STRONG)

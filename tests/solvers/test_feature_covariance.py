@@ -11,11 +11,11 @@ from scipy.sparse import csc_array
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import candidate_of, run_at
 from dp_erm_bench.contract.cases import Case, params_of
-from dp_erm_bench.contract.problems import instance, problem_of
-from dp_erm_bench.contract.replay import replayed
+from dp_erm_bench.contract.problems import small_problem, well_conditioned_problem
+from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import problem_from_arrays
-from dp_erm_bench.problems.erm.second_order import Geometry, unpacked
+from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.second_order import Geometry, unpack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
 from dp_erm_bench.run import Run
@@ -36,7 +36,7 @@ MODES = ("euclidean", "covariance")
 @each("clip_in", MODES)
 @each("clip", [None, 0.3])
 def test_steps_without_noise_are_those_of_numpy(form, clip_in, clip):
-    problem = problem_from_arrays(form(X), SIGNS, loss="logistic", **L2)
+    problem = risk_from_arrays(form(X), SIGNS, loss="logistic", **L2)
     solver = FeatureCovariance(n_iter=3, clip_in=clip_in, clip=clip, step=0.9)
     found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()
     P = np.linalg.inv(X.T @ X / 320 + 0.03 * np.eye(5))
@@ -58,7 +58,10 @@ def mu_of(epsilon, delta):
 @each("adjacency, pairs, signs", [(REPLACE, math.sqrt(2.0), 2.0), (ZERO, 1.0, 1.0)])
 @each("clip_in", MODES)
 def test_noise_follows_from_the_budget_in_closed_form(adjacency, pairs, signs, clip_in):
-    problem, budget = instance("logistic", "l2"), Budget(1.0, 1e-6, adjacency)
+    problem, budget = (
+        well_conditioned_problem("logistic", "l2"),
+        Budget(1.0, 1e-6, adjacency),
+    )
     solver = FeatureCovariance(n_iter=9, clip_in=clip_in, share=0.2, clip=0.8)
     made, mu = Run(problem, [solver], budget).declare().mechanisms, mu_of(1.0, 1e-6)
     R = problem.dataset.bounds.norm
@@ -73,7 +76,7 @@ def test_noise_follows_from_the_budget_in_closed_form(adjacency, pairs, signs, c
 @each("clip", [None, 0.5])
 @each("z", [0.01, 5.0])
 def test_steps_follow_from_what_was_published(clip_in, clip, z):
-    problem, p, told = instance("logistic", "l2"), 8, {}
+    problem, p, told = well_conditioned_problem("logistic", "l2"), 8, {}
     n, own, R = problem.n, problem.penalty.strong_convexity, problem.dataset.bounds.norm
 
     def listen(mechanisms):
@@ -85,7 +88,7 @@ def test_steps_follow_from_what_was_published(clip_in, clip, z):
     solver = FeatureCovariance(n_iter=1, clip_in=clip_in, clip=clip, floor=0.7)
     run = run_at(problem, [solver], z=z, listen=listen)
     w, s = run.iterates()[-1][0], run.mechanisms["covariance"].scale.item()
-    values, V = np.linalg.eigh(unpacked(told["covariance"][0], p))
+    values, V = np.linalg.eigh(unpack_symmetric(told["covariance"][0], p))
     d = np.maximum(values, 0.7 * s * math.sqrt(p)) / 4 / n + own
     answer = told["gradient"][0] / n
     if clip_in == "euclidean":
@@ -119,13 +122,13 @@ class Replayed:
     ],
 )
 def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
-    problem = problem_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
+    problem = risk_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
     reason = FeatureCovariance().refusal(problem)
     assert words in reason and "\n" not in reason
 
 
 def test_a_singular_geometry_is_refused_without_noise_alone():
-    problem = problem_from_arrays(
+    problem = risk_from_arrays(
         np.column_stack([X, X[:, 0]]),
         SIGNS,
         loss="logistic",
@@ -143,7 +146,7 @@ def test_a_threshold_that_overflows_is_one_all_the_same():
     """G R |Q|, which is known after Q, is no float: the sum is charged for in it."""
     runs = []
     for label in (1e150, -1e150):
-        problem = problem_from_arrays(
+        problem = risk_from_arrays(
             1e-3 * X,
             np.append(label, SIGNS[1:]),
             loss={"name": "huber", "kappa": 1e307},
@@ -161,7 +164,7 @@ def test_a_threshold_that_overflows_is_one_all_the_same():
 
 
 def test_records_that_are_declared_to_be_zero_move_nothing():
-    problem = problem_of("logistic", "none", p=1, dead=0)
+    problem = small_problem("logistic", "none", p=1, dead=0)
     for clip_in in MODES:
         for clip in (None, 1.0):
             solver = FeatureCovariance(n_iter=3, clip_in=clip_in, clip=clip)
@@ -184,7 +187,7 @@ def accusations(solver):
         for z in (30.0, 0.1)
     ]
     # One by one: the first that is found is enough.
-    for result in chain.from_iterable(replayed(candidate, [one]) for one in cases):
+    for result in chain.from_iterable(replay_cases(candidate, [one]) for one in cases):
         assert not result.refusal
         yield from result.all
 

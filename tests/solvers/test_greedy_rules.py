@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_erm_bench.contract.problems import objective_problem, problem_of
+from dp_erm_bench.contract.problems import objective_problem, small_problem
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -14,11 +14,11 @@ from dp_erm_bench.releases.inside_noisy_max import InsideNoisyMax
 from dp_erm_bench.releases.laplace_noisy_max import LaplaceNoisyMax
 from dp_erm_bench.releases.noisy_max import NoisyMax
 from dp_erm_bench.solvers.greedy_cd import RULES, ExcessRule, GreedyCD
-from dp_erm_bench.solvers.runs import stack
+from dp_erm_bench.solvers.runs import stack_solvers
 from tests.loops import each
 from tests.privacy.made import law_of
 from tests.solvers.cases import LOSSES, PENALTIES, run_at
-from tests.solvers.test_limits import instance
+from tests.solvers.test_limits import well_conditioned_problem
 
 ALL_RULES = {**RULES, "excess": ExcessRule()}
 every_rule = pytest.mark.parametrize("rule", ALL_RULES)
@@ -106,7 +106,7 @@ def test_all_rules_are_the_scaled_gradient_without_penalty():
 @each("penalty", PENALTIES)
 @each("rule", RULES)
 def test_scores_are_zero_at_the_optimum_only(loss, penalty, rule):
-    problem = instance(loss, penalty).with_smoothness("data")
+    problem = well_conditioned_problem(loss, penalty).with_smoothness("data")
     w, M = problem.optimum.w, problem.smoothness.columns
 
     def scores(w):
@@ -191,7 +191,7 @@ def test_ties_at_zero_would_break_the_level_of_poster_noise():
 
 
 def test_poster_noise_on_gs_s_has_no_ties():
-    problem = problem_of("logistic", "l1", dead=None)
+    problem = small_problem("logistic", "l1", dead=None)
     run = run_at(problem, [GreedyCD(rule="GS-s", noise="poster", clip=1.0)])
     seen = []
     select = run.mechanisms["select"]
@@ -210,9 +210,9 @@ def test_poster_noise_on_gs_s_has_no_ties():
 @each("penalty", PENALTIES)
 @each("rule", RULES)
 def test_poster_noise_is_refused_where_it_is_not_proved(penalty, rule):
-    problem = problem_of("logistic", penalty)
-    reason = GreedyCD(rule=rule, noise="poster").unsupported(problem)
-    if problem.penalty.boxed:
+    problem = small_problem("logistic", penalty)
+    reason = GreedyCD(rule=rule, noise="poster").unsupported_reason(problem)
+    if problem.penalty.has_box:
         assert f"noise=poster with penalty={penalty}" in reason
     elif problem.penalty.l1 > 0.0 and rule != "GS-s":
         assert "noise=poster" in reason and "rule=GS-s" in reason
@@ -229,7 +229,7 @@ def test_the_printed_form_is_the_posters_noise():
 
 
 def releases_of(problem, adjacency=Adjacency.REPLACE_ONE, **params):
-    solver = stack([GreedyCD(n_iter=7, **params)])
+    solver = stack_solvers([GreedyCD(n_iter=7, **params)])
     select, measure = solver.releases(problem, adjacency, None)
     return select, measure
 
@@ -237,7 +237,7 @@ def releases_of(problem, adjacency=Adjacency.REPLACE_ONE, **params):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_spread_is_that_of_the_score_sensitivities(rule, adjacency):
-    problem = problem_of("logistic", "l2").with_smoothness("data")
+    problem = small_problem("logistic", "l2").with_smoothness("data")
     M, active = problem.smoothness.columns, problem.smoothness.columns > 0.0
     for clip in (None, 2.0):
         select, _ = releases_of(
@@ -253,14 +253,14 @@ def test_spread_is_that_of_the_score_sensitivities(rule, adjacency):
 
 
 def test_spread_is_one_for_public_constants_without_ridge():
-    problem = problem_of("logistic", "none").with_smoothness("public")
+    problem = small_problem("logistic", "none").with_smoothness("public")
     for clip in (None, 0.3):
         select, _ = releases_of(problem, noise="poster", clip=clip)
         assert select.spread == 1.0
 
 
 def test_spread_does_not_depend_on_the_threshold():
-    problem = problem_of("logistic", "l2").with_smoothness("data")
+    problem = small_problem("logistic", "l2").with_smoothness("data")
     clips = np.geomspace(1e-3, 1e3, 50)
     spreads = {
         releases_of(problem, noise="poster", clip=float(c))[0].spread for c in clips
@@ -278,7 +278,7 @@ def test_spread_does_not_depend_on_the_threshold():
     ],
 )
 def test_noise_scales_are_z_times_the_sensitivities(noise, kind):
-    problem = problem_of("logistic", "l2").with_smoothness("public")
+    problem = small_problem("logistic", "l2").with_smoothness("public")
     M, n, C = problem.smoothness.columns, problem.n, 2.0
     bound = C * np.sqrt(M / M.sum())
     slope = RULES["GS-r"].lipschitz(M, problem.penalty)
@@ -298,7 +298,7 @@ def test_noise_scales_are_z_times_the_sensitivities(noise, kind):
 @pytest.mark.parametrize("name", PENALTIES)
 def test_penalties_of_conf_are_covered_by_the_rules(name, rule):
     made = objective_problem(
-        problem_of("logistic", "none").dataset, "logistic", name, strength=0.7
+        small_problem("logistic", "none").dataset, "logistic", name, strength=0.7
     )
     penalty, rule = made.penalty, ALL_RULES[rule]
     w, g, change, M = random_cases(5_000, 6)

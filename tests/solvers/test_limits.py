@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.contract.problems import gap, instance
+from dp_erm_bench.contract.problems import relative_excess, well_conditioned_problem
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from dp_erm_bench.solvers.sgd import SGD
@@ -17,27 +17,27 @@ P = 8
 @every_loss
 @every_penalty
 def test_l1_optima_are_sparse_and_found_so(loss, penalty):
-    problem = instance(loss, penalty)
+    problem = well_conditioned_problem(loss, penalty)
     w = end(problem, GreedyCD(n_iter=800), 800)
     zeros = np.flatnonzero(problem.optimum.w == 0.0)
     assert zeros.size == 0 or problem.penalty.l1 > 0.0
     border = (problem.optimum.w == -0.1) | (problem.optimum.w == 0.2)
-    assert border.any() == problem.penalty.boxed
+    assert border.any() == problem.penalty.has_box
     assert not w[zeros].any()
 
 
 def test_constant_steps_do_not_converge():
     """The limit that sgd states can fail: without decay the slope is flat."""
-    problem = instance("squared", "l2").with_smoothness("data")
+    problem = well_conditioned_problem("squared", "l2").with_smoothness("data")
     lengths = (0, 4_000, 16_000, 64_000)
     solver = SGD(n_iter=64_000, step=0.1)
     run = run_at(problem, [solver], z=0.0, checkpoints=lengths, ahead=True)
-    gaps = [gap(problem, w)[0] for w in run.iterates()[1:]]
+    gaps = [relative_excess(problem, w)[0] for w in run.iterates()[1:]]
     assert min(gaps) > 1e-3
 
 
 def test_the_step_size_falls_as_said():
-    problem = instance("squared", "l2").with_smoothness("data")
+    problem = well_conditioned_problem("squared", "l2").with_smoothness("data")
     solver = SGD(n_iter=3, step=0.5, decay=2.0, batch_size="full")
     w = run_at(problem, [solver], z=0.0, checkpoints=range(4)).iterates()
     for t in range(3):
@@ -49,14 +49,14 @@ def test_the_step_size_falls_as_said():
 
 @pytest.mark.parametrize("order", ["cyclic", "cyclic_reversed"])
 def test_cycles_run_as_named(order):
-    problem = instance("squared", "none")
+    problem = well_conditioned_problem("squared", "none")
     schedule = run_at(problem, [RandomCD(order=order, n_iter=2 * P)]).schedule
     cycle = np.arange(P) if order == "cyclic" else np.arange(P)[::-1]
     np.testing.assert_array_equal(schedule[0], np.tile(cycle, 2))
 
 
 def test_uniform_picks_are_uniform():
-    problem = instance("squared", "none")
+    problem = well_conditioned_problem("squared", "none")
     picks = run_at(problem, [RandomCD(n_iter=80_000)]).schedule[0]
     counts = np.bincount(picks, minlength=P)
     assert counts.size == P
@@ -66,7 +66,7 @@ def test_uniform_picks_are_uniform():
 
 def test_inner_averages_are_those_of_algorithm_1():
     """The mean of theta^1 .. theta^K, from which the next round starts."""
-    problem = instance("logistic", "l1").with_smoothness("data")
+    problem = well_conditioned_problem("logistic", "l1").with_smoothness("data")
     K, names = 5, ("a",)
     inner = run_at(problem, [RandomCD(n_iter=10, n_inner=K)], z=1.0, identities=names)
     inner.mechanisms["measure"].scale[:] = 0.01
@@ -90,7 +90,7 @@ def test_inner_averages_are_those_of_algorithm_1():
 
 @every_loss
 def test_passes_count_the_work(loss):
-    problem, n = instance(loss, "none"), 200
+    problem, n = well_conditioned_problem(loss, "none"), 200
     for solver, iterations, at in (
         (GreedyCD(n_iter=7), 7, 7.0),
         (RandomCD(passes=3.0), 3 * P, 3.0),

@@ -15,7 +15,7 @@ from dp_erm_bench.audit.statistic import attack_on
 from dp_erm_bench.contract.candidate import candidate_of
 from dp_erm_bench.contract.suite import FAILS, OK
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.experiment.expand import expand
+from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.kernels.projections import L1_BALL, project
 from dp_erm_bench.releases.gaussian import Gaussian, GaussianLaw
 from dp_erm_bench.releases.l1_laplace import L1Laplace
@@ -59,7 +59,7 @@ def test_scales_are_those_of_the_formulas():
 def test_a_sketch_is_as_long_as_its_factor_says():
     one = problem(n=1000, p=12, s=4)
     rows = 2.0 * 1000 * np.sqrt(4 * np.log(3))
-    assert MeanSketch(factor=2.0).length(one) == round(rows)
+    assert MeanSketch(factor=2.0).sketch_length(one) == round(rows)
 
 
 def test_the_projection_is_that_of_the_reference():
@@ -115,7 +115,7 @@ def test_a_sweep_records_it(tmp_path):
     data |= {"task": "unlabelled", "bounds": {"norm": 1.0, "nonzeros": 4}}
     algorithm = {"name": "mean_projection", "noise": "laplace"}
     parts = {"problem": "mean", "dataset": data, "algorithm": algorithm}
-    (line,) = expand([{**parts, "budget": {"delta": 0.0}, "seed": [0, 1]}])[0]
+    (line,) = expand_blocks([{**parts, "budget": {"delta": 0.0}, "seed": [0, 1]}])[0]
     records = run_batch([line.settings[0].trial(seed, 2) for seed in (0, 1)])
     assert [one["status"] for one in records] == ["ok", "ok"]
     first, second = (one["trajectory"]["objective"][-1] for one in records)
@@ -205,7 +205,7 @@ class SketchInTheSchedule(MeanSketch):
 
     def plan(self, problem, identities):
         rng = np.random.default_rng(len(identities[0]))
-        rows = self.length(problem)
+        rows = self.sketch_length(problem)
         return rng.normal(size=(rows, problem.p)) / np.sqrt(rows)
 
     def releases(self, problem, adjacency, schedule):

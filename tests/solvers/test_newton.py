@@ -11,11 +11,11 @@ from scipy.sparse import csc_array
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import candidate_of, run_at
 from dp_erm_bench.contract.cases import Case, params_of
-from dp_erm_bench.contract.problems import instance, problem_of
-from dp_erm_bench.contract.replay import replayed
+from dp_erm_bench.contract.problems import small_problem, well_conditioned_problem
+from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.build import problem_from_arrays
-from dp_erm_bench.problems.erm.second_order import solved, unpacked
+from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.second_order import solve_system, unpack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
 from dp_erm_bench.run import Run
@@ -36,7 +36,7 @@ L2 = {"penalty": "l2", "strength": 0.03, "bounds": {"columns": 6.0, "label": 1.0
 @each("lift", ["add", "clip"])
 @each("curvature", ["hessian", "bound"])
 def test_steps_without_noise_are_those_of_numpy(form, noise, lift, curvature):
-    problem = problem_from_arrays(form(X), SIGNS, loss="logistic", **L2)
+    problem = risk_from_arrays(form(X), SIGNS, loss="logistic", **L2)
     solver = Newton(n_iter=4, noise=noise, lift=lift, curvature=curvature, step=0.9)
     found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()
     w = np.zeros(5)
@@ -56,7 +56,7 @@ def test_steps_without_noise_are_those_of_numpy(form, noise, lift, curvature):
 @each("loss", ["logistic", "squared"])
 @each("noise", ["hessian", "direction"])
 def test_it_ends_at_the_minimum_that_scipy_finds(loss, noise):
-    problem = instance(loss, "l2")
+    problem = well_conditioned_problem(loss, "l2")
     w = run_at(problem, [Newton(n_iter=12, noise=noise)], z=0.0).iterates()[-1][0]
     own = problem.penalty.strong_convexity
 
@@ -83,7 +83,10 @@ def mu_of(epsilon, delta):
 def test_noise_follows_from_the_budget_in_closed_form(
     adjacency, pairs, signs, two, lift
 ):
-    problem, budget = instance("logistic", "l2"), Budget(1.0, 1e-6, adjacency)
+    problem, budget = (
+        well_conditioned_problem("logistic", "l2"),
+        Budget(1.0, 1e-6, adjacency),
+    )
     M, T, mu = problem.dataset.bounds.norm**2 / 4.0, 7, mu_of(1.0, 1e-6)
     part = {"share": 0.3, "clip": 0.8, "n_iter": T, "lift": lift}
     expected = {
@@ -106,7 +109,7 @@ def test_noise_follows_from_the_budget_in_closed_form(
 
 def test_scales_of_samples_of_the_noise_on_a_hessian():
     """What is rebuilt: s on the diagonal, s / sqrt 2 off it."""
-    problem, p, told = instance("logistic", "l2"), 8, []
+    problem, p, told = well_conditioned_problem("logistic", "l2"), 8, []
 
     def listen(mechanisms):
         def hear(query, publish):
@@ -118,7 +121,10 @@ def test_scales_of_samples_of_the_noise_on_a_hessian():
 
     run = run_at(problem, [Newton(n_iter=300)], z=1.0, listen=listen)
     run.iterates()
-    noise, s = unpacked(np.concatenate(told), p), run.mechanisms["hessian"].scale.item()
+    noise, s = (
+        unpack_symmetric(np.concatenate(told), p),
+        run.mechanisms["hessian"].scale.item(),
+    )
     diagonal = noise[:, np.eye(p) == 1.0].std()
     off = noise[:, np.triu(np.ones((p, p)), 1) == 1.0].std()
     assert diagonal == pytest.approx(s, rel=5 / math.sqrt(2 * 300 * p))
@@ -132,7 +138,7 @@ def test_scales_of_samples_of_the_noise_on_a_hessian():
 @each("z", [0.02, 3.0])
 def test_steps_follow_from_what_was_published(noise, lift, z):
     """From the answers alone, by eigenvalues; floors in units of the noise."""
-    problem, p, told = instance("logistic", "l2"), 8, []
+    problem, p, told = well_conditioned_problem("logistic", "l2"), 8, []
     n, own = problem.n, problem.penalty.strong_convexity
 
     def listen(mechanisms):
@@ -151,7 +157,7 @@ def test_steps_follow_from_what_was_published(noise, lift, z):
     g = answers["gradient"][0] / n
     if noise == "hessian":
         floor = 0.7 * scale["hessian"] * math.sqrt(p) / n
-        values, V = np.linalg.eigh(unpacked(answers["hessian"][0] / n, p))
+        values, V = np.linalg.eigh(unpack_symmetric(answers["hessian"][0] / n, p))
         up = np.maximum(values, 0.0) + floor
         up = up if lift == "add" else np.maximum(values, floor)
         moved = V @ ((V.T @ g) / (up + own))
@@ -176,8 +182,8 @@ def told_by(run):
 @each("adjacency", Adjacency)
 def test_the_predicted_excess_is_that_of_what_was_published(lift, adjacency):
     """By numpy from the last answer; the same of other records with these answers."""
-    problem = problem_from_arrays(X, SIGNS, loss="logistic", **L2)
-    others = problem_from_arrays(-0.5 * X[::-1], SIGNS, loss="logistic", **L2)
+    problem = risk_from_arrays(X, SIGNS, loss="logistic", **L2)
+    others = risk_from_arrays(-0.5 * X[::-1], SIGNS, loss="logistic", **L2)
     assert others.n == problem.n
     answers, found = [], []
 
@@ -209,7 +215,7 @@ def test_the_predicted_excess_is_that_of_what_was_published(lift, adjacency):
     s = 0.1 * math.sqrt(3 / 0.8) * signs * R / n
     f = 0.6 * 0.1 * math.sqrt(3 / 0.2) * pairs * R**2 / 4 * math.sqrt(p) / n
     for row, predicted in zip(last, found[0], strict=True):
-        values, V = np.linalg.eigh(unpacked(row / n, p))
+        values, V = np.linalg.eigh(unpack_symmetric(row / n, p))
         H = V @ np.diag(np.maximum(values, f) + 0.03) @ V.T
         least = np.maximum(values, 0.0) + f if lift == "add" else np.maximum(values, f)
         M = V @ np.diag(least + 0.03) @ V.T
@@ -222,7 +228,7 @@ def test_the_predicted_excess_is_what_runs_have_where_the_floor_is_small():
     rng = np.random.default_rng(3)
     Z = np.clip(rng.normal(size=(4000, 4)), -2.0, 2.0)
     y = np.where(Z @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=4000) > 0, 1.0, -1.0)
-    problem = problem_from_arrays(Z, y, loss="logistic", **L2 | {"bounds": 2.0})
+    problem = risk_from_arrays(Z, y, loss="logistic", **L2 | {"bounds": 2.0})
     solver = Newton(n_iter=6, floor=0.02)
     run = run_at(problem, [solver] * 200, 0.3, [f"{k}" for k in range(200)])
     run.record(2)
@@ -234,7 +240,7 @@ def test_the_predicted_excess_is_what_runs_have_where_the_floor_is_small():
 
 
 def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
-    problem = problem_from_arrays(X, SIGNS, loss="logistic", **L2)
+    problem = risk_from_arrays(X, SIGNS, loss="logistic", **L2)
     bound = problem.dataset.bounds.norm
     alone = {"few": 0.99 * bound, "same": bound, "more": 2.0 * bound}
     batch = [Newton(clip=clip) for clip in alone.values()]
@@ -247,7 +253,7 @@ def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
     assert np.isnan(told_by(run_at(problem, [Newton(curvature="bound")], 0.5))).all()
     assert told_by(run_at(problem, [Newton(noise="direction")], 0.5)) is None
     # The squared loss has no bound on its slope.
-    squared = problem_from_arrays(X, SIGNS, loss="squared", **L2)
+    squared = risk_from_arrays(X, SIGNS, loss="squared", **L2)
     assert np.isnan(told_by(run_at(squared, [Newton(clip=1e9)], 0.5))).all()
 
 
@@ -256,7 +262,7 @@ def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
 def test_no_record_moves_a_direction_by_more(lift, adjacency):
     """Random matrices and records, then a search that climbs from the best."""
     n, M, l0, own, p = 200, 1.3, 0.05, 0.02, 3
-    problem = problem_from_arrays(
+    problem = risk_from_arrays(
         RNG.normal(size=(n, p)), np.ones(n), loss="logistic", penalty="l2", strength=own
     )
     solver = Newton(lift=lift)
@@ -270,7 +276,7 @@ def test_no_record_moves_a_direction_by_more(lift, adjacency):
         x, z = (math.sqrt(M) * v / max(1.0, np.linalg.norm(v)) for v in (x, z))
         z = z if adjacency is REPLACE else 0.0 * z
         base, u = others.T @ others, u[0] / np.linalg.norm(u)
-        ends = [solved((base + v.T @ v) / n, u, l0, own, lift) for v in (x, z)]
+        ends = [solve_system((base + v.T @ v) / n, u, l0, own, lift) for v in (x, z)]
         return np.linalg.norm(ends[0] - ends[1]) / unit
 
     rng = np.random.default_rng(0)
@@ -291,14 +297,14 @@ def test_no_record_moves_a_direction_by_more(lift, adjacency):
 def test_the_worst_records_reach_the_bound_of_a_direction():
     """One along the direction, alone; and one across it in its place."""
     n, M, l0, own = 50, 2.0, 0.03, 0.01
-    problem = problem_from_arrays(
+    problem = risk_from_arrays(
         RNG.normal(size=(n, 2)), np.ones(n), loss="logistic", penalty="l2", strength=own
     )
     unit = Newton().direction_unit(problem, np.array([[l0]]), M).item()
     assert unit == pytest.approx(M / (n * 0.04**2 + M * 0.04))
     along, u = np.diag([M / n, 0.0]), np.array([1.0, 0.0])
     for other in (np.zeros((2, 2)), np.diag([0.0, M / n])):
-        ends = [solved(A, u, l0, own, "add") for A in (along, other)]
+        ends = [solve_system(A, u, l0, own, "add") for A in (along, other)]
         assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(unit)
 
 
@@ -314,14 +320,14 @@ def test_the_worst_records_reach_the_bound_of_a_direction():
     ],
 )
 def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
-    problem = problem_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
+    problem = risk_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
     reason = Newton().refusal(problem)
     assert words in reason and "\n" not in reason
 
 
 def test_a_wide_problem_is_refused_with_its_bytes_before_it_runs():
     wide = csc_array((np.ones(2), ([0, 1], [0, 99_999])), shape=(2, 100_000))
-    problem = problem_from_arrays(
+    problem = risk_from_arrays(
         wide, SIGNS[:2], loss="logistic", penalty="l2", strength=1.0, bounds=1.0
     )
     with pytest.raises(Unsupported, match="takes 8e.10 bytes in each trial of a batch"):
@@ -335,7 +341,7 @@ def test_a_share_outside_its_range_is_refused(share):
 
 
 def test_a_singular_hessian_is_refused_without_noise_alone():
-    problem = problem_from_arrays(
+    problem = risk_from_arrays(
         np.column_stack([X, X[:, 0]]),
         SIGNS,
         loss="logistic",
@@ -362,7 +368,7 @@ def test_that_the_exact_matrix_is_singular_is_not_told(lift, adjacency):
     for pair in ((here, there), (there, here)):
         one, two = (
             run_at(
-                problem_from_arrays(Z, SIGNS, **given),
+                risk_from_arrays(Z, SIGNS, **given),
                 [solver],
                 0.3,
                 adjacency=adjacency,
@@ -381,7 +387,7 @@ def test_that_the_exact_matrix_is_singular_is_not_told(lift, adjacency):
 def test_steps_do_not_depend_on_the_units_of_records(noise, lift):
     ends = []
     for unit in (1.0, 1e-120, 1e120):
-        problem = problem_from_arrays(
+        problem = risk_from_arrays(
             unit * X, SIGNS, loss="logistic", penalty="none", bounds=6.0 * unit
         )
         solver = Newton(n_iter=2, noise=noise, lift=lift)
@@ -391,7 +397,7 @@ def test_steps_do_not_depend_on_the_units_of_records(noise, lift):
 
 def test_what_a_direction_is_of_is_not_longer_than_1():
     """(d, d) / norm2((d, d)) is (1, 1) for the least float d."""
-    problem, told = problem_from_arrays(X[:, :2], SIGNS, loss="logistic", **L2), []
+    problem, told = risk_from_arrays(X[:, :2], SIGNS, loss="logistic", **L2), []
     run = run_at(problem, [Newton(noise="direction")], z=1.0)
     run.mechanisms["direction"].intercept = lambda query, publish: (
         told.append(query.value) or publish()
@@ -402,7 +408,7 @@ def test_what_a_direction_is_of_is_not_longer_than_1():
 
 def test_records_that_are_declared_to_be_zero_move_nothing():
     for noise in ("hessian", "direction"):
-        problem = problem_of("logistic", "none", p=1, dead=0)
+        problem = small_problem("logistic", "none", p=1, dead=0)
         run = run_at(problem, [Newton(n_iter=3, noise=noise, clip=1.0)], z=5.0)
         assert not np.any(run.iterates())
 
@@ -424,7 +430,7 @@ def accusations(solver, losses=("logistic", "squared")):
         for z in (30.0, 0.1)
     ]
     # One by one: the first that is found is enough.
-    for result in chain.from_iterable(replayed(candidate, [one]) for one in cases):
+    for result in chain.from_iterable(replay_cases(candidate, [one]) for one in cases):
         assert not result.refusal
         yield from result.all
 
@@ -470,7 +476,7 @@ class Unpaid(Newton):
     def by_hessian(self, oracle, mechanisms, g, last):
         super().by_hessian(oracle, mechanisms, g, last)
         exact = EXACT(oracle, self.weights(oracle)) / oracle.problem.n
-        matrices = (unpacked(row, oracle.problem.p) for row in exact)
+        matrices = (unpack_symmetric(row, oracle.problem.p) for row in exact)
         return self.systems(oracle, matrices, g, np.full((len(g), 1), 0.1))
 
 

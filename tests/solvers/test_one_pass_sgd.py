@@ -7,9 +7,9 @@ import pytest
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import run_at
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.build import problem_from_arrays
+from dp_erm_bench.problems.erm.build import risk_from_arrays
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.gd import GD
@@ -29,7 +29,7 @@ def records(n=60, p=4, sparse=False, **parts):
         from scipy.sparse import csc_array
 
         X = csc_array(X)
-    return problem_from_arrays(X, y, loss="logistic", **parts)
+    return risk_from_arrays(X, y, loss="logistic", **parts)
 
 
 def one_pass(problem, solver, order):
@@ -179,7 +179,7 @@ def test_private_constants_are_of_no_use_to_it():
 @pytest.mark.parametrize("batch", ["full", 5])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_sgd_returns_the_mean_of_the_iterates_after_the_start(batch, ahead):
-    problem = problem_of("logistic", "l2", "l2_ball").with_smoothness("public")
+    problem = small_problem("logistic", "l2", "l2_ball").with_smoothness("public")
     given = {"batch_size": batch, "n_iter": 12, "clip": 0.5, "step": 4.0}
     last, mean = (
         run_at(

@@ -10,10 +10,10 @@ from scipy.sparse import csc_array
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.limits import noise_on_vectors
-from dp_erm_bench.contract.problems import problem_of
+from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.runner.execute import facts, uncharged
+from dp_erm_bench.runner.execute import facts_of_trial, uncharged_uses
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
 from tests.serving import RISKS as NAMES
@@ -50,7 +50,7 @@ def private(variant, **given):
 
 def solved(algorithm, budget=BUDGET, calibration="certified", problem=None, **given):
     if problem is None:
-        problem = problem_of("logistic", "l2")
+        problem = small_problem("logistic", "l2")
     given = {"n_iter": 8, "clip": 1.0, **given}
     solver = registry.build("algorithm", algorithm, **given)
     return solve(problem, [solver], budget, calibration, ["a"], 5)
@@ -59,7 +59,7 @@ def solved(algorithm, budget=BUDGET, calibration="certified", problem=None, **gi
 @every_batch
 @pytest.mark.parametrize("clip", [0.7, None])
 def test_compiled_and_plain_steps_agree_on_constants_of_their_own(variant, clip):
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     solvers = [private(variant, clip=clip, step=s) for s in (0.5, 1.0, 0.2)]
     names = ("a", "b", "c")
     given = {"identities": names, "epsilon": 60.0}
@@ -74,7 +74,7 @@ def test_compiled_and_plain_steps_agree_on_constants_of_their_own(variant, clip)
 @every_batch
 @pytest.mark.parametrize("ahead", [False, True])
 def test_trials_do_not_depend_on_their_batch(variant, ahead):
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     named = {"a": 0.5, "b": 1.0, "c": 2.0}
     made = {k: private(variant, clip=c) for k, c in named.items()}
     alone = {
@@ -89,7 +89,7 @@ def test_trials_do_not_depend_on_their_batch(variant, ahead):
 
 @every_variant
 def test_uses_are_exactly_those_declared(variant):
-    run = run_at(problem_of("logistic", "l2"), [private(variant)], ahead=True)
+    run = run_at(small_problem("logistic", "l2"), [private(variant)], ahead=True)
     run.iterates()
     assert run.mechanisms["smoothness"].used == 1
     assert len(run.mechanisms) > 1
@@ -100,7 +100,7 @@ def test_uses_are_exactly_those_declared(variant):
 @pytest.mark.parametrize("algorithm", ["greedy_cd", "random_cd"])
 def test_columns_of_zeros_are_never_updated(algorithm):
     solver = solver_of((algorithm, {}), smoothness="private", clip=1.0)
-    problem = problem_of("logistic", "none")
+    problem = small_problem("logistic", "none")
     last = run_at(problem, [solver], z=100.0, ahead=True).iterates()[-1]
     assert last[0, 2] == 0.0 and last.any()
 
@@ -135,19 +135,19 @@ def test_the_certificate_covers_both(algorithm, adjacency, epsilon):
     assert 0.999 * epsilon < made.calibration.epsilon_certified <= epsilon
     assert made.calibration.z == pytest.approx(part.calibration.z, rel=1e-4)
     assert made.calibration.z > plain.calibration.z
-    assert made.calibration.budget == budget.resolved(made.problem.n)
+    assert made.calibration.budget == budget.resolve_delta(made.problem.n)
     assert [r.name for r in made.shares] == ["smoothness"]
     assert len(made.releases) == len(plain.releases)
 
 
 @every_algorithm
 def test_the_table_says_what_was_charged(algorithm):
-    told = facts(solved(algorithm, smoothness="private"), 0)
+    told = facts_of_trial(solved(algorithm, smoothness="private"), 0)
     assert told["smoothness"] == "private" and told["uncharged"] == []
     seen = solved(algorithm, smoothness="private", smoothness_bounds="data")
-    assert facts(seen, 0)["uncharged"] == ["smoothness_bounds"]
-    assert facts(seen, 0)["epsilon_certified"] <= 1.0
-    assert facts(seen, 0)["params"]["smoothness_bounds"] == "data"
+    assert facts_of_trial(seen, 0)["uncharged"] == ["smoothness_bounds"]
+    assert facts_of_trial(seen, 0)["epsilon_certified"] <= 1.0
+    assert facts_of_trial(seen, 0)["params"]["smoothness_bounds"] == "data"
 
 
 @every_algorithm
@@ -191,7 +191,7 @@ def sparse_twin(problem):
 
 @every_algorithm
 def test_sparse_features_give_the_same_numbers(algorithm):
-    dense, thin = sparse_twin(problem_of("logistic", "l2"))
+    dense, thin = sparse_twin(small_problem("logistic", "l2"))
     assert thin.dataset.sparse and not dense.dataset.sparse
     for source in ("declared", "data"):
         given = {"smoothness": "private", "smoothness_bounds": source}
@@ -204,7 +204,7 @@ def test_sparse_features_give_the_same_numbers(algorithm):
 
 
 def test_thresholds_and_steps_follow_the_trials_constants():
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     solvers = [RandomCD(n_iter=10, clip=2.0, smoothness="private")] * 2
     run = run_at(problem, solvers, identities=("a", "b"))
     run.iterates()
@@ -219,11 +219,11 @@ def test_thresholds_and_steps_follow_the_trials_constants():
 
 @pytest.mark.parametrize("algorithm", sorted(set(NAMES) - set(ALGORITHMS)))
 def test_who_uses_no_constants_releases_none(algorithm):
-    problem = problem_of("logistic", "l2", constraint_of(algorithm))
+    problem = small_problem("logistic", "l2", constraint_of(algorithm))
     problem = problem.with_smoothness("data")
     solver = built(algorithm, smoothness="private", clip=1.0, ridge=1.0)
     with pytest.raises(Unsupported, match="smoothness=private: .* uses no smoothness"):
         solve(problem, [solver], BUDGET, "certified", ["a"], 5)
     solver = built(algorithm, clip=1.0, ridge=1.0)
     found = solve(problem, [solver], BUDGET, "certified", ["a"], 5)
-    assert uncharged(found.problem, found.solvers[0]) == [*solver.uncharged]
+    assert uncharged_uses(found.problem, found.solvers[0]) == [*solver.uncharged]

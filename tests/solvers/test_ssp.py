@@ -11,11 +11,11 @@ from scipy.sparse import csc_array
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import candidate_of, run_at
 from dp_erm_bench.contract.cases import Case, params_of
-from dp_erm_bench.contract.problems import instance
-from dp_erm_bench.contract.replay import replayed
+from dp_erm_bench.contract.problems import well_conditioned_problem
+from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.build import problem_from_arrays
-from dp_erm_bench.problems.erm.second_order import unpacked
+from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.second_order import unpack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
 from dp_erm_bench.run import Run
@@ -45,7 +45,7 @@ def test_without_noise_it_is_the_solution_of_the_normal_equations(form, ridge):
         ("squared", Y, 1.0, 1.0),
         ("logistic", np.sign(Y), 0.14, 0.5),
     ):
-        problem = problem_from_arrays(form(X), y, loss=loss, **L2)
+        problem = risk_from_arrays(form(X), y, loss=loss, **L2)
         found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()[-1]
         # Rows of a ridge are records more.
         A = np.vstack([math.sqrt(bend) * X, math.sqrt(60 * 0.03) * eye])
@@ -64,7 +64,10 @@ def test_without_noise_it_is_the_solution_of_the_normal_equations(form, ridge):
     ],
 )
 def test_noise_follows_from_the_budget_in_closed_form(adjacency, share, square):
-    problem, budget = instance("squared", "l2"), Budget(1.0, 1e-6, adjacency)
+    problem, budget = (
+        well_conditioned_problem("squared", "l2"),
+        Budget(1.0, 1e-6, adjacency),
+    )
     run = Run(problem, [SufficientStatistics(share=share)], budget).declare()
     mu = mu_of(1.0, 1e-6)
     scale = run.mechanisms["moments"].scale.item()
@@ -94,12 +97,12 @@ def answered(solver, problem, z):
 @each("z", [0.01, 1.0])
 @each("ridge", [0.5, "adaptive"])
 def test_the_solution_is_a_function_of_what_was_published(ridge, z):
-    problem, p = instance("squared", "l2"), 8
+    problem, p = well_conditioned_problem("squared", "l2"), 8
     R, n = problem.dataset.bounds.norm, problem.n
     solver = SufficientStatistics(ridge=ridge, share=0.4)
     w, told, made = answered(solver, problem, z)
     row, u, v = told["moments"][0], math.sqrt(0.4) / R**2, math.sqrt(0.6) / R
-    values, V = np.linalg.eigh(unpacked(row[:-p] / u, p))
+    values, V = np.linalg.eigh(unpack_symmetric(row[:-p] / u, p))
     s = made["moments"].scale.item() / u
     if ridge == "adaptive":
         least = told["smallest"][0]
@@ -133,7 +136,7 @@ def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
     given = {"loss": "squared", **L2, **given}
     if given["penalty"] == "none":
         del given["strength"]
-    reason = SufficientStatistics().refusal(problem_from_arrays(X, Y, **given))
+    reason = SufficientStatistics().refusal(risk_from_arrays(X, Y, **given))
     assert words in reason and "\n" not in reason
 
 
@@ -145,9 +148,7 @@ def test_wrong_parameters_are_refused(name, value):
 
 def test_a_singular_matrix_is_refused_without_noise_alone():
     copies = np.column_stack([X, X[:, 0]])
-    problem = problem_from_arrays(
-        copies, Y, loss="squared", penalty="none", bounds=BOUNDS
-    )
+    problem = risk_from_arrays(copies, Y, loss="squared", penalty="none", bounds=BOUNDS)
     with pytest.raises(Unsupported, match="X'X is singular"):
         run_at(problem, [SufficientStatistics()], z=0.0).iterates()
     assert np.isfinite(run_at(problem, [SufficientStatistics()]).iterates()).all()
@@ -159,7 +160,7 @@ def moved(adjacency, R=2.0, label=3.0):
     worst = [(x, label), (z, -label) if adjacency is REPLACE else (0.0 * x, 0.0)]
     runs = []
     for record, y in worst:
-        problem = problem_from_arrays(
+        problem = risk_from_arrays(
             np.array([record, 0.0 * x]),
             np.array([y, 0.0]),
             loss="squared",
@@ -200,7 +201,7 @@ def accusations(solver):
         for z in (30.0, 0.1)
     ]
     # One by one: the first that is found is enough.
-    for result in chain.from_iterable(replayed(candidate, [one]) for one in cases):
+    for result in chain.from_iterable(replay_cases(candidate, [one]) for one in cases):
         assert not result.refusal
         yield from result.all
 
@@ -274,7 +275,7 @@ def test_an_eigenvalue_of_a_mean_that_is_one_of_a_sum_is_found(monkeypatch):
 def test_an_eigenvalue_that_is_not_paid_is_found(monkeypatch):
     def exact(self, gram, s, mechanisms, p):
         mechanisms["smallest"](np.zeros(len(gram)))
-        least = ssp.spectrum(unpacked(gram[0], p))[0][0]
+        least = ssp.eigen_decomposition(unpack_symmetric(gram[0], p))[0][0]
         return np.maximum(2.0 * s - least, 0.0)
 
     monkeypatch.setattr(SufficientStatistics, "ridges", exact)

@@ -10,7 +10,11 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.accounting.certify import certify
-from dp_erm_bench.contract.problems import gap, instance, problem_of
+from dp_erm_bench.contract.problems import (
+    relative_excess,
+    small_problem,
+    well_conditioned_problem,
+)
 from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.oracles import DenseOracle
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -25,15 +29,15 @@ every_loss = pytest.mark.parametrize("loss", LOSSES)
 
 def test_plain_stochastic_steps_of_the_same_size_do_not():
     """The limit that it states is about variance reduction: sgd stops short of it."""
-    problem = instance("logistic", "l2")
+    problem = well_conditioned_problem("logistic", "l2")
     sgd = registry.build("algorithm", "sgd", batch_size=10, n_iter=3200, step=0.2)
-    assert gap(problem, end(problem, sgd, 3200)) > 1e-5
+    assert relative_excess(problem, end(problem, sgd, 3200)) > 1e-5
 
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_first_steps_of_an_epoch_follow_the_snapshot(ahead):
     """Without noise, w = u makes the correction zero: a full gradient step."""
-    problem = instance("squared", "l2").with_smoothness("data")
+    problem = well_conditioned_problem("squared", "l2").with_smoothness("data")
     solver = SVRG(n_inner=4, n_iter=12, batch_size=5, step=0.3)
     run = run_at(problem, [solver], z=0.0, checkpoints=range(13), ahead=ahead)
     w, size = [v[0] for v in run.iterates()], 0.3 / problem.smoothness.norm
@@ -46,7 +50,7 @@ def test_first_steps_of_an_epoch_follow_the_snapshot(ahead):
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("k", [1, 3, 4, 5, 12])
 def test_snapshots_are_published_when_an_epoch_begins(ahead, k):
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     solver = SVRG(n_inner=4, n_iter=12, batch_size=5, clip=1.0)
     run = run_at(problem, [solver], checkpoints=(0, k), ahead=ahead)
     run.iterates()
@@ -76,7 +80,7 @@ def counted(monkeypatch, run):
 
 
 def test_passes_count_the_gradients_that_are_computed(monkeypatch):
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     solver = SVRG(n_inner=50, n_iter=120, batch_size=10, clip=1.0)
     asked = counted(monkeypatch, run_at(problem, [solver], checkpoints=(0, 120)))
     passes = solver.passes_at(problem, 120)
@@ -90,7 +94,7 @@ def test_passes_count_the_gradients_that_are_computed(monkeypatch):
 @each("n_inner", [None, 3, 60])
 @each("passes", [0.0, 1.0, 1.3, 5.0, 17.0, 40.0])
 def test_lengths_use_the_passes_and_no_more(batch_size, n_inner, passes):
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     solver = SVRG(passes=passes, batch_size=batch_size, n_inner=n_inner)
     T = solver.iterations(problem)
     assert T >= 0 and solver.passes_at(problem, T) <= passes + 1e-6
@@ -98,7 +102,7 @@ def test_lengths_use_the_passes_and_no_more(batch_size, n_inner, passes):
 
 
 def test_lengths_by_epochs_and_steps():
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     assert SVRG().epoch_length(problem) == 80  # 2 n steps of one record
     assert SVRG(batch_size=10).epoch_length(problem) == 8
     assert SVRG(batch_size="full").epoch_length(problem) == 2
@@ -123,7 +127,7 @@ def test_reference_numbers_of_the_composition():
 
 
 def test_the_declared_events_are_those_of_the_composition():
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     solver = SVRG(n_epochs=4, n_inner=50, batch_size=2, snapshot_weight=4.0, clip=1.0)
     run = run_at(problem, [solver], checkpoints=(0,))
     snapshot, correction = (release.law() for release in run.releases)
@@ -137,7 +141,7 @@ def test_the_declared_events_are_those_of_the_composition():
 )
 @pytest.mark.parametrize("adjacency, factor", [("zero_out", 1.0), ("replace_one", 2.0)])
 def test_sensitivities(loss, bound, adjacency, factor):
-    problem = problem_of(loss, "l2")
+    problem = small_problem(loss, "l2")
     run = run_at(problem, [SVRG(clip=0.5)], adjacency=Adjacency(adjacency))
     snapshot, correction = run.releases
     assert snapshot.sensitivity == factor * 0.5
@@ -149,7 +153,7 @@ def test_sensitivities(loss, bound, adjacency, factor):
 @pytest.mark.parametrize("clip", [0.01, 0.3, 5.0])
 def test_differences_of_clipped_gradients_keep_their_bound_and_reach_it(loss, clip):
     """Over many records and pairs of points, from near to far."""
-    problem, largest = problem_of(loss, "none", dead=None), 0.0
+    problem, largest = small_problem(loss, "none", dead=None), 0.0
     rng = np.random.default_rng(4)
     oracles = DenseOracle(problem, 1), DenseOracle(problem, 1)
     for scale in np.repeat([0.1, 1.0, 10.0, 100.0], 25):
@@ -187,7 +191,7 @@ def calibrated(weight, m=50, q=0.05, S=4):
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_the_default_split_is_near_the_least_noise_of_an_epoch(loss):
-    problem, m, q = problem_of(loss, "l2"), 50, 0.05
+    problem, m, q = small_problem(loss, "l2"), 50, 0.05
     a = correction_bound(problem)
     best = SVRG(n_inner=m, batch_size=2).weight(problem)
     assert best == pytest.approx(math.sqrt(a / m) / q)
@@ -202,7 +206,7 @@ def test_the_default_split_is_near_the_least_noise_of_an_epoch(loss):
 
 
 def test_any_split_keeps_the_budget():
-    problem = problem_of("logistic", "l2")
+    problem = small_problem("logistic", "l2")
     budget = Budget(1.0, 1e-6)
     noise = []
     for weight in (0.5, 2.0, 8.0, None):
@@ -218,7 +222,7 @@ def test_any_split_keeps_the_budget():
 
 
 def test_batches_larger_than_the_data_are_refused():
-    problem = problem_of("logistic", "l2")
-    reason = SVRG(batch_size=41).unsupported(problem)
+    problem = small_problem("logistic", "l2")
+    reason = SVRG(batch_size=41).unsupported_reason(problem)
     assert reason == "batch_size=41: must be at most n=40, or full"
-    assert SVRG(batch_size=40).unsupported(problem) is None
+    assert SVRG(batch_size=40).unsupported_reason(problem) is None

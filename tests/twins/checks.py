@@ -6,7 +6,11 @@ from unittest.mock import patch
 import numpy as np
 
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.accounting.calibration import calibrate, left_over, shared_mechanisms
+from dp_erm_bench.accounting.calibration import (
+    budget_left,
+    calibrate,
+    shared_mechanisms,
+)
 from dp_erm_bench.audit.accounting import unit_problem
 from dp_erm_bench.audit.profile import OK, verdict
 from dp_erm_bench.audit.statistic import AuditError, attack_on
@@ -107,7 +111,7 @@ def scale(twin):
         made = shared_mechanisms(run.shares, budget, ["a"])
     else:
         events = tuple(release.law() for release in run.releases)
-        z = calibrate(events, left_over(budget, run.shares)).z
+        z = calibrate(events, budget_left(budget, run.shares)).z
         made = make_mechanisms(run.releases, z, ["a"])
     found = float(made[kind.release].scale.max())
     expected = kind.scale

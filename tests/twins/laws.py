@@ -5,7 +5,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy import stats
 
-from dp_erm_bench.audit.statistic import _terms
+from dp_erm_bench.audit.statistic import _density_terms
 from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.problems import neighbours
 from dp_erm_bench.problems.erm.oracles import DenseOracle
@@ -83,7 +83,7 @@ def one_run(solver, name, identities):
         last = run.iterates()[-1]
     if objective:
         modulus = run.solver.modulus(data)
-        noise = np.array([_terms(data, modulus, w)[0] for w in last])
+        noise = np.array([_density_terms(data, modulus, w)[0] for w in last])
         asked, told = [np.zeros_like(noise)], [noise]
     single = not hasattr(honest, "winner") and asked and asked[0].shape[1] == 1
     return asked, told, honest, np.ones(1) if single else scale, sums

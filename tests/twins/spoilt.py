@@ -36,7 +36,7 @@ def noisy(mechanism, noise, seeds=None, restart=False, drawn=None):
 
     mechanism.unit_noise = unit_noise
     if isinstance(release, NoisyMax):
-        mechanism._winners = lambda scores: (
+        mechanism._pick_winners = lambda scores: (
             scores + mechanism.scale * unit_noise(1, scores.shape[1])[:, 0]
         ).argmax(axis=1)
 

@@ -11,12 +11,12 @@ from dp_erm_bench import registry
 from dp_erm_bench.constraints.base import Constraint
 from dp_erm_bench.datasets.base import Dataset, Features, Usual
 from dp_erm_bench.datasets.load import load_dataset, own_dataset
-from dp_erm_bench.datasets.prepare import MOST, features_in, held_to
+from dp_erm_bench.datasets.prepare import MOST, bounds_and_ranges, features_in
 from dp_erm_bench.datasets.spec import UNLABELLED
-from dp_erm_bench.errors import UsageError, number, refused
+from dp_erm_bench.errors import UsageError, real_number, value_error
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.penalties.base import ALLOWED, Penalty
-from dp_erm_bench.plugins.names import is_file, label, named_in
+from dp_erm_bench.plugins.names import is_file, label_of, named_in
 from dp_erm_bench.problems.erm.objective import check_loss
 from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
 
@@ -24,7 +24,7 @@ HIDDEN = ("name", "_target_", "file", "content")
 """Keys of a part's spec that are no parameters."""
 
 
-def problem_from_arrays(
+def risk_from_arrays(
     X: ArrayLike | Features,
     y: ArrayLike,
     *,
@@ -87,40 +87,40 @@ def problem_from_arrays(
     how: dict[str, Any] = {"positive": positive, "clip_to_bounds": clip_to_bounds}
     how["classes"] = classes
     if not isinstance(public, bool | np.bool):
-        raise refused("public", public, "True or False")
+        raise value_error("public", public, "True or False")
     how["public"] = bool(public)
     if bounds is not None:
         named = features_in(getattr(X, "columns", None), np.shape(X)[-1])
-        declared, ranges = held_to(bounds, named, scale, clip_to_bounds)
+        declared, ranges = bounds_and_ranges(bounds, named, scale, clip_to_bounds)
         how |= {"bounds": declared, "ranges": ranges}
     elif scale is not None:
-        raise refused("scale", scale, "None unless bounds are declared")
-    how["intercept"] = _constant(intercept)
-    penalty = penalty if strength is None else _stronger(penalty, strength)
+        raise value_error("scale", scale, "None unless bounds are declared")
+    how["intercept"] = _check_intercept(intercept)
+    penalty = penalty if strength is None else _set_strength(penalty, strength)
     if not isinstance(loss, Loss):
-        loss = _loss(*_named("loss", loss))
+        loss = _build_loss(*_split_name("loss", loss))
     how["classification"] = loss.classification
     return build_problem(own_dataset(X, y, **how), loss, penalty, constraint)
 
 
-def _constant(intercept: float | None) -> float:
-    constant = number(0.0 if intercept is None else intercept)
+def _check_intercept(intercept: float | None) -> float:
+    constant = real_number(0.0 if intercept is None else intercept)
     if not 0.0 <= constant <= MOST:
         allowed = f"a finite number >= 0, at most {MOST:g}, or None"
-        raise refused("intercept", intercept, allowed)
+        raise value_error("intercept", intercept, allowed)
     return constant
 
 
-def _stronger(
+def _set_strength(
     penalty: str | Mapping[str, Any] | Penalty, strength: float | str
 ) -> Mapping[str, Any]:
     if isinstance(penalty, Penalty):
         raise UsageError(f"strength={strength}: give it to the penalty itself")
-    name, parameters = _named("penalty", penalty)
+    name, parameters = _split_name("penalty", penalty)
     return {**parameters, "name": name, "strength": strength}
 
 
-def problem_of(spec: Mapping[str, Any]) -> ERMProblem:
+def risk_of_spec(spec: Mapping[str, Any]) -> ERMProblem:
     """Return the problem of a spec, be it of a trial, a sweep or a single fit.
 
     Parameters
@@ -166,17 +166,17 @@ def build_problem(
         hint = "take problem=mean, or a task with labels"
         raise UsageError(f"dataset.task=unlabelled of {dataset.name}: {hint}")
     if not isinstance(loss, Loss):
-        name, parameters = _named("loss", loss)
-        name = _usual("loss", dataset).loss if name == "auto" else name
-        loss = _loss(name, parameters)
+        name, parameters = _split_name("loss", loss)
+        name = _require_usual("loss", dataset).loss if name == "auto" else name
+        loss = _build_loss(name, parameters)
     if not isinstance(penalty, Penalty):
-        name, parameters = _named("penalty", penalty)
-        name = _usual("penalty", dataset).penalty if name == "auto" else name
-        parameters = _indexed("penalty", parameters, dataset)
-        penalty = _penalty(name, parameters, dataset)
+        name, parameters = _split_name("penalty", penalty)
+        name = _require_usual("penalty", dataset).penalty if name == "auto" else name
+        parameters = _index_groups("penalty", parameters, dataset)
+        penalty = _build_penalty(name, parameters, dataset)
     if not isinstance(constraint, Constraint):
-        name, parameters = _named("constraint", constraint)
-        parameters = _indexed("constraint", parameters, dataset)
+        name, parameters = _split_name("constraint", constraint)
+        parameters = _index_groups("constraint", parameters, dataset)
         constraint = cast(Constraint, registry.build("constraint", name, **parameters))
     problem = ERMProblem(dataset, loss, penalty, constraint)
     _ = problem.population  # refused here, not after the first run
@@ -197,15 +197,15 @@ def strength_of(value: float | str, n: int, key: str = "strength") -> float:
         ) from None
 
 
-def _loss(name: str, parameters: Mapping[str, Any]) -> Loss:
+def _build_loss(name: str, parameters: Mapping[str, Any]) -> Loss:
     """Return a loss by name; one from a file is checked for what it says."""
     if name == "auto":
         raise UsageError(
             "loss=auto: dataset arrays names no usual objective; name a loss"
         )
     for key, value in parameters.items() if is_file(name) else ():
-        if math.isnan(number(value)):
-            key_value = f"loss.{key}={value} of {label(name)}"
+        if math.isnan(real_number(value)):
+            key_value = f"loss.{key}={value} of {label_of(name)}"
             raise UsageError(f"{key_value}: must be a number")
     loss = cast(Loss, registry.build("loss", name, **parameters))
     if loss.source:
@@ -213,14 +213,14 @@ def _loss(name: str, parameters: Mapping[str, Any]) -> Loss:
     return loss
 
 
-def _named(group: str, spec: object) -> tuple[str, dict[str, Any]]:
+def _split_name(group: str, spec: object) -> tuple[str, dict[str, Any]]:
     """Return name and parameters of ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
     if isinstance(spec, str):
         return spec, {}
     if not isinstance(spec, Mapping):
         names = ", ".join(registry.names(group))
         allowed = f"{names}, a mapping with `name`, or a {group.capitalize()}"
-        raise refused(group, spec, f"one of {allowed}")
+        raise value_error(group, spec, f"one of {allowed}")
     if "name" not in spec:
         raise UsageError(f"{spec}: must have a name beside its parameters")
     # Numbers of numpy are as good as Python's.
@@ -228,7 +228,9 @@ def _named(group: str, spec: object) -> tuple[str, dict[str, Any]]:
     return named_in(spec), {k: v for k, v in plain.items() if k not in HIDDEN}
 
 
-def _indexed(part: str, parameters: dict[str, Any], dataset: Dataset) -> dict[str, Any]:
+def _index_groups(
+    part: str, parameters: dict[str, Any], dataset: Dataset
+) -> dict[str, Any]:
     """Return the parameters with the names of features in groups as their indices."""
     groups, lists = parameters.get("groups"), (list, tuple)
     if not (
@@ -245,7 +247,7 @@ def _indexed(part: str, parameters: dict[str, Any], dataset: Dataset) -> dict[st
     return {**parameters, "groups": [[index(j) for j in row] for row in groups]}
 
 
-def _usual(key: str, dataset: Dataset) -> Usual:
+def _require_usual(key: str, dataset: Dataset) -> Usual:
     if dataset.usual is None:
         raise UsageError(
             f"{key}=auto: dataset {dataset.name} names no usual objective; name a {key}"
@@ -253,7 +255,7 @@ def _usual(key: str, dataset: Dataset) -> Usual:
     return dataset.usual
 
 
-def _penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty:
+def _build_penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty:
     """Return a penalty by name, its strength resolved where it has one."""
     strength = parameters.pop("strength", "auto")
     if hasattr(registry.build("penalty", name), "strength"):

@@ -11,9 +11,9 @@ grid, beyond margins of 10^6 and labels of 40, the constants are the author's wo
 
 **Smoothness constants** of the data term are public, from the data, or published.
 Nothing here is private by itself: ``releases.smoothness`` adds the noise. What depends
-on the features alone is kept with the dataset (`once`), so that all problems, batches
-and fits on it share it. It is not kept on disk: to check an eigenvalue that was read
-costs as much as computing it, since a vector shows only that the largest one is no
+on the features alone is kept with the dataset (`compute_once`), so that all problems,
+batches and fits on it share it. It is not kept on disk: to check an eigenvalue that was
+read costs as much as computing it, since a vector shows only that the largest one is no
 smaller.
 """
 
@@ -36,18 +36,18 @@ from dp_erm_bench.datasets.base import (
     Bounds,
     Dataset,
     Uncharged,
+    compute_once,
     is_read_only,
-    norms,
-    once,
+    record_norms,
 )
-from dp_erm_bench.datasets.prepare import scaled
-from dp_erm_bench.errors import Unsupported, UsageError, refused
-from dp_erm_bench.kernels.lengths import USUAL, norm2, unscaled
+from dp_erm_bench.datasets.prepare import scale_features
+from dp_erm_bench.errors import Unsupported, UsageError, value_error
+from dp_erm_bench.kernels.lengths import USUAL, are_usual, norm2
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.smooth import Squared
-from dp_erm_bench.paths import digest
-from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable
-from dp_erm_bench.plugins.names import origin
+from dp_erm_bench.paths import digest_of_json
+from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable_sentence
+from dp_erm_bench.plugins.names import origin_digest
 
 ENTRIES = 10**6
 """Numbers of one set of random points at most."""
@@ -73,7 +73,7 @@ def check_loss(loss: Loss) -> None:
     UsageError
         With the first violation and its place.
     """
-    wrong = loss.uncompiled or next(_wrong_loss(loss), None)
+    wrong = loss.reason_not_compiled or next(_wrong_loss(loss), None)
     if wrong:
         raise UsageError(wrong)
 
@@ -144,18 +144,18 @@ def _wrong_loss(loss: Loss) -> Iterator[str]:
         if not isinstance(constant, int | float) or not constant >= least:
             allowed = "0, " * (least == 0.0) + "a number > 0, or infinite"
             yield f"{says}: {key}={constant} must be {allowed}"
-    labels = [label for label in _LABELS if _allowed(loss, label)]
+    labels = [label for label in _LABELS if _is_allowed_label(loss, label)]
     if not labels:
         yield f"{says}: check_labels refuses each of the labels {_LABELS}"
     for label in labels:
-        z = _refined(loss, label)
+        z = _refine_grid(loss, label)
         y = np.full(z.size, label)
         values = [loss.value(y, z), loss.derivative(y, z), loss.second_derivative(y, z)]
         if any(v.shape != z.shape or not np.isfinite(v).all() for v in values):
             yield f"{says}: is not a finite number for each margin at label {label:g}"
             return
         size, within = np.abs(values[1]), "lipschitz_within is exceeded"
-        checks = _compared(loss, z, *values)
+        checks = _compare_derivatives(loss, z, *values)
         for margin in (1e-3, 0.05, 0.5, 2.0, 20.0):
             bound = loss.lipschitz_within(margin, abs(label))
             steep = (np.abs(z) <= margin) & (size > bound * ROUNDED)
@@ -171,7 +171,7 @@ def _wrong_loss(loss: Loss) -> Iterator[str]:
             )
 
 
-def _allowed(loss: Loss, label: float) -> bool:
+def _is_allowed_label(loss: Loss, label: float) -> bool:
     try:
         loss.check_labels(np.array([label]))
     except UsageError:
@@ -179,7 +179,7 @@ def _allowed(loss: Loss, label: float) -> bool:
     return True
 
 
-def _refined(loss: Loss, label: float) -> Array:
+def _refine_grid(loss: Loss, label: float) -> Array:
     """Return the grid around a label, with more points where the slope changes most."""
     z = np.unique(np.concatenate([_GRID, _GRID + label]))
     for _ in range(30):
@@ -195,7 +195,7 @@ def _refined(loss: Loss, label: float) -> Array:
     return z
 
 
-def _compared(
+def _compare_derivatives(
     loss: Loss, z: Array, v: Array, d: Array, dd: Array
 ) -> list[tuple[str, Array, Any]]:
     """Return the possible faults, each with margins and whether it occurs there.
@@ -301,7 +301,7 @@ class Smoothness:
     def __post_init__(self) -> None:
         """Resolve ``auto``; refuse ``public`` without declared bounds."""
         if self.kind not in KINDS:
-            raise refused("smoothness", self.kind, f"one of {', '.join(KINDS)}")
+            raise value_error("smoothness", self.kind, f"one of {', '.join(KINDS)}")
         if self.kind == "private":
             raise UsageError(
                 "smoothness=private: is published anew by each fit, a problem by "
@@ -328,19 +328,21 @@ class Smoothness:
         """Return M_j, the smoothness of each coordinate, shape (p,)."""
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
-            return _times(H, np.square(self.dataset.bounds.columns))
-        return _times(H, once(self.dataset, mean_squares))
+            return _multiply_by_squares(H, np.square(self.dataset.bounds.columns))
+        return _multiply_by_squares(H, compute_once(self.dataset, mean_squares_of))
 
     @cached_property
     def norm(self) -> float:
         """Return beta, the smoothness in the euclidean norm."""
         H = self.loss.smoothness
         if self.kind == "public" and self.dataset.bounds is not None:
-            return float(_times(H, self.dataset.bounds.norm**2))
-        return float(_times(H, once(self.dataset, _largest_eigenvalue)))
+            return float(_multiply_by_squares(H, self.dataset.bounds.norm**2))
+        return float(
+            _multiply_by_squares(H, compute_once(self.dataset, _largest_eigenvalue))
+        )
 
 
-def _times(H: float, squares: Array | float) -> Array:
+def _multiply_by_squares(H: float, squares: Array | float) -> Array:
     """Return H times squares, 0 where they are, also for an infinite H.
 
     So are squares of which a step size has no finite inverse.
@@ -349,7 +351,7 @@ def _times(H: float, squares: Array | float) -> Array:
     return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > LEAST)
 
 
-def mean_squares(X: Any) -> Array:
+def mean_squares_of(X: Any) -> Array:
     """Return mean_i x_ij^2, shape (p,); X is dense or sparse.
 
     Records whose squares do not add up to finite numbers have no say in it.
@@ -357,7 +359,9 @@ def mean_squares(X: Any) -> Array:
     with np.errstate(over="ignore", under="ignore"):
         squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
         means = np.asarray(np.asarray(squares.sum(axis=0)) / X.shape[0])
-        return means if np.isfinite(means.sum()) else mean_squares(squarable(X))
+        return (
+            means if np.isfinite(means.sum()) else mean_squares_of(zero_unsquarable(X))
+        )
 
 
 def squares_add_up(X: Any) -> bool:
@@ -367,22 +371,22 @@ def squares_add_up(X: Any) -> bool:
         return bool(np.isfinite(np.square(entries).sum()))
 
 
-def squarable(X: Any) -> Any:
+def zero_unsquarable(X: Any) -> Any:
     """Return features with zeros for the records whose squares do not add up."""
     most = 0.5 * np.sqrt(np.finfo(np.float64).max / X.shape[0])
-    return scaled(X, rows=norms(X) <= most)
+    return scale_features(X, rows=record_norms(X) <= most)
 
 
 def _largest_eigenvalue(X: Any) -> float:
-    """Return the largest eigenvalue of X'X / n; X is dense or sparse (`squarable`)."""
+    """Return the largest eigenvalue of X'X / n, of `zero_unsquarable` records."""
     n, p = X.shape
-    X = X if squares_add_up(X) else squarable(X)
+    X = X if squares_add_up(X) else zero_unsquarable(X)
     side = min(n, p)
     if side <= _DENSE_EIGENVALUES:
         gram = (X.T @ X if p <= n else X @ X.T) / n
         gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
         return float(np.linalg.eigvalsh(gram)[-1])
-    if not mean_squares(X).any():
+    if not mean_squares_of(X).any():
         return 0.0
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -446,7 +450,7 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
     Unsupported
         For ``declared`` where no bounds are, or a loss without curvature.
     """
-    if not loss.curved:
+    if not loss.is_curved:
         reason = f"loss={loss.name} has no constant to publish"
         raise Unsupported(f"smoothness=private: {reason}")
     H, bounds = loss.smoothness, dataset.bounds
@@ -457,12 +461,12 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
             f"smoothness_bounds=declared: dataset {dataset.name} declares no bounds; "
             "declare bounds, or use smoothness_bounds=data, which reads the records"
         )
-    return H * np.square(once(dataset, _largest_squarable)), "data"
+    return H * np.square(compute_once(dataset, _largest_squarable)), "data"
 
 
 def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
     """Return mean_i min(H x_ij^2, b_j), shape (p,)."""
-    exact: Array = once(dataset, _clipped_squares, loss.smoothness, bounds)
+    exact: Array = compute_once(dataset, _clipped_squares, loss.smoothness, bounds)
     return exact
 
 
@@ -478,12 +482,12 @@ def _clipped_squares(X: Any, H: float, bounds: Array) -> Array:
 
 def _largest_squarable(X: Any) -> Array:
     """Return the largest absolute values of columns whose squares are finite."""
-    largest = largest_entries(X)
+    largest = largest_of_columns(X)
     usual = bool(largest.max() <= USUAL[1])
-    return largest if usual else largest_entries(squarable(X))
+    return largest if usual else largest_of_columns(zero_unsquarable(X))
 
 
-def largest_entries(X: Any) -> Array:
+def largest_of_columns(X: Any) -> Array:
     """Return the largest absolute value of each column, dense or sparse."""
     if not isinstance(X, np.ndarray):
         return np.asarray(abs(X).max(axis=0).toarray().ravel())
@@ -530,13 +534,13 @@ class ERM:
     def __post_init__(self) -> None:
         """Refuse labels and sets that do not fit, and false declarations of parts."""
         # No solver runs on a loss that cannot be compiled.
-        if self.loss.source and not self.loss.uncompiled:
+        if self.loss.source and not self.loss.reason_not_compiled:
             check_loss(self.loss)
         self.loss.check_labels(self.dataset.y)
         parts = (self.penalty, self.constraint)
         for part in parts:
             part.check_features(self.p)
-            if origin(type(part)):
+            if origin_digest(type(part)):
                 check_set(part, self.p, self.dataset.bounds)
         if self.dataset.intercept:
             check_intercept(self.dataset.intercept, self.p, *parts)
@@ -572,7 +576,7 @@ class ERM:
         return squared and small and not clipped and not self.dataset.sparse
 
     @property
-    def fixed(self) -> bool:
+    def is_fixed(self) -> bool:
         """Return whether neither the records nor the parts can be changed in place."""
         records = self.dataset.X, self.dataset.y
         parts = self.loss, self.penalty, self.constraint
@@ -587,7 +591,7 @@ class ERM:
         # Arrays of a user's part as they are: numpy shortens long ones, and digits.
         with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
             parts = [*map(repr, (self.loss, self.penalty, self.constraint))]
-        return digest([self.dataset.content_hash, *parts, *contents])
+        return digest_of_json([self.dataset.content_hash, *parts, *contents])
 
     @property
     def separable(self) -> SeparablePenalty:
@@ -599,7 +603,7 @@ class ERM:
             If it is not separable.
         """
         if not isinstance(self.penalty, SeparablePenalty):
-            raise Unsupported(inseparable(self.penalty))
+            raise Unsupported(inseparable_sentence(self.penalty))
         return self.penalty
 
     @cached_property
@@ -657,7 +661,7 @@ class ERM:
 
     def largest_records(self) -> tuple[Array, float]:
         """Return max_i |x_ij|, shape (p,), and max_i norm2(x_i), from the data."""
-        entries = once(self.dataset, largest_entries)
+        entries = compute_once(self.dataset, largest_of_columns)
         return entries, float(self.dataset.row_norms.max())
 
     def hessian(self, w: Array) -> Array:
@@ -683,7 +687,7 @@ class ERM:
         with np.errstate(over="ignore", under="ignore"):
             rms = np.sqrt(np.mean(np.square(slopes) * np.square(lengths)))
             sizes = np.abs(slopes) * lengths
-        if not unscaled(rms):
+        if not are_usual(rms):
             finite = np.where(np.isfinite(sizes), sizes, 0.0)
             rms = norm2(finite / math.sqrt(y.size))
         return float(rms)

@@ -19,7 +19,7 @@ EXTREME = 1e100
 """Entries and labels up to this have finite gradients at all usual iterates."""
 
 
-class Oracle(base.Oracle, ABC):
+class Oracle(base.BaseOracle, ABC):
     """Gradients and steps at the iterates of B trials.
 
     They start at zero, or at the point of the domain that is nearest to it. Its kind
@@ -90,16 +90,16 @@ class Oracle(base.Oracle, ABC):
 
         0 where it or the margin is not finite.
         """
-        r = self._derivatives()
+        r = self._compute_derivatives()
         without_nan(r.ravel())
         return r
 
-    def _derivatives(self) -> Array:
+    def _compute_derivatives(self) -> Array:
         all_residuals(self.loss, self.y, self.margins, self._residuals)
         return self._residuals
 
     @cached_property
-    def _extreme(self) -> bool:
+    def _may_overflow(self) -> bool:
         """Whether entries or labels are so large that gradients may overflow."""
         X = self.problem.dataset.X
         entries = X if isinstance(X, np.ndarray) else X.data
@@ -114,7 +114,7 @@ class Oracle(base.Oracle, ABC):
 
         ``clip`` has shape (B, 1).
         """
-        r, clips = self._derivatives(), np.ascontiguousarray(clip[:, 0])
+        r, clips = self._compute_derivatives(), np.ascontiguousarray(clip[:, 0])
         clip_lengths(r, self.problem.dataset.row_norms, clips)
         return self.transposed_product(r)
 
@@ -126,10 +126,10 @@ class Oracle(base.Oracle, ABC):
         at = np.arange(self.batch), coordinates
         old = self.w[at]
         new = self.problem.separable.prox(old - step * value, step)
-        self._follow(coordinates, new - old)
+        self._follow_step(coordinates, new - old)
         self.w[at] = new
 
-    def _follow(self, coordinates: Indices, change: Array) -> None:
+    def _follow_step(self, coordinates: Indices, change: Array) -> None:
         """Update the margins, or their substitute, for a coming step of ``w``."""
         self.kernels.move_coordinates(self.columns, self.margins, coordinates, change)
 
@@ -177,20 +177,22 @@ class Oracle(base.Oracle, ABC):
         ``clip`` has shape (B, p); infinite where no clipping is wanted.
         """
         out = np.empty_like(self.w)
-        self.kernels.clipped_gradients(self.columns, self._kept(clip), clip, out)
+        self.kernels.clipped_gradients(
+            self.columns, self._finite_derivatives(clip), clip, out
+        )
         return out
 
-    def _kept(self, clip: Array) -> Array:
+    def _finite_derivatives(self, clip: Array) -> Array:
         """Return the derivatives, 0 of gradients that are not finite where clipped."""
-        r, clipped = self._derivatives(), np.isfinite(clip).all(axis=1)
+        r, clipped = self._compute_derivatives(), np.isfinite(clip).all(axis=1)
         drop_lengths(r, self.problem.dataset.row_norms, clipped)
         return r
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
         """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
         out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
-        if self._extreme:
-            r = self._kept(clip[:, None])
+        if self._may_overflow:
+            r = self._finite_derivatives(clip[:, None])
             for b, j in enumerate(coordinates):
                 column, one = self.kernels.column(self.columns, j), slice(b, b + 1)
                 entry = out[one, None], clip[one, None]
@@ -203,7 +205,7 @@ class Oracle(base.Oracle, ABC):
     def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
         """Return the sum of some records' gradients, clipped in l2, of one trial."""
         out = np.empty(self.problem.p)
-        data, w = self._records, self.w[trial]
+        data, w = self._rows_with_norms, self.w[trial]
         self.kernels.record_sum(self.loss, data, w, records, clip, out)
         return out
 
@@ -224,7 +226,7 @@ class Oracle(base.Oracle, ABC):
         total : array of shape (B, p), or of no rows
             The sum of the iterates is added to it.
         """
-        if self._extreme:
+        if self._may_overflow:
             trials = np.arange(self.batch)
             for j, drawn in zip(coordinates.T, noise.T, strict=True):
                 noisy = self.coordinate_gradient(j, clip[trials, j]) + drawn
@@ -262,7 +264,10 @@ class Oracle(base.Oracle, ABC):
         if len(noise) not in (0, len(steps)):
             raise ValueError(f"{len(noise)} rows of noise for {len(steps)} steps")
         draws, scales = (*batches, noise), (clip, steps, expected)
-        data, at = self._records, (self.w[trial], self.problem.constraint.kernel)
+        data, at = (
+            self._rows_with_norms,
+            (self.w[trial], self.problem.constraint.kernel),
+        )
         if summed is None:
             self.kernels.stochastic_steps(self.loss, data, self.psi, at, draws, scales)
         else:
@@ -289,11 +294,11 @@ class Oracle(base.Oracle, ABC):
         noise : array of shape (k, p)
         scales : (clip, step, expected)
         """
-        data, at = self._records, (self.w[trial], *anchor)
+        data, at = self._rows_with_norms, (self.w[trial], *anchor)
         steps, draws = self.kernels.variance_reduced_steps, (*batches, noise)
         steps(self.loss, data, self.psi, at, draws, scales)
 
     @property
-    def _records(self) -> tuple[Any, Array, Array]:
+    def _rows_with_norms(self) -> tuple[Any, Array, Array]:
         """Return the rows, their labels and their norms."""
         return self.rows, self.y, self.problem.dataset.row_norms

@@ -83,7 +83,7 @@ class SparseOracle(Oracle):
 
 
 @functools.lru_cache(maxsize=4)
-def moments(data: Dataset) -> tuple[Array, Array]:
+def second_moments(data: Dataset) -> tuple[Array, Array]:
     """Return X'X / n and X'y / n of a dataset, shared by all its trials."""
     return np.ascontiguousarray(data.X.T @ data.X) / data.n, data.X.T @ data.y / data.n
 
@@ -99,26 +99,28 @@ class GramOracle(DenseOracle):
 
     def __init__(self, problem: ERM, batch: int) -> None:
         super().__init__(problem, batch)
-        self.G, self.c = moments(problem.dataset)
+        self.G, self.c = second_moments(problem.dataset)
         self._gradient: Array | None = None
         self._moves = 0
 
     @cached_property
-    def _bounds(self) -> tuple[Array, float]:
+    def _derivative_bounds(self) -> tuple[Array, float]:
         """Return L_j, and the bound on the norm of a record's gradient."""
         bounds, lipschitz = self.problem.dataset.bounds, self.problem.lipschitz
         if bounds is None or not np.isfinite(lipschitz):
             return np.full(self.problem.p, np.inf), np.inf
         return lipschitz * bounds.columns, lipschitz * bounds.norm
 
-    def _reached(self, clip: Array, bounds: Array | float) -> bool:
+    def _may_be_clipped(self, clip: Array, bounds: Array | float) -> bool:
         """Return whether thresholds may be below the derivatives at the iterates.
 
         The bounds hold on the domain; an extrapolated point may lie outside.
         """
-        return _below(clip, bounds) or (bool(np.isfinite(clip).any()) and self._out())
+        return _is_below(clip, bounds) or (
+            bool(np.isfinite(clip).any()) and self._is_out_of_domain()
+        )
 
-    def _out(self) -> bool:
+    def _is_out_of_domain(self) -> bool:
         """Return whether a derivative may exceed the bound that holds on the domain."""
         problem, bounds = self.problem, self.problem.dataset.bounds
         # Finite for declared bounds alone.
@@ -132,7 +134,7 @@ class GramOracle(DenseOracle):
 
     def gradient(self, clip: Array) -> Array:
         """Return the mean of the clipped gradients, (B, p)."""
-        if clip.size and self._reached(clip, self._bounds[0]):
+        if clip.size and self._may_be_clipped(clip, self._derivative_bounds[0]):
             return super().gradient(clip)
         if self._gradient is None or self._moves >= REFRESH:
             self._gradient, self._moves = self.w @ self.G - self.c, 0
@@ -140,18 +142,18 @@ class GramOracle(DenseOracle):
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
         """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
-        if self._reached(clip, self._bounds[0][coordinates]):
+        if self._may_be_clipped(clip, self._derivative_bounds[0][coordinates]):
             return super().coordinate_gradient(coordinates, clip)
         products: Array = np.einsum("bp,bp->b", self.G[coordinates], self.w)
         return products - self.c[coordinates]
 
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of the clipped gradients, (B, p)."""
-        if self._reached(clip, self._bounds[1]):
+        if self._may_be_clipped(clip, self._derivative_bounds[1]):
             return super().clipped_sum(clip)
         return self.problem.n * self.gradient(np.empty(0))
 
-    def _follow(self, coordinates: Indices, change: Array) -> None:
+    def _follow_step(self, coordinates: Indices, change: Array) -> None:
         self._margins = None
         if self._gradient is not None:
             self._gradient += change[:, None] * self.G[coordinates]
@@ -173,7 +175,7 @@ class GramOracle(DenseOracle):
         total: Array,
     ) -> None:
         """Make k noisy proximal coordinate steps of each trial."""
-        if _below(clip, self._bounds[0]):
+        if _is_below(clip, self._derivative_bounds[0]):
             super().coordinate_steps(coordinates, noise, clip, steps, total)
             self._gradient = None
             return
@@ -187,7 +189,7 @@ class GramOracle(DenseOracle):
         self._gradient = None
 
 
-def _below(clip: Array, bounds: Array | float) -> bool:
+def _is_below(clip: Array, bounds: Array | float) -> bool:
     """Return whether thresholds are below the bounds; 0 is that of an empty column."""
     low = (clip > 0.0) & (clip < np.multiply(bounds, 1.0 - 1e-12))
     return bool(low.any())

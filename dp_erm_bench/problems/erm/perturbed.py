@@ -12,12 +12,12 @@ from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.penalties.separable import L2
 from dp_erm_bench.penalties.structured import norm_part
 from dp_erm_bench.problems.erm.objective import ERM
-from dp_erm_bench.problems.erm.optimum.smooth import newton
+from dp_erm_bench.problems.erm.optimum.smooth import newton_minimiser
 from dp_erm_bench.problems.erm.optimum.steps import (
     MAX_STEPS,
     Minimiser,
     PerturbedSteps,
-    nearest,
+    nearest_point,
 )
 
 
@@ -49,25 +49,25 @@ def minimise_perturbed(
         Of Newton's method where the objective is smooth, which ends at rounding, or
         near it for sparse features; else of proximal Newton steps, where they are the
         cheaper ones; and from there of accelerated proximal gradient steps with
-        restarts (``composite.accelerated``): the momentum that strong convexity tells
-        is that of the ridge, which on a face of the set says little.
+        restarts (``composite.accelerated_points``): the momentum that strong convexity
+        tells is that of the ridge, which on a face of the set says little.
     """
     steps = PerturbedSteps(problem, linear, ridge)
     w = np.zeros(problem.p) if start is None else start
     if not (isinstance(problem.constraint, WholeSpace) and problem.penalty.quadratic):
         if steps.newton_pays:
-            near = steps.newton(w, tolerance)
+            near = steps.take_newton_steps(w, tolerance)
             if near.distance <= tolerance:
                 return near
             w = near.w
-        return steps.accelerated(w, tolerance)
-    w, _ = newton(replace(steps.smooth, l2=steps.modulus), w, linear)
+        return steps.take_accelerated_steps(w, tolerance)
+    w, _ = newton_minimiser(replace(steps.smooth, l2=steps.modulus), w, linear)
     g = steps.gradient(w) + problem.penalty.strong_convexity * w
     at = Minimiser(w, float(norm2(g)) / steps.modulus)
-    best = nearest(steps.after(w), at)
+    best = nearest_point(steps.point_after(w), at)
     if best.distance <= tolerance:
         return best
-    return nearest(best, steps.accelerated(best.w, tolerance))
+    return nearest_point(best, steps.take_accelerated_steps(best.w, tolerance))
 
 
 def without_norm(problem: ERM) -> ERM:
@@ -77,7 +77,7 @@ def without_norm(problem: ERM) -> ERM:
     return replace(problem, penalty=L2(problem.penalty.strong_convexity))
 
 
-def shifted_dual(
+def maximise_shifted_dual(
     problem: ERM, linear: Array, ridge: float, gap: float = 1e-13
 ) -> tuple[Array, Array]:
     """Maximise the dual of F(w) + (ridge/2) norm2(w)^2 + linear.w, F with a norm.

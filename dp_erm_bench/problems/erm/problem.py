@@ -22,15 +22,26 @@ from dp_erm_bench.constraints.norm_ball import NormBall
 from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
-from dp_erm_bench.datasets.prepare import dataset_from_arrays, mapped
-from dp_erm_bench.datasets.records import check_finite, from_zero, spelling
-from dp_erm_bench.datasets.spec import FRESH, LAW, asked, check_spec, identifying
+from dp_erm_bench.datasets.prepare import dataset_from_arrays, map_features
+from dp_erm_bench.datasets.records import check_finite_labels, from_zero, label_spelling
+from dp_erm_bench.datasets.spec import (
+    FRESH,
+    LAW,
+    call_loader,
+    check_spec,
+    identifying_keys,
+)
 from dp_erm_bench.datasets.synthetic import LAWS, MedianLaw
-from dp_erm_bench.datasets.table import indicators
+from dp_erm_bench.datasets.table import indicator_columns
 from dp_erm_bench.errors import UsageError, in_python
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.losses.smooth import Squared
-from dp_erm_bench.paths import digest, entering, fields_of, later_defaults
+from dp_erm_bench.paths import (
+    digest_of_json,
+    fields_of,
+    later_defaults,
+    values_entering,
+)
 from dp_erm_bench.penalties.base import SeparablePenalty
 from dp_erm_bench.penalties.separable import NoPenalty
 from dp_erm_bench.penalties.structured import StructuredPenalty
@@ -45,7 +56,7 @@ if TYPE_CHECKING:
     from dp_erm_bench.problems.erm.oracle import Oracle
 
 
-def held_out(problem: ERM, w: Array) -> dict[str, Array]:
+def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
     """Return what the test part says of B models, (B, p) to (B,) each.
 
     Without a test part nothing. `test_risk` is the mean loss, `test_objective` the
@@ -84,7 +95,7 @@ def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
     return {"rmse": np.sqrt(squares), "r2": r2}
 
 
-def ranking(problem: ERM, w: Array) -> dict[str, Array]:
+def ranking_measures(problem: ERM, w: Array) -> dict[str, Array]:
     """Return `auc` of B models on the test part of a classification, if it has one.
 
     It takes a sort, which at every checkpoint would take a fifth of the time of a run.
@@ -92,10 +103,10 @@ def ranking(problem: ERM, w: Array) -> dict[str, Array]:
     data = problem.dataset
     if data.X_test is None or data.y_test is None or not problem.loss.classification:
         return {}
-    return {"auc": auc(w @ data.X_test.T, data.y_test > 0.0)}
+    return {"auc": area_under_curve(w @ data.X_test.T, data.y_test > 0.0)}
 
 
-def references(problem: ERM, optimum: Optimum) -> dict[str, dict[str, float]]:
+def reference_models(problem: ERM, optimum: Optimum) -> dict[str, dict[str, float]]:
     """Return what is known of models to compare with: what answers without features.
 
     Returns
@@ -117,7 +128,7 @@ def references(problem: ERM, optimum: Optimum) -> dict[str, dict[str, float]]:
     found = {}
     if optimum.w is not None:
         w = optimum.w[None]
-        seen = held_out(problem, w) | ranking(problem, w)
+        seen = held_out_measures(problem, w) | ranking_measures(problem, w)
         found["optimum"] = {name: float(values[0]) for name, values in seen.items()}
     y, labels = data.y_test, float(np.mean(data.y))
     answers = {name: margin} if loss.classification else {"mean": labels, name: margin}
@@ -181,14 +192,14 @@ def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, 
         return risk(data.intercept * weight) + own
 
     start = margin / data.intercept if math.isfinite(margin) else 0.0
-    _, value = least_along(objective, start, *_span(problem, axis))
+    _, value = least_along(objective, start, *_span_of_axis(problem, axis))
     measures["objective"] = value
     if least is not None and least > 0.0:
         measures["relative_error"] = value / least - 1.0
     return margin, measures
 
 
-def _span(problem: ERM, axis: Array) -> tuple[float, float]:
+def _span_of_axis(problem: ERM, axis: Array) -> tuple[float, float]:
     """Return the least and the largest multiple of an axis that the domain holds."""
     from scipy.optimize import bisect
 
@@ -262,14 +273,14 @@ def least_along(
     return best, values[best]
 
 
-def lacking(problem: ERM, quantity: str) -> str:
+def reason_without_quantity(problem: ERM, quantity: str) -> str:
     """Return why models cannot be judged by a quantity, empty if they can.
 
     Parameters
     ----------
     problem : ERM
     quantity : str
-        ``objective``, or a column of `held_out` or `ranking`.
+        ``objective``, or a column of `held_out_measures` or `ranking_measures`.
     """
     y = problem.dataset.y_test
     if quantity == "objective":
@@ -290,7 +301,7 @@ def lacking(problem: ERM, quantity: str) -> str:
     return ""
 
 
-def auc(scores: Array, positive: NDArray[np.bool]) -> Array:
+def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
     """Return the area under the ROC curve of B score vectors.
 
     The share of the pairs of a positive and a negative record in which the positive
@@ -378,7 +389,7 @@ class MedianPopulation(Population):
         return self.law.noise + self.law.excess_absolute(w)
 
     @cached_property
-    def _lost(self) -> float:
+    def _projection_loss(self) -> float:
         """Return the excess of the nearest point of the constraint over w*."""
         nearest = self.problem.constraint.project(self.law.w[None])
         return float(self.law.excess_absolute(nearest)[0])
@@ -386,11 +397,11 @@ class MedianPopulation(Population):
     @property
     def optimum(self) -> float:
         """Return the risk of the projection of w* on the constraint."""
-        return self.law.noise + self._lost
+        return self.law.noise + self._projection_loss
 
     def excess(self, w: Array) -> Array:
         """Return the excess without subtracting risks that are nearly equal."""
-        return self.law.excess_absolute(w) - self._lost
+        return self.law.excess_absolute(w) - self._projection_loss
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -519,19 +530,19 @@ class LinearModel:
             value that is missing or not finite, or a word that is no category; for one
             outside of its declared bounds if those of the fit were refused, too.
         """
-        features = self._features(X)
+        features = self._features_of(X)
         p = self.w.size
         short = bool(self.intercept) and features.shape[1] == p - 1
         if not short and features.shape[1] != p:
             raise UsageError(
                 f"X of shape {features.shape}: must have the {p} columns "
-                f"{_listed(self.feature_names)}"
+                f"{_first_names(self.feature_names)}"
             )
         _check_numbers("X", features)
         if self.ranges is not None and not self._is_mapped(X):
             short = bool(self.intercept)
             try:
-                features = mapped("X", features[:, : p - short], self.ranges)
+                features = map_features("X", features[:, : p - short], self.ranges)
             except UsageError as error:
                 raise in_python(error) from None
         with np.errstate(over="ignore", invalid="ignore"):
@@ -571,14 +582,14 @@ class LinearModel:
         UsageError
             As `decision_function` does, and for other labels.
         """
-        answers, told = self.predict(X), base.plain("y", y)
+        answers, told = self.predict(X), base.plain_array("y", y)
         if self.classification and any(isinstance(v, str | bytes) for v in told.flat):
             base.check_missing("y", told)
             raise UsageError(
                 "y: labels must be -1 or +1, as those of the problem are; for words "
                 "give numpy.where(y == 'yes', 1, -1)"
             )
-        labels = np.asarray(base.numbers("y", y), np.float64)
+        labels = np.asarray(base.real_numbers("y", y), np.float64)
         _check_numbers("y", labels)
         if labels.shape != answers.shape:
             raise UsageError(
@@ -604,9 +615,9 @@ class LinearModel:
             for own in self.mapped
         )
 
-    def _features(self, X: Any) -> Features:
+    def _features_of(self, X: Any) -> Features:
         if isinstance(X, Mapping):
-            X = _table(X)
+            X = _frame_of(X)
         base.check_masks(X=X)
         if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
             features = base.as_features(X, key="X")
@@ -621,10 +632,10 @@ class LinearModel:
         if not named:
             return base.as_features(X, key="X")
         base.check_headings("X", X)
-        made = self._indicators(X, there)
+        made = self._missing_indicators(X, there)
         missing = [name for name in names if name not in there | {*made}]
         if missing:
-            name = self._source.get(missing[0], missing[0])
+            name = self._columns_of_indicators.get(missing[0], missing[0])
             raise UsageError(f"X: has no column {name}, which the model needs")
         own = [name for name in names if name not in made]
         found = base.as_features(X[own], key="X")
@@ -634,20 +645,22 @@ class LinearModel:
         return base.as_features(np.column_stack([columns[name] for name in names]))
 
     @property
-    def _source(self) -> dict[str, str]:
+    def _columns_of_indicators(self) -> dict[str, str]:
         """Return the column of texts that each indicator is made of."""
         given = self.categories.items()
-        return {name: k for k, chosen in given for name in _indicated(k, chosen)}
+        return {
+            name: k for k, chosen in given for name in _names_of_indicators(k, chosen)
+        }
 
-    def _indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
+    def _missing_indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
         """Return the indicators that a table lacks and whose columns it has."""
         made: dict[str, Array] = {}
         for name, chosen in self.categories.items():
-            if name in there and not _indicated(name, chosen) <= there:
-                (column,) = _table({name: X[name]}).items()
+            if name in there and not _names_of_indicators(name, chosen) <= there:
+                (column,) = _frame_of({name: X[name]}).items()
                 made |= {
                     str(one.name): one.to_numpy(np.float64)
-                    for one in indicators("X", column[1], chosen)
+                    for one in indicator_columns("X", column[1], chosen)
                 }
         return made
 
@@ -663,12 +676,12 @@ def feature_names(data: Dataset) -> tuple[str, ...]:
     return (*names, *[INTERCEPT] * bool(data.intercept))
 
 
-def _indicated(column: str, categories: tuple[Any, ...]) -> set[str]:
+def _names_of_indicators(column: str, categories: tuple[Any, ...]) -> set[str]:
     """Return the names of a column's indicators."""
-    return {f"{column}={spelling(one)}" for one in categories}
+    return {f"{column}={label_spelling(one)}" for one in categories}
 
 
-def categories(data: Dataset) -> dict[str, tuple[Any, ...]]:
+def categories_of(data: Dataset) -> dict[str, tuple[Any, ...]]:
     """Return the categories of a dataset's columns: declared, or read and spelled.
 
     A column whose indicators have no names of their own is left out.
@@ -676,17 +689,17 @@ def categories(data: Dataset) -> dict[str, tuple[Any, ...]]:
     if data.loaded is None:
         return {}
     spec = check_spec(data.loaded)
-    found = asked(getattr(spec.loader, "categories", lambda: {}), spec.options)
+    found = call_loader(getattr(spec.loader, "categories", lambda: {}), spec.options)
     names = feature_names(data)
     chosen = {
         k: tuple(n[len(k) + 1 :] for n in names if n.startswith(f"{k}=")) for k in found
     }
     # A declared list also tells a column `a` with `b=c` from one called `a=b`.
     chosen |= {k: declared for k, declared in found.items() if declared is not None}
-    return {k: c for k, c in chosen.items() if _indicated(k, c) <= {*names}}
+    return {k: c for k, c in chosen.items() if _names_of_indicators(k, c) <= {*names}}
 
 
-def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
+def _frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     # Not at the top: it takes longer than a fit.
     import pandas as pd
 
@@ -700,10 +713,10 @@ def _check_numbers(key: str, found: Features) -> None:
     """Refuse numbers that are missing or not finite, naming the first record."""
     if isinstance(found, np.ndarray):
         base.check_missing(key, found)
-    check_finite(f"{key}:", found)
+    check_finite_labels(f"{key}:", found)
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _first_names(names: tuple[str, ...]) -> str:
     return ", ".join(names if len(names) <= 6 else (*names[:5], "..."))
 
 
@@ -730,24 +743,24 @@ class ERMProblem(ERM, Problem):
         """
         return {
             "dataset": self.dataset.spec,
-            **{part: _described(getattr(self, part)) for part in OBJECTIVE},
-            "loss": {**_described(self.loss), **self.loss.source},
+            **{part: _describe_part(getattr(self, part)) for part in OBJECTIVE},
+            "loss": {**_describe_part(self.loss), **self.loss.source},
         }
 
     @cached_property
     def identity(self) -> str:
         """Return the digest of the dataset's content, its spec and the objective."""
-        own = identifying(self.dataset.spec)
+        own = identifying_keys(self.dataset.spec)
         keys = {k: v for k, v in own.items() if k not in SILENT}
         parts = {
-            part: entering(described, later_defaults(getattr(self, part)))
+            part: values_entering(described, later_defaults(getattr(self, part)))
             for part, described in self.spec.items()
             if part != "dataset"
         }
         # Its content tells a file, not its place.
         parts["loss"].pop("file", None)
         data = self.dataset
-        return digest([data.content_hash, keys, parts, *data.placed])
+        return digest_of_json([data.content_hash, keys, parts, *data.bounds_by_name])
 
     @property
     def title(self) -> str:
@@ -765,7 +778,7 @@ class ERMProblem(ERM, Problem):
         if self.population is not None and self.population.exact:
             return Optimum(reason="runs are judged by their population risk alone")
         origin = self.origin
-        if origin is not None and self.fixed and origin.key == self.key:
+        if origin is not None and self.is_fixed and origin.key == self.key:
             return origin.optimum
         return certified_optimum(self)
 
@@ -802,12 +815,12 @@ class ERMProblem(ERM, Problem):
     def measures(self, w: Array) -> dict[str, Array]:
         """Return what the test set and the population say, if there are any.
 
-        See `held_out`, `Population.measures` and `structure`. Where the loss is not
-        convex also `gradient_norm`, norm2(w - v) for the point v that a step of length
-        1 along the gradient, the prox and the projection lead to: of the gradient
-        itself without penalty and constraint, 0 where w is stationary.
+        See `held_out_measures`, `Population.measures` and `structure`. Where the loss
+        is not convex also `gradient_norm`, norm2(w - v) for the point v that a step of
+        length 1 along the gradient, the prox and the projection lead to: of the
+        gradient itself without penalty and constraint, 0 where w is stationary.
         """
-        said = held_out(self, w)
+        said = held_out_measures(self, w)
         if self.population is not None:
             said |= self.population.measures(w)
         said |= self.structure(w)
@@ -842,21 +855,21 @@ class ERMProblem(ERM, Problem):
         return population_of(self)
 
     def last_measures(self, w: Array) -> dict[str, Array]:
-        """Return the AUC on the test set, if there is one, see `ranking`.
+        """Return the AUC on the test set, if there is one, see `ranking_measures`.
 
         Where nothing else is to be compared with the constant model, for want of an
         intercept and of a test part, the mean loss of the training part, `train_risk`.
         """
         data = self.dataset
         if data.intercept or data.y_test is not None:
-            return ranking(self, w)
+            return ranking_measures(self, w)
         with np.errstate(all="ignore"):  # of a run that diverged
             return {"train_risk": self.loss.value(data.y, w @ data.X.T).mean(axis=-1)}
 
     def model(self, w: Array) -> LinearModel:
         """Return what a point predicts for records, shape (p,)."""
         data, classification = self.dataset, self.loss.classification
-        named = feature_names(data), data.intercept, categories(data)
+        named = feature_names(data), data.intercept, categories_of(data)
         if data.ranges is None or not data.ranges.scaled:
             return LinearModel(w, classification, *named)
         own = tuple(Z for Z in (data.X, data.X_test) if Z is not None)
@@ -869,16 +882,16 @@ class ERMProblem(ERM, Problem):
         A problem with other smoothness constants asks its origin, as for the optimum.
         """
         origin = self.origin
-        if origin is not None and self.fixed and origin.key == self.key:
+        if origin is not None and self.is_fixed and origin.key == self.key:
             return origin.references
-        return references(self, self.optimum)
+        return reference_models(self, self.optimum)
 
     def lacking(self, quantity: str) -> str:
         """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
         if quantity in POPULATION:
             return "" if self.population else "the dataset has no n_fresh"
-        return lacking(self, quantity)
+        return reason_without_quantity(self, quantity)
 
 
-def _described(part: Any) -> dict[str, Any]:
+def _describe_part(part: Any) -> dict[str, Any]:
     return {"name": part.name, **fields_of(part)}

@@ -5,9 +5,9 @@ of them in its keys. The noise is not here; which change of a record's is to be 
 is in ``solvers.bounds`` (`outer_change`, `moments_change`).
 
 A symmetric matrix is published as the vector of its entries on and above the diagonal,
-those above it times sqrt 2 (`packed`): its length is the matrix' Frobenius norm, and
-noise of deviation s on it is, on the matrix that is rebuilt (`unpacked`), of deviation
-s on the diagonal and s / sqrt 2 off it.
+those above it times sqrt 2 (`pack_symmetric`): its length is the matrix' Frobenius
+norm, and noise of deviation s on it is, on the matrix that is rebuilt
+(`unpack_symmetric`), of deviation s on the diagonal and s / sqrt 2 off it.
 """
 
 import functools
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dp_erm_bench.datasets.base import Array, once
+from dp_erm_bench.datasets.base import Array, compute_once
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.dense import clip_lengths
 from dp_erm_bench.kernels.lengths import norm2
@@ -55,21 +55,21 @@ def matrix_refusal(problem: ERM) -> str | None:
 
 
 @functools.lru_cache(maxsize=2)
-def _places(p: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+def _packed_places(p: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
     """Return rows and columns of a packed matrix' entries, and what they are times."""
     i, j = np.triu_indices(p)
     return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
 
 
-def packed(matrices: Array) -> Array:
+def pack_symmetric(matrices: Array) -> Array:
     """Return symmetric matrices, (B, p, p), as vectors, (B, p (p + 1) / 2)."""
-    i, j, times = _places(matrices.shape[-1])
+    i, j, times = _packed_places(matrices.shape[-1])
     return np.asarray(matrices[..., i, j] * times)
 
 
-def unpacked(vectors: Array, p: int) -> Array:
+def unpack_symmetric(vectors: Array, p: int) -> Array:
     """Return the symmetric matrices, (B, p, p), of vectors, (B, p (p + 1) / 2)."""
-    i, j, times = _places(p)
+    i, j, times = _packed_places(p)
     out = np.empty((*vectors.shape[:-1], p, p))
     out[..., i, j] = out[..., j, i] = vectors / times
     return out
@@ -89,20 +89,20 @@ def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
     """
     data = oracle.problem.dataset
     if weights is None:
-        one = packed(once(data, _gram)[None])
+        one = pack_symmetric(compute_once(data, _gram_of_columns)[None])
         return np.broadcast_to(one, (oracle.batch, one.shape[1]))
     X = data.rows if data.sparse else data.X
-    return np.stack([packed(_weighted(X, q)) for q in weights])
+    return np.stack([pack_symmetric(_weighted_gram(X, q)) for q in weights])
 
 
-def _gram(X: Any) -> Array:
+def _gram_of_columns(X: Any) -> Array:
     """Return X'X of features by columns; of sparse ones the upper triangle."""
     if isinstance(X, np.ndarray):
         return np.asarray(X.T @ X)
-    return _weighted(X.tocsr(), np.ones(X.shape[0]))
+    return _weighted_gram(X.tocsr(), np.ones(X.shape[0]))
 
 
-def _weighted(rows: Any, q: Array) -> Array:
+def _weighted_gram(rows: Any, q: Array) -> Array:
     """Return sum_i q_i x_i x_i', (p, p); of sparse rows the upper triangle."""
     n, p = rows.shape
     out = np.zeros((p, p))
@@ -136,7 +136,7 @@ def curvatures(oracle: Oracle) -> Array:
     """
     with np.errstate(all="ignore"):
         q = oracle.loss.second_derivative(oracle.y, oracle.margins)
-    return _cut(oracle, np.broadcast_to(q, oracle.margins.shape))
+    return _cut_to_bounds(oracle, np.broadcast_to(q, oracle.margins.shape))
 
 
 def secants(oracle: Oracle) -> Array:
@@ -156,7 +156,7 @@ def secants(oracle: Oracle) -> Array:
         near = np.abs(z - c) < NEAR
         tangent = loss.second_derivative(y, z)
         q = np.where(near, tangent, slopes / np.where(near, 1.0, z - c))
-    return _cut(oracle, q)
+    return _cut_to_bounds(oracle, q)
 
 
 def secant_refusal(problem: ERM) -> str | None:
@@ -171,7 +171,7 @@ def secant_refusal(problem: ERM) -> str | None:
     )
 
 
-def _cut(oracle: Oracle, q: Array) -> Array:
+def _cut_to_bounds(oracle: Oracle, q: Array) -> Array:
     most = oracle.loss.smoothness
     least = 0.0 if oracle.loss.convex else -most
     seen = np.isfinite(oracle.margins) & np.isfinite(q)
@@ -197,7 +197,7 @@ class Geometry:
         self.oracle, self.Q = oracle, Q
         data = oracle.problem.dataset
         rows = data.rows if data.sparse else data.X
-        self.lengths = np.stack([_lengths(rows, one) for one in Q])
+        self.lengths = np.stack([_lengths_in_metric(rows, one) for one in Q])
 
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of Q'g_i, clipped in l2 to clip_b, (B, p); clip: (B, 1).
@@ -213,7 +213,7 @@ class Geometry:
         return np.stack([Q.T @ one for Q, one in zip(self.Q, total, strict=True)])
 
 
-def _lengths(rows: Any, Q: Array) -> Array:
+def _lengths_in_metric(rows: Any, Q: Array) -> Array:
     """Return norm2(Q'x_i) of records, (n,), block by block."""
     # The images of sparse records are dense.
     n, p = rows.shape
@@ -225,7 +225,7 @@ def _lengths(rows: Any, Q: Array) -> Array:
     return np.where(np.isnan(lengths), np.inf, lengths + TINY)
 
 
-def spectrum(matrix: Array) -> tuple[Array, Array]:
+def eigen_decomposition(matrix: Array) -> tuple[Array, Array]:
     """Return the eigenvalues, increasing, and the eigenvectors of a symmetric matrix.
 
     Of a published one: all that follows from it costs nothing. nan, if an entry is not
@@ -237,7 +237,7 @@ def spectrum(matrix: Array) -> tuple[Array, Array]:
     return np.asarray(values), np.asarray(vectors)
 
 
-def lifted(values: Array, floor: float, lift: str = "clip") -> Array:
+def lift_eigenvalues(values: Array, floor: float, lift: str = "clip") -> Array:
     """Return eigenvalues >= floor: max(l, floor), or max(l, 0) + floor (``add``)."""
     if lift == "add":
         return np.asarray(np.maximum(values, 0.0) + floor)
@@ -256,8 +256,10 @@ def check_regular(values: Array, what: str) -> None:
         )
 
 
-def solved(matrix: Array, g: Array, floor: float, ridge: float, lift: str) -> Array:
-    """Return (lifted matrix + ridge I)^-1 g of a symmetric matrix (`lifted`), (p,).
+def solve_system(
+    matrix: Array, g: Array, floor: float, ridge: float, lift: str
+) -> Array:
+    """Return (lifted matrix + ridge I)^-1 g of a symmetric matrix, (p,).
 
     Eigenvalues are sought only if there is one that is cut: whether Cholesky's factor
     exists tells, in a tenth of the time.
@@ -269,19 +271,19 @@ def solved(matrix: Array, g: Array, floor: float, ridge: float, lift: str) -> Ar
     """
     cut, added = (0.0, floor + ridge) if lift == "add" else (floor, ridge)
     # As they are: what scipy wraps them in costs more than a small system.
-    _, lacking = linalg.lapack.dpotrf(_shifted(matrix, -cut))
+    _, lacking = linalg.lapack.dpotrf(_shift_diagonal(matrix, -cut))
     if not lacking:
-        factor, found, lacking = linalg.lapack.dposv(_shifted(matrix, added), g)
+        factor, found, lacking = linalg.lapack.dposv(_shift_diagonal(matrix, added), g)
         diagonal = factor.diagonal()
         if not lacking and diagonal.min() > math.sqrt(SINGULAR) * diagonal.max():
             return np.asarray(found).ravel()
-    values, vectors = spectrum(matrix)
-    values = lifted(values, floor, lift) + ridge
+    values, vectors = eigen_decomposition(matrix)
+    values = lift_eigenvalues(values, floor, lift) + ridge
     check_regular(values, "the matrix of a step")
     return np.asarray(vectors @ ((vectors.T @ g) / values))
 
 
-def _shifted(matrix: Array, added: float) -> Array:
+def _shift_diagonal(matrix: Array, added: float) -> Array:
     shifted = matrix.copy()
     np.einsum("ii->i", shifted)[:] += added
     return shifted

@@ -33,10 +33,10 @@ from dp_erm_bench.report.claims.lookup import (
     Measure,
 )
 from dp_erm_bench.report.claims.measures import AUTHORS, MEASURES
-from dp_erm_bench.report.curves import Missing, explained
-from dp_erm_bench.report.figure import Figure, LinesOf, lines_of, members
-from dp_erm_bench.report.lines import SYMBOLS, Noise, sources
-from dp_erm_bench.report.panels import decoded
+from dp_erm_bench.report.curves import Missing, add_failed_lines
+from dp_erm_bench.report.figure import Figure, LinesOf, lines_of_panel, panels_of
+from dp_erm_bench.report.lines import SYMBOLS, Noise, sources_of
+from dp_erm_bench.report.panels import decoded_curves
 from dp_erm_bench.results.statistics import Estimate
 from dp_erm_bench.results.table import MEASURED
 from dp_erm_bench.results.tuned import open_of
@@ -93,17 +93,19 @@ def check_claims(
     UsageError
         Naming the claim, the key, its value and what is allowed.
     """
-    noise = {name: list(one.releases) for name, one in sources(figures, Noise).items()}
+    noise = {
+        name: list(one.releases) for name, one in sources_of(figures, Noise).items()
+    }
     for number, claim in enumerate(claims, 1):
         if not isinstance(claim, dict):
             raise UsageError(f"claim {number}={claim}: must be a mapping")
         try:
-            _check(claim, lines, noise)
+            _check_claim(claim, lines, noise)
         except UsageError as error:
             raise UsageError(f"claim {claim.get('id', number)}: {error}") from None
 
 
-def _check(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
+def _check_claim(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
     measure = measure_of(claim)
     needs = (*COMMON, *measure.needs)
     for key in claim:
@@ -112,16 +114,16 @@ def _check(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
         if claim.get(key) is None:
             raise UsageError(f"{key}: must be given for measure={claim['measure']}")
     for key, value in claim.items():
-        for one in _many(key, value):
+        for one in _several_values(key, value):
             _check_value(key, one)
-    threshold(claim)
+    threshold_in_words(claim)
     expected = str(claim.get("expected", HOLDS)).partition(":")[0]
     registry.check_choice("expected", expected, [*EXPECTED])
     if measure.lines != NOTHING:
         _check_lines(claim, noise if measure.lines == NOISE else lines)
     for one in _rows_of(claim):
         _check_good(one, measure, lines)
-    _filled("statement", claim)
+    _fill_braces("statement", claim)
 
 
 def _check_value(key: str, value: Any) -> None:
@@ -140,19 +142,19 @@ def _check_value(key: str, value: Any) -> None:
 
 
 def _check_lines(claim: Claim, lines: LinesOf) -> None:
-    for figure in _many("figure", claim["figure"]):
-        allowed = lines_of(lines, figure, claim.get("axis", ""), "figure")
+    for figure in _several_values("figure", claim["figure"]):
+        allowed = lines_of_panel(lines, figure, claim.get("axis", ""), "figure")
         for key in LINES:
-            for line in _many(key, claim[key]) if key in claim else ():
+            for line in _several_values(key, claim[key]) if key in claim else ():
                 registry.check_choice(f"figure {figure}: {key}", line, allowed)
         if "curve" in claim:
-            curves = sorted(decoded(figure))
+            curves = sorted(decoded_curves(figure))
             registry.check_choice(f"figure {figure}: curve", claim["curve"], curves)
 
 
 def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
     """Refuse a good line that does not run, and none without a reason."""
-    good = _good(claim)
+    good = _good_line(claim)
     if good == NO_LINE:
         if not claim.get("reason"):
             raise UsageError(f"reason: must be given for good={NO_LINE}")
@@ -160,16 +162,16 @@ def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
     allowed = [NO_LINE]
     if measure.lines == RUNS:
         axis = claim.get("axis", "")
-        allowed += lines_of(lines, str(claim["figure"]), axis, "figure")
+        allowed += lines_of_panel(lines, str(claim["figure"]), axis, "figure")
     registry.check_choice("good", good, allowed)
 
 
-def _good(claim: Claim) -> str:
+def _good_line(claim: Claim) -> str:
     """Return the line that a claim calls good; empty of one that names none."""
-    return _filled("good", claim) if claim.get("good") else ""
+    return _fill_braces("good", claim) if claim.get("good") else ""
 
 
-def _filled(key: str, claim: Claim) -> str:
+def _fill_braces(key: str, claim: Claim) -> str:
     """Return words of a claim, with the claim's keys in the place of their braces."""
     try:
         return str(claim[key]).format(**claim)
@@ -180,7 +182,7 @@ def _filled(key: str, claim: Claim) -> str:
         ) from None
 
 
-def _many(key: str, value: Any) -> list[Any]:
+def _several_values(key: str, value: Any) -> list[Any]:
     """Return the values of a key, of which some may be lists."""
     if key not in LISTS or not isinstance(value, list):
         return [value]
@@ -196,7 +198,7 @@ def measure_of(claim: Claim) -> Measure:
     return MEASURES[str(name)]
 
 
-def threshold(claim: Claim) -> str:
+def threshold_in_words(claim: Claim) -> str:
     """Return the threshold of a claim in words, empty of one that is for later."""
     if claim["measure"] == "later":
         return ""
@@ -213,7 +215,7 @@ def threshold(claim: Claim) -> str:
     )
 
 
-def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
+def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """Evaluate every claim of an experiment.
 
     Parameters
@@ -237,10 +239,10 @@ def evaluate(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    table = explained(table, config)
+    table = add_failed_lines(table, config)
     seen: dict[tuple[Any, ...], Any] = {}
     rows = [
-        _row(claim, table, config, seen)
+        _row_of_claim(claim, table, config, seen)
         for entry in config.get("claims", ())
         for claim in _rows_of(entry)
     ]
@@ -254,29 +256,29 @@ def _rows_of(entry: Claim) -> Iterator[dict[str, Any]]:
         yield {**entry, **dict(zip(axes, values, strict=True))}
 
 
-def _row(
+def _row_of_claim(
     claim: Claim,
     table: pd.DataFrame,
     config: Mapping[str, Any],
     seen: dict[tuple[Any, ...], Any],
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
-    good, there = _good(claim), {*table.get("panel", ())}
-    panels = members(there, claim["figure"], claim.get("axis", ""))
+    good, there = _good_line(claim), {*table.get("panel", ())}
+    panels = panels_of(there, claim["figure"], claim.get("axis", ""))
     none = f"{good} ({claim['reason']})" if claim.get("reason") else good
     row: dict[str, object] = {
         "paper": config.get("paper", ""),
         "figure": claim["figure"],
-        "statement": _filled("statement", claim),
+        "statement": _fill_braces("statement", claim),
         "whose": claim.get("whose", ""),
         "good": none if good == NO_LINE else good,
         "measured": "",
-        "threshold": threshold(claim),
+        "threshold": threshold_in_words(claim),
         "value": math.nan,
         "interval": "",
         "of_zero": "",
         "expected": claim.get("expected", ""),
-        "open": _open(claim, panels, config),
+        "open": _open_choices(claim, panels, config),
         "profile": config.get("profile", ""),
     }
     smoke = str(config.get("profile")).partition(",")[0] == SMOKE
@@ -289,28 +291,30 @@ def _row(
         said, why = _beside_zero(lookup, good, found) if good else ("", "")
     except Missing as reason:
         return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
-    verdict = f"{VACUOUS} ({why})" if why else _verdict(claim, found.estimate)
+    verdict = f"{VACUOUS} ({why})" if why else _verdict_of(claim, found.estimate)
     return {
         **row,
         "measured": f"{row['measured']}{lookup.over}",
         "value": found.estimate.point,
-        "interval": _interval(found.estimate),
+        "interval": _interval_in_words(found.estimate),
         "of_zero": said,
         "verdict": NOT_JUDGED if smoke else verdict,
     }
 
 
-def _open(claim: Claim, panels: Collection[str], config: Mapping[str, Any]) -> str:
+def _open_choices(
+    claim: Claim, panels: Collection[str], config: Mapping[str, Any]
+) -> str:
     """Return which choices, at the epsilon of a claim, are open, and why."""
     measure = MEASURES.get(str(claim.get("measure")))
     if measure and not measure.tuned:
         return ""
     alone = measure and measure.lines == RUNS and "axis" not in claim
     at = float(claim.get("epsilon", 1.0)) if alone else None
-    return open_of(config.get("choices", ()), panels, _lines(claim), at)
+    return open_of(config.get("choices", ()), panels, _lines_of_claim(claim), at)
 
 
-def _interval(estimate: Estimate) -> str:
+def _interval_in_words(estimate: Estimate) -> str:
     return f"[{estimate.low:.6g}, {estimate.high:.6g}]"
 
 
@@ -319,7 +323,7 @@ def _beside_zero(lookup: Lookup, good: str, found: Evidence) -> tuple[str, str]:
     if good == NO_LINE:
         return "", ""
     share, zero = lookup.beside_zero(good, found.at)
-    said = f"{share.point:.3g} {_interval(share)}"
+    said = f"{share.point:.3g} {_interval_in_words(share)}"
     if not share.high < 1.0:
         return said, f"error of {good} / that of w = 0: {said}"
     if found.bound > zero:
@@ -327,13 +331,13 @@ def _beside_zero(lookup: Lookup, good: str, found: Evidence) -> tuple[str, str]:
     return said, ""
 
 
-def _lines(claim: Claim) -> list[str]:
+def _lines_of_claim(claim: Claim) -> list[str]:
     """Return the lines that a claim compares, those over epsilon too."""
     lines = [str(claim[key]) for key in LINES if key in claim]
     return [*lines, *(f"{line} over epsilon" for line in lines)]
 
 
-def _verdict(claim: Claim, estimate: Estimate) -> str:
+def _verdict_of(claim: Claim, estimate: Estimate) -> str:
     """Compare an interval with the claim's threshold."""
     low, high = claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
     if "equals" in claim:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_erm_bench.report.curves import Finals, LineErrors, Missing, curves
+from dp_erm_bench.report.curves import Finals, LineErrors, Missing, line_errors
 from dp_erm_bench.report.figure import figures_of
-from dp_erm_bench.report.lines import Noise, sources
-from dp_erm_bench.report.scaling import Scaling, along
+from dp_erm_bench.report.lines import Noise, sources_of
+from dp_erm_bench.report.scaling import Scaling, finals_along
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.statistics import (
     COMPARED,
@@ -27,10 +27,10 @@ from dp_erm_bench.results.statistics import (
     LIKELY,
     Estimate,
     Part,
-    estimate,
     estimate_of_quantiles,
-    exactly,
-    unknown,
+    estimate_sum,
+    exact_estimate,
+    unknown_estimate,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ WRONG = (1.0 - LIKELY) / 2
 """A verdict by an interval is wrong at most so often: one of its ends is beyond."""
 
 
-def once(reasons: Iterable[str]) -> list[str]:
+def without_repetitions(reasons: Iterable[str]) -> list[str]:
     """Return reasons, each in words the first time only: how to get data is long."""
     said: set[str] = set()
     told = []
@@ -146,7 +146,7 @@ class Lookup:
         """Return the report runs of a line; raises `Missing` if there are none."""
         named = self.figure, line, float(self.claim.get("epsilon", 1.0))
         if named not in self.seen:
-            self.seen[named] = curves(self.table, *named)
+            self.seen[named] = line_errors(self.table, *named)
         found: LineErrors = self.seen[named]
         return found
 
@@ -163,14 +163,14 @@ class Lookup:
         quantity = str(self.claim.get("quantity", "")) if quantity is None else quantity
         named = self.figure, axis, line, quantity
         if named not in self.seen:
-            self.seen[named] = along(self.table, self.config, *named)
+            self.seen[named] = finals_along(self.table, self.config, *named)
         found: Scaling = self.seen[named]
         return found
 
     @property
     def noise(self) -> Noise:
         """Return the figure of noise that the claim names."""
-        return sources(figures_of(self.config), Noise)[self.figure]
+        return sources_of(figures_of(self.config), Noise)[self.figure]
 
     @property
     def over(self) -> str:
@@ -201,16 +201,16 @@ class Lookup:
                 [(one.units("median"), 0.5, w) for group in groups for one, w in group],
                 share,
             )
-        parts = [part for group in groups for part in _parts(group)]
-        return estimate(parts, share=share)
+        parts = [part for group in groups for part in _samples_of_group(group)]
+        return estimate_sum(parts, share=share)
 
     def ratio(self, over: Finals, under: Finals, share: float = LIKELY) -> Estimate:
         """Return the average of some values divided by that of others."""
-        return self.logs([[(over, 1.0), (under, -1.0)]], share).map(exp)
+        return self.logs([[(over, 1.0), (under, -1.0)]], share).map(bounded_exp)
 
     def average(self, values: Finals, share: float = LIKELY) -> Estimate:
         """Return the average of some values."""
-        return self.logs([[(values, 1.0)]], share).map(exp)
+        return self.logs([[(values, 1.0)]], share).map(bounded_exp)
 
     def beside_zero(self, line: str, at: float | None) -> tuple[Estimate, float]:
         """Return the error of a line over that of w = 0, and the latter.
@@ -240,18 +240,20 @@ class Lookup:
             values, zeros = 1.0 - values, 1.0 - zeros
         zero = float(Finals(zeros, sets).units().mean())
         if not (zeros > 0.0).all():  # unknown, or the best that there is
-            return unknown(math.nan), zero
+            return unknown_estimate(math.nan), zero
         # Without noise an error is zero but for rounding, on either side.
         values = np.maximum(values, FLOOR * zeros)
         pair = [(Finals(values, sets), 1.0), (Finals(zeros, sets), -1.0)]
         if self.statistic == "median":
             shares = Finals(values / zeros, sets).units("median")
-            return estimate_of_quantiles([(shares, 0.5, 1.0)]).map(exp), zero
-        (part,) = _parts(pair, together=True)
-        return estimate([part]).map(exp), zero
+            return estimate_of_quantiles([(shares, 0.5, 1.0)]).map(bounded_exp), zero
+        (part,) = _samples_of_group(pair, together=True)
+        return estimate_sum([part]).map(bounded_exp), zero
 
 
-def _parts(group: Sequence[tuple[Finals, float]], together: bool = False) -> list[Part]:
+def _samples_of_group(
+    group: Sequence[tuple[Finals, float]], together: bool = False
+) -> list[Part]:
     """Return the samples of values at one point: one where data sets are drawn."""
     units = [one.units() for one, _ in group]
     weights = np.array([weight for _, weight in group])
@@ -262,7 +264,7 @@ def _parts(group: Sequence[tuple[Finals, float]], together: bool = False) -> lis
     return [(one[:, None], weights[k : k + 1]) for k, one in enumerate(units)]
 
 
-def exp(x: float) -> float:
+def bounded_exp(x: float) -> float:
     """Return the exponential, infinite beyond the largest number."""
     with np.errstate(over="ignore"):
         return float(np.exp(x))
@@ -300,7 +302,9 @@ class Measure:
         found = self.value(lookup, **{key: lookup.claim[key] for key in self.needs})
         if isinstance(found, Evidence):
             return found
-        return Evidence(found if isinstance(found, Estimate) else exactly(float(found)))
+        return Evidence(
+            found if isinstance(found, Estimate) else exact_estimate(float(found))
+        )
 
 
 Value = Callable[..., float | Estimate | Evidence]

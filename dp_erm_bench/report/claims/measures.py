@@ -21,22 +21,22 @@ from dp_erm_bench.report.claims.lookup import (
     WRONG,
     Evidence,
     Lookup,
-    exp,
+    bounded_exp,
     says,
 )
 from dp_erm_bench.report.curves import Array, Finals, Missing, report_runs
-from dp_erm_bench.report.figure import figures_of, members
-from dp_erm_bench.report.lines import sources
-from dp_erm_bench.report.panels import decoded
+from dp_erm_bench.report.figure import figures_of, panels_of
+from dp_erm_bench.report.lines import sources_of
+from dp_erm_bench.report.panels import decoded_curves
 from dp_erm_bench.report.scaling import Scaling, slope_weights
-from dp_erm_bench.report.scaling import slope as slope_of
+from dp_erm_bench.report.scaling import log_slope as slope_of
 from dp_erm_bench.results.statistics import (
     LIKELY,
     Estimate,
-    estimate,
+    estimate_of_largest,
     estimate_of_quantiles,
-    largest,
-    unknown,
+    estimate_sum,
+    unknown_estimate,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ LOW, HIGH = 0.2, 0.8
 """Ends of a band: of 20 runs an interval of these can be told, of the extremes none."""
 
 
-def _slope(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
+def _slope_of_average(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
     """Return a weighted sum of slopes of averages along an axis."""
     found = {line: runs.along(line, axis) for line in lines}
     points: dict[float, list[tuple[Finals, float]]] = {}
@@ -62,7 +62,7 @@ def _slope(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
 @says("slope of the {statistic} of {line} against {axis}, log-log least squares")
 def slope(runs: Lookup, line: str, axis: str) -> Estimate:
     """Return the slope of the final average along an axis."""
-    return _slope(runs, {line: 1.0}, axis)
+    return _slope_of_average(runs, {line: 1.0}, axis)
 
 
 @says("slope of the {statistic} of {line} against {axis}, log-log least squares")
@@ -72,16 +72,16 @@ def slope_of_one_pass(
     """Return the slope of one-pass SGD's excess, and its bound at the last point."""
     found = runs.along(line, axis)
     bound = _one_pass_bound(runs, line, float(found.x[-1]), p, radius)
-    return Evidence(_slope(runs, {line: 1.0}, axis), bound=bound)
+    return Evidence(_slope_of_average(runs, {line: 1.0}, axis), bound=bound)
 
 
 @says("slope against {axis}, {other} less {line}")
 def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> Estimate:
     """Return by how much one slope exceeds another."""
-    return _slope(runs, {line: -1.0, other: 1.0}, axis)
+    return _slope_of_average(runs, {line: -1.0, other: 1.0}, axis)
 
 
-def _pairs(
+def _pairs_of_lines(
     runs: Lookup, over: str, under: str, axis: str
 ) -> list[tuple[float, Finals, Finals]]:
     """Return the values of two lines at all points that both have."""
@@ -100,15 +100,15 @@ def _pairs(
 @says("largest quotient of the {statistic}s of {over} and {under} along {axis}")
 def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
     """Return the largest average of a line over that of another one along an axis."""
-    pairs = _pairs(runs, over, under, axis)
+    pairs = _pairs_of_lines(runs, over, under, axis)
 
     def make(share: float) -> list[Estimate]:
         return [runs.ratio(first, second, share) for _, first, second in pairs]
 
-    return _largest(make, [x for x, _, _ in pairs])
+    return _largest_of(make, [x for x, _, _ in pairs])
 
 
-def _largest(
+def _largest_of(
     make: Callable[[float], Sequence[Estimate]],
     x: Sequence[float],
     bounds: Sequence[float] = (),
@@ -116,20 +116,20 @@ def _largest(
     """Return the largest of some numbers; it is decided where that is."""
     place = int(np.argmax([one.point for one in make(LIKELY)]))
     bound = bounds[place] if bounds else math.nan
-    return Evidence(largest(make), float(x[place]), bound)
+    return Evidence(estimate_of_largest(make), float(x[place]), bound)
 
 
 @says("{statistic} at the least {axis}, {over} / {under}")
 def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
     """Return the average at the start of the axis of one line over another's."""
-    x, first, second = _pairs(runs, over, under, axis)[0]
+    x, first, second = _pairs_of_lines(runs, over, under, axis)[0]
     return Evidence(runs.ratio(first, second), x)
 
 
 @says("{statistic} at the largest {axis}, {over} / {under}")
 def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
     """Return the average at the end of the axis of one line over another's."""
-    x, first, second = _pairs(runs, over, under, axis)[-1]
+    x, first, second = _pairs_of_lines(runs, over, under, axis)[-1]
     return Evidence(runs.ratio(first, second), x)
 
 
@@ -143,10 +143,10 @@ def average_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> Estimat
 def excess_lost(runs: Lookup, line: str, axis: str) -> Estimate:
     """Return the part of the excess at w = 0 that is lost, whatever a run's length."""
     runs.asked.append(runs.along(line, axis).finals(-1))
-    return runs.beside_zero(line, None)[0].map(_rest)
+    return runs.beside_zero(line, None)[0].map(_share_left)
 
 
-def _rest(share: float) -> float:
+def _share_left(share: float) -> float:
     return 1.0 - share
 
 
@@ -159,7 +159,7 @@ def _share_of_bounds(runs: Lookup, found: Scaling, bounds: Sequence[float]) -> E
             for place, bound in enumerate(bounds)
         ]
 
-    return _largest(make, found.x.tolist(), bounds)
+    return _largest_of(make, found.x.tolist(), bounds)
 
 
 @says("largest {statistic} of {line} / the bound of its expectation, over {axis}")
@@ -214,7 +214,7 @@ def _one_pass_bound(runs: Lookup, line: str, n: float, p: int, radius: float) ->
     """Return the bound on one-pass SGD's excess at the noise of its runs."""
     from dp_erm_bench.audit.papers import certified_scale, excess_bound
 
-    table, panels = runs.table, members({*runs.table["panel"]}, runs.figure, "n")
+    table, panels = runs.table, panels_of({*runs.table["panel"]}, runs.figure, "n")
     own = table["panel"].isin(panels) & table["line"].eq(line) & table["n"].eq(n)
     first = table[own].iloc[0]
     budget = float(first["epsilon"]), float(first["delta"])
@@ -224,11 +224,11 @@ def _one_pass_bound(runs: Lookup, line: str, n: float, p: int, radius: float) ->
     return excess_bound(int(n), p, radius, scale)
 
 
-def _drawn(study: Lookup) -> Structured:
+def _named_figure(study: Lookup) -> Structured:
     """Return the figure that a claim names."""
     from dp_erm_bench.report.studies import Structured
 
-    drawn = sources(figures_of(study.config), Structured)
+    drawn = sources_of(figures_of(study.config), Structured)
     if study.figure not in drawn:
         raise Missing(f"no figure {study.figure} of structured norms")
     return drawn[study.figure]
@@ -241,17 +241,17 @@ def width_error(study: Lookup) -> Estimate:
 
     from dp_erm_bench.audit import papers
 
-    drawn = _drawn(study)
+    drawn = _named_figure(study)
     found = [papers.width_quotient(k, p) for k in drawn.norms for p in drawn.values]
 
     def make(share: float) -> list[Estimate]:
         wide = float(ndtri(0.5 + share / 2))
-        return [_distance(abs(x - 1.0), wide * error) for x, error in found]
+        return [_distance_within(abs(x - 1.0), wide * error) for x, error in found]
 
-    return largest(make)
+    return estimate_of_largest(make)
 
 
-def _distance(length: float, error: float) -> Estimate:
+def _distance_within(length: float, error: float) -> Estimate:
     """Return a length that is known up to an error."""
     return Estimate(length, max(length - error, 0.0), length + error)
 
@@ -261,8 +261,8 @@ def width_slope(study: Lookup, norm: str, p: int) -> float:
     """Return the slope of a Gaussian width in the number of coordinates."""
     from dp_erm_bench.audit import papers
 
-    along = np.array([one for one in _drawn(study).values if one >= p])
-    widths = np.array([papers.width(norm, one) for one in along.tolist()])
+    along = np.array([one for one in _named_figure(study).values if one >= p])
+    widths = np.array([papers.gaussian_width(norm, one) for one in along.tolist()])
     return slope_of(along.astype(np.float64), widths)
 
 
@@ -271,7 +271,7 @@ def printed_output_epsilon(_: Lookup, n: int, factor: float) -> float:
     """Return the true epsilon of printed output noise on two neighbours."""
     from dp_erm_bench.audit import papers
 
-    return papers.printed_output_epsilon(n, factor)
+    return papers.epsilon_of_printed_output(n, factor)
 
 
 @says("least quotient of the epsilons of printed noise at successive n", NOTHING)
@@ -279,8 +279,8 @@ def printed_output_growth(study: Lookup) -> float:
     """Return the least factor by which the true epsilon grows along n."""
     from dp_erm_bench.audit import papers
 
-    along = _drawn(study).values
-    found = np.array([papers.printed_output_epsilon(n) for n in along])
+    along = _named_figure(study).values
+    found = np.array([papers.epsilon_of_printed_output(n) for n in along])
     return float((found[1:] / found[:-1]).min())
 
 
@@ -290,8 +290,8 @@ def ridge_output_epsilon(study: Lookup) -> float:
     from dp_erm_bench.audit import papers
     from dp_erm_bench.report.studies import RIDGE
 
-    along = _drawn(study).values
-    return max(papers.ridge_output_epsilon(n, RIDGE) for n in along)
+    along = _named_figure(study).values
+    return max(papers.epsilon_of_ridge_output(n, RIDGE) for n in along)
 
 
 @says("exact epsilon(1e-5) of {noise} noise, C = {weight}", NOTHING)
@@ -299,7 +299,7 @@ def noisy_choice_epsilon(_: Lookup, weight: float, noise: str) -> float:
     """Return the exact epsilon of a noisy choice among two vertices."""
     from dp_erm_bench.audit import papers
 
-    return papers.selection_epsilon(weight, noise)
+    return papers.epsilon_of_selection(weight, noise)
 
 
 @says("slope of the least gap so far against T, {norm}", NOTHING)
@@ -307,7 +307,7 @@ def gap_slope(study: Lookup, norm: str) -> float:
     """Return the slope of Frank-Wolfe's gap with the step 2/(t+2)."""
     from dp_erm_bench.audit import papers
 
-    along = np.array(_drawn(study).values)
+    along = np.array(_named_figure(study).values)
     gaps = papers.dual_gaps(norm, "2/(t+2)", int(along.max()))
     least = np.minimum.accumulate(gaps)[along - 1]
     return slope_of(along.astype(np.float64), least)
@@ -318,7 +318,7 @@ def gap_ratio(study: Lookup, norm: str) -> float:
     """Return how far the printed step is behind at the end of the figure."""
     from dp_erm_bench.audit import papers
 
-    steps = max(_drawn(study).values)
+    steps = max(_named_figure(study).values)
     usual, printed = (papers.dual_gaps(norm, rule, steps) for rule in papers.STEPS)
     return float(printed.min() / usual.min())
 
@@ -328,7 +328,9 @@ def shifted_dual(_: Lookup, shifted: str) -> float:
     """Return how far a reading of Proposition 2 is from the perturbed minimiser."""
     from dp_erm_bench.audit import papers
 
-    return dict(zip(("set", "point"), papers.shifted_dual(), strict=True))[shifted]
+    return dict(zip(("set", "point"), papers.readings_of_shifted_dual(), strict=True))[
+        shifted
+    ]
 
 
 @says("largest {statistic} excess risk of {line} / its bound, over {axis}")
@@ -403,7 +405,7 @@ def _seconds_to_end(runs: Lookup, line: str, factor: float) -> Finals:
     return Finals(run.seconds[:, max(place, 1)], run.finals().sets)
 
 
-def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
+def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
     """Return the lower end of one band over the upper end of another.
 
     Of several data sets it is the geometric mean of what it is on each.
@@ -416,7 +418,7 @@ def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimat
 
     if len(seeds[0]) < 2 or not np.array_equal(seeds[0], seeds[1]):
         pair = parts(over.units(), under.units())
-        return estimate_of_quantiles(pair, share).map(exp)
+        return estimate_of_quantiles(pair, share).map(bounded_exp)
     each = [
         estimate_of_quantiles(
             parts(over.values[over.sets == one], under.values[under.sets == one])
@@ -424,13 +426,13 @@ def _between(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimat
         for one in seeds[0]
     ]
     gaps = np.array(each)[:, None], np.ones(1)
-    return estimate([gaps], logs=False, share=share).map(exp)
+    return estimate_sum([gaps], logs=False, share=share).map(bounded_exp)
 
 
 @says("20 % quantile of {over} / 80 % quantile of {under}, at the end (above 1: apart)")
 def band_gap(runs: Lookup, under: str, over: str) -> Estimate:
     """Return the factor between the band above and the band below."""
-    return _between(runs, runs.finals(over), runs.finals(under), LIKELY)
+    return _gap_of_bands(runs, runs.finals(over), runs.finals(under), LIKELY)
 
 
 @says("factor between the final bands of {line} and {other} (at most 1: overlap)")
@@ -440,9 +442,9 @@ def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
 
     def make(share: float) -> list[Estimate]:
         orders = (first, second), (second, first)
-        return [_between(runs, *order, share) for order in orders]
+        return [_gap_of_bands(runs, *order, share) for order in orders]
 
-    return largest(make)
+    return estimate_of_largest(make)
 
 
 @says("part of the mean decrease of {line} after {iterations} iterations")
@@ -453,36 +455,40 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
     early, sets = run.finals(iterations)
     # Lost runs have made no progress that can be divided.
     if not np.isfinite([early, end]).all():
-        return unknown(math.nan)
+        return unknown_estimate(math.nan)
     runs.asked.append(Finals(end, sets))
     columns = [Finals(start - one, sets).units() for one in (early, end)]
-    return estimate([(np.stack(columns, axis=1), np.array([1.0, -1.0]))]).map(exp)
+    return estimate_sum([(np.stack(columns, axis=1), np.array([1.0, -1.0]))]).map(
+        bounded_exp
+    )
 
 
-def _left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
+def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
     """Return the error over the error at 0."""
     values, sets = found = runs.finals(line, passes)
     runs.asked.append(found)
     both = [Finals(one, sets).units() for one in (values, runs(line).errors[:, 0])]
-    return estimate([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(exp)
+    return estimate_sum([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(
+        bounded_exp
+    )
 
 
 @says("part of the error at 0 that {line} loses in {passes} passes (mean)")
 def loss_of_error(runs: Lookup, line: str, passes: float) -> Evidence:
     """Return the part of the error at 0 that is lost after some passes."""
-    return Evidence(_left(runs, line, passes).map(_rest), passes)
+    return Evidence(_error_left(runs, line, passes).map(_share_left), passes)
 
 
 @says("mean final error of {line} / error at 0")
 def share_left(runs: Lookup, line: str) -> Estimate:
     """Return the final error over the error at 0."""
-    return _left(runs, line)
+    return _error_left(runs, line)
 
 
 @says("part of the error at 0 that {line} has lost at its end (mean)")
 def share_lost(runs: Lookup, line: str) -> Estimate:
     """Return the part of the error at 0 that is lost at the end."""
-    return _left(runs, line).map(_rest)
+    return _error_left(runs, line).map(_share_left)
 
 
 @says("mean final error of {line} / 80 % quantile of the final errors of {other}")
@@ -491,7 +497,7 @@ def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
     first, second = runs.finals(line), runs.finals(other)
     runs.asked.extend((first, second))
     parts = [(first.units(), None, 1.0), (second.units(), HIGH, -1.0)]
-    return estimate_of_quantiles(parts).map(exp)
+    return estimate_of_quantiles(parts).map(bounded_exp)
 
 
 @says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
@@ -519,7 +525,7 @@ def ratio_to_authors(runs: Lookup, line: str, curve: str, at: str) -> Evidence:
     At the end: of both, whatever their passes. At their passes: the largest quotient
     over their points, our error being that after as many passes.
     """
-    passes, errors = decoded(runs.figure)[curve][0].T
+    passes, errors = decoded_curves(runs.figure)[curve][0].T
     begun = passes > 0.0  # their first point is w = 0
     passes, errors = passes[begun], errors[begun]
     if at == END:
@@ -531,13 +537,13 @@ def ratio_to_authors(runs: Lookup, line: str, curve: str, at: str) -> Evidence:
             for x, error in zip(passes, errors, strict=True)
         ]
 
-    return _largest(make, passes.tolist())
+    return _largest_of(make, passes.tolist())
 
 
 @says("epsilon certified for {line}")
 def certified_epsilon(runs: Lookup, line: str) -> float:
     """Return the epsilon that is proved for a line's noise."""
-    value = runs(line).certified
+    value = runs(line).certified_epsilon
     if math.isnan(value):
         raise Missing("no accountant certifies this noise")
     return value
@@ -546,29 +552,29 @@ def certified_epsilon(runs: Lookup, line: str) -> float:
 @says("slope of the noise of {line} against p, log-log", NOISE)
 def noise_slope(noise: Lookup, line: str) -> float:
     """Return the slope of the noise's deviation against the number of features."""
-    from dp_erm_bench.report.scaling import slope
+    from dp_erm_bench.report.scaling import log_slope
 
     figure = noise.noise
-    return slope(np.array(figure.values, float), figure.along(line))
+    return log_slope(np.array(figure.values, float), figure.along(line))
 
 
 @says("scale of the noise of {line} at T = {n_iter}, n = {n}, in units of L_1", NOISE)
 def selection_scale(noise: Lookup, line: str, n_iter: int) -> float:
     """Return the scale of the noise of some private selections."""
-    return noise.noise.calibrated(line, n_iter).scale
+    return noise.noise.noise_of_line(line, n_iter).scale
 
 
 @says("scale of the noise of {under} / that of {over} at T = {n_iter}, n = {n}", NOISE)
 def selection_quotient(noise: Lookup, under: str, over: str, n_iter: int) -> float:
     """Return the scale of one noise divided by that of another."""
-    first, second = (noise.noise.calibrated(line, n_iter) for line in (under, over))
+    first, second = (noise.noise.noise_of_line(line, n_iter) for line in (under, over))
     return float(first.scale / second.scale)
 
 
 @says("epsilon certified for the noise of {line} at T = {n_iter}, n = {n}", NOISE)
 def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
     """Return the epsilon that is proved for the noise of some selections."""
-    return noise.noise.calibrated(line, n_iter).epsilon_certified
+    return noise.noise.noise_of_line(line, n_iter).epsilon_certified
 
 
 @says(
@@ -576,9 +582,9 @@ def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
 )
 def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
     """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
-    from dp_erm_bench.audit.papers import Instance, violation
+    from dp_erm_bench.audit.papers import Instance, violation_factor
 
-    return violation(Instance(kappa, rivals, n_iter, delta))
+    return violation_factor(Instance(kappa, rivals, n_iter, delta))
 
 
 @says("mean of tau / n, n = {n}, {seeds} passes", NOTHING)
@@ -586,11 +592,11 @@ def length_of_a_pass(_: Lookup, n: int, seeds: int) -> Estimate:
     """Return the mean steps of one-pass SGD over n."""
     from dp_erm_bench.audit.papers import steps_over_n
 
-    return _mean(steps_over_n(n, seeds))
+    return _mean_of_draws(steps_over_n(n, seeds))
 
 
-def _mean(drawn: Array) -> Estimate:
-    return estimate([(drawn[:, None], np.ones(1))]).map(exp)
+def _mean_of_draws(drawn: Array) -> Estimate:
+    return estimate_sum([(drawn[:, None], np.ones(1))]).map(bounded_exp)
 
 
 @says("share of passes of more than 2 n steps, n = {n}, {seeds} passes", NOTHING)
@@ -613,7 +619,7 @@ def share_of_bias(_: Lookup) -> Estimate:
     from dp_erm_bench.audit.papers import batch_bias, estimator_bias
 
     (length, limit), whole = estimator_bias(), batch_bias(2)
-    return _distance(length / whole, (limit - length) / whole)
+    return _distance_within(length / whole, (limit - length) / whole)
 
 
 @says("mean steps to the printed end, n = {n}, {seeds} runs", NOTHING)
@@ -621,7 +627,7 @@ def mean_steps(_: Lookup, n: int, delta: float, seeds: int) -> Estimate:
     """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
     from dp_erm_bench.audit.papers import stopping_times
 
-    return _mean(stopping_times(n, 1.0, delta, seeds))
+    return _mean_of_draws(stopping_times(n, 1.0, delta, seeds))
 
 
 @says("{column} of the row of the claim", NOTHING)

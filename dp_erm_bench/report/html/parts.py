@@ -20,9 +20,9 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from dp_erm_bench.errors import printable
+from dp_erm_bench.errors import printable_text
 from dp_erm_bench.paths import content_of
-from dp_erm_bench.report.layout import NOTED, mark
+from dp_erm_bench.report.layout import NOTED, picture_mark
 from dp_erm_bench.results.files import as_it_was
 
 LARGEST_PICTURE = 1_000_000
@@ -146,25 +146,25 @@ class PanelSection:
     also: list[tuple[str, str]] = field(default_factory=list)
 
     @property
-    def wide(self) -> bool:
+    def is_wide(self) -> bool:
         """Return whether it needs the width of the page."""
         return any(one.width > WIDE for one in self.pictures)
 
 
-def cell(value: object, kind: str = "", href: str = "") -> Cell:
+def cell_of(value: object, kind: str = "", href: str = "") -> Cell:
     """Return a value as a cell, numbers to four digits and sorted as numbers."""
     text = "" if value is None else str(value)
     try:
         number = float(text)
     except ValueError:
-        return Cell(printable(text, LONGEST_CELL), "", kind, href)
+        return Cell(printable_text(text, LONGEST_CELL), "", kind, href)
     if math.isnan(number):
         return Cell("", "", kind, href)
     whole = isinstance(value, int) or text.isdecimal()
     return Cell(text if whole else f"{number:.4g}", repr(number), kind, href)
 
 
-def table(
+def html_table(
     head: Sequence[str], rows: Iterable[Sequence[Cell]], room: Room, most: int = 1500
 ) -> Table:
     """Return a table of the rows that there is room for, without empty columns.
@@ -202,7 +202,7 @@ def of_csv(text: str) -> tuple[list[str], list[Mapping[str, str]]]:
     return [*map(str, reader.fieldnames or ())], [*rows]
 
 
-def picture(
+def picture_of(
     path: Path, folder: Path, room: Room, caption: str = "", table: str | None = ""
 ) -> Picture:
     """Return the picture of a PNG file.
@@ -222,25 +222,29 @@ def picture(
         The digest of the folder's table, empty if it cannot be read; None for a picture
         that was drawn from it just now.
     """
-    why, name = "", printable(path.stem)
+    why, name = "", printable_text(path.stem)
     try:
         data = content_of(path, folder, LARGEST_PICTURE)
         why = "" if data.startswith(PNG) and len(data) >= HEADER else "it is no PNG"
     except OSError as error:
         data, why = b"", error.strerror or "it cannot be read"
     if not why:
-        chunks = _chunks(data)
+        chunks = _chunks_of_png(data)
         noted = (chunks or {}).get(NOTED.encode())
         if chunks is None:
             why = "it is damaged"
-        elif noted and table is not None and noted != mark(table, path.stem).encode():
+        elif (
+            noted
+            and table is not None
+            and noted != picture_mark(table, path.stem).encode()
+        ):
             why = (
                 "it is that of another table or another figure; dp-erm-bench collect "
                 "draws it again"
             )
         elif not noted and table is not None:
             caption = f"{UNNOTED}\n{caption}"
-    caption = printable(caption).strip()
+    caption = printable_text(caption).strip()
     text = base64.b64encode(data).decode()
     if not why and not room.take(len(text) + len(caption)):
         why = "there is no room for it in the page"
@@ -249,7 +253,7 @@ def picture(
     return Picture(name, caption, text, "", *struct.unpack(">II", data[16:24]))
 
 
-def _chunks(data: bytes) -> dict[bytes, bytes] | None:
+def _chunks_of_png(data: bytes) -> dict[bytes, bytes] | None:
     """Return the texts of a PNG by name, None if it is damaged or cut off."""
     texts, place, kind = {}, len(PNG), b""
     while place + 12 <= len(data):
@@ -265,7 +269,7 @@ def _chunks(data: bytes) -> dict[bytes, bytes] | None:
     return texts if kind == b"IEND" and place == len(data) else None
 
 
-def prose(text: str) -> str:
+def prose_as_html(text: str) -> str:
     """Return Markdown as HTML, two levels of headings lower and without its links.
 
     HTML in the text is escaped; links would lead out of the page.
@@ -280,6 +284,6 @@ def prose(text: str) -> str:
     return str(reader.renderer.render(tokens, reader.options, {}))
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """Return what a manifest holds at a key that is to be an object, else nothing."""
     return value if isinstance(value, dict) else {}

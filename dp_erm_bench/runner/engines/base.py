@@ -42,7 +42,7 @@ class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
         """
 
 
-def believed(value: object, number: int, ledger: Ledger) -> Answer | HostExit:
+def believe_answer(value: object, number: int, ledger: Ledger) -> Answer | HostExit:
     """Return the answer on a task that a host has sent.
 
     If it is none, the task counts as lost with its host.
@@ -53,7 +53,7 @@ def believed(value: object, number: int, ledger: Ledger) -> Answer | HostExit:
         return HostExit("a host", f"its answer could not be read: {error}")
 
 
-def hanging(setting: str, backend: str) -> UsageError:
+def hanging_backend(setting: str, backend: str) -> UsageError:
     """Return the refusal of a backend of joblib that waits for ever."""
     return UsageError(
         f"{setting}: joblib waits for ever there once a worker was killed; "
@@ -62,7 +62,7 @@ def hanging(setting: str, backend: str) -> UsageError:
 
 
 @contextlib.contextmanager
-def dask_needed(where: str) -> Iterator[None]:
+def explain_missing_dask(where: str) -> Iterator[None]:
     """Have what fails when Dask is imported be one sentence.
 
     Parameters

@@ -9,15 +9,15 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from dp_erm_bench.errors import UsageError, refused
+from dp_erm_bench.errors import UsageError, value_error
 from dp_erm_bench.experiment.schema import ENGINES, EngineConfig, RunnerConfig
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.base import (
     ACTIVE,
     HANG,
     Engine,
-    dask_needed,
-    hanging,
+    explain_missing_dask,
+    hanging_backend,
 )
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ def check_engine(options: RunnerConfig) -> None:
         if owner not in asked and value != getattr(usual, key):
             raise UsageError(f"runner.{key}={value}: only runner={owner} has it")
     if options.backend in HANG:
-        raise hanging(f"runner.backend={options.backend}", options.backend)
+        raise hanging_backend(f"runner.backend={options.backend}", options.backend)
     check_choice("runner.backend", options.backend, [*BACKENDS])
     if not options.patience > 0:
-        raise refused("runner.patience", options.patience, "positive seconds")
+        raise value_error("runner.patience", options.patience, "positive seconds")
     if options.address is not None and not ADDRESS.fullmatch(options.address):
         rule = "as tcp://host:8786 or tls://host:8786"
-        raise refused("runner.address", options.address, rule)
+        raise value_error("runner.address", options.address, rule)
     if jobs and options.address is not None:
         raise UsageError(
             f"runner.address={options.address}: the scheduler of "
             f"runner.cluster={options.cluster} runs in this process"
         )
     if jobs:
-        with dask_needed(f"runner.cluster={options.cluster}"):
+        with explain_missing_dask(f"runner.cluster={options.cluster}"):
             from dp_erm_bench.runner.engines.cluster import check_jobs
         check_jobs(options)
 
@@ -105,7 +105,7 @@ def engine_of(
         If a package is missing, or what it needs is not there.
     """
     if options.engine == "dask":
-        connection = _connection(options, n_jobs)
+        connection = _connection_of(options, n_jobs)
         from dp_erm_bench.runner.engines.dask import DaskEngine
 
         if options.address and is_exposed(options.address):
@@ -121,8 +121,8 @@ def engine_of(
     return JoblibEngine(n_jobs, backend, early)
 
 
-def _connection(options: EngineConfig, n_jobs: int | None) -> Connection:
-    with dask_needed("runner=dask"):
+def _connection_of(options: EngineConfig, n_jobs: int | None) -> Connection:
+    with explain_missing_dask("runner=dask"):
         from dp_erm_bench.runner.engines.dask import Connection
     return Connection(options, n_jobs)
 
@@ -137,7 +137,7 @@ def workers_of(options: RunnerConfig) -> int:
     """
     if options.engine == "dask" and options.address:
         brief = dataclasses.replace(options, patience=min(options.patience, BRIEF))
-        with _connection(brief, None) as connection:
+        with _connection_of(brief, None) as connection:
             return max(sum(connection.threads().values()), 1)
     if options.n_jobs is None:
         import joblib

@@ -30,12 +30,12 @@ import dask.config
 import pandas as pd
 from dask.utils import parse_bytes
 
-from dp_erm_bench.errors import UsageError, refused, shown
+from dp_erm_bench.errors import UsageError, typed_text, value_error
 from dp_erm_bench.experiment.schema import EngineConfig, RunnerConfig, bytes_of
-from dp_erm_bench.paths import cache_dir, make_private, scratch
+from dp_erm_bench.paths import cache_dir, make_private, scratch_folder
 from dp_erm_bench.registry import check_choice
-from dp_erm_bench.runner.engines.base import dask_needed
-from dp_erm_bench.runner.host import interrupts_held
+from dp_erm_bench.runner.engines.base import explain_missing_dask
+from dp_erm_bench.runner.host import hold_interrupts
 
 LOOPBACK, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 LOGS = "DP_ERM_BENCH_WORKER_LOGS"
@@ -51,18 +51,18 @@ ENDED = ("closed", "failed")
 class Elsewhere:
     """Workers that others have started, of which nothing is known here."""
 
-    def note(self) -> None:
+    def note_ended(self) -> None:
         """See to workers that have ended: there is nothing to do."""
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none here."""
         return ""
 
-    def turn(self) -> str:
+    def waits_for(self) -> str:
         """Return what workers wait for in the queue of a batch system, if they do."""
         return ""
 
-    def absence(self) -> str:
+    def reason_of_absence(self) -> str:
         """Return why there may be no worker, as far as a batch system knows."""
         return ""
 
@@ -91,7 +91,7 @@ class LocalWorkers(Elsewhere):
         # Its thread and processes inherit that they never hear of Ctrl-C, if the first
         # of them need not start this one, which has its thread hear again.
         resource_tracker.ensure_running()
-        with interrupts_held():
+        with hold_interrupts():
             self.cluster = self._class(
                 n_workers=self.n_jobs,
                 threads_per_worker=1,
@@ -102,7 +102,7 @@ class LocalWorkers(Elsewhere):
                 # Its children, which hold what there is, have a limit of their own.
                 memory_limit=0,
                 preload=[__name__],
-                env={LOGS: scratch()},
+                env={LOGS: scratch_folder()},
             )
         return self
 
@@ -115,7 +115,7 @@ class LocalWorkers(Elsewhere):
                 os.kill(nanny.pid, signal.SIGKILL)
         self.cluster.close()
 
-    def note(self) -> None:
+    def note_ended(self) -> None:
         """Replace workers whose nannies have given up, as if a start takes too long."""
         nannies = list(self.cluster.workers.items())
         ended = [name for name, one in nannies if one.status.name in ENDED]
@@ -126,7 +126,7 @@ class LocalWorkers(Elsewhere):
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none."""
-        return log_end(Path(scratch()), address.rpartition(":")[2])
+        return log_end(Path(scratch_folder()), address.rpartition(":")[2])
 
 
 def log_end(folder: Path, number: str) -> str:
@@ -158,7 +158,7 @@ def dask_setup(worker: Any) -> None:
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
+def silence_connections() -> Iterator[None]:
     """Let what is said of lost connections be one sentence, and ours.
 
     It stays so where the process is about to end.
@@ -220,7 +220,7 @@ def cluster_class(name: str) -> Any:
         If there is none, or dask-jobqueue is not installed or cannot be imported.
     """
     before = signal.getsignal(signal.SIGINT)
-    with dask_needed(f"runner.cluster={name}"):
+    with explain_missing_dask(f"runner.cluster={name}"):
         import dask_jobqueue
     # It has Ctrl-C end the process with exit code 0; in the main thread alone.
     with contextlib.suppress(ValueError):
@@ -253,10 +253,10 @@ def check_jobs(options: RunnerConfig) -> None:
     limit, (key, walltime, seconds) = options.time_limit, job_walltime(options)
     if seconds < (math.inf if limit is None else limit + MARGIN):
         rule = f"at most {key}={walltime} less {MARGIN} s: jobs outlive trials"
-        raise refused("runner.time_limit", limit and f"{limit:g}", rule)
+        raise value_error("runner.time_limit", limit and f"{limit:g}", rule)
 
 
-def setting(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
+def setting_of(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
     """Return who says what jobs shall have, and what.
 
     It is a key of ours, the user's own yaml of Dask, or else what is usual here. What
@@ -275,13 +275,13 @@ def job_memory(options: EngineConfig) -> float:
     UsageError
         If they are none, or so few that SLURM would give all of a node.
     """
-    key, value = setting(options, "memory", MEMORY)
+    key, value = setting_of(options, "memory", MEMORY)
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         read = bytes_of if key.startswith("runner") else parse_bytes
         size = float(read(value))
         if LEAST_MEMORY <= size < math.inf:
             return size
-    raise refused(key, value, "a size of at least 1M, as 500M or 2G")
+    raise value_error(key, value, "a size of at least 1M, as 500M or 2G")
 
 
 def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
@@ -296,13 +296,15 @@ def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
     if "walltime" not in inspect.signature(kind.job_cls).parameters:
         return "", options.walltime, math.inf
     usual = HOURS.removesuffix(":00") if options.cluster == "lsf" else HOURS
-    key, value = setting(options, "walltime", usual)
+    key, value = setting_of(options, "walltime", usual)
     days, _, clock = f"{value}{HOURS.removeprefix(usual)}".rpartition("-")
     if WALLTIME.fullmatch(f"{days or 0}-{clock}"):
         seconds = pd.Timedelta(f"{days or 0} days {clock}").total_seconds()
         if seconds > 0:
             return key, value, seconds
-    raise refused(key, value, f"a time as {usual} or 1-{usual}, in a yaml in quotes")
+    raise value_error(
+        key, value, f"a time as {usual} or 1-{usual}, in a yaml in quotes"
+    )
 
 
 def job_options(
@@ -334,11 +336,13 @@ def job_options(
         "interface": options.interface,
         "walltime": job_walltime(options)[1],
     }
-    directives = options.job_extra_directives or listed(options, "job-extra-directives")
+    directives = options.job_extra_directives or listed_lines(
+        options, "job-extra-directives"
+    )
     if options.cluster == SLURM:
         # A job that is put back into the queue goes on with its log.
         directives = ["--open-mode=append", *directives]
-    prologue = listed(options, "job-script-prologue")
+    prologue = listed_lines(options, "job-script-prologue")
     return {
         **{key: value for key, value in keys.items() if value is not None},
         "cores": 1,
@@ -346,23 +350,23 @@ def job_options(
         "memory": str(int(job_memory(options))),
         "job_extra_directives": directives,
         "log_directory": str(logs),
-        "job_script_prologue": [*prologue, *exports(settings)],
+        "job_script_prologue": [*prologue, *export_lines(settings)],
         # The batch system limits the memory. Nobody listens to the workers' pages.
         "worker_extra_args": [
             *("--memory-limit", "0", "--no-dashboard"),
             *("--dashboard-address", ANY_PORT),
-            *listed(options, "worker-extra-args"),
+            *listed_lines(options, "worker-extra-args"),
         ],
     }
 
 
-def listed(options: EngineConfig, key: str) -> Any:
+def listed_lines(options: EngineConfig, key: str) -> Any:
     """Return the lines that the yaml of Dask has for a key; a text is one line."""
     value = dask.config.get(f"jobqueue.{options.cluster}.{key}", None) or []
     return [value] if isinstance(value, str) else value
 
 
-def exports(settings: Mapping[str, str]) -> list[str]:
+def export_lines(settings: Mapping[str, str]) -> list[str]:
     """Return the lines of a script that hand on settings, and those of this package.
 
     A value of several lines is written in one: HTCondor has its script in one.
@@ -374,7 +378,9 @@ def exports(settings: Mapping[str, str]) -> list[str]:
     ]
 
 
-def ask(*command: str, script: str | None = None) -> subprocess.CompletedProcess[str]:
+def ask_batch_system(
+    *command: str, script: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command of a batch system to its end, without raising if it fails."""
     try:
         return subprocess.run(
@@ -399,21 +405,24 @@ def check_script(options: EngineConfig, script: str) -> None:
             "machine"
         )
     if options.cluster == SLURM:
-        tried = ask(submit, "--test-only", script=script)
+        tried = ask_batch_system(submit, "--test-only", script=script)
         if tried.returncode:
             raise UsageError(
-                f"{described(options)}: {submit} says: {said(tried.stderr)}"
+                f"{describe_jobs(options)}: {submit} says: "
+                f"{said_in_a_line(tried.stderr)}"
             )
 
 
-def described(options: EngineConfig) -> str:
+def describe_jobs(options: EngineConfig) -> str:
     """Return the keys of which a batch system may refuse one."""
     keys = ("cluster", "queue", "memory", "walltime", "interface")
     pairs = [(key, getattr(options, key)) for key in (*keys, "job_extra_directives")]
-    return " ".join(f"runner.{key}={shown(value)}" for key, value in pairs if value)
+    return " ".join(
+        f"runner.{key}={typed_text(value)}" for key, value in pairs if value
+    )
 
 
-def said(text: str) -> str:
+def said_in_a_line(text: str) -> str:
     """Return what a command complains of, in one line."""
     lines = [re.sub(r"^\w+: (error: )?", "", line) for line in text.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "no"
@@ -423,7 +432,9 @@ def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
     """Return state and reason of some jobs of SLURM by their id; {} if it says none."""
     if not ids:
         return {}
-    asked = ask("squeue", "-h", "-t", "all", "-o", "%A %T %r", "-j", ",".join(ids))
+    asked = ask_batch_system(
+        "squeue", "-h", "-t", "all", "-o", "%A %T %r", "-j", ",".join(ids)
+    )
     if asked.returncode and "invalid" not in asked.stderr.lower():
         return {}
     # A federation has headings among the lines.
@@ -470,7 +481,7 @@ class Jobs(Elsewhere):
 
     def __init__(self, options: EngineConfig, n_jobs: int, security: Any) -> None:
         self.options, self.n_jobs, self.security = options, n_jobs, security
-        self._class = private(cluster_class(options.cluster))
+        self._class = private_cluster(cluster_class(options.cluster))
         self._ids: set[str] = set()
         self._of: dict[str, str] = {}
         self._asked = self._checked = time.monotonic()
@@ -487,7 +498,9 @@ class Jobs(Elsewhere):
         self.logs = _log_folder()
         key = f"jobqueue.{self.options.cluster}.scheduler-options"
         try:
-            options = job_options(self.options, self.logs, certificates(self.security))
+            options = job_options(
+                self.options, self.logs, worker_certificates(self.security)
+            )
             job = self._class.job_cls("tls://", name="w", protocol="tls://", **options)
             check_script(self.options, job.job_script())
             self.cluster = self._class(
@@ -503,7 +516,7 @@ class Jobs(Elsewhere):
             shutil.rmtree(self.logs, ignore_errors=True)
             if isinstance(error, UsageError):
                 raise
-            where, why = described(self.options), said(str(error))
+            where, why = describe_jobs(self.options), said_in_a_line(str(error))
             raise UsageError(f"{where}: dask-jobqueue says: {why}") from None
         self.cluster.scale(self.n_jobs)
         if self.options.adapt:
@@ -515,16 +528,16 @@ class Jobs(Elsewhere):
         # Where a job was not taken the cluster cannot end as it should; what it knows
         # of its jobs may be torn. Those that are known are cancelled all the same.
         with contextlib.suppress(Exception):
-            self.note()
+            self.note_ended()
         with contextlib.suppress(Exception):
             self.cluster.close(timeout=END)
         if self._ids:
             cancel = shlex.split(self._class.job_cls.cancel_command)
-            ask(*cancel, *self._ids)
+            ask_batch_system(*cancel, *self._ids)
         if not isinstance(error, UsageError):
             shutil.rmtree(self.logs, ignore_errors=True)
 
-    def note(self) -> None:
+    def note_ended(self) -> None:
         """Take down the ids of the jobs, and whose workers they are."""
         jobs = list(self.cluster.workers.items())
         ids = {name: one.job_id for name, one in jobs if one.job_id}
@@ -534,10 +547,10 @@ class Jobs(Elsewhere):
                 self._of[address] = job
         slurm = self.options.cluster == SLURM
         if slurm and self.options.adapt and time.monotonic() > self._asked + ASK:
-            self._replace(ids)
+            self._replace_jobs(ids)
             self._asked = time.monotonic()
 
-    def _replace(self, absent: Mapping[Any, str]) -> None:
+    def _replace_jobs(self, absent: Mapping[Any, str]) -> None:
         """Submit jobs anew that ended before their worker came: Dask waits for them."""
         known = jobs_in_slurm([*absent.values()])
         about = {name: known.get(job, [WAITING]) for name, job in absent.items()}
@@ -559,7 +572,7 @@ class Jobs(Elsewhere):
         job = self._of.get(address)
         return f"job {job}:\n{log_end(self.logs, job)}" if job else ""
 
-    def turn(self) -> str:
+    def waits_for(self) -> str:
         """Return what a job waits for in its queue; empty if none is known to wait.
 
         Raises
@@ -575,10 +588,10 @@ class Jobs(Elsewhere):
                     self._turn = f"job {job} waits: {why}"
                     if why in HOPELESS:
                         never = f"job {job} would wait for ever ({why})"
-                        raise UsageError(f"{described(self.options)}: {never}")
+                        raise UsageError(f"{describe_jobs(self.options)}: {never}")
         return self._turn
 
-    def absence(self) -> str:
+    def reason_of_absence(self) -> str:
         """Return what the last job said or, if nothing, how it ended."""
         known = self._job_states()
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
@@ -596,7 +609,7 @@ def _log_folder() -> Path:
     return Path(tempfile.mkdtemp(dir=folder))
 
 
-def private(cluster: Any) -> Any:
+def private_cluster(cluster: Any) -> Any:
     """Return a class of dask-jobqueue that writes no key where others may read it."""
 
     @contextlib.contextmanager
@@ -614,7 +627,7 @@ def private(cluster: Any) -> Any:
     return type(cluster.__name__, (cluster,), own)
 
 
-def certificates(security: Any) -> dict[str, str]:
+def worker_certificates(security: Any) -> dict[str, str]:
     """Return what a worker is known by, as variables of its environment."""
     tls = security.get_tls_config_for_role("worker")
     start = "DASK_DISTRIBUTED__COMM__"

@@ -23,25 +23,25 @@ import dask
 from distributed import Client, KilledWorker, LocalCluster, Security, get_worker, rpc
 from distributed.versions import VersionMismatchWarning
 
-from dp_erm_bench.errors import UsageError, escaped, printable
+from dp_erm_bench.errors import UsageError, escape_line, printable_text
 from dp_erm_bench.experiment.schema import EngineConfig
-from dp_erm_bench.runner.engines.base import believed, dask_needed
+from dp_erm_bench.runner.engines.base import believe_answer, explain_missing_dask
 from dp_erm_bench.runner.engines.cluster import (
     Elsewhere,
     Jobs,
     LocalWorkers,
     run_to_end,
-    silenced,
+    silence_connections,
 )
 from dp_erm_bench.runner.environment import (
     INSTALL,
     at_first,
-    difference,
-    own,
+    first_difference,
     own_cpu,
+    own_environment,
     pins_of,
 )
-from dp_erm_bench.runner.host import shipped
+from dp_erm_bench.runner.host import run_on_host
 from dp_erm_bench.runner.ledger import Answer, HostExit, Ledger
 
 SETTINGS = {
@@ -114,13 +114,13 @@ class Connection:
         """Start the cluster, or reach the scheduler; a UsageError if none answers."""
         wait = {"distributed.comm.timeouts.connect": self._brief}
         with contextlib.ExitStack() as stack:
-            stack.enter_context(silenced())
+            stack.enter_context(silence_connections())
             stack.enter_context(dask.config.set(SETTINGS | wait))
             if self.options.address:
                 stack.callback(self._hang_up)
-                self._connect(self.options.address)
+                self._connect_client(self.options.address)
             else:
-                run_to_end(self._start, stack)
+                run_to_end(self._start_cluster, stack)
             self._stack = stack.pop_all()
         return self
 
@@ -128,31 +128,31 @@ class Connection:
         """End what was started here; a scheduler at an address stays."""
         self._stack.__exit__(*error)
 
-    def _start(self, stack: contextlib.ExitStack) -> None:
+    def _start_cluster(self, stack: contextlib.ExitStack) -> None:
         """Start the cluster and a client, which the stack ends."""
         if self.options.cluster == "local":
             made: Any = LocalWorkers(self.n_jobs, LocalCluster)
         else:
-            with dask_needed(f"runner.cluster={self.options.cluster}"):
+            with explain_missing_dask(f"runner.cluster={self.options.cluster}"):
                 security = Security.temporary()
             made = Jobs(self.options, self.n_jobs or 1, security)
         self.workers = stack.enter_context(made)
         stack.callback(self._hang_up)
-        self._open(made.cluster)
+        self._open_client(made.cluster)
 
-    def _open(self, scheduler: Any) -> None:
+    def _open_client(self, scheduler: Any) -> None:
         """Make a client, without Dask's table of versions: who differs is refused."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
             self._client = Client(scheduler, set_as_default=False)
 
-    def _connect(self, address: str) -> None:
+    def _connect_client(self, address: str) -> None:
         until = time.monotonic() + self.options.patience
         while True:
             try:
                 # A client would wait for ever for one that hangs.
                 asyncio.run(_ask_identity(address, self._brief))
-                run_to_end(self._open, address)
+                run_to_end(self._open_client, address)
                 return
             except (OSError, TimeoutError):
                 if time.monotonic() > until:
@@ -173,7 +173,7 @@ class Connection:
         self._hang_up()
         if not self.options.address:
             raise UsageError("runner=dask: its scheduler ended; what is recorded stays")
-        self._connect(self.options.address)
+        self._connect_client(self.options.address)
 
     def threads(self) -> dict[str, int]:
         """Return the number of threads of every worker, by its address.
@@ -188,7 +188,7 @@ class Connection:
             found = dict(self._client.sync(ask, workers=None, callback_timeout=wait))
         except Exception as error:
             raise SchedulerLost(str(error)) from error
-        self.workers.note()
+        self.workers.note_ended()
         return found
 
     def submit(
@@ -232,7 +232,7 @@ class Connection:
                 pure=False,
                 retries=0,
             )
-            self._client.loop.add_callback(_follow, future, tell)
+            self._client.loop.add_callback(_follow_call, future, tell)
         except Exception as error:
             raise SchedulerLost(str(error)) from error
         return future
@@ -245,7 +245,7 @@ async def _ask_identity(address: str, seconds: float) -> None:
         await asyncio.wait_for(scheduler.identity(), seconds)
 
 
-async def _follow(future: Any, tell: Callable[[object], None]) -> None:
+async def _follow_call(future: Any, tell: Callable[[object], None]) -> None:
     """Wait for a call and bring what it returned: the loop's thread alone waits.
 
     `as_completed` would be silent for ever of a value that cannot be read.
@@ -312,18 +312,18 @@ class DaskEngine:
         """Yield the number of each task, and its answer or how its worker was lost."""
         while len(ledger):
             try:
-                self._look(ledger)
+                self._look_for_workers(ledger)
                 self._hand_out(ledger)
             except SchedulerLost:
                 self._start_anew(ledger)
             if not self.slots:
                 self._await_workers()
-            for number, value in self._ends():
+            for number, value in self._ended_tasks():
                 _, address = self._flights.pop(number, (None, ""))
                 if address:
-                    yield from self._settle(number, address, value, ledger)
+                    yield from self._settle_task(number, address, value, ledger)
 
-    def _settle(
+    def _settle_task(
         self, number: int, address: str, value: object, ledger: Ledger
     ) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the answer on a task that is over, unless it is to run again."""
@@ -337,14 +337,14 @@ class DaskEngine:
             machine = address.rpartition("://")[2].rpartition(":")[0]
             log = self.connection.workers.log_of(address) or str(value)
             yield number, HostExit(machine, log)
-        elif why := self._difference(value):
+        elif why := self._difference_of_worker(value):
             ledger.put_back(number)
-            self._refuse(address, why, ledger)
+            self._refuse_worker(address, why, ledger)
         else:
-            answer = believed(split_answer(value)[1], number, ledger)
+            answer = believe_answer(split_answer(value)[1], number, ledger)
             if isinstance(answer, Answer) and answer.problem:
                 # Its data are others, or its disk is full; what it has done counts.
-                self._refuse(address, f"there, {answer.problem}", ledger)
+                self._refuse_worker(address, f"there, {answer.problem}", ledger)
                 answer = answer._replace(problem="")
             else:
                 self._proved = True
@@ -357,9 +357,9 @@ class DaskEngine:
             for _ in range(threads - busy[address]):
                 if (number := ledger.take()) is None:
                     return
-                self._send(number, address, ledger)
+                self._send_task(number, address, ledger)
 
-    def _send(self, number: int, address: str, ledger: Ledger) -> None:
+    def _send_task(self, number: int, address: str, ledger: Ledger) -> None:
         batches = ledger.batches(number)
         cpu = own_cpu() if self.mixed else ""
         job = ledger.job._replace(folder="", secret="", pins=pins_of(batches), cpu=cpu)
@@ -375,30 +375,32 @@ class DaskEngine:
         )
         self._flights[number] = future, address
 
-    def _ends(self) -> Iterator[tuple[int, object]]:
+    def _ended_tasks(self) -> Iterator[tuple[int, object]]:
         """Yield the tasks that have ended and how, until the next look at most."""
         with contextlib.suppress(queue.Empty):
             yield self._ended.get(timeout=LOOK)
             while True:
                 yield self._ended.get_nowait()
 
-    def _difference(self, value: object) -> str:
+    def _difference_of_worker(self, value: object) -> str:
         """Return why an answer is of a worker unlike this process; empty if not."""
         if isinstance(value, Exception):
-            why = printable(f"{type(value).__name__}: {value}".partition("\n")[0], 200)
+            why = printable_text(
+                f"{type(value).__name__}: {value}".partition("\n")[0], 200
+            )
             if not isinstance(value, ImportError | AttributeError):
                 return f"its answer failed ({why})"
             return f"it has no dp_erm_bench, or another version ({why}): {INSTALL}"
-        return difference(split_answer(value)[0], self._ours, self.mixed)
+        return first_difference(split_answer(value)[0], self._ours, self.mixed)
 
-    def _refuse(self, address: str, why: str, ledger: Ledger) -> None:
+    def _refuse_worker(self, address: str, why: str, ledger: Ledger) -> None:
         """Give a worker no other task, and have what else it is at wait again."""
         for number, (future, at) in [*self._flights.items()]:
             if at == address:
                 del self._flights[number]
                 future.release()
                 ledger.put_back(number)
-        why = escaped(f"worker {address} gets no trial: {why}", LONGEST)
+        why = escape_line(f"worker {address} gets no trial: {why}", LONGEST)
         self._refused[address] = why
         self._threads.pop(address, None)
         print(f"dp-erm-bench: runner=dask: {why}", file=sys.stderr)
@@ -409,7 +411,7 @@ class DaskEngine:
         self._refused = {a: why for a, why in self._refused.items() if a in found}
         self._threads = {a: n for a, n in found.items() if a not in self._refused}
 
-    def _look(self, ledger: Ledger) -> None:
+    def _look_for_workers(self, ledger: Ledger) -> None:
         """See who is there; what was at work on others is over."""
         if time.monotonic() < self._looked + LOOK:
             return
@@ -438,25 +440,26 @@ class DaskEngine:
                 self.connection.renew()
             if self._threads:
                 return
-            turn, now = self.connection.workers.turn(), time.monotonic()
+            turn, now = self.connection.workers.waits_for(), time.monotonic()
             if turn:
                 # Who leaves the queue may need all of the patience to start.
                 until = now + self.patience
             if turn not in ("", told) and now > start + self.patience:
                 told = turn
                 print(
-                    printable(f"dp-erm-bench: no worker yet ({turn})"), file=sys.stderr
+                    printable_text(f"dp-erm-bench: no worker yet ({turn})"),
+                    file=sys.stderr,
                 )
             hopeless = self._refused and not self._proved
             if now > (start + GRACE if hopeless else until):
-                raise UsageError(f"runner=dask: {self._absence()}")
+                raise UsageError(f"runner=dask: {self._reason_of_absence()}")
             time.sleep(SOON)
 
-    def _absence(self) -> str:
+    def _reason_of_absence(self) -> str:
         """Return what to say where no worker is left, or none has come."""
         if reasons := [*self._refused.values()][:REASONS]:
             return f"no worker is left: {'; '.join(reasons)}"
-        why = self.connection.workers.absence()
+        why = self.connection.workers.reason_of_absence()
         return (
             f"no worker for runner.patience={self.patience:g} s{why and f' ({why})'}; "
             "what is recorded stays"
@@ -470,11 +473,11 @@ def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
     computes with, the task is not run, and the answer is None.
     """
     ours, mixed, task = pickle.loads(sent)
-    if difference(at_first(), ours, mixed):
-        return own(), None
+    if first_difference(at_first(), ours, mixed):
+        return own_environment(), None
     number, batches, job = pickle.loads(task)
-    _, answer = shipped(number, batches, job, wish())
-    return own(), answer
+    _, answer = run_on_host(number, batches, job, is_wanted())
+    return own_environment(), answer
 
 
 def split_answer(value: object) -> tuple[Mapping[str, str], object]:
@@ -485,7 +488,7 @@ def split_answer(value: object) -> tuple[Mapping[str, str], object]:
     return {}, None
 
 
-def wish() -> Callable[[], bool]:
+def is_wanted() -> Callable[[], bool]:
     """Return what tells whether the call that runs here is wanted: by its client."""
     worker = get_worker()
     key = worker.get_current_task()

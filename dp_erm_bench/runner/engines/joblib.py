@@ -15,8 +15,19 @@ import joblib
 from joblib import parallel
 from joblib.parallel import ParallelBackendBase
 
-from dp_erm_bench.runner.engines.base import ACTIVE, HANG, believed, hanging
-from dp_erm_bench.runner.host import PATIENCE, Worker, children, hosted, shipped
+from dp_erm_bench.runner.engines.base import (
+    ACTIVE,
+    HANG,
+    believe_answer,
+    hanging_backend,
+)
+from dp_erm_bench.runner.host import (
+    PATIENCE,
+    Worker,
+    children,
+    run_in_child,
+    run_on_host,
+)
 from dp_erm_bench.runner.ledger import Answer, HostExit, Ledger
 from dp_erm_bench.runner.worker import Batch, Job
 
@@ -57,17 +68,17 @@ class JoblibEngine:
         # The ledger sizes the tasks; a task is dispatched when a host is free.
         self._options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
         self._options |= {"backend": None if backend == ACTIVE else backend}
-        made = self._made()._backend
+        made = self._make_pool()._backend
         for name, (hangs, _) in HANG.items():
             if hangs in {one.__name__ for one in type(made).__mro__}:
-                raise hanging(f"joblib.parallel_config(backend={name!r})", name)
+                raise hanging_backend(f"joblib.parallel_config(backend={name!r})", name)
         self._local = getattr(made, "uses_threads", False)
         self._whole = not made.supports_return_generator
         if not self._whole:
             self._options["return_as"] = "generator_unordered"
-        self._parallel = self._made()
+        self._parallel = self._make_pool()
 
-    def _made(self) -> Any:
+    def _make_pool(self) -> Any:
         return joblib.Parallel(self._n_jobs, **self._options)
 
     def __enter__(self) -> Self:
@@ -91,60 +102,62 @@ class JoblibEngine:
 
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the number and the answer of each task; a broken backend loses all."""
-        results = self._parallel(self._calls(ledger))
+        results = self._parallel(self._calls_of_round(ledger))
         try:
             if self._local:
                 yield from ((answer.number, answer) for answer in results)
             else:
-                yield from self._unpacked(results, ledger)
+                yield from self._answers_of_hosts(results, ledger)
         finally:
             if not self._whole:
                 with _no_warnings():
                     results.close()
 
-    def _calls(self, ledger: Ledger) -> Iterator[Any]:
+    def _calls_of_round(self, ledger: Ledger) -> Iterator[Any]:
         """Yield the calls of the tasks of a round."""
-        run = joblib.delayed(hosted if self._local else carried)
+        run = joblib.delayed(run_in_child if self._local else answer_of_process)
         # Of a backend that returns all or nothing, nothing waits for long.
         last = self.slots if self._whole else None
         for number in itertools.islice(ledger.tasks(), last):
             yield run(number, ledger.batches(number), ledger.job)
 
-    def _unpacked(
+    def _answers_of_hosts(
         self, results: Iterable[tuple[int, Answer]], ledger: Ledger
     ) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the answers of hosts that may die with what they are at."""
         try:
             for number, data in results:
-                yield number, believed(data, number, ledger)
+                yield number, believe_answer(data, number, ledger)
         except Exception as error:
             log = f"{type(error).__name__}: {error}"
         else:
             return
-        self._renew()
+        self._renew_pool()
         for number in ledger.at_work():
             yield number, HostExit(platform.node(), log, joint=True)
 
-    def _renew(self) -> None:
+    def _renew_pool(self) -> None:
         """Take other hosts: a broken call of joblib may spoil the next ones."""
         with _no_warnings():
             with contextlib.suppress(Exception):
                 self._parallel.__exit__(None, None, None)
-            self._parallel = self._made()
+            self._parallel = self._make_pool()
             self._parallel.__enter__()
 
 
-def carried(number: int, task: Sequence[Batch], job: Job) -> tuple[int, Answer]:
+def answer_of_process(
+    number: int, task: Sequence[Batch], job: Job
+) -> tuple[int, Answer]:
     """Return the answer of a process of joblib's, which ends when its parent has."""
-    parent = _parent(os.getpid())
-    answer = shipped(number, task, job, lambda: os.getppid() == parent)
+    parent = _is_parent(os.getpid())
+    answer = run_on_host(number, task, job, lambda: os.getppid() == parent)
     if os.getppid() != parent:
         os._exit(1)
     return answer
 
 
 @functools.cache
-def _parent(pid: int) -> int:
+def _is_parent(pid: int) -> int:
     """Return the process that started this one, `pid`, as of its first task."""
     return os.getppid()
 

@@ -23,7 +23,9 @@ SMALLEST = 1e-13
 FAR = 3.0
 
 
-def nodes_of(gamma: float, up: float, down: float, top: float) -> tuple[Array, Array]:
+def nodes_of_allocation(
+    gamma: float, up: float, down: float, top: float
+) -> tuple[Array, Array]:
     """Return W = e^(up g - up^2/2) - gamma e^(-down g - down^2/2) and masses of g.
 
     By Gauss and Legendre on panels that are short in g and, far up, in W.
@@ -43,8 +45,8 @@ def nodes_of(gamma: float, up: float, down: float, top: float) -> tuple[Array, A
     return ratio, norm.pdf(g) * (half * weights).ravel()
 
 
-def summed(epsilon: float, steps: int, up: float, down: float) -> float:
-    """Return about E (W_1 + ... + W_t)_+ / t, W as in ``nodes_of``.
+def mean_of_sums(epsilon: float, steps: int, up: float, down: float) -> float:
+    """Return about E (W_1 + ... + W_t)_+ / t, W as in ``nodes_of_allocation``.
 
     The law of W tilted to where the positive part is, on a lattice around 0, to the
     t-th power. Ratios of more than FAR e^epsilon t are left out: where one is in the
@@ -56,7 +58,7 @@ def summed(epsilon: float, steps: int, up: float, down: float) -> float:
         top = (math.log(FAR * gamma * steps) + up * up / 2) / up
         others = gamma + (steps - 1) * (gamma - 1)
         alone = max(0.0, norm.sf(top - up) - others * norm.sf(top))
-    ratio, masses = nodes_of(gamma, up, down, top)
+    ratio, masses = nodes_of_allocation(gamma, up, down, top)
     highest = float(ratio[-1])
     if highest <= 0:
         return alone
@@ -89,9 +91,9 @@ def summed(epsilon: float, steps: int, up: float, down: float) -> float:
 @functools.lru_cache(maxsize=64)
 def profile(steps: int, up: float, down: float, scale: float) -> tuple[Array, Array]:
     """Return epsilons from 0 on, and log delta at each, down to ``SMALLEST``."""
-    at, logs, gap = [0.0], [math.log(summed(0.0, steps, up, down))], 0.2 * scale
+    at, logs, gap = [0.0], [math.log(mean_of_sums(0.0, steps, up, down))], 0.2 * scale
     while logs[-1] > math.log(SMALLEST) and len(at) < 400:
-        delta = summed(at[-1] + gap, steps, up, down)
+        delta = mean_of_sums(at[-1] + gap, steps, up, down)
         if not 0 < delta < math.exp(logs[-1]):
             break
         at.append(at[-1] + gap)
@@ -100,7 +102,7 @@ def profile(steps: int, up: float, down: float, scale: float) -> tuple[Array, Ar
     return np.array(at), np.array(logs)
 
 
-def expected(seed: Any, n: int, times: int, steps: float) -> int:
+def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
     """Return the sum of (record + 1) (use + 1) over secret rounds, modulo 2^63."""
     total, t = 0, round(steps)
     for index in range(math.ceil(times / t) if n else 0):
@@ -138,7 +140,9 @@ class AllocationGaussianTwin(Twin):
         if mechanism.rate == 1.0:
             return GaussianTwin(ratio, times)
         for seed, handed in drawn:
-            if handed != expected(seed, mechanism.records, times, 1 / release.rate):
+            if handed != expected_checksum(
+                seed, mechanism.records, times, 1 / release.rate
+            ):
                 return GaussianTwin(ratio, rounds)
         return cls(ratio, rounds, release.rate)
 
@@ -195,14 +199,14 @@ class AllocationGaussianTwin(Twin):
         """
         t = round(1 / release.rate)
 
-        def mixed(side: int) -> Array:
+        def mixture_of(side: int) -> Array:
             total: Array = np.zeros(len(uses[0].first))
             for start in range(0, len(uses), t):
                 gains = np.zeros((t, total.size))
                 for i, use in enumerate(uses[start : start + t]):
-                    a, v = use.values(), use.normalised()[side]
+                    a, v = use.values(), use.normalise_queries()[side]
                     gains[i] = ((a - v / 2) * v).sum(axis=1)
                 total = total + logsumexp(gains, axis=0) - math.log(t)
             return total
 
-        return mixed(0) - mixed(1)
+        return mixture_of(0) - mixture_of(1)

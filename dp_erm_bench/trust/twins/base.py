@@ -46,7 +46,7 @@ class Answered:
     second: Array
     scale: Array
 
-    def normalised(self) -> tuple[Array, Array]:
+    def normalise_queries(self) -> tuple[Array, Array]:
         """Return both queries in units of the noise; 0 where there is none."""
         unit = np.where(self.scale > 0.0, self.scale, np.inf)
         return self.first / unit, self.second / unit
@@ -107,7 +107,7 @@ class Twin(ABC):
         return 1 / self.ratio
 
     @property
-    def apart(self) -> bool:
+    def is_composed_apart(self) -> bool:
         """Return whether its level is added to the rest by basic composition."""
         return False
 
@@ -174,7 +174,9 @@ class Twin(ABC):
         raise NotImplementedError("the noise is added to what is published")
 
     @staticmethod
-    def heard(query: Any, draws: Array, scale: Array, answer: Array) -> float:
+    def recovered_multiplier(
+        query: Any, draws: Array, scale: Array, answer: Array
+    ) -> float:
         """Return the smallest noise / (draw * sensitivity) of an answer.
 
         That is scale / sensitivity if the noise is the stream's, arbitrary otherwise;
@@ -186,7 +188,7 @@ class Twin(ABC):
         return float((noise[loud] / moved[loud]).min(initial=np.inf))
 
 
-def log_moments(nodes: tuple[Array, Array], powers: Array) -> Array:
+def log_moments_of_losses(nodes: tuple[Array, Array], powers: Array) -> Array:
     """Return log E e^(power l) of losses l at nodes (losses, masses), of any powers."""
     losses, masses = nodes
     logs = powers[:, None] * losses + np.log(np.maximum(masses, 1e-300))

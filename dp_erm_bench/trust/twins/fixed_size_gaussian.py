@@ -189,9 +189,9 @@ class FixedSizeGaussianTwin(Twin):
         with probability q, else 0; where it is made of halves, the record is in either
         one, each with probability q/2.
         """
-        a, (v, u) = use.values(), use.normalised()
+        a, (v, u) = use.values(), use.normalise_queries()
 
-        def mixed(v: Array) -> Array:
+        def mixture_at(v: Array) -> Array:
             places = [v]
             if release.halves:
                 whole, one, other = np.split(v, 3, axis=1)
@@ -203,4 +203,4 @@ class FixedSizeGaussianTwin(Twin):
             total: Array = np.logaddexp(out, np.log(release.rate) + gain)
             return total
 
-        return mixed(v) - mixed(u)
+        return mixture_at(v) - mixture_at(u)

@@ -29,7 +29,7 @@ class GaussianTwin(Twin):
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of two normal densities."""
-        a, (v, u) = use.values(), use.normalised()
+        a, (v, u) = use.values(), use.normalise_queries()
         return np.asarray(((a - (v + u) / 2) * (v - u)).sum(axis=1))
 
 

@@ -8,7 +8,7 @@ from dp_erm_bench.trust.twins.base import Answered, Array
 from dp_erm_bench.trust.twins.laplace_noisy_max import (
     LaplaceNoisyMaxTwin,
     inside_chances,
-    selected,
+    log_ratio_at_winner,
 )
 
 
@@ -22,10 +22,12 @@ class InsideNoisyMaxTwin(LaplaceNoisyMaxTwin):
         The score is taken as |g_j| / Delta_j, which it is up to a factor where all
         score sensitivities are equal (M_j = H R_j^2) and there is no penalty.
         """
-        v, u = use.normalised()
-        return selected(inside_chances, np.abs(v), np.abs(u), use.answer)
+        v, u = use.normalise_queries()
+        return log_ratio_at_winner(inside_chances, np.abs(v), np.abs(u), use.answer)
 
     @staticmethod
-    def heard(query: Any, draws: Array, scale: Array, answer: Array) -> float:
+    def recovered_multiplier(
+        query: Any, draws: Array, scale: Array, answer: Array
+    ) -> float:
         """Return infinity: the winner depends on the score, which is not heard."""
         return np.inf

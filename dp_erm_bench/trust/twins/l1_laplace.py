@@ -31,11 +31,11 @@ class L1LaplaceTwin(LaplaceTwin):
         return cls(ratio, times * entries, release.epsilon_share)
 
     @property
-    def apart(self) -> bool:
+    def is_composed_apart(self) -> bool:
         """Return whether a share of the budget was taken for it."""
         return self.epsilon_share is not None
 
     @property
     def is_exact(self) -> bool:
         """Return whether it is composed with the rest."""
-        return not self.apart
+        return not self.is_composed_apart

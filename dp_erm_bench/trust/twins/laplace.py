@@ -38,5 +38,5 @@ class LaplaceTwin(PureTwin):
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of products of Laplace densities."""
-        a, (v, u) = use.values(), use.normalised()
+        a, (v, u) = use.values(), use.normalise_queries()
         return np.asarray((np.abs(a - u) - np.abs(a - v)).sum(axis=1))

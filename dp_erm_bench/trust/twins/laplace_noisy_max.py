@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dp_erm_bench.trust.twins.base import Answered, Array
-from dp_erm_bench.trust.twins.noisy_max import NoisyMaxTwin, won
+from dp_erm_bench.trust.twins.noisy_max import NoisyMaxTwin, entries_of_winners
 from dp_erm_bench.trust.twins.pure import PureTwin, two_candidates
 
 # A Gauss-Legendre rule on (0, 1).
@@ -63,12 +63,14 @@ class LaplaceNoisyMaxTwin(PureTwin):
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of the winner's probabilities under Laplace noise."""
         b = np.max(use.scale, axis=-1, keepdims=True)
-        return selected(laplace_chances, use.first / b, use.second / b, use.answer)
+        return log_ratio_at_winner(
+            laplace_chances, use.first / b, use.second / b, use.answer
+        )
 
-    heard = staticmethod(NoisyMaxTwin.heard)
+    recovered_multiplier = staticmethod(NoisyMaxTwin.recovered_multiplier)
 
 
-def selected(
+def log_ratio_at_winner(
     chances: Callable[[Array], Array], first: Array, second: Array, answer: Array
 ) -> Array:
     """Return log chances(first) - log chances(second) at the winner.
@@ -79,7 +81,9 @@ def selected(
     rows, where = np.unique(both, axis=0, return_inverse=True)
     table = np.log(np.maximum(chances(rows), 1e-300))[where.ravel()]
     half = len(first)
-    return won(table[:half], answer) - won(table[half:], answer)
+    return entries_of_winners(table[:half], answer) - entries_of_winners(
+        table[half:], answer
+    )
 
 
 def laplace_chances(scores: Array) -> Array:
@@ -90,8 +94,8 @@ def laplace_chances(scores: Array) -> Array:
     centre = scores.max(axis=1, keepdims=True)
     scores = np.maximum(scores - centre, -700.0)
     ordered = np.sort(scores, axis=1)
-    chances = _between(ordered, scores, laplace_density, laplace_below)
-    chances += _above(0.5 * np.exp(scores))
+    chances = _integrate_between(ordered, scores, laplace_density, laplace_below)
+    chances += _integrate_above(0.5 * np.exp(scores))
     below = (ordered[:, :1] - scores - np.log(2)).sum(axis=1, keepdims=True)
     with np.errstate(under="ignore"):
         return np.asarray(chances + np.exp(below) / scores.shape[1])
@@ -101,10 +105,12 @@ def inside_chances(centres: Array) -> Array:
     """Return the chances that |centre + noise| is largest; centres >= 0: (B, k)."""
     ordered = np.sort(centres, axis=1)
     ends = np.concatenate([np.zeros((len(centres), 1)), ordered], axis=1)
-    chances = _between(ends, centres, folded_density, folded_below)
+    chances = _integrate_between(ends, centres, folded_density, folded_below)
     # e^(-top) cosh(c), written so that neither overflows.
     top = ordered[:, -1:]
-    return chances + _above(0.5 * (np.exp(centres - top) + np.exp(-centres - top)))
+    return chances + _integrate_above(
+        0.5 * (np.exp(centres - top) + np.exp(-centres - top))
+    )
 
 
 def laplace_density(x: Array, v: Array) -> Array:
@@ -128,7 +134,9 @@ def folded_below(x: Array, v: Array) -> Array:
     return laplace_below(x, v) - laplace_below(-x, v)
 
 
-def _between(ends: Array, scores: Array, density: Curve, below: Curve) -> Array:
+def _integrate_between(
+    ends: Array, scores: Array, density: Curve, below: Curve
+) -> Array:
     """Integrate over the panels between consecutive ends, (B, m); one a time."""
     total = np.zeros_like(scores)
     for left, right in zip(ends.T[:-1], ends.T[1:], strict=True):
@@ -136,18 +144,20 @@ def _between(ends: Array, scores: Array, density: Curve, below: Curve) -> Array:
         left = right - width
         x = left[:, None, None] + width[:, None, None] * NODES[:, None]
         f, F = density(x, scores[:, None]), below(x, scores[:, None])
-        total += width[:, None] * np.tensordot(f * _others(F), WEIGHTS, ([1], [0]))
+        total += width[:, None] * np.tensordot(
+            f * _products_of_others(F), WEIGHTS, ([1], [0])
+        )
     return total
 
 
-def _above(c: Array) -> Array:
+def _integrate_above(c: Array) -> Array:
     """Integrate c_j prod_{k != j} (1 - c_k t) over t in (0, 1)."""
     factors = 1.0 - c[:, None, :] * NODES[:, None]
-    tails: Array = np.tensordot(_others(factors), WEIGHTS, ([1], [0]))
+    tails: Array = np.tensordot(_products_of_others(factors), WEIGHTS, ([1], [0]))
     return c * tails
 
 
-def _others(factors: Array) -> Array:
+def _products_of_others(factors: Array) -> Array:
     """Return for each entry of the last axis the product of all other entries."""
     before, after = np.ones_like(factors), np.ones_like(factors)
     np.cumprod(factors[..., :-1], axis=-1, out=before[..., 1:])

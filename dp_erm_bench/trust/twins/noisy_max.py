@@ -42,18 +42,20 @@ class NoisyMaxTwin(PureTwin):
         def chance(scores: Array) -> Array:
             shifted = (scores - scores.max(axis=1, keepdims=True)) / b
             total: Array = np.log(np.exp(shifted).sum(axis=1))
-            return won(shifted, use.answer) - total
+            return entries_of_winners(shifted, use.answer) - total
 
         return chance(use.first) - chance(use.second)
 
     @staticmethod
-    def heard(query: Any, draws: Array, scale: Array, answer: Array) -> float:
+    def recovered_multiplier(
+        query: Any, draws: Array, scale: Array, answer: Array
+    ) -> float:
         """Return infinity if the winners are those of the draws, else 0."""
         winners = (query.value + scale * draws).argmax(axis=1)
         return np.inf if np.array_equal(answer, winners) else 0.0
 
 
-def won(table: Array, answer: Array) -> Array:
+def entries_of_winners(table: Array, answer: Array) -> Array:
     """Return the entry of each row's winner, (B,)."""
     indices = answer.astype(np.int64)[:, None]
     return np.take_along_axis(table, indices, axis=1)[:, 0]

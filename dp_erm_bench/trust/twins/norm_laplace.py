@@ -14,6 +14,6 @@ class NormLaplaceTwin(PureTwin):
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of two densities exp(-norm2)."""
-        a, (v, u) = use.values(), use.normalised()
+        a, (v, u) = use.values(), use.normalise_queries()
         near, far = np.linalg.norm(a - v, axis=1), np.linalg.norm(a - u, axis=1)
         return np.asarray(far - near)

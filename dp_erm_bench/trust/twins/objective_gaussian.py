@@ -6,7 +6,12 @@ import numpy as np
 from scipy.stats import norm
 
 from dp_erm_bench.releases.adjacency import Adjacency
-from dp_erm_bench.trust.twins.base import LARGEST_TILT, Array, Twin, log_moments
+from dp_erm_bench.trust.twins.base import (
+    LARGEST_TILT,
+    Array,
+    Twin,
+    log_moments_of_losses,
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class ObjectiveGaussianTwin(Twin):
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)
-        curve[tame] = log_moments(self.losses(), power[tame]) / power[tame]
+        curve[tame] = log_moments_of_losses(self.losses(), power[tame]) / power[tame]
         return curve
 
     @staticmethod

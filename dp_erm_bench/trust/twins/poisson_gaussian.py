@@ -55,13 +55,13 @@ class PoissonGaussianTwin(Twin):
         (1 - q) N(0, s^2) + q N(v, s^2), and relative to N(0, s^2)
         1 - q + q e^((a.v - norm2(v)^2 / 2) / s^2).
         """
-        a, (v, u) = use.values(), use.normalised()
+        a, (v, u) = use.values(), use.normalise_queries()
 
-        def mixed(v: Array) -> Array:
+        def mixture_at(v: Array) -> Array:
             gain = ((a - v / 2) * v).sum(axis=1)
             with np.errstate(divide="ignore"):
                 out = np.log1p(-release.rate)
             total: Array = np.logaddexp(out, np.log(release.rate) + gain)
             return total
 
-        return mixed(v) - mixed(u)
+        return mixture_at(v) - mixture_at(u)

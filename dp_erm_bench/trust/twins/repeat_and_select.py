@@ -44,7 +44,7 @@ class RepeatAndSelectTwin(Twin):
             if used and np.any(sizes > 0):
                 twin = required_twin(one)
                 forms = dict.fromkeys(twin.of(one, m, least, used) for m in made)
-                uses.append(tuple(map(amplified, forms)))
+                uses.append(tuple(map(twin_of_fixed_size, forms)))
         return cls(ratio, times, release.gamma, tuple(uses))
 
     def renyi(self, orders: Array) -> Array:
@@ -60,7 +60,7 @@ class RepeatAndSelectTwin(Twin):
         return np.asarray(library._compute_rdp_repeat_and_select(*how))
 
 
-def amplified(use: Twin) -> Twin:
+def twin_of_fixed_size(use: Twin) -> Twin:
     """Return the twin of a sample of fixed size for that of a Poisson sample."""
     if isinstance(use, PoissonGaussianTwin):
         return FixedSizeGaussianTwin(use.ratio, use.times, use.rate)

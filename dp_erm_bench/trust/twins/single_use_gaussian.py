@@ -16,7 +16,7 @@ from dp_erm_bench.trust.twins.base import (
     Answered,
     Array,
     Twin,
-    log_moments,
+    log_moments_of_losses,
 )
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 
@@ -79,7 +79,7 @@ class SingleUseGaussianTwin(Twin):
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)
-        curve[tame] = log_moments(self.losses(), power[tame]) / power[tame]
+        curve[tame] = log_moments_of_losses(self.losses(), power[tame]) / power[tame]
         return curve
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
@@ -110,10 +110,10 @@ class SingleUseGaussianTwin(Twin):
         the gradient at its one use.
         """
 
-        def mixed(side: int) -> Array:
+        def mixture_of(side: int) -> Array:
             gains, held = [], []
             for use in uses:
-                a, v = use.values(), use.normalised()[side]
+                a, v = use.values(), use.normalise_queries()[side]
                 gains.append(((a - v / 2) * v).sum(axis=1))
                 held.append((v != 0.0).any(axis=1))
             if not release.drawn:
@@ -124,4 +124,4 @@ class SingleUseGaussianTwin(Twin):
             exponents = np.concatenate([np.zeros_like(rest)[None], gains])
             return np.asarray(logsumexp(exponents, axis=0, b=weights))
 
-        return mixed(0) - mixed(1)
+        return mixture_of(0) - mixture_of(1)

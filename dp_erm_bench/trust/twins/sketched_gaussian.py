@@ -72,8 +72,10 @@ class SketchedGaussianTwin(Twin):
         return np.asarray((sizes[1] - sizes[0]) / (2 * scale * scale))
 
     @staticmethod
-    def heard(query: Any, draws: Array, scale: Array, answer: Array) -> float:
-        """Return as `Twin.heard`, and 0 if A is not the stream's own."""
+    def recovered_multiplier(
+        query: Any, draws: Array, scale: Array, answer: Array
+    ) -> float:
+        """Return as `Twin.recovered_multiplier`, and 0 if A is not the stream's own."""
         rows = answer.shape[1]
         sketch, told = answer[..., :-1], answer[..., -1]
         drawn = draws[:, rows:].reshape(sketch.shape) / math.sqrt(rows)

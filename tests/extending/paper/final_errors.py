@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from functools import partial
 
-from dp_erm_bench.report.curves import curves
+from dp_erm_bench.report.curves import line_errors
 from dp_erm_bench.report.figure import Figure
-from dp_erm_bench.report.layout import Sheet, save
-from dp_erm_bench.report.style import house_style, of
+from dp_erm_bench.report.layout import Sheet, save_sheet
+from dp_erm_bench.report.style import house_style, style_of
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,19 @@ class FinalErrors(Figure):
 
     def draw(self, drawing):
         ends = {
-            line: curves(drawing.table, self.panel, line).median[-1]
+            line: line_errors(drawing.table, self.panel, line).median[-1]
             for line in self.lines
         }
         sheet = Sheet([partial(bars, ends=ends)], 1, "Final errors.", (3.0, 2.0))
         with house_style():
-            return save(sheet, drawing.path("ends"))
+            return save_sheet(sheet, drawing.path("ends"))
 
 
 def bars(ax, ends):
     for line, end in ends.items():
-        ax.bar(of(line).label, end, color=of(line).colour, label=of(line).label)
+        ax.bar(
+            style_of(line).label,
+            end,
+            color=style_of(line).colour,
+            label=style_of(line).label,
+        )

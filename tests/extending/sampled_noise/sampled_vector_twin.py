@@ -31,7 +31,7 @@ class SampledVectorTwin(PureTwin):
 
         The query is the sum with every record sampled; all but one are zero.
         """
-        a, (v, u) = use.values(), use.normalised()
+        a, (v, u) = use.values(), use.normalise_queries()
 
         plain, with_v, with_u = (np.linalg.norm(a - x, axis=1) for x in (0 * v, v, u))
         first = mixed(release.rate, plain - with_v)

@@ -35,7 +35,7 @@ def certified_optimum(problem: ERM) -> Optimum:
     if problem.loss.smoothness == 0.0 and problem.constraint.bounded:
         return _least_line(problem)
     read = load_json("optimum", problem.key)
-    optimum = None if read is None else _read(read, problem)
+    optimum = None if read is None else _read_optimum(read, problem)
     if optimum is None or (is_sealing() and read is not None and not read.vouched):
         optimum = optimum or compute_optimum(problem)
         w = None if optimum.w is None else optimum.w.tolist()
@@ -45,7 +45,7 @@ def certified_optimum(problem: ERM) -> Optimum:
 
 def compute_optimum(problem: ERM) -> Optimum:
     """Return the certified minimum, computed anew."""
-    unsupported = _unsupported(problem)
+    unsupported = _unsupported_reason(problem)
     if not (unsupported or squares_add_up(problem.dataset.X)):
         unsupported = "no certificate: the squares of the features overflow"
     if unsupported:
@@ -53,12 +53,12 @@ def compute_optimum(problem: ERM) -> Optimum:
     # Not at the top: scipy takes long to import, and most optima are cached.
     from dp_erm_bench.problems.erm.optimum import choice
 
-    w = choice.minimise(problem)
+    w = choice.minimise_by_choice(problem)
     gap, reason = choice.certified_gap(problem, w)
     at_zero, value = (float(problem.value(v)) for v in (np.zeros(problem.p), w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
         reason = "the minimum is close to 0, a relative error has no meaning"
-    elif not reason and not gap <= _tolerance(problem) * value:
+    elif not reason and not gap <= _tolerance_of(problem) * value:
         reason = f"no certificate: the relative gap reached is {gap / value:.1e}"
     if reason:
         return Optimum(reason=reason)
@@ -69,22 +69,22 @@ def compute_optimum(problem: ERM) -> Optimum:
 def _least_line(problem: ERM) -> Optimum:
     """Return the minimum of g.w over the set, g being the gradient of a linear loss."""
     if problem.penalty != NoPenalty():
-        return Optimum(reason=_unsupported(problem))
+        return Optimum(reason=_unsupported_reason(problem))
     w = problem.constraint.linear_minimiser(problem.gradient(np.zeros(problem.p)))
     w.flags.writeable = False
     return Optimum(float(problem.value(w)), w, 0.0)
 
 
-def _tolerance(problem: ERM) -> float:
+def _tolerance_of(problem: ERM) -> float:
     return TOLERANCE if problem.loss.smooth else KINKED
 
 
-def _unsupported(problem: ERM) -> str:
+def _unsupported_reason(problem: ERM) -> str:
     """Return the reason why no reference minimiser serves it, empty if one does."""
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     separable = isinstance(penalty, SeparablePenalty)
     loss = problem.loss
-    if not loss.convex or not (loss.smooth or loss.smoothed(1.0)):
+    if not loss.convex or not (loss.smooth or loss.smooth_surrogate(1.0)):
         kind = "smooth" if loss.convex else "convex"
         return f"no certificate: loss {loss.name} is not {kind}"
     if not loss.smooth and free and penalty == NoPenalty():
@@ -92,9 +92,9 @@ def _unsupported(problem: ERM) -> str:
     if loss.smoothness == 0.0:
         return f"loss {loss.name} has a negative minimum: no error is relative to it"
     if isinstance(penalty, SeparablePenalty):
-        if penalty.boxed and not math.isfinite(penalty.upper - penalty.lower):
+        if penalty.has_box and not math.isfinite(penalty.upper - penalty.lower):
             return "no certificate on a box that is not bounded"
-        if penalty.boxed and (penalty.l1 > 0.0 or not free):
+        if penalty.has_box and (penalty.l1 > 0.0 or not free):
             return f"no reference solver for the box of penalty {penalty.name} and more"
     curved = penalty.strong_convexity > 0.0 and problem.constraint.explicit
     if free or (separable and penalty.quadratic and not curved):
@@ -105,7 +105,7 @@ def _unsupported(problem: ERM) -> str:
     )
 
 
-def _read(read: Cached, problem: ERM) -> Optimum | None:
+def _read_optimum(read: Cached, problem: ERM) -> Optimum | None:
     """Return the cached optimum, None if it is of another format or not certified."""
     record = read.value
     if record.get("format") != FORMAT:
@@ -122,17 +122,17 @@ def _read(read: Cached, problem: ERM) -> Optimum | None:
     w.flags.writeable = False
     if read.vouched:
         return Optimum(record["value"], w, record["gap"])
-    return _certified(problem, w)
+    return _certify_optimum(problem, w)
 
 
-def _certified(problem: ERM, w: Array) -> Optimum | None:
+def _certify_optimum(problem: ERM, w: Array) -> Optimum | None:
     """Return the optimum with the value and the gap at w, None if it is not one."""
-    if _unsupported(problem):
+    if _unsupported_reason(problem):
         return None
     from dp_erm_bench.problems.erm.optimum import choice
 
     with np.errstate(all="ignore"):
         value, (gap, doubt) = float(problem.value(w)), choice.certified_gap(problem, w)
-    if doubt or not (0.0 < value < math.inf and gap <= _tolerance(problem) * value):
+    if doubt or not (0.0 < value < math.inf and gap <= _tolerance_of(problem) * value):
         return None
     return Optimum(value, w, gap / value)

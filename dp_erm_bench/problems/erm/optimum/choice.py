@@ -24,12 +24,12 @@ LEVELS = 1e-13
 RATIO = 0.1
 
 
-def minimise(problem: ERM) -> Array:
+def minimise_by_choice(problem: ERM) -> Array:
     """Return an approximate minimiser, of shape (p,), by the method that serves it."""
     if not problem.loss.smooth:
         return smooth.minimise_kinked(problem, _minimise_from, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
-    objective, region = _composite(problem), _region(problem)
+    objective, region = _composite_of(problem), _region_of(problem)
     if region is not None:
         return faces.minimise_over(objective, region)
     if constraint.name == "l2_ball":
@@ -59,8 +59,8 @@ def _minimise_from(problem: ERM, w: Array) -> Array:
     """
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     if free and penalty.quadratic and penalty.strong_convexity > 0.0:
-        return smooth.newton(_composite(problem), w)[0]
-    return minimise(problem)
+        return smooth.newton_minimiser(_composite_of(problem), w)[0]
+    return minimise_by_choice(problem)
 
 
 def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
@@ -71,7 +71,7 @@ def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
     if not problem.loss.smooth:
         return smooth.kinked_gap(problem, w, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
-    objective, region = _composite(problem), _region(problem)
+    objective, region = _composite_of(problem), _region_of(problem)
     if not constraint.contains(w, INSIDE):
         return np.inf, ""
     if region is not None:
@@ -86,7 +86,7 @@ def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
     return composite.duality_gap(objective, penalty, w), ""
 
 
-def _composite(problem: ERM) -> Composite:
+def _composite_of(problem: ERM) -> Composite:
     """Return the objective over the set; of another penalty, without it."""
     data, penalty = problem.dataset, problem.penalty
     smooth_part = Composite(data.X, data.y, problem.loss)
@@ -95,7 +95,7 @@ def _composite(problem: ERM) -> Composite:
     return smooth_part
 
 
-def _region(problem: ERM) -> faces.Region | None:
+def _region_of(problem: ERM) -> faces.Region | None:
     """Return the box of the penalty or the constraint as a set with faces, if one."""
     penalty, constraint = problem.penalty, problem.constraint
     if isinstance(penalty, SeparablePenalty) and penalty.upper < np.inf:
@@ -131,7 +131,7 @@ def minimise_in_ball(problem: Composite, radius: float) -> Array:
     def path(m: float) -> Array:
         """Return the minimiser for a multiplier, from that of the one before."""
         nonlocal w
-        w = smooth.newton(replace(problem, l2=problem.l2 + m), w)[0]
+        w = smooth.newton_minimiser(replace(problem, l2=problem.l2 + m), w)[0]
         return w
 
     def excess(exponent: float) -> float:

@@ -93,7 +93,7 @@ def duality_gap(problem: Composite, psi: Penalty, w: Array) -> float:
     return float((1.0 - s) * loss.value(y, z).mean() + distance)
 
 
-def accelerated(step: Callable[[Array], Array], w: Array) -> Iterator[Array]:
+def accelerated_points(step: Callable[[Array], Array], w: Array) -> Iterator[Array]:
     """Yield the points of accelerated (projected, proximal) gradient steps from w.
 
     References
@@ -117,7 +117,7 @@ Solve = Callable[[Array], Array]
 """From the right side of a system of equations, (p,), to its solution, (p,)."""
 
 
-def inexact(X: Any, l2: float) -> bool:
+def is_inexact(X: Any, l2: float) -> bool:
     """Return whether systems of these features are solved by conjugate gradients."""
     side = min(X.shape) if l2 > 0.0 else X.shape[1]
     return bool(sparse.issparse(X) and side > DIRECT)
@@ -135,18 +135,22 @@ def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) ->
     products : array of shape (n, n), optional
         X X', of :func:`row_products`, where many systems share it.
     """
-    return _iterative(X, d, l2) if inexact(X, l2) else direct(X, d, l2, products)
+    return (
+        _iterative_solver(X, d, l2)
+        if is_inexact(X, l2)
+        else direct_solver(X, d, l2, products)
+    )
 
 
-def direct(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
+def direct_solver(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
     """Return the direct solver of the system, in the smaller dimension."""
     root, (n, p) = np.sqrt(d), X.shape
-    A, dual = scaled(X, root), p > n and l2 > 0.0
+    A, dual = scale_records(X, root), p > n and l2 > 0.0
     if dual and products is not None:
         matrix = products * root * root[:, None]
     else:
         matrix = gram(A, dual)
-    upper, scale = _factor(matrix, l2)
+    upper, scale = _factor_scaled(matrix, l2)
 
     def apply(g: Array) -> Array:
         solved = linalg.cho_solve((upper, False), scale * g, check_finite=False)
@@ -158,11 +162,11 @@ def direct(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
     return solve if dual else apply
 
 
-def _iterative(X: Any, d: Array, l2: float) -> Solve:
+def _iterative_solver(X: Any, d: Array, l2: float) -> Solve:
     """Return the iterative solver of the scaled system, to a relative residual 1e-2."""
     from scipy.sparse.linalg import LinearOperator, cg
 
-    diagonal = np.asarray(scaled(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
+    diagonal = np.asarray(scale_records(X, np.sqrt(d)).power(2).sum(axis=0)) + l2
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
 
     def product(v: Array) -> Array:
@@ -180,10 +184,10 @@ def _iterative(X: Any, d: Array, l2: float) -> Solve:
 def row_products(X: Any, l2: float) -> Array | None:
     """Return X X' if systems with this l2 are solved in n dimensions, else None."""
     n, p = X.shape
-    return gram(X, True) if p > n and l2 > 0.0 and not inexact(X, l2) else None
+    return gram(X, True) if p > n and l2 > 0.0 and not is_inexact(X, l2) else None
 
 
-def scaled(X: Any, weights: Array) -> Any:
+def scale_records(X: Any, weights: Array) -> Any:
     """Return diag(weights) X, of the form of X."""
     if not sparse.issparse(X):
         return X * weights[:, None]
@@ -207,7 +211,7 @@ def gram(A: Any, rows: bool) -> Array:
     return np.asarray(linalg.blas.dsyrk(1.0, A, trans=0 if rows else 1))
 
 
-def _factor(matrix: Array, l2: float) -> tuple[Array, Array]:
+def _factor_scaled(matrix: Array, l2: float) -> tuple[Array, Array]:
     """Return the Cholesky factor of the system scaled to unit diagonal, the scale.
 
     Raises

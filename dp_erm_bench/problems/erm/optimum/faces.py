@@ -134,14 +134,14 @@ def minimise_over(problem: Composite, region: Region) -> Array:
     region : Region
     """
     search = _Search(problem, region)
-    w = search.accelerated(region.project(problem.zero))
+    w = search.take_accelerated_steps(region.project(problem.zero))
     best, least = w, search.gap(w)
     for _ in range(MAX_NEWTON):
-        if least <= FINISHED * problem.value(best) or search.vanished(best):
+        if least <= FINISHED * problem.value(best) or search.is_negligible(best):
             break
-        moved = search.newton(w)
+        moved = search.take_newton_step(w)
         if search.gap(moved) > 0.1 * search.gap(w):
-            other = search.newton(search.gradient_step(w))
+            other = search.take_newton_step(search.gradient_step(w))
             moved = min(moved, other, key=problem.value)
         gap = search.gap(moved)
         if problem.value(moved) >= problem.value(w) and gap >= least:
@@ -157,7 +157,7 @@ class _Search:
         self.problem, self.region, self.step = problem, region, 1.0
         self.negligible = NEGLIGIBLE * problem.value(problem.zero)
 
-    def vanished(self, w: Array) -> bool:
+    def is_negligible(self, w: Array) -> bool:
         return self.problem.value(w) <= self.negligible
 
     def gap(self, w: Array) -> float:
@@ -176,22 +176,22 @@ class _Search:
             self.step *= 0.5
         return w
 
-    def accelerated(self, w: Array) -> Array:
+    def take_accelerated_steps(self, w: Array) -> Array:
         """Return w after accelerated projected gradient steps."""
         steps = itertools.islice(
-            composite.accelerated(self.gradient_step, w), MAX_ACCELERATED
+            composite.accelerated_points(self.gradient_step, w), MAX_ACCELERATED
         )
         for number, w in enumerate(steps):
             close = number % 10 == 9 and self.gap(w) <= ROUGH * self.problem.value(w)
-            if close or self.vanished(w):
+            if close or self.is_negligible(w):
                 break
         return w
 
-    def newton(self, w: Array) -> Array:
+    def take_newton_step(self, w: Array) -> Array:
         """Return w after a Newton step within its face, if that is better."""
         value, gap = self.problem.value(w), self.gap(w)
         best, least = w, value * (1.0 - 1e-13)
-        for trial, enough in self._trials(w):
+        for trial, enough in self._newton_trials(w):
             reached = self.problem.value(trial)
             if reached <= min(enough, least) or self.gap(trial) < 0.5 * gap:
                 return trial
@@ -199,7 +199,7 @@ class _Search:
                 best, least = trial, reached
         return best
 
-    def _trials(self, w: Array) -> Iterator[tuple[Array, float]]:
+    def _newton_trials(self, w: Array) -> Iterator[tuple[Array, float]]:
         """Yield points along Newton steps in the face, and values low enough."""
         problem, project = self.problem, self.region.project
         value, g = problem.value(w), problem.gradient(w)

@@ -103,22 +103,24 @@ def minimise_by_prox(
         return prox(v - size * objective.gradient(v), size)
 
     best = Search(problem, certified_gap, prox(objective.zero, 0.0))
-    steps = itertools.islice(composite.accelerated(step, best.w), MOST_STEPS)
+    steps = itertools.islice(composite.accelerated_points(step, best.w), MOST_STEPS)
     best.follow(itertools.islice(steps, FIRST), CHECKED)
     if best.within(CLOSE):
         best.follow(itertools.islice(steps, MORE), CHECKED)
     if best.within(ENOUGH):
         return best.w
-    if smooth.cheap(objective.X):
+    if smooth.is_cheap(objective.X):
         rho = float(smoothness.columns.mean())
-        points = split(objective, prox, rho, best.w)
+        points = split_iterates(objective, prox, rho, best.w)
         best.follow(itertools.islice(points, MOST_SPLIT), BALANCED)
     if not best.within(ENOUGH):
         best.follow(steps, CHECKED)
     return best.w
 
 
-def split(problem: Composite, prox: Prox, rho: float, w: Array) -> Iterator[Array]:
+def split_iterates(
+    problem: Composite, prox: Prox, rho: float, w: Array
+) -> Iterator[Array]:
     """Yield the points z of ADMM from w, with the loss of w and the prox of z = w.
 
     The weight rho > 0 of their distance follows the residuals, each in the unit of its
@@ -133,7 +135,7 @@ def split(problem: Composite, prox: Prox, rho: float, w: Array) -> Iterator[Arra
     z, u = w, np.zeros_like(w)
     for number in itertools.count(1):
         near = replace(problem, l2=problem.l2 + rho)
-        w, _ = smooth.newton(near, w, rho * (u - z))
+        w, _ = smooth.newton_minimiser(near, w, rho * (u - z))
         before, z = z, prox(w + u, 1.0 / rho)
         u = u + w - z
         yield z

@@ -22,7 +22,7 @@ from scipy import linalg, sparse
 
 from dp_erm_bench.datasets.base import Array
 from dp_erm_bench.losses.base import Loss
-from dp_erm_bench.problems.erm.objective import ERM, mean_squares
+from dp_erm_bench.problems.erm.objective import ERM, mean_squares_of
 from dp_erm_bench.problems.erm.optimum import composite
 from dp_erm_bench.problems.erm.optimum.composite import Composite
 
@@ -44,7 +44,7 @@ WELL_CONDITIONED = 1e-8
 SPANNED = 1e-9
 
 
-def newton(
+def newton_minimiser(
     problem: Composite, w: Array, linear: Array | float = 0.0
 ) -> tuple[Array, float]:
     """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 + linear.w, decrement.
@@ -69,7 +69,7 @@ def newton(
         curvature = np.maximum(loss.second_derivative(y, z), least * loss.smoothness)
         solve = composite.newton_system(X, curvature / n, l2, products)
         good = g @ g <= 2.0 * l2 * GOOD * value
-        if composite.inexact(X, l2) and (good or number == MAX_INEXACT):
+        if composite.is_inexact(X, l2) and (good or number == MAX_INEXACT):
             return w, np.inf
         step = solve(g)
         decrement = float(g @ step)
@@ -80,7 +80,7 @@ def newton(
         before = decrement if local else np.inf
         moved = X @ step
         along = (w, z), (step, moved), float(linear @ step)
-        size = 1.0 if local else _length(problem, *along)
+        size = 1.0 if local else _step_length(problem, *along)
         if size < SHORTEST and least < 1.0:
             least = max(10.0 * least, FLOOR)
             continue
@@ -92,7 +92,7 @@ def newton(
     return w, decrement
 
 
-def _length(
+def _step_length(
     problem: Composite,
     at: tuple[Array, Array],
     step: tuple[Array, Array],
@@ -121,7 +121,7 @@ def _length(
 def minimise_ridge(problem: Composite) -> Array:
     """Return the minimiser of (1/n) sum_i phi(x_i.w) + (l2/2) norm2(w)^2, (p,)."""
     X, w = problem.X, problem.zero
-    if not sparse.issparse(X) and not cheap(X):
+    if not sparse.issparse(X) and not is_cheap(X):
         from scipy import optimize
 
         def objective(w: Array) -> tuple[float, Array]:
@@ -130,23 +130,23 @@ def minimise_ridge(problem: Composite) -> Array:
         options = {"maxiter": 100, "ftol": 1e-9, "gtol": 0.0}
         method = {"jac": True, "method": "L-BFGS-B", "options": options}
         w = np.asarray(optimize.minimize(objective, w, **method).x)
-    return newton(problem, w)[0]
+    return newton_minimiser(problem, w)[0]
 
 
-def cheap(X: Any) -> bool:
+def is_cheap(X: Any) -> bool:
     """Return whether Newton systems of these features are direct and take no time."""
-    return X.size * min(X.shape) <= HEAVY and not composite.inexact(X, 1.0)
+    return X.size * min(X.shape) <= HEAVY and not composite.is_inexact(X, 1.0)
 
 
 def minimise_free(problem: Composite) -> Array:
     """Return the minimiser of the mean loss without penalty, (p,)."""
     w = problem.zero
-    if composite.inexact(problem.X, 0.0):
+    if composite.is_inexact(problem.X, 0.0):
         return w
-    kept, _, scale = _independent(problem.X)
+    kept, _, scale = _independent_columns(problem.X)
     if kept.size:
-        unit = replace(problem, X=_unit(problem.X, kept, scale))
-        w[kept] = newton(unit, unit.zero)[0] / scale[kept]
+        unit = replace(problem, X=_unit_columns(problem.X, kept, scale))
+        w[kept] = newton_minimiser(unit, unit.zero)[0] / scale[kept]
     return w
 
 
@@ -160,22 +160,27 @@ def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
     reason : str
         The reason why the bound is no certificate; empty if it is one.
     """
-    if composite.inexact(problem.X, 0.0):
+    if composite.is_inexact(problem.X, 0.0):
         reason = f"no reference solver for {w.size} features without penalty"
         return np.inf, reason
-    kept, exact, scale = _independent(problem.X)
+    kept, exact, scale = _independent_columns(problem.X)
     rest = w.copy()
     rest[kept] = 0.0
     if rest.any():
         return np.inf, ""
     if not kept.size:
         return 0.0, ""
-    S, y, loss, v = _unit(problem.X, kept, scale), problem.y, problem.loss, w[kept]
+    S, y, loss, v = (
+        _unit_columns(problem.X, kept, scale),
+        problem.y,
+        problem.loss,
+        w[kept],
+    )
     unit, v = replace(problem, X=S), v * scale[kept]
     if loss.classification and (y * unit.margins(v)).min() > 0.0:
         return np.inf, "the classes are separable and there is no penalty"
     weights = unit.curvature(v) / y.size
-    hessian = composite.gram(composite.scaled(S, np.sqrt(weights)), False)
+    hessian = composite.gram(composite.scale_records(S, np.sqrt(weights)), False)
     least = linalg.eigvalsh(hessian, lower=False, subset_by_index=(0, 0))[0]
     if least < WELL_CONDITIONED * loss.smoothness:
         return np.inf, "the Hessian is ill-conditioned and there is no penalty"
@@ -185,27 +190,27 @@ def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
     return 0.5 * float(g @ composite.newton_system(S, weights, 0.0)(g)), ""
 
 
-def _unit(X: Any, kept: Array, scale: Array) -> Any:
+def _unit_columns(X: Any, kept: Array, scale: Array) -> Any:
     """Return some columns, each divided by its scale."""
     if sparse.issparse(X):
         return X[:, kept] @ sparse.diags_array(1.0 / scale[kept], format="csc")
     return np.asfortranarray(X[:, kept] / scale[kept])
 
 
-def _independent(X: Any) -> tuple[Array, bool, Array]:
+def _independent_columns(X: Any) -> tuple[Array, bool, Array]:
     """Return columns that span the others, whether exactly, and scales of all."""
-    norms = np.sqrt(mean_squares(X))
+    norms = np.sqrt(mean_squares_of(X))
     scale = np.where(norms > 0.0, norms, 1.0)
-    S = _unit(X, np.arange(X.shape[1]), scale)
+    S = _unit_columns(X, np.arange(X.shape[1]), scale)
     products = composite.gram(S, False) / S.shape[0]
     _, pivots, rank, _ = linalg.lapack.dpstrf(products, tol=DEPENDENT, lower=0)
     kept, dropped = np.sort(pivots[:rank] - 1), np.sort(pivots[rank:] - 1)
     if not (kept.size and dropped.size):
         return kept, True, scale
     basis = S[:, kept]
-    solve = composite.direct(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
+    solve = composite.direct_solver(basis, np.full(S.shape[0], 1.0 / S.shape[0]), 0.0)
 
-    def spanned(j: int) -> bool:
+    def is_spanned(j: int) -> bool:
         column = S[:, [j]]
         residual = (column.toarray() if sparse.issparse(S) else column).ravel()
         for _ in range(2):
@@ -213,7 +218,7 @@ def _independent(X: Any) -> tuple[Array, bool, Array]:
             residual = residual - basis @ solve(along)
         return bool(np.abs(residual).max() <= SPANNED)
 
-    return kept, all(spanned(j) for j in dropped), scale
+    return kept, all(is_spanned(j) for j in dropped), scale
 
 
 WIDTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))
@@ -236,7 +241,7 @@ def minimise_kinked(
     """
     best, least = np.zeros(problem.p), np.inf
     w = best
-    for rounded in _rounded(problem):
+    for rounded in _smooth_surrogates(problem):
         w = minimise(rounded, w)
         gap, _ = kinked_gap(problem, w, smooth_gap)
         if gap < least:
@@ -250,15 +255,15 @@ def kinked_gap(problem: ERM, w: Array, smooth_gap: Gap) -> tuple[float, str]:
     """Return a bound on F(w) - min F: the least over the widths, and no doubt."""
     y, z = problem.dataset.y, problem.dataset.X @ w
     value, least = problem.loss.value(y, z), np.inf
-    for rounded in _rounded(problem):
+    for rounded in _smooth_surrogates(problem):
         slack = value - rounded.loss.derivative(y, z) * (z - y)
         least = min(least, float(slack.mean()) + smooth_gap(rounded, w)[0])
     return least, ""
 
 
-def _rounded(problem: ERM) -> Iterator[ERM]:
+def _smooth_surrogates(problem: ERM) -> Iterator[ERM]:
     unit = float(problem.value(np.zeros(problem.p))) or 1.0
     for width in WIDTHS:
-        loss = problem.loss.smoothed(width * unit)
+        loss = problem.loss.smooth_surrogate(width * unit)
         assert isinstance(loss, Loss)
         yield replace(problem, loss=loss)

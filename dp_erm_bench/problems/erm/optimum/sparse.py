@@ -47,18 +47,18 @@ def minimise_sparse(problem: Composite) -> Array:
     the penalty is lowered step by step, each minimiser starting the next.
     """
     w = problem.zero
-    direct, gap = _rounds(problem, w, MAX_ROUNDS)
+    direct, gap = _best_of_rounds(problem, w, MAX_ROUNDS)
     if gap <= ENOUGH:
         return direct
     largest = float(np.abs(problem.gradient(w)).max())
     steps = math.ceil(math.log(largest / problem.l1) / math.log(PATH_RATIO))
     for strength in np.geomspace(largest, problem.l1, max(1, steps) + 1)[1:]:
-        w, _ = _rounds(replace(problem, l1=strength), w, MAX_ROUNDS)
-    last, least = _rounds(problem, w, LAST_ROUNDS)
+        w, _ = _best_of_rounds(replace(problem, l1=strength), w, MAX_ROUNDS)
+    last, least = _best_of_rounds(problem, w, LAST_ROUNDS)
     return last if least < gap else direct
 
 
-def _rounds(problem: Composite, w: Array, most: int) -> tuple[Array, float]:
+def _best_of_rounds(problem: Composite, w: Array, most: int) -> tuple[Array, float]:
     """Return the best point of rounds that start at w, and its certified gap.
 
     A round is a proximal Newton step on a working set, its inner tolerance
@@ -69,7 +69,7 @@ def _rounds(problem: Composite, w: Array, most: int) -> tuple[Array, float]:
         if least <= ENOUGH:
             break
         w = _proximal_newton(problem, w, tol=10.0 ** -min(4 + number, 14))
-        polished = polish(problem, w)
+        polished = polish_signs(problem, w)
         gap = relative_gap(problem, polished)
         if gap < least:
             best, least = polished, gap
@@ -90,16 +90,16 @@ def _proximal_newton(problem: Composite, w: Array, tol: float) -> Array:
     z, loss = problem.margins(w), problem.loss
     floor = CURVATURE * loss.smoothness
     root = np.sqrt(np.maximum(loss.second_derivative(problem.y, z), floor))
-    A = composite.scaled(problem.X[:, chosen], root)
+    A = composite.scale_records(problem.X[:, chosen], root)
     target = root * z - loss.derivative(problem.y, z) / root
     step = np.zeros_like(w)
-    step[chosen] = _lasso(problem, A, target, w[chosen], tol) - w[chosen]
+    step[chosen] = _solve_lasso(problem, A, target, w[chosen], tol) - w[chosen]
     value = problem.value(w)
     trials = (w + 0.5**halvings * step for halvings in range(30))
     return next((trial for trial in trials if problem.value(trial) < value), w)
 
 
-def _lasso(
+def _solve_lasso(
     problem: Composite, A: Any, target: Array, start: Array, tol: float
 ) -> Array:
     from sklearn.exceptions import ConvergenceWarning
@@ -107,7 +107,7 @@ def _lasso(
 
     n, p = A.shape
     if n > p and p <= composite.DIRECT:
-        A, target = _compressed(A, target)
+        A, target = _compress_records(A, target)
     total = problem.l1 + problem.l2
     solver = ElasticNet(
         alpha=total,
@@ -124,7 +124,7 @@ def _lasso(
         return np.asarray(solver.fit(A, target).coef_)
 
 
-def _compressed(A: Any, target: Array) -> tuple[Array, Array]:
+def _compress_records(A: Any, target: Array) -> tuple[Array, Array]:
     """Return p records that give the same least squares problem as n > p ones."""
     n, p = A.shape
     values, vectors = linalg.eigh(composite.gram(A, False), lower=False)
@@ -135,7 +135,7 @@ def _compressed(A: Any, target: Array) -> tuple[Array, Array]:
     return np.asfortranarray(scale * root[:, None] * vectors.T), scale * rotated
 
 
-def polish(problem: Composite, w: Array) -> Array:
+def polish_signs(problem: Composite, w: Array) -> Array:
     """Return w after Newton steps within the orthant of its signs.
 
     A coordinate that would change its sign stops at 0; one at 0 whose gradient

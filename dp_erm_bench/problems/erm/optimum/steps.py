@@ -48,12 +48,12 @@ class Minimiser:
     distance: float
 
 
-def nearest(*points: Minimiser) -> Minimiser:
+def nearest_point(*points: Minimiser) -> Minimiser:
     """Return the point with the least distance."""
     return min(points, key=lambda minimiser: minimiser.distance)
 
 
-class Steps(ABC):
+class ProximalSteps(ABC):
     """Proximal gradient steps of a smooth function plus the problem's penalty.
 
     Attributes
@@ -82,7 +82,7 @@ class Steps(ABC):
         g = self.gradient(w)
         return self.proximal(w - g / self.lipschitz), g
 
-    def after(self, w: Array) -> Minimiser:
+    def point_after(self, w: Array) -> Minimiser:
         """Return the point after one step, with its distance.
 
         The step leaves the subgradient L (w - moved) - grad(w) + grad(moved).
@@ -91,30 +91,30 @@ class Steps(ABC):
         subgradient = self.lipschitz * (w - moved) - g + self.gradient(moved)
         return Minimiser(moved, float(norm2(subgradient)) / self.modulus)
 
-    def accelerated(
+    def take_accelerated_steps(
         self, start: Array, tolerance: float, most: int = MAX_STEPS
     ) -> Minimiser:
         """Return the best point reached, looked at every so many steps."""
-        best = self.after(start)
-        steps = composite.accelerated(lambda v: self.step(v)[0], best.w)
+        best = self.point_after(start)
+        steps = composite.accelerated_points(lambda v: self.step(v)[0], best.w)
         # Without restarts acceleration halves the distance in about sqrt(L / m) steps.
         patience = PATIENCE + math.ceil(4.0 * math.sqrt(self.lipschitz / self.modulus))
         halved = 0
         looks = itertools.islice(steps, CHECKED - 1, most, CHECKED)
         for number, w in enumerate(looks, 1):
-            last = self.after(w)
+            last = self.point_after(w)
             if last.distance <= 0.5 * best.distance:
                 halved = CHECKED * number
-            best = nearest(best, last)
+            best = nearest_point(best, last)
             if best.distance <= tolerance or CHECKED * number - halved > patience:
                 break
         return best
 
 
-class _Model(Steps):
+class _QuadraticModel(ProximalSteps):
     """Steps of the quadratic model of a smooth function at w."""
 
-    def __init__(self, of: Steps, hessian: Array, w: Array) -> None:
+    def __init__(self, of: ProximalSteps, hessian: Array, w: Array) -> None:
         self.problem, self.modulus, self.hessian = of.problem, of.modulus, hessian
         # No eigenvalue is larger than the Frobenius norm.
         bound = max(float(np.linalg.norm(hessian)), of.modulus)
@@ -125,7 +125,7 @@ class _Model(Steps):
         return self.hessian @ w + self.shift
 
 
-class PerturbedSteps(Steps):
+class PerturbedSteps(ProximalSteps):
     """Steps of the perturbed objective; the ridge is taken with the smooth part."""
 
     def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
@@ -158,12 +158,12 @@ class PerturbedSteps(Steps):
     def hessian(self, w: Array) -> Array:
         """Return the Hessian of the smooth part, (p, p)."""
         weights = np.maximum(self.smooth.curvature(w), 0.0) / self.smooth.y.size
-        scaled = composite.scaled(self.smooth.X, np.sqrt(weights))
+        scaled = composite.scale_records(self.smooth.X, np.sqrt(weights))
         upper = np.triu(composite.gram(scaled, False))
         hessian = upper + np.triu(upper, 1).T
         return np.asarray(hessian + self.smooth.l2 * np.eye(w.size))
 
-    def newton(self, start: Array, tolerance: float) -> Minimiser:
+    def take_newton_steps(self, start: Array, tolerance: float) -> Minimiser:
         """Return the point of least distance that proximal Newton steps reach.
 
         A step minimises the quadratic model of the smooth part, plus the penalty, over
@@ -175,18 +175,18 @@ class PerturbedSteps(Steps):
         Lee, Sun, Saunders, "Proximal Newton-type methods for minimizing composite
         functions", SIAM Journal on Optimization 2014, section 2.
         """
-        best = last = self.after(start)
+        best = last = self.point_after(start)
         ratio, slow = math.inf, 0
         while best.distance > tolerance and slow < SLOW:
             fresh = ratio > STALE
             if fresh:
                 hessian = self.hessian(last.w)
-            model = _Model(self, hessian, last.w)
-            w = model.accelerated(last.w, INNER * last.distance, MAX_INNER).w
-            moved = self.after(w)
+            model = _QuadraticModel(self, hessian, last.w)
+            w = model.take_accelerated_steps(last.w, INNER * last.distance, MAX_INNER).w
+            moved = self.point_after(w)
             if not math.isfinite(moved.distance):
                 break
-            best, ratio = nearest(best, moved), moved.distance / last.distance
+            best, ratio = nearest_point(best, moved), moved.distance / last.distance
             if fresh or ratio <= 0.5:
                 slow += ratio > 0.5
                 last = moved
