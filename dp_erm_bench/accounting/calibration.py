@@ -74,7 +74,7 @@ def calibrate(
     laws : tuple of Law
         All that a run releases.
     budget : Budget
-        Delta must be a number (``budget.resolved(n)``).
+        Delta must be a number (``Budget.resolve_delta(n)``).
     mode : str
         ``certified``: the smallest z whose certified epsilon is within the budget.
         ``paper``: the printed constant ``printed``. ``authors``: the noise of the

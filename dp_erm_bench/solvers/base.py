@@ -100,8 +100,8 @@ class Solver(ABC):
 
     A solver declares its releases, is calibrated from outside, and then runs with
     mechanisms: it never sees a budget or a noise scale. The fields made by
-    :func:`value` hold one number each, or, after ``runs.stack_solvers``, arrays of shape
-    (B, 1) for a batch of B trials.
+    :func:`value` hold one number each, or, after ``runs.stack_solvers``, arrays of
+    shape (B, 1) for a batch of B trials.
 
     Attributes
     ----------
