@@ -225,7 +225,7 @@ class Csv:
     def read(self, content: bytes) -> tuple["pd.DataFrame", "pd.Series[Any]"]:
         """Return X of shape (n, p) and y, a Series under its column's name.
 
-        Labels may be text, which `records.label_numbers` maps. ``X.attrs["features"]`` is a
+        Labels may be text, see `records.label_numbers`. ``X.attrs["features"]`` is a
         list of `Feature`, named ``x0``, ``x1`` where there is no header.
 
         Raises
