@@ -330,7 +330,8 @@ class LinesCell:
         if self.y:
             registry.check_choice("y", self.y, NUMBERS)
         if self.x not in (*SYMBOLS, *NUMBERS):
-            keys = {k for one in registry.names("dataset") for k in _dataset_keys(one)}
+            datasets = registry.names("dataset")
+            keys = {key for one in datasets for key in registry.read("dataset", one)}
             registry.check_choice("x", self.x, [*SYMBOLS, *NUMBERS, *sorted(keys)])
 
     @cached_property
@@ -346,10 +347,6 @@ class LinesCell:
             return self.x or x, y
         y = axis_words(self.y) if self.y else r"excess risk $F(w) - F^*$"
         return SYMBOLS.get(self.x, axis_words(self.x)), y
-
-
-def _dataset_keys(dataset: str) -> Iterable[str]:
-    return registry.read("dataset", dataset)
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,8 @@ def _titled_cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
     mode = _scale_of_axis(drawn)
     for (panel, facet), rows in drawn.cells.items():
         lines = list(dict.fromkeys(rows[LINE]))
-        title = literal_text(", ".join(filter(None, (panel, _facet_symbols(facet)))))
+        facet = facet.replace("epsilon = ", "ε = ")
+        title = literal_text(", ".join(filter(None, (panel, facet))))
         for part in [lines] if numbers else spread_lines(lines):
             own = rows[rows[LINE].isin(part)]
             above = (
@@ -316,10 +317,6 @@ def _titled_cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
 def _quantity_label(y: str, mode: str) -> str:
     """Return what stands at the axis of a quantity."""
     return axis_words(y) + " (linear around 0, then log)" * (mode == "symlog")
-
-
-def _facet_symbols(facet: str) -> str:
-    return facet.replace("epsilon = ", "ε = ")
 
 
 def _looks_of_lines(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:

@@ -1,5 +1,6 @@
 """Worst-case neighbours: they leak what is declared, for every algorithm of conf/."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,7 +8,12 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit.pairs import audited_solver, variants, worst_pair
+from dp_erm_bench.audit.pairs import (
+    audited_solver,
+    nearest_allowed,
+    variants,
+    worst_pair,
+)
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -129,3 +135,11 @@ def test_a_solver_that_serves_no_objective_is_told_of():
 
     with pytest.raises(Unsupported, match="Picky serves no objective"):
         worst_pair(Picky(), Adjacency.REPLACE_ONE)
+
+
+@each("limits", [{"least": 1}, {"most": 1}, {"least": 1, "most": 1}, {}])
+def test_a_number_comes_as_near_as_its_limits_let_it(limits):
+    field = dataclasses.field(default=7, metadata=limits)
+    field.type = "int"
+    low, high = limits.get("least", 0), limits.get("most", 2)
+    assert [nearest_allowed(field, x) for x in (0, 2)] == [low, high]
