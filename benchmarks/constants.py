@@ -21,7 +21,7 @@ from dp_erm_bench.runner import execute
 
 COUNTED = (
     (objective, "_largest_eigenvalue"),
-    (objective, "mean_squares"),
+    (objective, "mean_squares_of"),
     (problems, "certified_optimum"),
 )
 ALGORITHMS = ("gd", "greedy_cd")

@@ -71,7 +71,7 @@ SWAPS: dict[type, tuple[str, str]] = {
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
 KNOWN = (
     "dp_erm_bench/penalties/base.py",
-    "_elastic",
+    "_elastic_gap",
     "*",
     "inside = -excess * size + 0.5 * l2 * size**2",
     "inside = -excess * size + 0.5 * l2 / size**2",

@@ -83,14 +83,14 @@ def load_problem(
         raise in_python(error) from None
 
 
-@functools.wraps(build.risk_from_arrays)
+@functools.wraps(build.erm_from_arrays)
 def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
     """Return the problem of a user's own data, its sentences in words of Python."""
     try:
         shape = X.shape if hasattr(X, "shape") else np.shape(real_numbers("X", X))
         if len(shape) != 2:
             raise UsageError(f"X of shape {tuple(shape)}: must be (n, p)")
-        return build.risk_from_arrays(X, y, **how)
+        return build.erm_from_arrays(X, y, **how)
     except UsageError as error:
         raise in_python(error) from None
 

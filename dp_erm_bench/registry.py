@@ -14,8 +14,13 @@ import yaml
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.load import check_class, load_class
-from dp_erm_bench.plugins.names import entry_points, is_file, label_of, named_in
-from dp_erm_bench.plugins.names import pin_file as _pinned
+from dp_erm_bench.plugins.names import (
+    entry_points,
+    is_file,
+    label_of,
+    named_in,
+    pin_file,
+)
 
 SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
@@ -103,7 +108,7 @@ def pin_choice(name: str, group: str = ALGORITHM) -> str:
         one = f"{'an' if group == ALGORITHM else 'a'} {group} of the package"
         taken = f"the name {label_of(name)} is taken by {one}; rename the file"
         raise UsageError(f"{group}={name}: {taken}")
-    return _pinned(name, group)
+    return pin_file(name, group)
 
 
 def check_choice(key: str, value: Any, allowed: list[str]) -> None:

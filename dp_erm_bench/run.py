@@ -189,7 +189,7 @@ class Run:
         if reason := self.solvers[0].refusal(self.problem):
             raise Unsupported(reason)
         self.schedule = self.solver.plan(self.problem, self.identities)
-        self.releases = tuple(self._release_constants(self.schedule))
+        self.releases = tuple(self._declared_releases(self.schedule))
         self.calibration = self._calibrate_noise()
         mechanisms = make_mechanisms(self.releases, self.calibration.z, self.streams)
         for mechanism in mechanisms.values():
@@ -199,7 +199,7 @@ class Run:
         self.listen(mechanisms)
         return self
 
-    def _release_constants(self, schedule: Any) -> Iterator[Release]:
+    def _declared_releases(self, schedule: Any) -> Iterator[Release]:
         return self.solver.releases(self.problem, self.budget.adjacency, schedule)
 
     def _calibrate_noise(self) -> Calibration:
@@ -223,7 +223,7 @@ class Run:
         """Cut the schedule where the budget is spent."""
 
         def laws(count: int) -> tuple[Law, ...]:
-            released = self._release_constants(solver.prefix(self.schedule, count))
+            released = self._declared_releases(solver.prefix(self.schedule, count))
             return tuple(release.law() for release in released)
 
         costs, z = solver.costs(self.problem, self.schedule), solver.multiplier
@@ -232,7 +232,7 @@ class Run:
         )
         self.schedule = solver.prefix(self.schedule, count)
         self.solver = solver.follow_schedule(self.schedule)
-        self.releases = tuple(self._release_constants(self.schedule))
+        self.releases = tuple(self._declared_releases(self.schedule))
         return own
 
     def steps(self, oracle: BaseOracle, checkpoints: Sequence[int]) -> Iterator[Array]:

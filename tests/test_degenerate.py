@@ -8,7 +8,7 @@ from dp_erm_bench.api import fit
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
-from dp_erm_bench.problems.erm.build import build_problem, risk_from_arrays
+from dp_erm_bench.problems.erm.build import build_problem, erm_from_arrays
 from tests.loops import each
 from tests.serving import RISKS, bounds_for, built, constraint_of, known
 
@@ -45,7 +45,7 @@ def test_every_algorithm_runs_at_the_edge(algorithm, edge, form):
     X, y, objective = problem(EDGES[edge])
     objective["constraint"] = constraint_of(algorithm)
     objective["bounds"] = bounds_for(algorithm, X)
-    made = risk_from_arrays(form(X), y, **objective)
+    made = erm_from_arrays(form(X), y, **objective)
     assert made.dataset.sparse == (form is not np.asarray)
     if reason := built(algorithm, clip=1.0).refusal(made):
         assert reason.startswith(f"n={len(X)}: ")
@@ -59,7 +59,7 @@ def test_every_algorithm_runs_at_the_edge(algorithm, edge, form):
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 def test_an_empty_column_gets_no_weight_at_the_optimum(form, penalty):
     X, y, objective = problem(EDGES["an empty column"], penalty)
-    optimum = risk_from_arrays(form(X), y, **objective).optimum
+    optimum = erm_from_arrays(form(X), y, **objective).optimum
     assert optimum.w[1] == 0.0 and optimum.gap <= 1e-9
 
 
@@ -76,34 +76,34 @@ def test_what_is_not_finite_is_refused(form, bad):
     for key in ("X", "y"):
         X, y = changed(key, bad)
         with pytest.raises(UsageError, match=f"{key} holds a value that is not finite"):
-            risk_from_arrays(form(X), y, loss="logistic")
+            erm_from_arrays(form(X), y, loss="logistic")
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_labels_outside_the_losss_domain_are_refused_by_value(form):
     X, y = changed("y", 0.5)
     with pytest.raises(UsageError, match="label 0.5 is not allowed"):
-        risk_from_arrays(form(X), y, loss="logistic")
+        erm_from_arrays(form(X), y, loss="logistic")
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_record_outside_the_bounds_is_refused(form):
     X, y = changed("X", 50.0)
     with pytest.raises(UsageError, match="feature 1 exceeds its declared bound 9"):
-        risk_from_arrays(form(X), y, loss="logistic", bounds=9.0)
+        erm_from_arrays(form(X), y, loss="logistic", bounds=9.0)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", [(0, 2), (2, 0), (1, 2)])
 def test_empty_data_and_a_single_record_are_refused(form, shape):
     with pytest.raises(UsageError, match="is empty|one record, at least two"):
-        risk_from_arrays(form(np.zeros(shape)), np.ones(shape[0]), loss="squared")
+        erm_from_arrays(form(np.zeros(shape)), np.ones(shape[0]), loss="squared")
 
 
 def test_text_and_complex_numbers_are_no_features():
     for X in (sp.csc_array(np.eye(2) * 1j), np.array([["a"], ["b"]])):
         with pytest.raises(UsageError, match="numbers"):
-            risk_from_arrays(X, np.ones(2), loss="squared")
+            erm_from_arrays(X, np.ones(2), loss="squared")
 
 
 @pytest.mark.parametrize("name", ["libsvm:heart_scale", "breast_cancer", "mushrooms"])

@@ -15,7 +15,7 @@ from dp_erm_bench.datasets.base import Bounds, record_norms
 from dp_erm_bench.datasets.prepare import Recipe, map_features, prepare_arrays
 from dp_erm_bench.errors import NotSolved, UsageError
 from dp_erm_bench.kernels.projections import project
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.problems.erm.objective import ReleasedSmoothness
 from dp_erm_bench.problems.mean import problem_from_records
 from dp_erm_bench.releases.adjacency import Adjacency
@@ -62,7 +62,7 @@ def records(value, place):
 
 def posed(algorithm, X, y, form=np.asarray, **given):
     how = {"penalty": "l2", "strength": 0.5, "constraint": constraint_of(algorithm)}
-    return risk_from_arrays(form(X), y, **{"loss": "logistic", **how, **given})
+    return erm_from_arrays(form(X), y, **{"loss": "logistic", **how, **given})
 
 
 def public(problem):
@@ -150,7 +150,7 @@ def test_compiled_steps_leave_the_same_records_out(algorithm, form):
 def contributed(loss, x, y, w, form):
     """What one record adds to each query, clipped to 1: sums, and by coordinates."""
     X = np.array([x, np.zeros(3)])
-    problem = risk_from_arrays(form(X), np.array([y, 1.0]), loss=loss)
+    problem = erm_from_arrays(form(X), np.array([y, 1.0]), loss=loss)
     oracle = problem.oracle(1)
     oracle.move_to(np.array([w]))
     each_one, entries = np.ones((1, 1)), np.ones((1, 3))
@@ -175,9 +175,7 @@ def test_a_record_of_1e200_is_clipped_to_norm_1_and_not_to_0(form):
             np.testing.assert_allclose(total, direction, rtol=1e-12)
         for total in found[2:]:
             np.testing.assert_array_equal(total, np.sign(x))
-    tiny = risk_from_arrays(
-        form(np.diag([1e-170, 1e-170])), np.ones(2), loss="logistic"
-    )
+    tiny = erm_from_arrays(form(np.diag([1e-170, 1e-170])), np.ones(2), loss="logistic")
     total = tiny.oracle(1).clipped_sum(np.full((1, 1), 1e-180))
     np.testing.assert_allclose(total, [[-1e-180, -1e-180]], rtol=1e-12)
 
@@ -225,7 +223,7 @@ def test_records_are_clipped_to_declared_bounds_whatever_their_size(form):
 def test_bounds_whose_squares_overflow_are_refused_in_a_sentence(key):
     X, y = records(1.0, "row")
     with pytest.raises(UsageError, match=rf"bounds.{key}=1e\+160: .* at most 1e\+150"):
-        risk_from_arrays(
+        erm_from_arrays(
             X, y, loss="logistic", bounds={"columns": 1.0, "norm": 3.0, key: 1e160}
         )
 
@@ -296,7 +294,7 @@ WILD = {"step": 1e30, "n_iter": 60}
 
 def wild(**given):
     X, y = records(1.0, "row")
-    made = risk_from_arrays(X, y, loss="squared")
+    made = erm_from_arrays(X, y, loss="squared")
     return fit(made, "gd", epsilon=math.inf, seed=0, **WILD, **given)
 
 
@@ -312,7 +310,7 @@ def test_a_run_that_diverges_publishes_nothing():
 
 def test_what_is_spent_by_a_run_that_diverges_is_certified():
     X, y = records(1.0, "row")
-    made = risk_from_arrays(X, y, loss="squared", penalty="l2", strength=0.1)
+    made = erm_from_arrays(X, y, loss="squared", penalty="l2", strength=0.1)
     with pytest.raises(Diverged) as seen:
         fit(made, "gd", epsilon=1.0, delta=1e-3, seed=0, clip=1.0, n_iter=9, step=1e308)
     assert 0.9 < seen.value.epsilon_certified <= 1.0

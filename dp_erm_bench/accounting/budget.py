@@ -34,7 +34,7 @@ class Budget:
         is accepted.
     delta : float or str
         0 or a number in [`LEAST_DELTA`, 1), or ``'1/n'``, ``'1/n^2'``, ``'1/n^k'``
-        until ``resolve_delta``.
+        until ``resolve_delta`` makes it a number.
     adjacency : Adjacency
         Which datasets are neighbours.
 

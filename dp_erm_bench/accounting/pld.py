@@ -192,7 +192,7 @@ class Composition:
     ) -> tuple[Floats, Floats, Floats]:
         """Return losses from ``start`` on, and the masses at and above each.
 
-        Masses of E 1 and of E e^(b - L), b the loss's ``round_to_band``, of the window
+        Masses of E 1 and of E e^(b - L), b = ``round_to_band(L)``, of the window
         of ``size`` sums from ``low``. Infinite, hence no proof, where they overflow.
         """
         losses: Floats = self.step * np.arange(start, low + size).astype(np.float64)

@@ -21,7 +21,7 @@ from dp_erm_bench.accounting.least import smallest_multiplier
 from dp_erm_bench.accounting.pld import pld_epsilon
 from dp_erm_bench.accounting.repeated import LIU_TALWAR
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.releases.law import compose_laws
 from dp_erm_bench.run import Run
@@ -78,7 +78,7 @@ def unit_problem(n: int = 1000, p: int = 20) -> ERMProblem:
     X = np.ones((n, p))
     X[::2] = -1.0
     labels = np.where(np.arange(n) % 3, 1.0, -1.0)
-    return risk_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
+    return erm_from_arrays(X, labels, loss="logistic", bounds={"columns": 1.0})
 
 
 def declared_laws(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:

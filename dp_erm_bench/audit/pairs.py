@@ -92,11 +92,11 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     return [
         c
         for c in different
-        if c == base or _serves_objective(audited_solver(algorithm, c))
+        if c == base or _has_objective(audited_solver(algorithm, c))
     ]
 
 
-def _serves_objective(solver: Solver) -> bool:
+def _has_objective(solver: Solver) -> bool:
     """Return whether an objective was found: not all combinations have a meaning.
 
     What is refused at every finite epsilon claims nothing.

@@ -178,7 +178,7 @@ def quiet_wins(instance: Instance, lead: float) -> float:
     return float((values * half[:, None] * weights).sum())
 
 
-def count_cells(z: float, cells: int = CELLS) -> tuple[Array, Array]:
+def cell_probabilities(z: float, cells: int = CELLS) -> tuple[Array, Array]:
     """Return an entry with noise, moved by its sensitivity, sorted into cells."""
     ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
     moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
@@ -193,7 +193,7 @@ def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
     """
     p = quiet_wins(instance, lead)
     q = quiet_wins(instance, lead - 1.0 - 1.0 / instance.kappa)
-    moved, still = count_cells(instance.z)
+    moved, still = cell_probabilities(instance.z)
     first = np.concatenate([p * moved, (1 - p) * still])
     return first, np.concatenate([q * still, (1 - q) * moved])
 

@@ -60,7 +60,7 @@ def look_command(arguments: Sequence[str]) -> int:
     given = {text.partition("=")[0]: text.partition("=")[2] for text in typed}
     found = file.look(paths[0], **how)
     label = _propose_label(found, how)
-    line = _proposed_command(paths[0], found, label, names_in(how.get("drop")), given)
+    line = _proposal_lines(paths[0], found, label, names_in(how.get("drop")), given)
     print("\n".join([*_column_table(paths[0], found, label), "", *line]))
     return 0
 
@@ -129,7 +129,7 @@ def _frequent_words(one: Seen, most: int = SHOWN) -> str:
     return ", ".join(f"{escape_line(k)} {n}" for k, n in [*one.counts.items()][:most])
 
 
-def _proposed_command(
+def _proposal_lines(
     path: str,
     found: Look,
     label: Seen,

@@ -83,7 +83,7 @@ class Door:
     """A stream of text through which no control of a terminal passes.
 
     Whatever is printed may quote a file, a name or a traceback of anyone's. What we
-    draw ourselves, colours and bars, goes to `inside`; texts in it are
+    draw ourselves, colours and bars, goes to `inside`; texts in it pass
     `escape_controls` first.
     """
 

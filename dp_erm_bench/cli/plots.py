@@ -78,7 +78,7 @@ def compare_command(arguments: Sequence[str]) -> int:
         COMPARED,
         ComparisonRule,
         compare_sides,
-        named_finals,
+        finals_with_settings,
     )
 
     rule = ComparisonRule(options.by, options.tolerance, options.interval)
@@ -86,7 +86,7 @@ def compare_command(arguments: Sequence[str]) -> int:
         raise UsageError(f"compare: name two folders, or one; as in {USAGE}")
     if options.where and not options.between:
         raise UsageError("--where: belongs to --between")
-    sides = [named_finals(folder) for folder in options.folders]
+    sides = [finals_with_settings(folder) for folder in options.folders]
     left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
     if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:
         print(f"bounds differ: {UNLIKE_BOUNDS}")

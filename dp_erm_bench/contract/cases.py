@@ -364,13 +364,13 @@ def _cases_on_family(
         long=long,
     )
     yield case
-    if not long and charges_samples(problem, solver, adjacency):
+    if not long and has_sampled_release(problem, solver, adjacency):
         # Both records; under zero_out that of D' is none.
         for side in (0, 1) if adjacency is Adjacency.REPLACE_ONE else (0,):
             yield replace(case, toggled=side)
 
 
-def charges_samples(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
+def has_sampled_release(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
     """Return whether a release is charged for samples; not if it cannot be made."""
     try:
         run = run_at(problem, [solver], adjacency=adjacency)

@@ -32,7 +32,7 @@ from dp_erm_bench.contract.private import (
     call_with_raw,
     first_private,
     guard,
-    guard_object,
+    guard_by_kind,
     lift_function,
     lifted_value,
     name_of,
@@ -257,10 +257,10 @@ def _guard_part(function: Any) -> Any:
     return types.MethodType(run, function.__self__) if is_method else run
 
 
-guard_object.register(Dataset, GuardedDataset)
-guard_object.register(Problem, GuardedProblem)
-guard_object.register(Mechanisms, GuardedMechanisms)
-guard_object.register(
+guard_by_kind.register(Dataset, GuardedDataset)
+guard_by_kind.register(Problem, GuardedProblem)
+guard_by_kind.register(Mechanisms, GuardedMechanisms)
+guard_by_kind.register(
     BaseOracle, lambda raw: GuardedOracle(GuardedProblem(raw.problem), raw)
 )
 

@@ -86,8 +86,8 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
     forms: dict[Any, Call] = {}
     for case, releases in _cases_of_outside(candidate):
         for call in _calls_of_outside(candidate, case, releases):
-            most = forms.setdefault(call.form_of_call, call)
-            forms[call.form_of_call] = max(most, call, key=lambda one: one.moved)
+            most = forms.setdefault(call.comparable_form, call)
+            forms[call.comparable_form] = max(most, call, key=lambda one: one.moved)
     if not forms:
         raise NotApplicable("all that it releases is of kinds of the package")
     counts = Counter[type]()
@@ -204,7 +204,7 @@ class Call:
         return replace(law, times=math.ceil(law.times / self.release.times))
 
     @property
-    def form_of_call(self) -> tuple[Any, ...]:
+    def comparable_form(self) -> tuple[Any, ...]:
         """Return what tells it apart from others that need not be measured again."""
         shapes = tuple(np.shape(one) for one in self.first[0])
         law = self.law

@@ -476,7 +476,7 @@ def public_object(raw: Any) -> Any:
 
 
 @functools.singledispatch
-def guard_object(value: Any) -> Any:
+def guard_by_kind(value: Any) -> Any:
     """Return the guard of an object that may hold records; of others themselves.
 
     Functions for each kind are registered where the guards are.
@@ -486,7 +486,7 @@ def guard_object(value: Any) -> Any:
 
 def guard(value: Any) -> Any:
     """Return what stands for a value: guards look like what they stand for."""
-    return guard_object.dispatch(type(value))(value)
+    return guard_by_kind.dispatch(type(value))(value)
 
 
 def walk_leaves(value: Any) -> Iterator[Any]:

@@ -365,9 +365,8 @@ SEARCHED: dict[str, RecordChange] = {}
 def name_of_size(family: str, n: int, p: int, record: int | None = None) -> str:
     """Return the name of a family of other sizes: n >= 2 records of p features.
 
-    They are as in ``sparse`` where the family is sparse, else as in
-    ``outlying_record``, but for the record in which they differ, by default the last
-    one.
+    They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
+    for the record in which they differ, by default the last one.
     """
     record = n - 1 if record is None else record
     kind = "sparse" if "sparse" in family else "outlier"

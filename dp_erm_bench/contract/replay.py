@@ -28,7 +28,7 @@ from dp_erm_bench.contract.cases import (
     CLIP,
     Case,
     at_each_place,
-    charges_samples,
+    has_sampled_release,
     pairwise_covering,
     params_of,
     resize_solver,
@@ -381,7 +381,7 @@ def cases_at_corners(
             solver = resize_solver(solver, problem, least, 2 * least)
         case = _loud_case(candidate, solver, parts, adjacency, group)
         # All other candidates meet toggled coins where they are varied.
-        both = candidate.foreign and charges_samples(problem, solver, adjacency)
+        both = candidate.foreign and has_sampled_release(problem, solver, adjacency)
         groups.setdefault((*variant.values(), clip, *parts), []).extend(
             replace(case, family=f"{CORNERS} {number}", toggled=toggled)
             for number in range(len(pairs))

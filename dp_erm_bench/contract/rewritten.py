@@ -251,7 +251,7 @@ class _Rewriting(ast.NodeTransformer):
             node.decorator_list = [self.visit(one) for one in node.decorator_list]
         names = {getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node)}
         with self._within(scope=(*self.scope, node.name)):
-            node.body = self._count_block(node.body, function=node.name, names=names)
+            node.body = self._note_block(node.body, function=node.name, names=names)
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -271,7 +271,7 @@ class _Rewriting(ast.NodeTransformer):
 
     # Blocks.
 
-    def _count_block(
+    def _note_block(
         self, body: Sequence[Any], function: str = "", names: Any = (), reason: str = ""
     ) -> list[Any]:
         """Return statements that note that they are entered."""
@@ -300,7 +300,7 @@ class _Rewriting(ast.NodeTransformer):
         )
         reason = self._add_place(node.test, asked).reason
         node.test = self._ask_condition(node.test, asked)
-        node.body, node.orelse = (self._count_block(arm, reason=reason) for arm in arms)
+        node.body, node.orelse = (self._note_block(arm, reason=reason) for arm in arms)
         return node
 
     visit_While = visit_If
@@ -315,9 +315,9 @@ class _Rewriting(ast.NodeTransformer):
             item.context_expr = self.visit(item.context_expr)
         for name in ("body", "orelse", "finalbody"):
             if hasattr(node, name):
-                setattr(node, name, self._count_block(getattr(node, name)))
+                setattr(node, name, self._note_block(getattr(node, name)))
         for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-            part.body = self._count_block(part.body)
+            part.body = self._note_block(part.body)
         return node
 
     visit_AsyncFor = visit_With = visit_AsyncWith = visit_For

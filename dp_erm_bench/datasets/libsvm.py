@@ -184,7 +184,7 @@ class Published:
         DataUnavailable
             If files of the mirror are not those of its list.
         """
-        if mirror := self._complete_mirror():
+        if mirror := self._mirror_of_all_files():
             # The suffix says how it is packed.
             suffixes = [Path(mirror.rows[one]["file"]).suffix for one in self.files]
             return digest_of_json([suffixes, *map(mirror.verify, self.files)])
@@ -198,7 +198,7 @@ class Published:
         DataUnavailable
             If they are unavailable or damaged; the message says how to get them.
         """
-        if mirror := self._complete_mirror():
+        if mirror := self._mirror_of_all_files():
             contents = [*map(mirror.read, self.files)]
             try:
                 return self.parse(*contents)
@@ -228,7 +228,7 @@ class Published:
     def _file_key(self) -> str:
         return self.name.replace(":", "-")
 
-    def _complete_mirror(self) -> MirrorFolder | None:
+    def _mirror_of_all_files(self) -> MirrorFolder | None:
         """Return the mirror if it lists all files."""
         mirror = open_mirror()
         return mirror if mirror and {*self.files} <= mirror.rows.keys() else None

@@ -59,7 +59,7 @@ from dp_erm_bench.datasets.spec import (
 from dp_erm_bench.errors import UsageError
 
 VARIABLE = "DP_ERM_BENCH_DATA"
-"""The variable that names a folder of data files, see `published`."""
+"""The variable that names a folder of data files, see `libsvm.Published`."""
 
 SEAL = "content.json"
 BROKEN = (

@@ -84,7 +84,7 @@ class DeclaredBounds:
     pairs : array of shape (p, 2) or (2,), or None
         Lowest and highest value, where one of ``columns`` is declared as a range.
     named : mapping or None
-        The same of columns by name, until they are `bounds_in_order`.
+        The same of columns by name, until `bounds_in_order` places them.
     default : tuple or None
         The same of all columns that are not named.
     scale : bool
@@ -1021,7 +1021,7 @@ def prepare_and_describe(
         if "w_true" in arrays:
             arrays["w_true"] = np.append(arrays["w_true"], 0.0)
     return {
-        key: lock_features(as_features(arrays.pop(key))) for key in [*arrays]
+        key: freeze_features(as_features(arrays.pop(key))) for key in [*arrays]
     }, clipping
 
 
@@ -1125,7 +1125,7 @@ def _safe_inverse(values: Array, usable: NDArray[np.bool]) -> Array:
     return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
 
 
-def lock_features(X: Features) -> Features:
+def freeze_features(X: Features) -> Features:
     """Make features that nobody else holds read-only, and return them."""
     for part in base.feature_parts(X).values():
         array: Any = part
@@ -1156,7 +1156,7 @@ def dataset_from_arrays(
     UsageError
         If they are empty, of unequal length or not finite, or break the bounds.
     """
-    X, y = (lock_features(as_features(one, copy)) for one in (X, y))
+    X, y = (freeze_features(as_features(one, copy)) for one in (X, y))
     records.check_raw(name, X, y)
     if bounds is not None:
         check_bounds(name, X, y, bounds, lambda: columns)

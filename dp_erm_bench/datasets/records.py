@@ -69,12 +69,12 @@ def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
             f"dataset {name}: has one record, at least two are needed "
             "(delta = 1/n^2 would be 1)"
         )
-    check_finite_labels(f"dataset {name}: X", X)
+    check_finite_numbers(f"dataset {name}: X", X)
     if y.dtype.kind == "f":
-        check_finite_labels(f"dataset {name}: y", y)
+        check_finite_numbers(f"dataset {name}: y", y)
 
 
-def check_finite_labels(whose: str, found: Any) -> None:
+def check_finite_numbers(whose: str, found: Any) -> None:
     """Refuse numbers that are not finite, naming the first record.
 
     Raises

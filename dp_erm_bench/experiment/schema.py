@@ -170,7 +170,7 @@ def convert_value(key: str, value: Any, hint: Any) -> Any:
     options = options_of(hint)
     for option in sorted(options, key=lambda o: o is not type(value)):
         try:
-            return _convert_value(value, option)
+            return _convert_to_option(value, option)
         except (TypeError, ValueError, OverflowError):
             continue
     allowed = ", ".join(word for option in options for word in _words_of_hint(option))
@@ -183,7 +183,7 @@ def options_of(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if union else (hint,)
 
 
-def _convert_value(value: Any, hint: Any) -> Any:
+def _convert_to_option(value: Any, hint: Any) -> Any:
     """Return a value as one of a type; raise TypeError or ValueError if it is none."""
     if hint in (int, float):
         if isinstance(value, bool) or math.isnan(number := float(value)):

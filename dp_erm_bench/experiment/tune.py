@@ -844,13 +844,13 @@ class Pattern(Strategy):
 
         So many are kept for later; those of the last races if nothing is said.
         """
-        usual = self._races_kept() if self.tuner.rungs else 0
+        usual = self._trials_for_races() if self.tuner.rungs else 0
         left = self._trials_left() - (usual if kept is None else kept)
         seeds = len(self.seeds(rung))
         costs = (max(0, seeds - len(self.tuner.own_seeds(point))) for point in points)
         return points[: sum(total <= left for total in accumulate(costs))], rung
 
-    def _races_kept(self) -> int:
+    def _trials_for_races(self) -> int:
         """Return the trials of the last races, were they between those now best."""
         race, finalists = self.search.race, self._final_points()
         seeds = [len(self.tuner.own_seeds(one)) for one in finalists]
@@ -915,7 +915,10 @@ class Pattern(Strategy):
     ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
-        room, half = self._trials_left() - self._races_kept(), len(self.seeds(HALF))
+        room, half = (
+            self._trials_left() - self._trials_for_races(),
+            len(self.seeds(HALF)),
+        )
         affordable = int((room - RACED) / (1.5 * half))
         if self.tuner.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
@@ -985,7 +988,7 @@ class Pattern(Strategy):
         tuner = self.tuner
         while (
             quiet < QUIET
-            and self._trials_left() - self._races_kept() >= MODELLED * race[1]
+            and self._trials_left() - self._trials_for_races() >= MODELLED * race[1]
         ):
             best = (self._best_points(1, 1) or self._best_points(1, 0))[0]
             around = [*map(plain_parameter, best.values())]

@@ -159,7 +159,7 @@ def _is_allowed_value(algorithm: Algorithm, key: str, value: float) -> bool:
     return True
 
 
-def fit_to_records(name: str, key: str, values: list[Any], n: int) -> list[Any]:
+def values_within_records(name: str, key: str, values: list[Any], n: int) -> list[Any]:
     """Return typed values of a parameter, batches cut at the n records there are."""
     typed = [normalise_parameter(name, key, value) for value in values]
     if key == BATCH:
@@ -320,11 +320,14 @@ def _tuned_block(
     problem = _problem_or_none(point)
     n = problem.n if problem else 1
     axes = {
-        key: one if isinstance(one, Mapping) else fit_to_records(name, key, one, n)
+        key: one
+        if isinstance(one, Mapping)
+        else values_within_records(name, key, one, n)
         for key, one in {**usual, **grid}.items()
     }
     params = {
-        key: fit_to_records(name, key, [one], n)[0] for key, one in params.items()
+        key: values_within_records(name, key, [one], n)[0]
+        for key, one in params.items()
     }
     fixed = {k: v for k, v in {**params, **typed}.items() if k not in axes}
     whole = {**point, ALGORITHM: {"name": name, **fixed}}

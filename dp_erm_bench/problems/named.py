@@ -34,7 +34,7 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
     """
     kind = named_in(spec.get(PROBLEM, {"name": ERM}))
     if kind == ERM:
-        return build.risk_of_spec(spec)
+        return build.erm_of_spec(spec)
     made = registry.target(PROBLEM, kind)
     for part in OBJECTIVE:
         given = spec.get(part, "none")

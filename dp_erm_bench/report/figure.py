@@ -15,7 +15,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute_path, is_file
 from dp_erm_bench.report.curves import Missing
-from dp_erm_bench.report.layout import current_making
+from dp_erm_bench.report.layout import current_pictures
 from dp_erm_bench.results.files import csv_of, write_text
 from dp_erm_bench.results.table import facts_in
 
@@ -143,7 +143,7 @@ class Study(Figure):
         import pandas as pd
 
         table = pd.DataFrame(self.rows(facts_in(folder)))
-        if current_making().captions is None:
+        if current_pictures().captions is None:
             write_text(folder, self.file, csv_of(table))
         return table
 

@@ -75,7 +75,7 @@ class Making:
 _making = ContextVar("making", default=Making())  # noqa: B039 (never changed in place)
 
 
-def current_making() -> Making:
+def current_pictures() -> Making:
     """Return what is being made."""
     return _making.get()
 
@@ -102,7 +102,7 @@ def picture_mark(table: str, stem: str) -> str:
 
 def write_caption(path: Path, text: str) -> Path:
     """Write a text file at once, and return its path."""
-    if (told := current_making().captions) is None:
+    if (told := current_pictures().captions) is None:
         write_atomic(path, lambda file: file.write(text.encode()))
     elif path.suffix == ".md":
         told[path.name] = text
@@ -125,12 +125,12 @@ def _speak_formula(formula: re.Match[str]) -> str:
     """Return a formula without its commands and braces; brackets keep what belongs."""
     text = formula[0].strip("$").replace(r"\;", " ")
     text = re.sub(r"\\([A-Za-z]+)", lambda word: SPOKEN.get(word[1], word[1]), text)
-    while (plain := BRACES.sub(_bracket_inner, text)) != text:
+    while (plain := BRACES.sub(_with_brackets, text)) != text:
         text = plain
     return text
 
 
-def _bracket_inner(inner: re.Match[str]) -> str:
+def _with_brackets(inner: re.Match[str]) -> str:
     return inner[1] if re.fullmatch(r"-?\w*", inner[1]) else f"({inner[1]})"
 
 
@@ -274,7 +274,7 @@ def save_sheet(
     """
     from matplotlib.figure import Figure
 
-    if (told := current_making().captions) is not None:
+    if (told := current_pictures().captions) is not None:
         told[path.name] = plain_caption(sheet.caption)
         return []
     figure = Figure()
@@ -298,7 +298,7 @@ def _write_picture(figure: Figure, path: Path) -> None:
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
-    table = current_making().table
+    table = current_pictures().table
     noted = picture_mark(table, path.stem) if table else ""
     if path.suffix != ".png":
         key = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix]

@@ -163,7 +163,7 @@ def pairs_table(found: Beside) -> pd.DataFrame:
     return frame.assign(**frame[names].map(lambda value: float(f"{value:.4g}")))
 
 
-def useless_searches(table: pd.DataFrame) -> list[str]:
+def sentences_on_searches(table: pd.DataFrame) -> list[str]:
     """Return a sentence for each cell in which the search was of no use.
 
     There an algorithm's untuned rule is better than what was chosen: the 95 % interval
@@ -382,7 +382,7 @@ def pages_of_boards(
     manifest : mapping
         Of the latest run: machine, commit, what could not run.
     wrong : sequence of str
-        What `useless_searches` returns.
+        What `sentences_on_searches` returns.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
@@ -393,7 +393,7 @@ def pages_of_boards(
     doubts = in_doubt(unchecked_in(table)).replace("\n", " ")
     parts = standings_by_board(ranking)
     lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
-    # Why, of lines such as `listed` gives.
+    # Why, of lines such as `list_open_choices` gives.
     beyond = [one.partition(" in {")[0] for one in open_choices if "/" in one]
     return _page_template("leaderboard").substitute(
         profile=profile,
@@ -717,7 +717,7 @@ class Leaderboard(Figure):
         of the figures.
         """
         whole, folder, name = drawing.table, drawing.folder, drawing.profile
-        table, wrong = whole[whole["line"] != UNTUNED], useless_searches(whole)
+        table, wrong = whole[whole["line"] != UNTUNED], sentences_on_searches(whole)
         ranking, outer = standings_of(table), folder.parent
         models, found = reference_rows(table), pairs_by_board(table)
         beyond, manifest = open_choices(outer), read_manifest(outer)

@@ -384,7 +384,7 @@ def caption_of(panel: Panel, lines: Lines, profile: str) -> str:
         seeds_in_words(lines.values(), profile),
         uncharged_by_line(lines),
         f"Certified epsilon (calibration). {'; '.join(proofs)}.",
-        unlike_bounds(lines.values()),
+        unlike_bounds_in_words(lines.values()),
         panel.note,
         "Dashed: the authors' own figure." if panel.authors else "",
     )
@@ -417,7 +417,7 @@ def epsilon_caption(lines: OverEpsilon, profile: str) -> str:
         f"{seeds_in_words(flat.values(), profile)} Passes as chosen at epsilon = 1.",
         uncharged_by_line(flat),
         f"Certified epsilon. {'; '.join(proofs)}.",
-        unlike_bounds(flat.values()),
+        unlike_bounds_in_words(flat.values()),
     )
 
 
@@ -563,7 +563,7 @@ def uncharged_by_line(lines: Lines) -> str:
     return f"Uncharged: {'; '.join(groups)}."
 
 
-def unlike_bounds(runs: Iterable[LineErrors]) -> str:
+def unlike_bounds_in_words(runs: Iterable[LineErrors]) -> str:
     """Return a sentence on the lines of a panel that are under different bounds."""
     import pandas as pd
 
@@ -596,7 +596,7 @@ def setting_in_words(run: LineErrors) -> str:
 def caption_paragraphs(drawn: Shown, table: pd.DataFrame | None = None) -> str:
     """Return what every caption says: statistics, budget, what was not charged.
 
-    `table` is the `summary` of the ends, if there is one already.
+    `table` is the `summary_of` the ends, if there is one already.
     """
     rows = drawn.rows
     budget = [

@@ -246,7 +246,7 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
 def _count_cells(rows: pd.DataFrame, view: View) -> int:
     """Return the number of cells that rows need: before anything is computed."""
     lines = rows.groupby([PANEL, FACET], sort=False)[LINE].nunique()
-    alone = _are_numbers(rows, view) is not None
+    alone = _numbers_of_lines(rows, view) is not None
     return len(lines) if alone else int((-(-lines // MOST_LINES)).sum())
 
 
@@ -286,7 +286,7 @@ def _check_room(what: str, count: int, most: int) -> None:
         )
 
 
-def _are_numbers(rows: pd.DataFrame, view: View) -> Array | None:
+def _numbers_of_lines(rows: pd.DataFrame, view: View) -> Array | None:
     """Return what lines are called, where that is a number of each, else None."""
     import pandas as pd
 
@@ -324,7 +324,7 @@ def _looks_of_lines(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]
     from matplotlib import colormaps, colors
 
     lines = list(dict.fromkeys(drawn.rows[LINE]))
-    values = _are_numbers(drawn.rows, drawn.view)
+    values = _numbers_of_lines(drawn.rows, drawn.view)
     if values is None:
         reserve_styles(lines)
         return {line: _look_of_line(line, drawn.view) for line in lines}, None

@@ -155,23 +155,23 @@ def style_of(line: str) -> Style:
     """
     if line not in _given:
         own = STYLES.get(line)
-        taken = {_looks_alike(one): one.label for one in _given.values()}
-        if own and taken.get(_looks_alike(own), own.label) == own.label:
+        taken = {_look_of_style(one): one.label for one in _given.values()}
+        if own and taken.get(_look_of_style(own), own.label) == own.label:
             _given[line] = own
         else:
             own = own or Style(literal_text(line), BLUE, "o")
-            looks = [_look_at_place(k) for k in range(len(OTHERS) ** 2)]
+            looks = [_look_of_place(k) for k in range(len(OTHERS) ** 2)]
             free = (one for one in looks if (*one, "solid") not in taken)
             colour, marker = next(free, looks[0])
             _given[line] = replace(own, colour=colour, marker=marker, dashes="solid")
     return _given[line]
 
 
-def _looks_alike(look: Style) -> tuple[Any, ...]:
+def _look_of_style(look: Style) -> tuple[Any, ...]:
     return look.colour, look.marker, look.dashes
 
 
-def _look_at_place(place: int) -> tuple[str, str]:
+def _look_of_place(place: int) -> tuple[str, str]:
     """Return colour and marker: 144 pairs before one comes again."""
     turn, at = divmod(place, len(OTHERS))
     return OTHERS[at][0], OTHERS[(at + turn) % len(OTHERS)][1]
@@ -403,7 +403,7 @@ def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None
         The axes.
     values : sequence of float
         The values that ran, increasing: ticks of a log scale if they are positive and
-        far apart. An infinite one is at `beyond`.
+        far apart. An infinite one is at `place_of_infinity`.
     ends : sequence of float
         Where lines end, if x is along runs: of runs of very different lengths the axis
         is linear up to the shortest, and log beyond.

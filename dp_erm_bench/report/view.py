@@ -228,7 +228,7 @@ def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
     runs = rows.groupby(RUN, sort=False, dropna=False).ngroup().rename("_run")
     ends = rows.assign(_run=runs).drop_duplicates("_run", keep="last").set_index("_run")
     told, over = _name_lines(ends, view)
-    told[LINE] = _lines_by_names(told[LINE], view.names)
+    told[LINE] = _rename_lines(told[LINE], view.names)
     view = replace(view, highlight=_highlighted_lines(told[LINE], view))
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
@@ -239,7 +239,7 @@ def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
         in_order = keys.sort_values(
             [*keys],
             kind="stable",
-            key=lambda own: own if _as_numbers(own) else text_of(own),
+            key=lambda own: own if _are_numbers(own) else text_of(own),
         )
         rows = rows.loc[in_order.index]
     rows, apart = _mark_comparable(rows, view)
@@ -391,17 +391,17 @@ def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 
-def _as_numbers(values: pd.Series[Any]) -> bool:
+def _are_numbers(values: pd.Series[Any]) -> bool:
     return values.dtype.kind in "iuf"
 
 
 def _values_in_words(values: pd.Series[Any], one: str, name: str) -> pd.Series[str]:
     """Return values as words; a number alone would not say of what a panel is."""
     words = text_of(values)
-    return f"{one} = " + words if name == PANEL and _as_numbers(values) else words
+    return f"{one} = " + words if name == PANEL and _are_numbers(values) else words
 
 
-def _lines_by_names(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
+def _rename_lines(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
     """Return lines under their names; refuse a name of none, and one of two lines."""
     if not names:
         return lines

@@ -46,7 +46,7 @@ from dp_erm_bench.results.files import (
     typed_path,
 )
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run
-from dp_erm_bench.results.settings import given_by
+from dp_erm_bench.results.settings import parameters_of_rule
 from dp_erm_bench.results.store import (
     NAMED,
     Plan,
@@ -148,7 +148,7 @@ SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
 """A word of a command line that holds seeds."""
 
 
-def holds_private_data(line: Mapping[str, Any]) -> bool:
+def has_private_data(line: Mapping[str, Any]) -> bool:
     """Return whether a line of a plan is of data that nobody declared public."""
     spec = line["spec"]
     data = spec.get("dataset")
@@ -176,7 +176,7 @@ class Withheld:
     """
 
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        self.keys = {line["key"] for line in lines if holds_private_data(line)}
+        self.keys = {line["key"] for line in lines if has_private_data(line)}
         own = [line for line in lines if line["key"] in self.keys]
         self._datasets = {line["spec"]["dataset"].get("name") for line in own}
         judging = [line for line in own if not self.is_left_out(line)]
@@ -189,7 +189,9 @@ class Withheld:
             if line["tuned"] or line.get("measured") or line["phase"] != "sweep"
         }
         # A rule computes them from p and bounds, which may be read off the records.
-        self._ruled = {line["key"]: given_by(str(line["rule"])) for line in judging}
+        self._ruled = {
+            line["key"]: parameters_of_rule(str(line["rule"])) for line in judging
+        }
         budgets = ((line["key"], line["spec"].get("budget")) for line in judging)
         self._epsilon = {
             key: real_number(one.get("epsilon")) if isinstance(one, dict) else math.nan

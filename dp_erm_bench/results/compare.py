@@ -28,9 +28,9 @@ from dp_erm_bench.results.files import PLAN, count_with_noun, typed_path
 from dp_erm_bench.results.settings import (
     NO_NUMBER,
     final_rows,
-    given_by,
     mapping_of,
     name_files,
+    parameters_of_rule,
     spellings_of_key,
     worst_if_lost,
 )
@@ -58,7 +58,7 @@ Name = tuple[str, ...]
 Row = dict[str, Any]
 
 
-def named_finals(folder: Path) -> pd.DataFrame:
+def finals_with_settings(folder: Path) -> pd.DataFrame:
     """Return the final rows of the sweep and report trials of a folder.
 
     Tuning trials are left out: they only choose.
@@ -121,7 +121,7 @@ def flatten_setting(line: Mapping[str, Any]) -> dict[str, Any]:
     }
     name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
     # What was asked for is `auto`, whatever number it is for a problem and a budget.
-    ruled = dict.fromkeys(given_by(str(line.get("rule", ""))), AUTO)
+    ruled = dict.fromkeys(parameters_of_rule(str(line.get("rule", ""))), AUTO)
     chosen = {} if line["tuned"] else {**params, **ruled}
     return {
         **{key: value for key, value in posed.items() if key not in LEFT_OUT},
@@ -271,7 +271,7 @@ def sides_by_key(
     Parameters
     ----------
     finals : DataFrame
-        What `named_finals` returns.
+        What `finals_with_settings` returns.
     key : str
         A key of the settings, by any of its names. Between algorithms their parameters
         differ, too, and so do the lines of an experiment.
@@ -300,7 +300,7 @@ def sides_by_key(
         own = values_of[name][finals.index]
         finals = finals[own.isin(["", *map(_plain_number, given)])]
     owner = values_of[key][finals.index]
-    skipped = _values_that_ran_nothing(finals, owner)
+    skipped = _values_never_run(finals, owner)
     found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
         rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
@@ -322,9 +322,7 @@ def sides_by_key(
     return sides, skipped
 
 
-def _values_that_ran_nothing(
-    finals: pd.DataFrame, owner: pd.Series[str]
-) -> dict[str, str]:
+def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
     """Return the values of a key of which nothing ran, with the distinct reasons."""
     others = {"", *owner[finals["status"] != "skipped"]}
     never = finals["message"][~owner.isin(others)]
@@ -460,7 +458,7 @@ def compare_sides(
     Parameters
     ----------
     first, second : DataFrame
-        Final rows of A and of B with their `setting` (see `named_finals`).
+        Final rows of A and of B with their `setting` (see `finals_with_settings`).
     on : sequence of str
         Columns to compare, of `MEASURES`.
     rule : ComparisonRule

@@ -62,7 +62,7 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
         If the folder cannot be written to.
     """
     with translate_os_errors(folder), lock_folder(folder):
-        noted = _read_manifest(folder, folder / LATEST).get(TABLE)
+        noted = _manifest_or_nothing(folder, folder / LATEST).get(TABLE)
         _write_manifest(
             folder, {**content, **({TABLE: noted} if noted else {})}, latest=True
         )
@@ -82,13 +82,15 @@ def check_run(folder: Path, run: str) -> None:
 
 def read_run(folder: Path, run: str) -> dict[str, Any]:
     """Return the manifest of a run, empty if there is none that can be read."""
-    return _read_manifest(folder, _manifest_path(folder, run))
+    return _manifest_or_nothing(folder, _manifest_path(folder, run))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the latest manifest that can be read, empty if there is none."""
     older = reversed(paths.list_files(folder / "runs", ".json"))
-    manifests = (_read_manifest(folder, path) for path in (folder / LATEST, *older))
+    manifests = (
+        _manifest_or_nothing(folder, path) for path in (folder / LATEST, *older)
+    )
     return next(filter(None, manifests), {})
 
 
@@ -109,7 +111,7 @@ def note_ended(folder: Path) -> None:
                 ended.append(path.stem)
     if ended:
         with translate_os_errors(folder), lock_folder(folder):
-            latest = _read_manifest(folder, folder / LATEST).get("run")
+            latest = _manifest_or_nothing(folder, folder / LATEST).get("run")
             for run in ended:
                 noticed = {
                     "run": run,
@@ -142,7 +144,7 @@ def _manifest_path(folder: Path, run: str) -> Path:
     return folder / "runs" / f"{run}.json"
 
 
-def _read_manifest(folder: Path, path: Path) -> dict[str, Any]:
+def _manifest_or_nothing(folder: Path, path: Path) -> dict[str, Any]:
     """Return a manifest; {} for one that cannot be read, with one warning.
 
     There is no warning for the latest if it is no manifest at all: it has a copy.

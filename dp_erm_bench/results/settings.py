@@ -51,7 +51,7 @@ MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
 """Lines that `label_table` made, beside others that are called alike."""
 
 
-def given_by(rule: str) -> list[str]:
+def parameters_of_rule(rule: str) -> list[str]:
     """Return the parameters that a rule gave, of the text of column `rule`."""
     return rule.partition(": ")[2].split()
 
@@ -83,7 +83,9 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     params = _unpack_column(rows, ALGORITHM, "params")
     for rule in text_of(rows["rule"]).unique():
         algorithm = rule.partition(": ")[0].rpartition("-")[0]
-        own = params.columns.isin([f"{algorithm}.{key}" for key in given_by(rule)])
+        own = params.columns.isin(
+            [f"{algorithm}.{key}" for key in parameters_of_rule(rule)]
+        )
         params.loc[rows["rule"].eq(rule).to_numpy(), own] = AUTO
     params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
     # In the table an option is named only where it differs from the dataset's yaml.

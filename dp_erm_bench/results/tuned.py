@@ -98,7 +98,7 @@ def tuned_choices(folder: str | Path) -> pd.DataFrame:
         as in `Beyond`; `taken`, whether `from_results` takes it: whether it wins if
         only w = 0 is to be beaten; the medians of `BESIDE` that its runs have; the
         quantity of each of `BASELINES`, nan where there is none, and in
-        `baseline_columns` that of each of these medians, a dict of dicts; `open`, why a
+        `baselines` that of each of these medians, a dict of dicts; `open`, why a
         better setting may lie beyond, `uncharged` and `doubt`; `searched`, the
         parameters that were, and `default`, a dict of those that nobody gave. With
         several `splits` all of it was tuned on each, `chosen` and `trial` are the first

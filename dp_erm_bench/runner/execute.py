@@ -26,7 +26,7 @@ from dp_erm_bench.plugins.names import named_in
 from dp_erm_bench.plugins.passed import solver_digest
 from dp_erm_bench.problems import named
 from dp_erm_bench.problems.base import Problem
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.results.store import NAMED, batch_name, failed_record
 from dp_erm_bench.run import Recorder, Run
@@ -131,7 +131,7 @@ def _tiny_problem(solver: Solver, loss: Any) -> Problem:
     records = (X, np.array([1.0, -1.0, 1.0, -1.0]))
     psi: dict[str, Any] = {"loss": loss, "penalty": "l2", "strength": 1.0}
     for space in SPACES:
-        problem = risk_from_arrays(*records, constraint=space, bounds=2.0, **psi)
+        problem = erm_from_arrays(*records, constraint=space, bounds=2.0, **psi)
         if solver.refusal(problem) is None:
             return problem
     raise Unsupported("it serves none of four records")
@@ -151,7 +151,7 @@ def _records_of(trials: Sequence[Trial]) -> list[Record]:
     outside = _notes_on_outside(spec, solved.solvers[0])
     records = []
     for b, trial in enumerate(trials):
-        why = reason_of_loss(solved.rows, b)
+        why = reason_of_divergence(solved.rows, b)
         records.append(
             {
                 "key": trial.key,
@@ -166,7 +166,7 @@ def _records_of(trials: Sequence[Trial]) -> list[Record]:
     return records
 
 
-def reason_of_loss(rows: Recorder, b: int) -> str:
+def reason_of_divergence(rows: Recorder, b: int) -> str:
     """Return why a trial diverged, empty if it did not."""
     if not rows.finite[b]:
         return "an iterate is not finite"

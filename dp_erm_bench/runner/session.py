@@ -367,14 +367,14 @@ class Session:
         sweeps = [line for line in self.lines if line.tune is None]
         yield [one for line in sweeps for one in line.sweep(rows)]
         active: list[Stages] = [(tuner.stages(), []) for tuner in self.tuners]
-        while active := [one for one in active if self._settle_trials(one[1])]:
+        while active := [one for one in active if self._are_settled(one[1])]:
             rounds = [(stages, next(stages, ())) for stages, _ in active]
             if all(stage is None for _, stage in rounds):
                 return
             yield [one for _, stage in rounds for one in stage or ()]
             active = [(stages, stage or ()) for stages, stage in rounds if stage != ()]
 
-    def _settle_trials(self, planned: Iterable[Trial]) -> bool:
+    def _are_settled(self, planned: Iterable[Trial]) -> bool:
         return all(self.statuses[one.key] != "planned" for one in planned)
 
     def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:

@@ -187,8 +187,8 @@ def outer_change(
     for one record twice: 2 A R^2 under ``replace_one``. Over a secret Poisson sample
     (``sampled``) a term must be at most half of it: 2 A R^2, too.
 
-    It is that of the vector that `packed` makes of the sum, as its length is the
-    matrix' norm: norm_F(S)^2 = sum_j S_jj^2 + 2 sum_{j<k} S_jk^2.
+    It is that of the vector that `pack_symmetric` makes of the sum, as its length is
+    the matrix' norm: norm_F(S)^2 = sum_j S_jj^2 + 2 sum_{j<k} S_jk^2.
 
     Parameters
     ----------
@@ -333,6 +333,14 @@ def complaint_of_solver(solver: Any) -> str | None:
     return next(_complaints_of(solver), None)
 
 
+RENAMED = {
+    "unsupported": "unsupported_reason",
+    "unbounded": "unbounded_reason",
+    "printed": "printed_constant",
+}
+"""What a file of before the first release overrides in vain."""
+
+
 def _complaints_of(solver: Any) -> Iterator[str]:
     if not (isinstance(solver, type) and issubclass(solver, Solver)):
         yield f"{solver} is no subclass of Solver"
@@ -345,12 +353,15 @@ def _complaints_of(solver: Any) -> Iterator[str]:
         yield f"{name} lacks {', '.join(missing)}"
     if "References" not in (inspect.getdoc(solver) or ""):
         yield f"{name} needs a docstring with a section References"
+    fields = {field.name for field in dataclasses.fields(solver)}
     for field in dataclasses.fields(solver):
         if field.metadata.get("kind") not in KINDS or not field.metadata.get("help"):
             yield (
                 f"parameter {field.name} of {name} must be made by shape(...) or "
                 "value(...), with help"
             )
+    for old in sorted(RENAMED.keys() & vars(solver).keys() - fields):
+        yield f"{name}.{old} is called {RENAMED[old]} now"
     for key, member in vars(solver).items():
         ours = key in vars(Solver) or key.startswith("__")
         if isinstance(member, MUTABLE) and not ours:

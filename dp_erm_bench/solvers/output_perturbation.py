@@ -60,8 +60,9 @@ class OutputPerturbation(one_solve.OneSolve):
         "sensitivities_are_tight": "the minimiser moves that far only where the loss "
         "is linear for all neighbours, which the small problems are not",
         "bounds is None": "at epsilon=inf only: without bounds nothing is private",
-        "not problem.fixed or any(origin(type(one)) for one in made_of)": "solves anew "
-        "what may have changed in place",
+        "not problem.is_fixed or any(origin_digest(type(one)) for one in made_of)": (
+            "solves anew what may have changed in place"
+        ),
     }
 
     noise: str = shape(

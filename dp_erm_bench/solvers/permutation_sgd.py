@@ -91,9 +91,9 @@ class PermutationSGD(one_solve.SingleAnswer):
                 return reason
         reason = projection_refusal(problem, "permutation_sgd", compiled=True)
         reason = reason or sampled.batch_refusal(problem, self.batch_size)
-        return reason or self._may_overflow(problem)
+        return reason or self._overflow_refusal(problem)
 
-    def _may_overflow(self, problem: ERM) -> str | None:
+    def _overflow_refusal(self, problem: ERM) -> str | None:
         """Refuse iterates and labels with which a gradient could overflow.
 
         Prox and projection are not expansive, so that they lead from a point no farther

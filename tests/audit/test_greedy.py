@@ -11,7 +11,7 @@ from dp_erm_bench.accounting.calibration import calibrate
 from dp_erm_bench.audit.papers import (
     INSTANCES,
     Instance,
-    count_cells,
+    cell_probabilities,
     one_iteration,
     profile_from_below,
     quiet_wins,
@@ -119,13 +119,13 @@ def test_the_neighbour_is_one_record_away():
     assert one.sum() == pytest.approx(1) and other.sum() == pytest.approx(1)
     level = (1 + ONE.kappa) / ONE.z + 1 / ONE.z
     assert np.abs(np.log(one / other)).max() <= level
-    moved, still = count_cells(ONE.z)
+    moved, still = cell_probabilities(ONE.z)
     assert np.log(moved / still).max() == pytest.approx(1 / ONE.z)
     assert np.log(moved / still).min() == pytest.approx(-1 / ONE.z)
 
 
 def test_cells_only_lose_a_little():
-    fine, coarse = count_cells(5.0, 4000), count_cells(5.0, 60)
+    fine, coarse = cell_probabilities(5.0, 4000), cell_probabilities(5.0, 60)
     for e in (-0.1, 0.0, 0.1):
         profiles = [np.maximum(p - math.exp(e) * q, 0).sum() for p, q in (fine, coarse)]
         assert profiles[1] <= profiles[0] + 1e-15

@@ -17,7 +17,7 @@ from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import (
     cluster_class,
     log_end,
-    private_cluster,
+    private_cluster_class,
     worker_certificates,
 )
 from dp_erm_bench.runner.options import RunOptions, run_options
@@ -256,7 +256,7 @@ def test_a_system_that_is_not_here_is_named(name, command, monkeypatch, tmp_path
 
 
 def test_keys_are_written_where_nobody_else_reads(tmp_path):
-    kind = private_cluster(cluster_class("slurm")).job_cls
+    kind = private_cluster_class(cluster_class("slurm")).job_cls
     asked = cluster.job_options(made("slurm"), tmp_path, worker_certificates(SECURITY))
     job = kind("tls://10.0.0.1:5", name="w", **asked)
     with job.job_file() as name:

@@ -12,7 +12,7 @@ from dp_erm_bench.datasets.base import Dataset, Usual
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.problems.erm.build import (
     build_problem,
-    risk_from_arrays,
+    erm_from_arrays,
     strength_of,
 )
 from tests.loops import each
@@ -185,7 +185,7 @@ def test_what_is_neither_a_name_nor_a_mapping_is_refused(group, part, said):
     assert sentence(DATA, **{group: part}) == expected
     given = {"loss": "logistic", group: part}
     with pytest.raises(UsageError) as error:
-        risk_from_arrays(X, LABELS, **given, strength=0.1)
+        erm_from_arrays(X, LABELS, **given, strength=0.1)
     assert str(error.value) == expected or group != "penalty"
 
 

@@ -11,7 +11,7 @@ from scipy.special import xlogy
 from dp_erm_bench.datasets.base import as_features
 from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.experiment.parameters import problem_named
-from dp_erm_bench.problems.erm.build import build_problem, risk_from_arrays
+from dp_erm_bench.problems.erm.build import build_problem, erm_from_arrays
 from tests.loops import each
 
 RNG = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def test_no_number_answers_all_records_better(loss):
     y = labels_of(loss)
     sparse = csc_array(X * (np.abs(X) > 1.0))
     for features in (X, sparse):
-        ours = risk_from_arrays(features, y, loss=loss, penalty="none")
+        ours = erm_from_arrays(features, y, loss=loss, penalty="none")
         found, value = constant(ours)["train_risk"], ours.loss.value
         grid = np.concatenate([np.linspace(-5, 5, 2001), y, [y.mean(), np.median(y)]])
         least = min(value(y, np.full(N, one)).mean() for one in grid)
@@ -73,7 +73,7 @@ def test_the_constants_are_those_of_textbooks():
     known = {"logistic": entropy, "hinge": 2.0 * share, "squared": np.var(FAR) / 2.0}
     known["absolute"] = np.abs(FAR - np.median(FAR)).mean()
     for loss, expected in known.items():
-        ours = risk_from_arrays(X, labels_of(loss), loss=loss, penalty="none")
+        ours = erm_from_arrays(X, labels_of(loss), loss=loss, penalty="none")
         assert constant(ours)["train_risk"] == pytest.approx(expected, rel=CLOSE), loss
 
 
@@ -81,7 +81,7 @@ def test_the_constants_are_those_of_textbooks():
 def test_with_an_intercept_it_is_the_best_point_of_the_domain_on_its_axis(name):
     for loss in ("logistic", "squared", "absolute", {"name": "huber", "kappa": 0.5}):
         y = labels_of(loss, None if loss == "logistic" else FAR - 1e6)
-        ours = risk_from_arrays(X, y, loss=loss, intercept=0.7, **DOMAINS[name])
+        ours = erm_from_arrays(X, y, loss=loss, intercept=0.7, **DOMAINS[name])
         found, grid = constant(ours)["objective"], np.linspace(-9, 9, 3601)
         grid = np.append(grid, (np.median(y) / 0.7, y.mean() / 0.7))
         points = np.outer(grid, [0.0, 0.0, 0.0, 1.0])
@@ -96,19 +96,19 @@ def test_with_an_intercept_it_is_the_best_point_of_the_domain_on_its_axis(name):
 
 
 def test_where_features_say_nothing_it_is_the_minimum():
-    ours = risk_from_arrays(0.0 * X, SIGNS, loss="logistic", intercept=1.0)
+    ours = erm_from_arrays(0.0 * X, SIGNS, loss="logistic", intercept=1.0)
     assert constant(ours)["relative_error"] == pytest.approx(0.0, abs=1e-8)
 
 
 def test_one_class_and_equal_labels_leave_nothing_to_lose():
     with np.errstate(all="raise"):
         for loss in ("logistic", "hinge", "squared", "absolute"):
-            ours = risk_from_arrays(X, np.ones(N), loss=loss, penalty="none")
+            ours = erm_from_arrays(X, np.ones(N), loss=loss, penalty="none")
             assert constant(ours) == {"train_risk": pytest.approx(0.0, abs=1e-12)}
     # The loss -y z falls without end but on a bounded set.
     y = np.linspace(0.0, 1.0, N)
     ball = {"name": "l2_ball", "radius": 2.0}
-    ours = risk_from_arrays(
+    ours = erm_from_arrays(
         X, y, loss="linear", penalty="none", constraint=ball, intercept=1.0
     )
     found = constant(ours)

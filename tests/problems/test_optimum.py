@@ -149,7 +149,7 @@ def test_splitting_ends_at_the_minimiser_whatever_weight_it_begins_with(rho):
     def prox(v, step):
         return np.sign(v) * np.maximum(np.abs(v) - step * l1, 0.0)
 
-    points = proximal.split_iterates(smooth_part, prox, rho, np.zeros(6))
+    points = proximal.admm_points(smooth_part, prox, rho, np.zeros(6))
     end = next(itertools.islice(points, proximal.MOST_SPLIT, None))
     np.testing.assert_allclose(end, lasso.optimum.w, rtol=1e-6, atol=1e-9)
 

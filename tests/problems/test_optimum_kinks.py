@@ -7,7 +7,7 @@ from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.losses.base import Loss
 from dp_erm_bench.losses.kinked import Absolute
-from dp_erm_bench.problems.erm.build import build_problem, risk_from_arrays
+from dp_erm_bench.problems.erm.build import build_problem, erm_from_arrays
 from dp_erm_bench.problems.erm.optimum import choice
 from dp_erm_bench.problems.erm.optimum.certified import KINKED, compute_optimum
 
@@ -19,7 +19,7 @@ SCORES = X @ np.array([0.5, -0.3, 0.1, 0.0]) + 0.4 * RNG.laplace(size=90)
 
 def problem_of(loss, **parts):
     y = np.sign(SCORES) if loss == "hinge" else SCORES
-    return risk_from_arrays(X, y, loss=loss, **parts)
+    return erm_from_arrays(X, y, loss=loss, **parts)
 
 
 def by_linear_program(problem, l1=0.0, lower=None, upper=None, ball=None):

@@ -9,7 +9,7 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.problems.erm import second_order as so
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from tests.loops import each
 
 B, N, P = 3, 70, 6
@@ -22,7 +22,7 @@ L2 = {"penalty": "l2", "strength": 1.0}
 
 
 def oracle_of(form=np.asarray, loss="logistic", y=SIGNS, batch=B):
-    oracle = risk_from_arrays(form(X), y, loss=loss, **L2).oracle(batch)
+    oracle = erm_from_arrays(form(X), y, loss=loss, **L2).oracle(batch)
     oracle.move_to(W[:batch])
     return oracle
 
@@ -111,7 +111,7 @@ def test_secants_of_the_logistic_loss_have_the_papers_form():
 
 @each("loss", ["sigmoid", "absolute", "linear", "hinge"])
 def test_other_losses_have_no_known_bound(loss):
-    problem = risk_from_arrays(X, SIGNS, loss=loss, **L2)
+    problem = erm_from_arrays(X, SIGNS, loss=loss, **L2)
     assert "a quadratic upper bound is known of" in so.secant_refusal(problem)
 
 
@@ -149,7 +149,7 @@ def test_images_that_underflow_or_are_no_number_are_clipped_all_the_same():
     cases = [([1e-170, 0.0], 1e-160 * np.eye(2), 1e150), ([1e150] * 2, opposite, 1.0)]
     for x, Q, y in cases:
         arrays = np.array([x, [0.0, 0.0]]), np.array([y, 1.0])
-        oracle = risk_from_arrays(*arrays, loss="squared", **L2).oracle(1)
+        oracle = erm_from_arrays(*arrays, loss="squared", **L2).oracle(1)
         found = so.Geometry(oracle, Q[None]).clipped_sum(np.full((1, 1), 1e-200))
         assert norm2(found) <= 1e-200 * (1 + 1e-12)
 
@@ -184,7 +184,7 @@ def test_what_overflowed_is_no_number_whatever_its_size(p):
 
 def test_a_matrix_that_is_too_large_is_refused_with_its_bytes():
     wide = csc_array((np.ones(2), ([0, 1], [0, 99_999])), shape=(2, 100_000))
-    problem = risk_from_arrays(wide, SIGNS[:2], loss="logistic", **L2)
+    problem = erm_from_arrays(wide, SIGNS[:2], loss="logistic", **L2)
     reason = so.matrix_refusal(problem)
     assert reason.startswith("p=100000: a matrix of p x p numbers takes 8e+10 bytes")
     assert so.matrix_refusal(oracle_of().problem) is None

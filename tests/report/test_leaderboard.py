@@ -38,10 +38,10 @@ from dp_erm_bench.report.leaderboard import (
     problems_of,
     published_standings,
     reference_rows,
+    sentences_on_searches,
     standings_by_board,
     standings_of,
     title_of_panel,
-    useless_searches,
     winners_by_problem,
 )
 from dp_erm_bench.report.make import check_report
@@ -638,7 +638,7 @@ def test_a_choice_that_its_rule_beats_is_a_fault_of_the_search(tmp_path):
         untuned("gd", around(9.0), epsilon=3.0),
     ]
     table = table_of(*parts, *rules)
-    (told,) = useless_searches(table)
+    (told,) = sentences_on_searches(table)
     assert told == "dense_l2 / gd, epsilon = 1: 0.1 by its rule, 0.2 tuned"
     draw(table, tmp_path)
     for name in ("leaderboard.md", "figures/log.txt"):
@@ -646,7 +646,7 @@ def test_a_choice_that_its_rule_beats_is_a_fault_of_the_search(tmp_path):
     # The rule is not ranked, and a table without such runs has no faults.
     kept = pd.read_csv(tmp_path / "leaderboard.csv")
     assert UNTUNED not in set(kept["line"])
-    assert useless_searches(table_of(*parts)) == []
+    assert sentences_on_searches(table_of(*parts)) == []
 
 
 def test_the_page_says_how_far_predictions_of_the_excess_are_off(table):

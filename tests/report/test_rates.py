@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.report import lines
 from dp_erm_bench.report.claims.judge import evaluate_claims
 from dp_erm_bench.report.claims.measures import mean_bound
@@ -247,7 +247,7 @@ def problem(scale, n=4000, p=8):
     weights = np.r_[0.0, np.ones(p - 1)]
     labels = np.where(data @ weights + 2 * rng.standard_normal(n) > 0, 1.0, -1.0)
     data[:, 0] *= scale
-    return risk_from_arrays(data, labels, loss="logistic", bounds=None)
+    return erm_from_arrays(data, labels, loss="logistic", bounds=None)
 
 
 def test_balanced_quotient_is_the_euclidean_one():

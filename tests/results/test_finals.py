@@ -8,10 +8,10 @@ from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.compare import (
     compare_sides,
+    finals_with_settings,
     flatten_setting,
     label_settings,
     name_files_alike,
-    named_finals,
 )
 from dp_erm_bench.results.store import Plan, RecordWriter
 
@@ -125,7 +125,7 @@ def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_content():
 
 def test_tuning_trials_are_left_out_and_a_row_is_a_trial(written):
     lines = [line(1), line(2, with_seed(1), phase="tune"), line(3, with_seed(2))]
-    rows = named_finals(written("a", lines))
+    rows = finals_with_settings(written("a", lines))
     assert rows["trial"].tolist() == [key(1), key(3)]
     assert rows["objective"].tolist() == [0.5, 0.5]
     assert rows["setting"].nunique() == 1
@@ -136,18 +136,20 @@ def test_a_trial_keeps_its_name_when_key_and_outcome_change(written):
     facts = {"n": 10, "params": {"passes": 2.0, "step": 1.0}, "delta": 0.01}
     fine = written("a", [line(1)], facts=facts)
     failed = written("b", [line(2)], status="error")
-    row = compare_sides(named_finals(fine), named_finals(failed)).iloc[0]
+    row = compare_sides(finals_with_settings(fine), finals_with_settings(failed)).iloc[
+        0
+    ]
     assert (row["note"], row["verdict"]) == ("1 ok -> error", "worse")
 
 
 @pytest.mark.parametrize("spec", [{}, {"dataset": 3}, None])
 def test_a_damaged_line_of_the_plan_costs_its_own_row_only(written, spec, capsys):
     folder = written("a", [line(1), line(2, with_seed(1))])
-    named_finals(folder)
+    finals_with_settings(folder)
     damaged = [line(1), line(2, spec)]
     text = b"".join(files.sealed_lines(map(files.compact_json, damaged)))
     (folder / "plan.jsonl").write_bytes(text)
-    assert named_finals(folder)["trial"].tolist() == [key(1)]
+    assert finals_with_settings(folder)["trial"].tolist() == [key(1)]
     assert "damaged" in capsys.readouterr().err
 
 
@@ -158,7 +160,7 @@ def test_an_odd_plan_with_checksums_that_fit_is_compared_or_refused(written, odd
     spec |= {part: {key: odd for key in SPEC[part]} for part in parts}
     one = {**SPEC, "penalty": {"name": "l2", "strength": odd}}
     lines = [line(1), line(2, with_seed(1)), line(3, spec), line(4, one)]
-    rows = named_finals(written("a", lines))
+    rows = finals_with_settings(written("a", lines))
     assert {key(1), key(2)} <= {*rows["trial"]}
     for ignore in ([], ["dataset"], ["n"]):
         with contextlib.suppress(UsageError):
@@ -169,19 +171,19 @@ def test_trials_that_the_plan_lost_are_told_where_the_table_is_all_there_is(
     written, capsys
 ):
     folder = written("a", [line(1), line(2, with_seed(1))])
-    named_finals(folder)
+    finals_with_settings(folder)
     (folder / "records.jsonl").unlink()
     lines = (folder / "plan.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "plan.jsonl").write_bytes(lines[1])
-    assert named_finals(folder)["trial"].tolist() == [key(2)]
+    assert finals_with_settings(folder)["trial"].tolist() == [key(2)]
     assert "1 trial without a whole line of plan.jsonl" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no plan.jsonl"):
-        named_finals(tmp_path)
+        finals_with_settings(tmp_path)
     with pytest.raises(UsageError, match="no such folder"):
-        named_finals(tmp_path / "absent")
+        finals_with_settings(tmp_path / "absent")
 
 
 def test_settings_are_labelled_by_what_differs_under_the_same_labels():

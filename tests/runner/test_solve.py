@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import build_problem, risk_from_arrays
+from dp_erm_bench.problems.erm.build import build_problem, erm_from_arrays
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.greedy_cd import GreedyCD
 from dp_erm_bench.solvers.random_cd import RandomCD
@@ -40,7 +40,7 @@ def problem_for(algorithm, n=50):
     y = np.where(X[:, 0] + rng.normal(size=n) > 0.0, 1.0, -1.0)
     objective = {"loss": "logistic", "penalty": "l2", "strength": 0.5}
     objective["bounds"] = bounds_for(algorithm, X)
-    return risk_from_arrays(X, y, **objective, constraint=constraint_of(algorithm))
+    return erm_from_arrays(X, y, **objective, constraint=constraint_of(algorithm))
 
 
 def made(algorithm, **given):

@@ -14,7 +14,7 @@ from dp_erm_bench.contract.cases import Case, params_of
 from dp_erm_bench.contract.problems import small_problem, well_conditioned_problem
 from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.problems.erm.second_order import Geometry, unpack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
@@ -36,7 +36,7 @@ MODES = ("euclidean", "covariance")
 @each("clip_in", MODES)
 @each("clip", [None, 0.3])
 def test_steps_without_noise_are_those_of_numpy(form, clip_in, clip):
-    problem = risk_from_arrays(form(X), SIGNS, loss="logistic", **L2)
+    problem = erm_from_arrays(form(X), SIGNS, loss="logistic", **L2)
     solver = FeatureCovariance(n_iter=3, clip_in=clip_in, clip=clip, step=0.9)
     found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()
     P = np.linalg.inv(X.T @ X / 320 + 0.03 * np.eye(5))
@@ -122,13 +122,13 @@ class Replayed:
     ],
 )
 def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
-    problem = risk_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
+    problem = erm_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
     reason = FeatureCovariance().refusal(problem)
     assert words in reason and "\n" not in reason
 
 
 def test_a_singular_geometry_is_refused_without_noise_alone():
-    problem = risk_from_arrays(
+    problem = erm_from_arrays(
         np.column_stack([X, X[:, 0]]),
         SIGNS,
         loss="logistic",
@@ -146,7 +146,7 @@ def test_a_threshold_that_overflows_is_one_all_the_same():
     """G R |Q|, which is known after Q, is no float: the sum is charged for in it."""
     runs = []
     for label in (1e150, -1e150):
-        problem = risk_from_arrays(
+        problem = erm_from_arrays(
             1e-3 * X,
             np.append(label, SIGNS[1:]),
             loss={"name": "huber", "kappa": 1e307},

@@ -6,7 +6,7 @@ import pytest
 from dp_erm_bench import registry
 from dp_erm_bench.api import fit
 from dp_erm_bench.errors import Unsupported
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from tests.loops import each
 from tests.serving import RISKS
 
@@ -28,7 +28,7 @@ BALL = {"name": "l2_ball", "radius": 1.0}
 
 def problem(loss, **parts):
     bounds = {"columns": 1.0, "label": 1.0}
-    return risk_from_arrays(X, Y, loss=loss, bounds=bounds, **parts)
+    return erm_from_arrays(X, Y, loss=loss, bounds=bounds, **parts)
 
 
 @each("name", STEPPED)

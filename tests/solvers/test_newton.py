@@ -14,7 +14,7 @@ from dp_erm_bench.contract.cases import Case, params_of
 from dp_erm_bench.contract.problems import small_problem, well_conditioned_problem
 from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.problems.erm.second_order import solve_system, unpack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
@@ -36,7 +36,7 @@ L2 = {"penalty": "l2", "strength": 0.03, "bounds": {"columns": 6.0, "label": 1.0
 @each("lift", ["add", "clip"])
 @each("curvature", ["hessian", "bound"])
 def test_steps_without_noise_are_those_of_numpy(form, noise, lift, curvature):
-    problem = risk_from_arrays(form(X), SIGNS, loss="logistic", **L2)
+    problem = erm_from_arrays(form(X), SIGNS, loss="logistic", **L2)
     solver = Newton(n_iter=4, noise=noise, lift=lift, curvature=curvature, step=0.9)
     found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()
     w = np.zeros(5)
@@ -182,8 +182,8 @@ def told_by(run):
 @each("adjacency", Adjacency)
 def test_the_predicted_excess_is_that_of_what_was_published(lift, adjacency):
     """By numpy from the last answer; the same of other records with these answers."""
-    problem = risk_from_arrays(X, SIGNS, loss="logistic", **L2)
-    others = risk_from_arrays(-0.5 * X[::-1], SIGNS, loss="logistic", **L2)
+    problem = erm_from_arrays(X, SIGNS, loss="logistic", **L2)
+    others = erm_from_arrays(-0.5 * X[::-1], SIGNS, loss="logistic", **L2)
     assert others.n == problem.n
     answers, found = [], []
 
@@ -228,7 +228,7 @@ def test_the_predicted_excess_is_what_runs_have_where_the_floor_is_small():
     rng = np.random.default_rng(3)
     Z = np.clip(rng.normal(size=(4000, 4)), -2.0, 2.0)
     y = np.where(Z @ [1.0, -1.0, 0.5, 0.0] + rng.logistic(size=4000) > 0, 1.0, -1.0)
-    problem = risk_from_arrays(Z, y, loss="logistic", **L2 | {"bounds": 2.0})
+    problem = erm_from_arrays(Z, y, loss="logistic", **L2 | {"bounds": 2.0})
     solver = Newton(n_iter=6, floor=0.02)
     run = run_at(problem, [solver] * 200, 0.3, [f"{k}" for k in range(200)])
     run.record(2)
@@ -240,7 +240,7 @@ def test_the_predicted_excess_is_what_runs_have_where_the_floor_is_small():
 
 
 def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
-    problem = risk_from_arrays(X, SIGNS, loss="logistic", **L2)
+    problem = erm_from_arrays(X, SIGNS, loss="logistic", **L2)
     bound = problem.dataset.bounds.norm
     alone = {"few": 0.99 * bound, "same": bound, "more": 2.0 * bound}
     batch = [Newton(clip=clip) for clip in alone.values()]
@@ -253,7 +253,7 @@ def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
     assert np.isnan(told_by(run_at(problem, [Newton(curvature="bound")], 0.5))).all()
     assert told_by(run_at(problem, [Newton(noise="direction")], 0.5)) is None
     # The squared loss has no bound on its slope.
-    squared = risk_from_arrays(X, SIGNS, loss="squared", **L2)
+    squared = erm_from_arrays(X, SIGNS, loss="squared", **L2)
     assert np.isnan(told_by(run_at(squared, [Newton(clip=1e9)], 0.5))).all()
 
 
@@ -262,7 +262,7 @@ def test_the_predicted_excess_is_empty_where_it_predicts_nothing():
 def test_no_record_moves_a_direction_by_more(lift, adjacency):
     """Random matrices and records, then a search that climbs from the best."""
     n, M, l0, own, p = 200, 1.3, 0.05, 0.02, 3
-    problem = risk_from_arrays(
+    problem = erm_from_arrays(
         RNG.normal(size=(n, p)), np.ones(n), loss="logistic", penalty="l2", strength=own
     )
     solver = Newton(lift=lift)
@@ -297,7 +297,7 @@ def test_no_record_moves_a_direction_by_more(lift, adjacency):
 def test_the_worst_records_reach_the_bound_of_a_direction():
     """One along the direction, alone; and one across it in its place."""
     n, M, l0, own = 50, 2.0, 0.03, 0.01
-    problem = risk_from_arrays(
+    problem = erm_from_arrays(
         RNG.normal(size=(n, 2)), np.ones(n), loss="logistic", penalty="l2", strength=own
     )
     unit = Newton().direction_unit(problem, np.array([[l0]]), M).item()
@@ -320,14 +320,14 @@ def test_the_worst_records_reach_the_bound_of_a_direction():
     ],
 )
 def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
-    problem = risk_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
+    problem = erm_from_arrays(X, SIGNS, **{"loss": "logistic", **L2, **given})
     reason = Newton().refusal(problem)
     assert words in reason and "\n" not in reason
 
 
 def test_a_wide_problem_is_refused_with_its_bytes_before_it_runs():
     wide = csc_array((np.ones(2), ([0, 1], [0, 99_999])), shape=(2, 100_000))
-    problem = risk_from_arrays(
+    problem = erm_from_arrays(
         wide, SIGNS[:2], loss="logistic", penalty="l2", strength=1.0, bounds=1.0
     )
     with pytest.raises(Unsupported, match="takes 8e.10 bytes in each trial of a batch"):
@@ -341,7 +341,7 @@ def test_a_share_outside_its_range_is_refused(share):
 
 
 def test_a_singular_hessian_is_refused_without_noise_alone():
-    problem = risk_from_arrays(
+    problem = erm_from_arrays(
         np.column_stack([X, X[:, 0]]),
         SIGNS,
         loss="logistic",
@@ -368,7 +368,7 @@ def test_that_the_exact_matrix_is_singular_is_not_told(lift, adjacency):
     for pair in ((here, there), (there, here)):
         one, two = (
             run_at(
-                risk_from_arrays(Z, SIGNS, **given),
+                erm_from_arrays(Z, SIGNS, **given),
                 [solver],
                 0.3,
                 adjacency=adjacency,
@@ -387,7 +387,7 @@ def test_that_the_exact_matrix_is_singular_is_not_told(lift, adjacency):
 def test_steps_do_not_depend_on_the_units_of_records(noise, lift):
     ends = []
     for unit in (1.0, 1e-120, 1e120):
-        problem = risk_from_arrays(
+        problem = erm_from_arrays(
             unit * X, SIGNS, loss="logistic", penalty="none", bounds=6.0 * unit
         )
         solver = Newton(n_iter=2, noise=noise, lift=lift)
@@ -397,7 +397,7 @@ def test_steps_do_not_depend_on_the_units_of_records(noise, lift):
 
 def test_what_a_direction_is_of_is_not_longer_than_1():
     """(d, d) / norm2((d, d)) is (1, 1) for the least float d."""
-    problem, told = risk_from_arrays(X[:, :2], SIGNS, loss="logistic", **L2), []
+    problem, told = erm_from_arrays(X[:, :2], SIGNS, loss="logistic", **L2), []
     run = run_at(problem, [Newton(noise="direction")], z=1.0)
     run.mechanisms["direction"].intercept = lambda query, publish: (
         told.append(query.value) or publish()

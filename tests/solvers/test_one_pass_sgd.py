@@ -9,7 +9,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.contract.candidate import run_at
 from dp_erm_bench.contract.problems import small_problem
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.gd import GD
@@ -29,7 +29,7 @@ def records(n=60, p=4, sparse=False, **parts):
         from scipy.sparse import csc_array
 
         X = csc_array(X)
-    return risk_from_arrays(X, y, loss="logistic", **parts)
+    return erm_from_arrays(X, y, loss="logistic", **parts)
 
 
 def one_pass(problem, solver, order):

@@ -14,7 +14,7 @@ from dp_erm_bench.contract.cases import Case, params_of
 from dp_erm_bench.contract.problems import well_conditioned_problem
 from dp_erm_bench.contract.replay import replay_cases
 from dp_erm_bench.errors import Unsupported, UsageError
-from dp_erm_bench.problems.erm.build import risk_from_arrays
+from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.problems.erm.second_order import unpack_symmetric
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import Gaussian, gdp_delta
@@ -45,7 +45,7 @@ def test_without_noise_it_is_the_solution_of_the_normal_equations(form, ridge):
         ("squared", Y, 1.0, 1.0),
         ("logistic", np.sign(Y), 0.14, 0.5),
     ):
-        problem = risk_from_arrays(form(X), y, loss=loss, **L2)
+        problem = erm_from_arrays(form(X), y, loss=loss, **L2)
         found = run_at(problem, [solver] * 2, z=0.0, identities="ab").iterates()[-1]
         # Rows of a ridge are records more.
         A = np.vstack([math.sqrt(bend) * X, math.sqrt(60 * 0.03) * eye])
@@ -136,7 +136,7 @@ def test_what_it_cannot_serve_is_refused_in_a_sentence(given, words):
     given = {"loss": "squared", **L2, **given}
     if given["penalty"] == "none":
         del given["strength"]
-    reason = SufficientStatistics().refusal(risk_from_arrays(X, Y, **given))
+    reason = SufficientStatistics().refusal(erm_from_arrays(X, Y, **given))
     assert words in reason and "\n" not in reason
 
 
@@ -148,7 +148,7 @@ def test_wrong_parameters_are_refused(name, value):
 
 def test_a_singular_matrix_is_refused_without_noise_alone():
     copies = np.column_stack([X, X[:, 0]])
-    problem = risk_from_arrays(copies, Y, loss="squared", penalty="none", bounds=BOUNDS)
+    problem = erm_from_arrays(copies, Y, loss="squared", penalty="none", bounds=BOUNDS)
     with pytest.raises(Unsupported, match="X'X is singular"):
         run_at(problem, [SufficientStatistics()], z=0.0).iterates()
     assert np.isfinite(run_at(problem, [SufficientStatistics()]).iterates()).all()
@@ -160,7 +160,7 @@ def moved(adjacency, R=2.0, label=3.0):
     worst = [(x, label), (z, -label) if adjacency is REPLACE else (0.0 * x, 0.0)]
     runs = []
     for record, y in worst:
-        problem = risk_from_arrays(
+        problem = erm_from_arrays(
             np.array([record, 0.0 * x]),
             np.array([y, 0.0]),
             loss="squared",

@@ -24,7 +24,7 @@ HIDDEN = ("name", "_target_", "file", "content")
 """Keys of a part's spec that are no parameters."""
 
 
-def risk_from_arrays(
+def erm_from_arrays(
     X: ArrayLike | Features,
     y: ArrayLike,
     *,
@@ -120,7 +120,7 @@ def _set_strength(
     return {**parameters, "name": name, "strength": strength}
 
 
-def risk_of_spec(spec: Mapping[str, Any]) -> ERMProblem:
+def erm_of_spec(spec: Mapping[str, Any]) -> ERMProblem:
     """Return the problem of a spec, be it of a trial, a sweep or a single fit.
 
     Parameters

@@ -360,7 +360,7 @@ def mean_squares_of(X: Any) -> Array:
         squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
         means = np.asarray(np.asarray(squares.sum(axis=0)) / X.shape[0])
         return (
-            means if np.isfinite(means.sum()) else mean_squares_of(zero_unsquarable(X))
+            means if np.isfinite(means.sum()) else mean_squares_of(zero_overflowing(X))
         )
 
 
@@ -371,16 +371,16 @@ def squares_add_up(X: Any) -> bool:
         return bool(np.isfinite(np.square(entries).sum()))
 
 
-def zero_unsquarable(X: Any) -> Any:
+def zero_overflowing(X: Any) -> Any:
     """Return features with zeros for the records whose squares do not add up."""
     most = 0.5 * np.sqrt(np.finfo(np.float64).max / X.shape[0])
     return scale_features(X, rows=record_norms(X) <= most)
 
 
 def _largest_eigenvalue(X: Any) -> float:
-    """Return the largest eigenvalue of X'X / n, of `zero_unsquarable` records."""
+    """Return the largest eigenvalue of X'X / n, of records whose squares add up."""
     n, p = X.shape
-    X = X if squares_add_up(X) else zero_unsquarable(X)
+    X = X if squares_add_up(X) else zero_overflowing(X)
     side = min(n, p)
     if side <= _DENSE_EIGENVALUES:
         gram = (X.T @ X if p <= n else X @ X.T) / n
@@ -484,7 +484,7 @@ def _largest_squarable(X: Any) -> Array:
     """Return the largest absolute values of columns whose squares are finite."""
     largest = largest_of_columns(X)
     usual = bool(largest.max() <= USUAL[1])
-    return largest if usual else largest_of_columns(zero_unsquarable(X))
+    return largest if usual else largest_of_columns(zero_overflowing(X))
 
 
 def largest_of_columns(X: Any) -> Array:

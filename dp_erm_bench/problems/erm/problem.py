@@ -23,7 +23,11 @@ from dp_erm_bench.datasets import base
 from dp_erm_bench.datasets.base import Array, Dataset, Features, Uncharged
 from dp_erm_bench.datasets.prepare import KEY as INTERCEPT
 from dp_erm_bench.datasets.prepare import dataset_from_arrays, map_features
-from dp_erm_bench.datasets.records import check_finite_labels, from_zero, label_spelling
+from dp_erm_bench.datasets.records import (
+    check_finite_numbers,
+    from_zero,
+    label_spelling,
+)
 from dp_erm_bench.datasets.spec import (
     FRESH,
     LAW,
@@ -273,7 +277,7 @@ def least_along(
     return best, values[best]
 
 
-def reason_without_quantity(problem: ERM, quantity: str) -> str:
+def reason_not_judged(problem: ERM, quantity: str) -> str:
     """Return why models cannot be judged by a quantity, empty if they can.
 
     Parameters
@@ -713,7 +717,7 @@ def _check_numbers(key: str, found: Features) -> None:
     """Refuse numbers that are missing or not finite, naming the first record."""
     if isinstance(found, np.ndarray):
         base.check_missing(key, found)
-    check_finite_labels(f"{key}:", found)
+    check_finite_numbers(f"{key}:", found)
 
 
 def _first_names(names: tuple[str, ...]) -> str:
@@ -890,7 +894,7 @@ class ERMProblem(ERM, Problem):
         """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
         if quantity in POPULATION:
             return "" if self.population else "the dataset has no n_fresh"
-        return reason_without_quantity(self, quantity)
+        return reason_not_judged(self, quantity)
 
 
 def _describe_part(part: Any) -> dict[str, Any]:

@@ -143,10 +143,10 @@ def average_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> Estimat
 def excess_lost(runs: Lookup, line: str, axis: str) -> Estimate:
     """Return the part of the excess at w = 0 that is lost, whatever a run's length."""
     runs.asked.append(runs.along(line, axis).finals(-1))
-    return runs.beside_zero(line, None)[0].map(_share_left)
+    return runs.beside_zero(line, None)[0].map(_complement)
 
 
-def _share_left(share: float) -> float:
+def _complement(share: float) -> float:
     return 1.0 - share
 
 
@@ -476,7 +476,7 @@ def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimat
 @says("part of the error at 0 that {line} loses in {passes} passes (mean)")
 def loss_of_error(runs: Lookup, line: str, passes: float) -> Evidence:
     """Return the part of the error at 0 that is lost after some passes."""
-    return Evidence(_error_left(runs, line, passes).map(_share_left), passes)
+    return Evidence(_error_left(runs, line, passes).map(_complement), passes)
 
 
 @says("mean final error of {line} / error at 0")
@@ -488,7 +488,7 @@ def share_left(runs: Lookup, line: str) -> Estimate:
 @says("part of the error at 0 that {line} has lost at its end (mean)")
 def share_lost(runs: Lookup, line: str) -> Estimate:
     """Return the part of the error at 0 that is lost at the end."""
-    return _error_left(runs, line).map(_share_left)
+    return _error_left(runs, line).map(_complement)
 
 
 @says("mean final error of {line} / 80 % quantile of the final errors of {other}")

@@ -53,7 +53,7 @@ def believe_answer(value: object, number: int, ledger: Ledger) -> Answer | HostE
         return HostExit("a host", f"its answer could not be read: {error}")
 
 
-def hanging_backend(setting: str, backend: str) -> UsageError:
+def hanging_backend_error(setting: str, backend: str) -> UsageError:
     """Return the refusal of a backend of joblib that waits for ever."""
     return UsageError(
         f"{setting}: joblib waits for ever there once a worker was killed; "

@@ -17,7 +17,7 @@ from dp_erm_bench.runner.engines.base import (
     HANG,
     Engine,
     explain_missing_dask,
-    hanging_backend,
+    hanging_backend_error,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def check_engine(options: RunnerConfig) -> None:
         if owner not in asked and value != getattr(usual, key):
             raise UsageError(f"runner.{key}={value}: only runner={owner} has it")
     if options.backend in HANG:
-        raise hanging_backend(f"runner.backend={options.backend}", options.backend)
+        raise hanging_backend_error(
+            f"runner.backend={options.backend}", options.backend
+        )
     check_choice("runner.backend", options.backend, [*BACKENDS])
     if not options.patience > 0:
         raise value_error("runner.patience", options.patience, "positive seconds")

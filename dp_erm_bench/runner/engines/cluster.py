@@ -58,7 +58,7 @@ class Elsewhere:
         """Return the last lines of the log of a worker; empty if it has none here."""
         return ""
 
-    def waits_for(self) -> str:
+    def reason_of_waiting(self) -> str:
         """Return what workers wait for in the queue of a batch system, if they do."""
         return ""
 
@@ -409,7 +409,7 @@ def check_script(options: EngineConfig, script: str) -> None:
         if tried.returncode:
             raise UsageError(
                 f"{describe_jobs(options)}: {submit} says: "
-                f"{said_in_a_line(tried.stderr)}"
+                f"{complaint_in_a_line(tried.stderr)}"
             )
 
 
@@ -422,7 +422,7 @@ def describe_jobs(options: EngineConfig) -> str:
     )
 
 
-def said_in_a_line(text: str) -> str:
+def complaint_in_a_line(text: str) -> str:
     """Return what a command complains of, in one line."""
     lines = [re.sub(r"^\w+: (error: )?", "", line) for line in text.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "no"
@@ -481,7 +481,7 @@ class Jobs(Elsewhere):
 
     def __init__(self, options: EngineConfig, n_jobs: int, security: Any) -> None:
         self.options, self.n_jobs, self.security = options, n_jobs, security
-        self._class = private_cluster(cluster_class(options.cluster))
+        self._class = private_cluster_class(cluster_class(options.cluster))
         self._ids: set[str] = set()
         self._of: dict[str, str] = {}
         self._asked = self._checked = time.monotonic()
@@ -516,7 +516,7 @@ class Jobs(Elsewhere):
             shutil.rmtree(self.logs, ignore_errors=True)
             if isinstance(error, UsageError):
                 raise
-            where, why = describe_jobs(self.options), said_in_a_line(str(error))
+            where, why = describe_jobs(self.options), complaint_in_a_line(str(error))
             raise UsageError(f"{where}: dask-jobqueue says: {why}") from None
         self.cluster.scale(self.n_jobs)
         if self.options.adapt:
@@ -572,7 +572,7 @@ class Jobs(Elsewhere):
         job = self._of.get(address)
         return f"job {job}:\n{log_end(self.logs, job)}" if job else ""
 
-    def waits_for(self) -> str:
+    def reason_of_waiting(self) -> str:
         """Return what a job waits for in its queue; empty if none is known to wait.
 
         Raises
@@ -609,7 +609,7 @@ def _log_folder() -> Path:
     return Path(tempfile.mkdtemp(dir=folder))
 
 
-def private_cluster(cluster: Any) -> Any:
+def private_cluster_class(cluster: Any) -> Any:
     """Return a class of dask-jobqueue that writes no key where others may read it."""
 
     @contextlib.contextmanager

@@ -440,7 +440,7 @@ class DaskEngine:
                 self.connection.renew()
             if self._threads:
                 return
-            turn, now = self.connection.workers.waits_for(), time.monotonic()
+            turn, now = self.connection.workers.reason_of_waiting(), time.monotonic()
             if turn:
                 # Who leaves the queue may need all of the patience to start.
                 until = now + self.patience
@@ -476,7 +476,7 @@ def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
     if first_difference(at_first(), ours, mixed):
         return own_environment(), None
     number, batches, job = pickle.loads(task)
-    _, answer = run_on_host(number, batches, job, is_wanted())
+    _, answer = run_on_host(number, batches, job, wish_of_client())
     return own_environment(), answer
 
 
@@ -488,7 +488,7 @@ def split_answer(value: object) -> tuple[Mapping[str, str], object]:
     return {}, None
 
 
-def is_wanted() -> Callable[[], bool]:
+def wish_of_client() -> Callable[[], bool]:
     """Return what tells whether the call that runs here is wanted: by its client."""
     worker = get_worker()
     key = worker.get_current_task()

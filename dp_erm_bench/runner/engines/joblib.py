@@ -19,7 +19,7 @@ from dp_erm_bench.runner.engines.base import (
     ACTIVE,
     HANG,
     believe_answer,
-    hanging_backend,
+    hanging_backend_error,
 )
 from dp_erm_bench.runner.host import (
     PATIENCE,
@@ -71,7 +71,9 @@ class JoblibEngine:
         made = self._make_pool()._backend
         for name, (hangs, _) in HANG.items():
             if hangs in {one.__name__ for one in type(made).__mro__}:
-                raise hanging_backend(f"joblib.parallel_config(backend={name!r})", name)
+                raise hanging_backend_error(
+                    f"joblib.parallel_config(backend={name!r})", name
+                )
         self._local = getattr(made, "uses_threads", False)
         self._whole = not made.supports_return_generator
         if not self._whole:
@@ -149,7 +151,7 @@ def answer_of_process(
     number: int, task: Sequence[Batch], job: Job
 ) -> tuple[int, Answer]:
     """Return the answer of a process of joblib's, which ends when its parent has."""
-    parent = _is_parent(os.getpid())
+    parent = _parent_of(os.getpid())
     answer = run_on_host(number, task, job, lambda: os.getppid() == parent)
     if os.getppid() != parent:
         os._exit(1)
@@ -157,7 +159,7 @@ def answer_of_process(
 
 
 @functools.cache
-def _is_parent(pid: int) -> int:
+def _parent_of(pid: int) -> int:
     """Return the process that started this one, `pid`, as of its first task."""
     return os.getppid()
 

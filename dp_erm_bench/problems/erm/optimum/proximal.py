@@ -111,14 +111,14 @@ def minimise_by_prox(
         return best.w
     if smooth.is_cheap(objective.X):
         rho = float(smoothness.columns.mean())
-        points = split_iterates(objective, prox, rho, best.w)
+        points = admm_points(objective, prox, rho, best.w)
         best.follow(itertools.islice(points, MOST_SPLIT), BALANCED)
     if not best.within(ENOUGH):
         best.follow(steps, CHECKED)
     return best.w
 
 
-def split_iterates(
+def admm_points(
     problem: Composite, prox: Prox, rho: float, w: Array
 ) -> Iterator[Array]:
     """Yield the points z of ADMM from w, with the loss of w and the prox of z = w.
