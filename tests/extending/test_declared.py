@@ -18,6 +18,8 @@ from dp_erm_bench.losses.smooth import Logistic
 from dp_erm_bench.releases.gaussian import GaussianLaw
 from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.sampling import SampledRelease
+from dp_erm_bench.solvers.bounds import complaint_of_solver
+from dp_erm_bench.solvers.gd import GD
 from dp_erm_bench.trust.twins.base import twin_of
 from tests.extending.cube.cube import Cube
 from tests.extending.group_norm.group_norm import GroupNorm
@@ -180,3 +182,13 @@ def test_a_law_whose_fields_would_be_lost_is_refused():
     assert issubclass(Curved, Law)
     with pytest.raises(TypeError, match="Curved: a law must be a dataclass"):
         check_known((Curved(1),), 1e-6)
+
+
+def test_a_method_by_its_old_name_is_refused_with_the_new_one():
+    @dataclass(frozen=True)
+    class Former(GD):
+        def unsupported(self, problem):
+            return "too small"
+
+    words = "Former.unsupported is called unsupported_reason now"
+    assert complaint_of_solver(Former) == words
