@@ -187,6 +187,8 @@ def test_a_law_whose_fields_would_be_lost_is_refused():
 def test_a_method_by_its_old_name_is_refused_with_the_new_one():
     @dataclass(frozen=True)
     class Former(GD):
+        __doc__ = GD.__doc__
+
         def unsupported(self, problem):
             return "too small"
 
