@@ -152,7 +152,11 @@ def _fitted(
 
 def _without_rule(algorithm: str, lengths: set[str]) -> dict[str, Any]:
     """Return the defaults of fields that a rule gives otherwise."""
-    ruled = [k for k, v in registry.read("algorithm", algorithm).items() if v == "auto"]
+    ruled = [
+        k
+        for k, v in registry.read_choice("algorithm", algorithm).items()
+        if v == "auto"
+    ]
     fields = registry.target("algorithm", algorithm).__dataclass_fields__
     taken = {"passes", "n_iter"} if lengths else set()
     return {key: fields[key].default for key in ruled if key not in taken}

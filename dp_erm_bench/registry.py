@@ -127,7 +127,7 @@ def _parse_yaml(path: Path) -> dict[str, Any]:
     return yaml.load(path.read_text(), Loader=yaml.CSafeLoader) or {}
 
 
-def read(group: str, name: str) -> dict[str, Any]:
+def read_choice(group: str, name: str) -> dict[str, Any]:
     """Return one choice of a config group as a plain dict.
 
     An algorithm or a loss may be a file: its target is its pin.
@@ -158,7 +158,7 @@ def locate(target: str) -> Any:
 
 def target(group: str, name: str) -> Any:
     """Return the class or function that a choice of a group names."""
-    return _import_target(group, name, read(group, name)["_target_"])
+    return _import_target(group, name, read_choice(group, name)["_target_"])
 
 
 def _import_target(group: str, name: str, dotted: str) -> Any:
@@ -188,7 +188,7 @@ def build(group: str, name: str, **overrides: Any) -> Any:
     UsageError
         If the choice or one of the parameters does not exist.
     """
-    fields = read(group, name)
+    fields = read_choice(group, name)
     cls = _import_target(group, name, fields.pop("_target_"))
     if group == ALGORITHM:
         fields = without_rules(fields)

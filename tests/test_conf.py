@@ -44,7 +44,7 @@ def test_the_groups_are_those_the_command_line_knows():
 def test_every_choice_composes(group, name, composed):
     config = composed(f"{group}={name}")
     if group in PARTS:
-        assert set(registry.read(group, name)) <= set(config[group])
+        assert set(registry.read_choice(group, name)) <= set(config[group])
     if group == "algorithm":
         assert list(config.algorithm) == [name]
     if group == "calibration":
@@ -56,12 +56,12 @@ def test_targets_exist(group, name):
     if group in BUILT:
         assert callable(registry.target(group, name))
     else:
-        assert "_target_" not in registry.read(group, name)
+        assert "_target_" not in registry.read_choice(group, name)
 
 
 @each("name", registry.names("dataset"))
 def test_datasets_are_called_as_their_file(name):
-    fields = registry.read("dataset", name)
+    fields = registry.read_choice("dataset", name)
     assert fields["name"] == name
     assert {"standardise", "seed", "usual", "bounds"} <= set(fields)
     for key in ("usual", "usual_standardised"):
@@ -75,7 +75,7 @@ def test_datasets_are_called_as_their_file(name):
 def test_an_algorithm_has_its_package_and_only_its_class(name):
     text = (CONF / "algorithm" / f"{name}.yaml").read_text()
     assert text.startswith(f"# @package algorithm.{name}\n")
-    fields = registry.read("algorithm", name)
+    fields = registry.read_choice("algorithm", name)
     known = {f.name for f in dataclasses.fields(registry.target("algorithm", name))}
     assert set(fields) - {"_target_"} <= known
 
@@ -137,6 +137,6 @@ def test_every_experiment_resolves_in_every_profile(experiment, profile, compose
 def test_an_experiment_is_global_and_its_lines_are_distinct(experiment):
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
     assert text.startswith("# @package _global_\n")
-    blocks = registry.read("experiment", experiment)["blocks"]
+    blocks = registry.read_choice("experiment", experiment)["blocks"]
     labels = [(block["panel"], block["line"]) for block in blocks]
     assert len(labels) == len(set(labels))

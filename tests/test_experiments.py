@@ -246,7 +246,7 @@ def test_labels_are_unique(anything):
 def test_blocks_name_what_exists(anything):
     for block in anything["blocks"]:
         algorithm = dict(block["algorithm"])
-        target = registry.read("algorithm", algorithm.pop("name"))["_target_"]
+        target = registry.read_choice("algorithm", algorithm.pop("name"))["_target_"]
         fields = {field.name for field in dataclasses.fields(registry.locate(target))}
         assert set(algorithm) <= fields
         assert set(block.get("tune", {}).get("axes", {})) <= fields
@@ -286,7 +286,7 @@ def test_each_noise_has_its_calibration(resolved):
 def test_an_l1_penalty_has_the_rule_of_the_proved_poster_noise(resolved):
     for block in resolved["blocks"]:
         if block["algorithm"].get("noise") == "poster":
-            usual = registry.read("dataset", block["dataset"]["name"])["usual"]
+            usual = registry.read_choice("dataset", block["dataset"]["name"])["usual"]
             expected = "GS-s" if usual["penalty"] == "l1" else "GS-r"
             assert block["algorithm"]["rule"] == expected
 
@@ -311,7 +311,7 @@ def test_repeats_use_other_data_seeds():
                 again = block["panel"].startswith(THEORY)
                 assert ("seed" in block["dataset"]) == again
                 continue
-            own = registry.read("dataset", block["dataset"]["name"])["seed"]
+            own = registry.read_choice("dataset", block["dataset"]["name"])["seed"]
             assert len(set(block["dataset"]["seed"])) == number
             assert own not in block["dataset"]["seed"]
 

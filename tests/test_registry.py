@@ -35,7 +35,7 @@ def test_names_are_the_files_sorted(group):
 @each_choice
 def test_every_choice_names_an_object_of_the_package(group, name):
     made = registry.target(group, name)
-    dotted = registry.read(group, name)["_target_"]
+    dotted = registry.read_choice(group, name)["_target_"]
     assert callable(made) and inspect.getdoc(made)
     assert dotted.startswith("dp_erm_bench.") and registry.locate(dotted) is made
     if inspect.isclass(made):
@@ -72,7 +72,7 @@ def test_every_parameter_can_be_given_and_others_are_refused(group, name):
 
 @each_choice
 def test_what_is_read_may_be_changed_by_the_reader(group, name):
-    first = registry.read(group, name)
+    first = registry.read_choice(group, name)
     untouched = copy.deepcopy(first)
     for value in first.values():
         if isinstance(value, dict):
@@ -80,7 +80,7 @@ def test_what_is_read_may_be_changed_by_the_reader(group, name):
         if isinstance(value, list):
             value.append("changed")
     first["_target_"] = "changed"
-    assert registry.read(group, name) == untouched != first
+    assert registry.read_choice(group, name) == untouched != first
 
 
 def test_an_attribute_of_the_class_is_no_parameter():
@@ -90,7 +90,7 @@ def test_an_attribute_of_the_class_is_no_parameter():
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_an_unknown_choice_lists_those_there_are(group):
-    for function in (registry.read, registry.target, registry.build):
+    for function in (registry.read_choice, registry.target, registry.build):
         text = sentence(function, group, "zzz")
         assert text == f"{group}=zzz: must be one of {', '.join(registry.names(group))}"
 
@@ -99,7 +99,7 @@ def test_an_unknown_choice_lists_those_there_are(group):
 def test_a_misspelt_choice_is_told_the_nearest(group, name):
     if len(name) > 4:
         assert f"{group}={name}x (did you mean {name}?): " in sentence(
-            registry.read, group, f"{name}x"
+            registry.read_choice, group, f"{name}x"
         )
 
 
@@ -115,7 +115,7 @@ def test_choices_are_checked():
 
 
 def test_names_cannot_leave_the_folder():
-    sentence(registry.read, "loss", "../penalty/l1")
+    sentence(registry.read_choice, "loss", "../penalty/l1")
 
 
 def test_locate_finds_what_a_dotted_name_points_to():

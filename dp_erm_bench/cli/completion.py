@@ -23,7 +23,7 @@ from dp_erm_bench.registry import POSED
 
 def yaml_of(group: str, name: str) -> dict[str, Any]:
     """Return the yaml of a choice of ours, empty for any other."""
-    return registry.read(group, name) if name in registry.built_in(group) else {}
+    return registry.read_choice(group, name) if name in registry.built_in(group) else {}
 
 
 def parameter_words(algorithm: str, file: str = "") -> dict[str, tuple[str, ...]]:

@@ -947,7 +947,7 @@ def _part_with_changes(group: str, name: str, fields: dict[str, Any]) -> dict[st
     """Return a choice by name with what differs from its yaml."""
     if is_file(fields.get("_target_")):
         name = fields["_target_"]
-    usual = {} if name == "auto" else registry.read(group, name)
+    usual = {} if name == "auto" else registry.read_choice(group, name)
     if group == "dataset":
         name = dataset_of_member(name, fields["name"])
     changed = {

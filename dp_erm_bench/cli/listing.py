@@ -133,7 +133,7 @@ def _describe_choice(group: str, name: str) -> str:
 
 def _parameter_rows(group: str, name: str) -> Iterator[Row]:
     """Yield name, default, what is allowed and meaning of each parameter."""
-    usual = registry.read(group, name)
+    usual = registry.read_choice(group, name)
     if group == "dataset":
         for key, value in usual.items():
             if key not in ("name", "_target_", "task"):

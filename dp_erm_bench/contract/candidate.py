@@ -307,7 +307,7 @@ def candidate_of(algorithm: str | type[Solver]) -> Candidate:
     if not isinstance(algorithm, str):
         return Candidate(algorithm.__name__, algorithm)
     pin = registry.pin_choice(algorithm)
-    preset = registry.without_rules(registry.read(registry.ALGORITHM, pin))
+    preset = registry.without_rules(registry.read_choice(registry.ALGORITHM, pin))
     del preset["_target_"]
     solver = registry.target(registry.ALGORITHM, pin)
     return Candidate(label_of(pin), solver, preset, pin)

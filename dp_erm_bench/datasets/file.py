@@ -96,7 +96,11 @@ class File:
                     return parse_svmlight(content, p=p, first=least)
                 except UsageError as error:
                     raise UsageError(f"dataset.path={path}: {error}") from None
-            X, y = csv.read(content) if kind == "csv" else parse_npz(content, labelled)
+            X, y = (
+                csv.read_table(content)
+                if kind == "csv"
+                else parse_npz(content, labelled)
+            )
         if p is not None and np.shape(X)[1:] != (p,):
             raise UsageError(
                 f"dataset.p={p}: {path} has {np.shape(X)[-1]} features; leave it out"

@@ -100,7 +100,7 @@ class MirrorFolder:
             )
         return actual
 
-    def read(self, name: str) -> bytes:
+    def read_content(self, name: str) -> bytes:
         """Return the verified, decompressed content of a file."""
         self.verify(name)
         path = self.folder / self.rows[name]["file"]
@@ -199,7 +199,7 @@ class Published:
             If they are unavailable or damaged; the message says how to get them.
         """
         if mirror := self._mirror_of_all_files():
-            contents = [*map(mirror.read, self.files)]
+            contents = [*map(mirror.read_content, self.files)]
             try:
                 return self.parse(*contents)
             except (ValueError, IndexError, EOFError) as error:

@@ -28,7 +28,7 @@ from dp_erm_bench.datasets.records import (
 )
 from dp_erm_bench.errors import UsageError, real_number, typed_text
 from dp_erm_bench.paths import values_entering
-from dp_erm_bench.registry import check_choice, locate, read
+from dp_erm_bench.registry import check_choice, locate, read_choice
 
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
@@ -179,7 +179,7 @@ def usual_fields(name: str) -> dict[str, Any]:
         If there is no such yaml, or it has no members.
     """
     base, _, member = name.partition(":")
-    fields = read("dataset", base)
+    fields = read_choice("dataset", base)
     if not member:
         return fields
     if MEMBER not in fields:

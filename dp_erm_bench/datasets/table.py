@@ -222,7 +222,7 @@ class Csv:
         spelled = (name for name, found in given if are_words(found or ()))
         return {*names_in(self.text), *spelled}
 
-    def read(self, content: bytes) -> tuple["pd.DataFrame", "pd.Series[Any]"]:
+    def read_table(self, content: bytes) -> tuple["pd.DataFrame", "pd.Series[Any]"]:
         """Return X of shape (n, p) and y, a Series under its column's name.
 
         Labels may be text, see `records.label_numbers`. ``X.attrs["features"]`` is a

@@ -134,7 +134,9 @@ def all_choices() -> tuple[str, ...]:
     package = file_of(f"{PACKAGE}.trust.twins")
     twins = package.parent.glob("[!_]*.py") if package else ()
     names = [f"{PACKAGE}.trust.twins.{path.stem}" for path in twins]
-    return tuple(sorted([*names, *(registry.read(*each)["_target_"] for each in made)]))
+    return tuple(
+        sorted([*names, *(registry.read_choice(*each)["_target_"] for each in made)])
+    )
 
 
 def _kinds_within(value: Any) -> Iterator[type]:

@@ -234,7 +234,7 @@ def algorithm_of(name: str) -> Algorithm:
     from dp_erm_bench.solvers.base import Solver
     from dp_erm_bench.solvers.defaults import rule_of
 
-    preset = registry.read(ALGORITHM, name)
+    preset = registry.read_choice(ALGORITHM, name)
     target = preset.pop("_target_")
     cls = registry.target(ALGORITHM, name)
     rule = rule_of(label_of(name), cls)

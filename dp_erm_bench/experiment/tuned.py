@@ -97,7 +97,7 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
 
 def _leaderboard_blocks(profile: str) -> Iterator[Section]:
     """Yield the blocks of the leaderboard that tune, under a profile."""
-    tree = registry.read("experiment", SOURCE)
+    tree = registry.read_choice("experiment", SOURCE)
     registry.check_choice("profile", profile, sorted(tree["profiles"]))
     usual = tree["profiles"][profile]
     yield from (

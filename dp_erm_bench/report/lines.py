@@ -331,7 +331,9 @@ class LinesCell:
             registry.check_choice("y", self.y, NUMBERS)
         if self.x not in (*SYMBOLS, *NUMBERS):
             datasets = registry.names("dataset")
-            keys = {key for one in datasets for key in registry.read("dataset", one)}
+            keys = {
+                key for one in datasets for key in registry.read_choice("dataset", one)
+            }
             registry.check_choice("x", self.x, [*SYMBOLS, *NUMBERS, *sorted(keys)])
 
     @cached_property

@@ -47,7 +47,7 @@ def _algorithms_of_block(block: Block) -> Iterator[tuple[str, str]]:
     for name in chosen:
         registry.check_choice("algorithm", name, names)
     for name in chosen:
-        yield name, registry.read(registry.ALGORITHM, name)["_target_"]
+        yield name, registry.read_choice(registry.ALGORITHM, name)["_target_"]
 
 
 def _spec_of_trial(

@@ -159,7 +159,7 @@ def test_collect_lives_without_a_manifest(folder, manifest, capsys):
 
 def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
     seen = []
-    figures = registry.read("experiment", "mangold2022")["figures"][:1]
+    figures = registry.read_choice("experiment", "mangold2022")["figures"][:1]
     config = {"figures": figures, "claims": [{"id": "x"}]}
     (folder / "manifest.json").write_bytes(sealed_json({"config": config}))
     (folder / "plan.jsonl").touch()

@@ -99,8 +99,8 @@ def parameters(group):
     """Return the keys of a group's choices, with the words that each may be."""
     found = {}
     for name in registry.built_in(group):
-        found |= {key: set() for key in registry.read(group, name)}
-        made = registry.read(group, name).get("_target_") and registry.target(
+        found |= {key: set() for key in registry.read_choice(group, name)}
+        made = registry.read_choice(group, name).get("_target_") and registry.target(
             group, name
         )
         if dataclasses.is_dataclass(made):

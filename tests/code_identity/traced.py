@@ -149,7 +149,7 @@ def others():
     """Yield blocks of generated data, of means, and of calibrations."""
     small = {"n": 30, "p": 5}
     for name in registry.names("dataset"):
-        fields = registry.read("dataset", name)
+        fields = registry.read_choice("dataset", name)
         if "n" in fields:
             known = {key: small[key] for key in small if key in fields}
             yield {"dataset": {"name": name, **known}, "algorithm": gd()}

@@ -94,7 +94,7 @@ def test_the_mirror_is_what_libsvmdata_would_have_given(mirror, monkeypatch, tmp
 
     entry = ALL_DATASETS["heart_scale"]
     raw = tmp_path / "raw"
-    raw.write_bytes(open_mirror().read("heart_scale"))
+    raw.write_bytes(open_mirror().read_content("heart_scale"))
     X, y = entry._load_file_and_save_data(raw, tmp_path / "heart_scale")
     found = loaded("heart_scale")
     np.testing.assert_array_equal(found.X, X)
@@ -250,7 +250,7 @@ def test_the_packages_own_download_is_used_and_equals_the_mirror(
 
     from dp_erm_bench.datasets.libsvm import open_mirror
 
-    content, asked = open_mirror().read("heart_scale"), []
+    content, asked = open_mirror().read_content("heart_scale"), []
     expected = loaded("heart_scale")
 
     def download(url, path, **options):

@@ -25,7 +25,7 @@ def test_no_variable_means_no_mirror(no_mirror):
 )
 def test_files_are_decompressed_by_their_suffix(make_mirror, suffix, compress):
     make_mirror({"toy": (f"toy.csv{suffix}", compress(b"1,2,3"))})
-    assert open_mirror().read("toy") == b"1,2,3"
+    assert open_mirror().read_content("toy") == b"1,2,3"
 
 
 @pytest.mark.parametrize("damage", [b"", b"1,2", b"1,2,4"])
@@ -33,7 +33,7 @@ def test_truncated_or_altered_file_is_refused(make_mirror, damage):
     folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})
     (folder / "toy.csv").write_bytes(damage)
     with pytest.raises(DataUnavailable, match=r"toy\.csv does not have the SHA-256"):
-        open_mirror().read("toy")
+        open_mirror().read_content("toy")
 
 
 def test_file_altered_after_it_was_verified_is_refused(make_mirror):
@@ -49,7 +49,7 @@ def test_missing_file_is_refused(make_mirror):
     folder = make_mirror({"toy": ("toy.csv", b"1,2,3")})
     (folder / "toy.csv").unlink()
     with pytest.raises(DataUnavailable, match=r"toy\.csv is listed .* cannot be read"):
-        open_mirror().read("toy")
+        open_mirror().read_content("toy")
 
 
 def test_folder_without_manifest_is_refused(tmp_path, monkeypatch):
@@ -93,7 +93,7 @@ def test_what_lies_outside_is_refused_and_not_shown(outside, tmp_path, way):
         "folder link": "up/secret",
     }[way]
     mirror = listing(outside, file)
-    for ask in (mirror.verify, mirror.read):
+    for ask in (mirror.verify, mirror.read_content):
         with pytest.raises(DataUnavailable, match="leads out of its folder") as said:
             ask("toy")
         assert "not-for-you" not in str(said.value) and "\n" not in str(said.value)

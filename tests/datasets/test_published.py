@@ -140,7 +140,7 @@ def test_california_through_its_client_equals_the_mirror(mirror, monkeypatch, tm
 
     from dp_erm_bench.datasets.libsvm import open_mirror
 
-    content = open_mirror().read("california_housing")
+    content = open_mirror().read_content("california_housing")
     table = np.array([line.split(b",") for line in content.split()], dtype=float)
     home = tmp_path / "clients"
     home.mkdir()

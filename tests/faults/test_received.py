@@ -221,7 +221,7 @@ def test_no_solver_that_a_study_names_is_imported(folder, evil, monkeypatch):
 def test_a_figure_is_not_written_through_a_link(folder, secret, capsys):
     (folder / "figures").mkdir()
     (folder / "figures" / "mangold2022.pdf").symlink_to(secret)
-    figures = registry.read("experiment", "mangold2022")["figures"]
+    figures = registry.read_choice("experiment", "mangold2022")["figures"]
     config = {"figures": figures, "profile": "smoke"}
     write_run(folder, {**read_manifest(folder), "config": config})
     assert main(["collect", str(folder)]) == 2

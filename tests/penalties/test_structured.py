@@ -277,7 +277,7 @@ def test_groups_may_be_of_the_features_names(tmp_path):
     rows = np.column_stack([rng.normal(size=(20, 3)), rng.choice([-1, 1], 20)])
     np.savetxt(path, rows, delimiter=",", header="age,pay,years,label", comments="")
     data = load_dataset(
-        registry.read("dataset", "file") | {"path": str(path), "label": "label"}
+        registry.read_choice("dataset", "file") | {"path": str(path), "label": "label"}
     )
     by_name = {"name": "groups", "strength": 0.1, "groups": [["pay", "age"], ["years"]]}
     by_index = {**by_name, "groups": [[1, 0], [2]]}

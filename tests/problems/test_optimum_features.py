@@ -250,7 +250,7 @@ def dorothea():
     from dp_erm_bench.errors import DataUnavailable
 
     try:
-        return load_dataset(registry.read("dataset", "dorothea"))
+        return load_dataset(registry.read_choice("dataset", "dorothea"))
     except DataUnavailable as missing:
         pytest.skip(str(missing))
 
@@ -282,7 +282,9 @@ def test_dorothea_is_certified_with_every_loss(dorothea, penalty, name, watched)
 def test_the_sparse_lasso_has_the_published_error_at_zero():
     from dp_erm_bench.datasets.load import load_dataset
 
-    problem = build_problem(load_dataset(registry.read("dataset", "sparse_lasso")))
+    problem = build_problem(
+        load_dataset(registry.read_choice("dataset", "sparse_lasso"))
+    )
     found = compute_optimum(problem)
     assert found.gap <= 1e-12
     error = problem.value(np.zeros(problem.p)) / found.value - 1.0

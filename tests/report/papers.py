@@ -7,7 +7,7 @@ from dp_erm_bench.report.figure import Drawing, figures_of
 class Paper:
     def __init__(self, name):
         self.name = name
-        self.figures = figures_of(registry.read("experiment", name))
+        self.figures = figures_of(registry.read_choice("experiment", name))
         self.PANELS = self.figures[0].panels
 
     def draw(self, table, folder, config):

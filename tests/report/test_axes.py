@@ -101,7 +101,7 @@ def test_no_two_lines_of_a_sheet_look_alike(paper):
     from dp_erm_bench import registry
     from dp_erm_bench.report.figure import figures_of
 
-    for one in figures_of(registry.read("experiment", paper)):
+    for one in figures_of(registry.read_choice("experiment", paper)):
         style.forget_styles()
         lines = [line for cell in getattr(one, "cells", ()) for line in cell.lines]
         for panel in getattr(one, "panels", ()):

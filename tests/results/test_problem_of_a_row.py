@@ -11,7 +11,7 @@ from dp_erm_bench.api import problem_from_arrays
 from dp_erm_bench.datasets.spec import DEFAULTS, dataset_spec, is_generated
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment import schema
-from dp_erm_bench.registry import CHOSEN, OBJECTIVE, locate, names, read
+from dp_erm_bench.registry import CHOSEN, OBJECTIVE, locate, names, read_choice
 from dp_erm_bench.report.view import View, rows_of_view, summary_of
 from dp_erm_bench.results.settings import final_rows, label_table
 from dp_erm_bench.results.statistics import check_alike
@@ -134,7 +134,7 @@ def options_of(name):
 
     Keys that all datasets have are those of a few: generated, published, of a file.
     """
-    yaml = read("dataset", name)
+    yaml = read_choice("dataset", name)
     loader = inspect.signature(locate(yaml["_target_"])).parameters
     common = DEFAULTS if name in ("log1", "wine", "file") else {}
     for key in {**common, **{k: 0 for k in loader if k not in NO_OPTION}}:
@@ -202,7 +202,7 @@ NEEDED = {"groups": {"groups": GROUPS[0]}, "submodular": {"values": [COUNTS[0]]}
 @each("part", OBJECTIVE)
 def test_each_parameter_of_an_objective_tells_lines_apart(part):
     for name in names(part):
-        made = locate(read(part, name)["_target_"])
+        made = locate(read_choice(part, name)["_target_"])
         for key in {field.name for field in dataclasses.fields(made)} - {"strength"}:
             beside = {**NEEDED.get(name, {}), **BESIDE.get(key, {})}
             if name == "norm_ball" and key in ("groups", "weights", "values"):

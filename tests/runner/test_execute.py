@@ -50,7 +50,12 @@ TESTS = {"test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "a
 
 
 def spec_of(algorithm, epsilon=1.0, n_checkpoints=5, dataset=None, **given):
-    data = {**registry.read("dataset", "log1"), "n": 80, "p": 12, **(dataset or {})}
+    data = {
+        **registry.read_choice("dataset", "log1"),
+        "n": 80,
+        "p": 12,
+        **(dataset or {}),
+    }
     if needs_bounds(algorithm):
         data |= {"bounds": {"columns": 3.0, "norm": 3.0}, "clip_to_bounds": True}
     params = known(algorithm, n_iter=12, clip=1.0) | given.pop("params", {})

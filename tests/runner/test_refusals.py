@@ -21,7 +21,7 @@ STRONG = {"name": "l2", "strength": 0.1}
 
 
 def spec_of(algorithm, loss="logistic", penalty=STRONG, delta="1/n^2", **given):
-    data = {**registry.read("dataset", "log1"), "n": 60, "p": 4}
+    data = {**registry.read_choice("dataset", "log1"), "n": 60, "p": 4}
     bounded = {"bounds": BOUNDS, "clip_to_bounds": True}
     bounds = bounded if given.pop("bounds", True) else {}
     constraint = given.pop("constraint", constraint_of(algorithm))

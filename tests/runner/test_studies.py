@@ -153,7 +153,7 @@ def test_figures_and_claims_are_made_of_the_study(copied):
         "at_most": 0,
         "statement": "none",
     }
-    figures = registry.read("experiment", "audit")["figures"]
+    figures = registry.read_choice("experiment", "audit")["figures"]
     draw_and_judge(copied, {"figures": figures, "claims": [claim]})
     assert pd.read_csv(copied / "claims.csv")["verdict"].tolist() == ["holds"]
     assert (copied / "figures" / "audit.png").is_file()

@@ -57,7 +57,9 @@ def numbers(algorithm, problem, budget=BUDGET, **given):
 
 def test_the_yamls_name_what_the_rules_give():
     for name in registry.built_in("algorithm"):
-        ruled = {k for k, v in registry.read("algorithm", name).items() if v == "auto"}
+        ruled = {
+            k for k, v in registry.read_choice("algorithm", name).items() if v == "auto"
+        }
         assert ruled == set(RULES[name].meanings if name in RULES else ())
         made = registry.build("algorithm", name)  # the fields' own defaults
         assert not {k for k in ruled if getattr(made, k) == "auto"}
