@@ -29,6 +29,9 @@ ALGORITHM = "algorithm"
 AUTO = "auto"
 """In the yaml of an algorithm: what its rule says (`solvers.defaults`)."""
 
+TUNE = "tune"
+"""In the yaml of an algorithm: grid and limits of a search, which are no parameters."""
+
 FROM_FILES = (ALGORITHM, "loss")
 """Groups whose choices may be files, too."""
 
@@ -142,7 +145,22 @@ def read_choice(group: str, name: str) -> dict[str, Any]:
     check_choice(group, name, names(group))
     if name not in built_in(group):
         return {"_target_": entry_points()[name]}
-    return copy.deepcopy(_parse_yaml(conf_dir() / group / f"{name}.yaml"))
+    fields = copy.deepcopy(_parse_yaml(conf_dir() / group / f"{name}.yaml"))
+    if group == ALGORITHM:
+        fields.pop(TUNE, None)
+    return fields
+
+
+def read_tune(name: str) -> dict[str, Any]:
+    """Return where `tune` starts with an algorithm: a key of its yaml, no parameter.
+
+    Empty for an algorithm without a yaml of ours, or whose yaml does not say.
+    """
+    if name not in built_in(ALGORITHM):
+        return {}
+    return copy.deepcopy(_parse_yaml(conf_dir() / ALGORITHM / f"{name}.yaml")).get(
+        TUNE, {}
+    )
 
 
 def without_rules(preset: Mapping[str, Any]) -> dict[str, Any]:

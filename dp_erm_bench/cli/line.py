@@ -848,6 +848,8 @@ class Composer:
         )
         OmegaConf.set_struct(config, False)
         OmegaConf.set_readonly(config.hydra, None)
+        for one in config[ALGORITHM].values():
+            one.pop(registry.TUNE, None)  # where `tune` starts is no parameter
         return config
 
 

@@ -33,6 +33,7 @@ from functools import cache, cached_property, partial
 from hashlib import sha256
 from importlib import metadata
 from itertools import product
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dp_erm_bench import registry
@@ -606,15 +607,14 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Return whether it has numbers of at least 0 only, and one above."""
-        return all(type(v) in (int, float) and v >= 0 for v in self.values) and any(
-            self.values
-        )
+        """Return whether it has numbers of at least 0, one above, or none at all."""
+        some = [value for value in self.values if value is not None]
+        return all(type(v) in (int, float) and v >= 0 for v in some) and any(some)
 
     @property
     def integer(self) -> bool:
         """Return whether its numbers are integers."""
-        return all(type(value) is int for value in self.values)
+        return all(type(value) in (int, NoneType) for value in self.values)
 
     def orders(self, value: Any) -> bool:
         """Return whether a value is a number among numbers; a rule may give others."""
@@ -645,10 +645,10 @@ class Axis:
         all records, has the largest's.
         """
         if not self.orders(value):
-            return self.level(max(self.values))
+            return self.level(max(filter(None, self.values)))
         if value > 0.0:
             return self.level(value)
-        least = min(one for one in self.values if one > 0)
+        least = min(filter(None, self.values))
         return self.level(least) - self.steps(factor)
 
     def values_beside(self, value: Any, factor: float) -> Iterator[Any]:
@@ -736,7 +736,7 @@ def _limit_axis(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
     least, above, most = algorithm_of(line.algorithm).limits(key)
     least = max(least, 0.0)
     if limits is None:
-        longest = LONGEST * max(axis.values) if axis.numeric else math.inf
+        longest = LONGEST * max(filter(None, axis.values)) if axis.numeric else math.inf
         if key in LENGTHS and longest < most:
             return replace(axis, low=least, high=longest, declared=(False, True))
         return replace(axis, low=least, high=most)

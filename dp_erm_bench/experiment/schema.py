@@ -97,6 +97,26 @@ def points_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(axes, point, strict=True))
 
 
+def grid_points(
+    axes: Mapping[str, Sequence[Any]], aside: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the points of a grid.
+
+    Of an axis that is set aside the product has the first value alone; its others are
+    tried one at a time in the middle of the grid.
+    """
+    points = [*points_of({k: v[:1] if k in aside else v for k, v in axes.items()})]
+    middle = points[(len(points) - 1) // 2]
+    return points + [{**middle, key: one} for key in aside for one in axes[key][1:]]
+
+
+def grid_size(axes: Mapping[str, Any], aside: Sequence[str] = ()) -> int:
+    """Return how many `grid_points` there are."""
+    sizes = {key: len(axis_values(axis)) for key, axis in axes.items()}
+    beside = sum(sizes.pop(key) - 1 for key in aside)
+    return math.prod(sizes.values()) + beside
+
+
 def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     """Return distinct seeds in the order given.
 
@@ -432,14 +452,6 @@ class Inherit:
 
 
 @dataclass(frozen=True)
-class Refine:
-    """More seeds for the best settings."""
-
-    best: int = field_with_words(0, "how many of the best settings are tried again")
-    seeds: tuple[int, ...] = field_with_words((), "the seeds that they are tried on")
-
-
-@dataclass(frozen=True)
 class PatternSearch:
     """A pattern search that begins with the grid and leaves it where that is better.
 
@@ -483,9 +495,8 @@ class Tune:
         (), "tuning seeds; a search uses the first"
     )
     report: tuple[int, ...] = field_with_words((), "fresh seeds for the setting chosen")
-    refine: Refine = field_with_words(Refine(), "more seeds for the best settings")
-    extend: tuple[str, ...] = field_with_words(
-        (), "axes that grow upwards while the best value is the topmost"
+    aside: tuple[str, ...] = field_with_words(
+        (), "axes of which the grid has the first value; others are tried one at a time"
     )
     inherit: Inherit | None = field_with_words(
         None, "parameters taken from another line"
@@ -508,7 +519,6 @@ class Tune:
 
 TUNING = {
     "tune": Tune,
-    "tune.refine": Refine,
     "tune.inherit": Inherit,
     "tune.search": PatternSearch,
 }
@@ -561,24 +571,15 @@ def tune_of(section: Any, panel: str) -> Tune:
             raise UsageError(f"tune.{key}: must be given")
     seeds = seeds_of("tune.seeds", fields["seeds"])
     report = seeds_of("tune.report", fields["report"])
-    refine = _check_refine(fields["refine"]) if "refine" in fields else Refine()
-    extend = fields.get("extend", [])
-    if not is_list(extend):
-        raise value_error("tune.extend", extend, "a list of axes")
-    for name in extend:
-        if not isinstance(name, str) or name not in axes:
-            raise value_error("tune.extend", name, f"an axis ({', '.join(axes)})")
-        if not all(type(value) in (int, float) for value in axis_values(axes[name])):
-            raise value_error("tune.extend", name, "an axis of numbers")
+    aside = fields.get("aside", [])
+    for name in aside if is_list(aside) else [aside]:
+        if name not in [*axes]:
+            raise value_error("tune.aside", name, f"an axis ({', '.join(axes)})")
     # A choice must not be reported on what it was made on.
-    for key, fresh, others in (
-        ("tune.report", report, seeds + refine.seeds),
-        ("tune.refine.seeds", refine.seeds, seeds),
-    ):
-        for seed in sorted(set(fresh) & set(others)):
-            raise UsageError(
-                f"{key}={seed}: is a tuning seed as well; the seeds must be disjoint"
-            )
+    for seed in sorted({*report} & {*seeds}):
+        raise UsageError(
+            f"tune.report={seed}: is a tuning seed as well; the seeds must be disjoint"
+        )
     search = _check_search(fields, axes, seeds) if "search" in fields else None
     if search is None and fields.get("limits"):
         raise value_error(
@@ -588,16 +589,13 @@ def tune_of(section: Any, panel: str) -> Tune:
     quantity = fields.get("quantity", "objective")
     check_choice("tune.quantity", str(quantity), [*QUANTITIES])
     splits = _check_number("tune.splits", fields.get("splits", 1), int, 1, 1000)
-    grown = (refine, tuple(extend), inherit, search, limits, quantity, splits)
-    return Tune(dict(axes), seeds, report, *grown)
+    how = (tuple(aside), inherit, search, limits, quantity, splits)
+    return Tune(dict(axes), seeds, report, *how)
 
 
 def _check_search(
     fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any
 ) -> PatternSearch:
-    for key in ("refine", "extend"):
-        if fields.get(key):
-            raise value_error(f"tune.{key}", fields[key], "left out with tune.search")
     section = section_of("tune.search", fields["search"], PatternSearch)
     name = section.get("name", "pattern")
     if name != "pattern":
@@ -628,7 +626,7 @@ def _check_search(
         asked = f"must be at least {rungs[-1]}, as tune.search.race asks"
         raise UsageError(f"tune.seeds: {asked}, not {len(seeds)}")
     search = PatternSearch(ratio=ratios, race=tuple(rungs), **numbers)
-    points = math.prod(len(axis_values(values)) for values in axes.values())
+    points = grid_size(axes, fields.get("aside", ()))
     if search.trials < (least := search.least(points)):
         asked = f"at least {least}: the grid, and its best on {rungs[-1]} seeds"
         raise value_error("tune.search.trials", search.trials, asked)
@@ -674,14 +672,6 @@ def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...
             )
         checked[key] = low, high, *pair[2:]
     return checked
-
-
-def _check_refine(section: Any) -> Refine:
-    fields = section_of("tune.refine", section, Refine)
-    best = fields.get("best")
-    if isinstance(best, bool) or not isinstance(best, int) or best < 1:
-        raise value_error("tune.refine.best", best, "an integer of at least 1")
-    return Refine(best, seeds_of("tune.refine.seeds", fields.get("seeds")))
 
 
 def _check_inherit(section: Any, panel: str) -> Inherit:

@@ -1,4 +1,4 @@
-"""Tune a line: try a grid, extend or search it, refine the best, report on fresh seeds.
+"""Tune a line: try a grid, search beyond it, report the choice on fresh seeds.
 
 Nothing here runs a trial. A tuner names the trials of its next stage, the experiment
 runs those of all tuners together, and the tuner reads their last values.
@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +36,13 @@ from dp_erm_bench.experiment.lines import (
     space_of,
 )
 from dp_erm_bench.experiment.parameters import LENGTHS, algorithm_of, by_rule
-from dp_erm_bench.experiment.schema import canonical_json, plain_parameter, points_of
+from dp_erm_bench.experiment.schema import (
+    canonical_json,
+    grid_points,
+    grid_size,
+    plain_parameter,
+    points_of,
+)
 from dp_erm_bench.plugins.names import identity_of
 from dp_erm_bench.registry import AUTO
 
@@ -69,12 +74,12 @@ class Choice:
     open : tuple of str
         Why a better setting may lie beyond what was tried: a parameter with `top` or
         `bottom` (of the values tried) or `limit` (one that was declared), as
-        `clip top`; `trials` if a search ran out of them before its first round,
-        while its last one still gained, by more than the scatter over seeds, or
-        before it could race what lies beyond an end and looked better.
-    extended, starts, tried : tuple of str
-        Axes that were extended; where a search began beside its grid; keys of the
-        tuning trials.
+        `clip top`, or `untried` if it had one value only for want of trials; `trials`
+        if a search ran out of them before its first round, while its last one still
+        gained, by more than the scatter over seeds, or before it could race what lies
+        beyond an end and looked better.
+    starts, tried : tuple of str
+        Where a search began beside its grid; keys of the tuning trials.
     """
 
     line: FitLine
@@ -83,7 +88,6 @@ class Choice:
     n_settings: int
     lead: tuple[float, float] | None
     open: tuple[str, ...]
-    extended: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
 
@@ -138,9 +142,6 @@ WARM = 2
 SHORTEST = (1, 2)
 """Steps of the short runs with which a search begins, too."""
 
-EXTENSIONS = 10
-"""An axis grows this often at most; without noise it could grow for ever."""
-
 Ranked = list[tuple[float, Point]]
 Finals = Mapping[str, Mapping[str, float]]
 """Last values of trials, by key and quantity, as numbers to be minimised."""
@@ -152,6 +153,11 @@ Points = list[Point]
 def key_of(point: Point) -> Key:
     """Return a point as the key of a mapping."""
     return tuple(point.items())
+
+
+def spell_point(point: Mapping[str, Any]) -> list[Any]:
+    """Return the values of a point as JSON can spell them."""
+    return [*map(plain_parameter, point.values())]
 
 
 Ask = Callable[[str, int, Callable[[], Points]], Points]
@@ -172,7 +178,7 @@ Round = tuple[Points, int]
 
 
 class Tuner:
-    """The stages of one tuned line: its trials, what they gave, and its choice.
+    """The stages of one tuned line: a grid, what it gave, and the choice.
 
     Parameters
     ----------
@@ -182,8 +188,6 @@ class Tuner:
         Rows of a report trial.
     finals : mapping
         Last values of trials; filled by the experiment between stages.
-    ask : callable
-        Gives the points of a search's rounds, see `Ask`.
 
     Attributes
     ----------
@@ -193,29 +197,31 @@ class Tuner:
         Tunes the same line at the next smaller epsilon.
     reports : list of Trial
         Those of the choice.
-    strategy : Strategy
-        Says which points are tried next.
     rungs : dict
         The highest rung that each point was tried on.
+    ranked : list of (float, Point)
+        After the last round who has all seeds, best first.
+    open : tuple of str
+        As of a `Choice`.
+    starts : dict from str to points
+        Where a search begins beside its grid, by what says so.
     """
 
-    def __init__(
-        self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask
-    ) -> None:
+    def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
         assert line.tune is not None
         self.line, self.tune = line, line.tune
         self.n_checkpoints, self.finals = n_checkpoints, finals
         self.source: Tuner | None = None
         self.smaller: Tuner | None = None
-        self.reports: list[Trial] = []
         self.choice: Choice | None = None
-        self.axes = {key: list(values) for key, values in line.axes.items()}
+        self.reports: list[Trial] = []
         self.inherited: Point = {}
-        inherit = self.tune.inherit
-        self._inherits = inherit.parameters if inherit else ()
+        self._inherits = self.tune.inherit.parameters if self.tune.inherit else ()
         self._tried: dict[tuple[Any, ...], Trial] = {}
         self.rungs: dict[Key, int] = {}
-        self.strategy = Pattern(self, ask) if self.tune.search else Grid(self)
+        self.ranked: Ranked = []
+        self.open: tuple[str, ...] = ()
+        self.starts: dict[str, Points] = {}
 
     @property
     def epsilon(self) -> float:
@@ -223,43 +229,61 @@ class Tuner:
         return float(self.line.budget["epsilon"])
 
     def stages(self) -> Iterator[list[Trial] | None]:
-        """Yield the new trials of each stage, None while the source is tuned."""
+        """Yield the new trials of each stage, None while another tuner is awaited."""
         while self.source is not None and self.source.choice is None:
             yield None
         if self.source is not None and self.source.choice is not None:
             chosen = {**self.source.line.params, **self.source.choice.values}
             self.inherited = {key: chosen[key] for key in self._inherits}
-        for one in self.strategy.rounds():
+        for one in self.rounds():
             if one is None:
                 yield None
-                continue
-            new = self._new_trials(*one)
-            # A grid without new trials waits for the other lines' next ones.
-            if new or self.tune.search is None:
+            elif new := self._new_trials(*one):
                 yield new
-        self.choice = self._make_choice(self.strategy.ranked, self.strategy.open)
+        self.choice = self._make_choice()
         values = self.choice.values
         self.reports += [self._trial_of(values, s, "report") for s in self.tune.report]
         yield self.reports
 
-    def _make_choice(self, ranked: Ranked, why_open: tuple[str, ...]) -> Choice:
-        """Return the choice of the first of some points, all on the same seeds."""
-        (_, best), *others = ranked
+    def rounds(self) -> Iterator[Round | None]:
+        """Yield rounds, each after the trials of the one before have their finals.
+
+        None while the choice at a smaller epsilon is awaited.
+        """
+        yield self.grid(), 0
+        self.ranked = self.rank_points(self.grid())
+        ends, best = {"top": max, "bottom": min}, self.ranked[0][1]
+        axes = {k: v for k, v in self.line.axes.items() if len(v) > 1}
+        self.open = tuple(
+            f"{key} {end}"
+            for key, values in axes.items()
+            if all(isinstance(value, int | float) for value in values)
+            for end, outermost in ends.items()
+            if best[key] == outermost(values)
+        )
+
+    def seeds(self, rung: int) -> Sequence[int]:
+        """Return the seeds of a rung; a higher one has all of a lower one's."""
+        return self.tune.seeds
+
+    def expected_trials(self) -> int:
+        """Return the number of trials, of a search the most."""
+        tuning = grid_size(self.line.axes, self.tune.aside) * len(self.tune.seeds)
+        if self.tune.search:
+            tuning = self.tune.search.trials
+        return tuning + len(self.tune.report)
+
+    def _make_choice(self) -> Choice:
+        """Return the choice of the first of the ranked points, all on the same seeds."""
+        (_, best), *others = self.ranked
         finals, lead = self.finals_of(best), None
         if others and len(finals) > 1 and math.isfinite(others[0][0]):
             lead = bootstrap_interval(finals, self.finals_of(others[0][1]))
-        tried = tuple(one.key for one in self._tried.values())
-        settings = len({place[:-1] for place in self._tried})
         # Where all are lost nothing lies beyond.
-        why = why_open if math.isfinite(mean_of(finals)) else ()
-        before = self.line.axes
-        grown = tuple(k for k, v in self.axes.items() if len(v) > len(before[k]))
-        began = tuple(self.strategy.starts), tried
-        return Choice(self.line, best, finals, settings, lead, why, grown, *began)
-
-    def expected_trials(self) -> int:
-        """Return the number of trials if no axis is extended, of a search the most."""
-        return self.strategy.expected_trials() + len(self.tune.report)
+        why = self.open if math.isfinite(mean_of(finals)) else ()
+        tried = tuple(one.key for one in self._tried.values())
+        whole = (self.line, best, finals, len(self.rungs), lead, why)
+        return Choice(*whole, tuple(self.starts), tried)
 
     def examples(self, phase: str) -> Iterator[Trial]:
         """Yield a trial of each shape that those of a phase may have.
@@ -283,21 +307,24 @@ class Tuner:
         if self.source is not None:
             fixed = {key: [value] for key, value in self.source.line.params.items()}
             values = {**fixed, **self.source._possible_values()}
-        return {**{key: values[key] for key in self._inherits}, **self.axes}
+        return {**{key: values[key] for key in self._inherits}, **self.line.axes}
 
     def grid(self) -> Points:
-        """Return the points of the axes, with what is inherited."""
-        return [{**self.inherited, **point} for point in points_of(self.axes)]
+        """Return the points of the grid, with what is inherited."""
+        points = grid_points(self.line.axes, self.tune.aside)
+        return [{**self.inherited, **point} for point in points]
 
     def _new_trials(self, points: Points, rung: int) -> list[Trial]:
         """Return the trials of a round that have not been asked for yet."""
-        seeds = self.strategy.seeds(rung)
-        named = {(*p.items(), seed): (p, seed) for p in points for seed in seeds}
-        untried = {k: one for k, one in named.items() if k not in self._tried}
-        new = {k: self._trial_of(*one, "tune") for k, one in untried.items()}
+        new = {
+            (*point.items(), seed): self._trial_of(point, seed, "tune")
+            for point in points
+            for seed in self.seeds(rung)
+            if (*point.items(), seed) not in self._tried
+        }
         self._tried |= new
-        reached = {key: self.rungs.get(key, rung) for key in map(key_of, points)}
-        self.rungs |= {key: max(rung, before) for key, before in reached.items()}
+        for key in map(key_of, points):
+            self.rungs[key] = max(rung, self.rungs.get(key, rung))
         return [*new.values()]
 
     def _trial_of(self, point: Point, seed: int, phase: str) -> Trial:
@@ -307,11 +334,11 @@ class Tuner:
     def own_seeds(self, point: Point) -> Sequence[int]:
         """Return the seeds that a point was tried on."""
         rung = self.rungs.get(key_of(point))
-        return () if rung is None else self.strategy.seeds(rung)
+        return () if rung is None else self.seeds(rung)
 
     def finals_of(self, point: Point, rung: int | None = None) -> tuple[float, ...]:
         """Return the final quantities of a point, on its own seeds or a rung's."""
-        seeds = self.own_seeds(point) if rung is None else self.strategy.seeds(rung)
+        seeds = self.own_seeds(point) if rung is None else self.seeds(rung)
         keys = (self._tried[(*point.items(), seed)].key for seed in seeds)
         by, lost = self.tune.quantity, math.inf
         return tuple(
@@ -326,127 +353,6 @@ class Tuner:
         """Return points behind their means; among equals the earlier is better."""
         ranked = [(self.mean(point, rung), point) for point in points]
         return sorted(ranked, key=itemgetter(0))
-
-    def _case_digest(self) -> str:
-        """Return the digest of what the points of a search depend on."""
-        line, search = self.line, self.tune.search
-        assert search is not None
-        algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
-        privacy = [line.budget, line.calibration]
-        inherited = {
-            key: plain_parameter(value) for key, value in self.inherited.items()
-        }
-        named = [line.problem.identity, algorithm, privacy, inherited]
-        axes = {
-            key: [*map(plain_parameter, values)] for key, values in line.axes.items()
-        }
-        # Whose the limits are changes no trial.
-        limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
-        how = [limits, self.tune.seeds, self.tune.quantity, search.ratio]
-        # Of a line without smaller epsilons the digest is what it was.
-        begun = [
-            [[*map(plain_parameter, point.values())] for point in self.warm_starts()]
-        ]
-        return sha256_of(canonical_json([named, axes, how, *filter(None, begun)]))
-
-    def warm_starts(self) -> Points:
-        """Return the best two points of the same line at the next smaller epsilon."""
-        if self.smaller is None or self.smaller.choice is None:
-            return []
-        best = self.smaller.strategy.ranked[:WARM]
-        kept = [{k: point[k] for k in self.axes} for m, point in best if m < math.inf]
-        return [{**self.inherited, **point} for point in kept]
-
-
-class Strategy(ABC):
-    """Says which points of a tuner's line are tried next, and which are the best.
-
-    Attributes
-    ----------
-    ranked : list of (float, Point)
-        After the last round who has all seeds, best first.
-    open : tuple of str
-        As of a `Choice`.
-    starts : dict from str to points
-        Where a search begins beside its grid, by what says so.
-    """
-
-    ranked: Ranked
-    open: tuple[str, ...] = ()
-
-    def __init__(self, tuner: Tuner) -> None:
-        self.tuner = tuner
-        self.starts: dict[str, Points] = {}
-
-    @abstractmethod
-    def seeds(self, rung: int) -> Sequence[int]:
-        """Return the seeds of a rung; a higher one has all of a lower one's."""
-
-    @abstractmethod
-    def expected_trials(self) -> int:
-        """Return how many trials are expected."""
-
-    @abstractmethod
-    def rounds(self) -> Iterator[Round | None]:
-        """Yield rounds, each after the trials of the one before have their finals.
-
-        None while the choice at a smaller epsilon is awaited.
-        """
-
-
-class Grid(Strategy):
-    """All points of a grid; the best get more seeds, axes grow where the top is best.
-
-    It has two rungs: the tuning seeds, and with those of `refine`.
-    """
-
-    def seeds(self, rung: int) -> Sequence[int]:
-        """Return the tuning seeds, with those of `refine` for all but the first."""
-        tune = self.tuner.tune
-        return tune.seeds + tune.refine.seeds if rung else tune.seeds
-
-    def expected_trials(self) -> int:
-        """Return the number of trials if no axis is extended."""
-        tune = self.tuner.tune
-        grid = math.prod(len(values) for values in self.tuner.axes.values())
-        refined = min(tune.refine.best, grid) * len(tune.refine.seeds)
-        return grid * len(tune.seeds) + refined
-
-    def rounds(self) -> Iterator[Round]:
-        """Yield the grid and its best settings, again while it grows."""
-        count, grown = self.tuner.tune.refine.best, True
-        while grown:
-            points = self.tuner.grid()
-            for rung in (0, 1) if count else (0,):
-                yield points, rung
-                self.ranked = self.tuner.rank_points(points, rung)
-                if grown := self._extend_axes(*self.ranked[0]):
-                    break
-                points = [point for _, point in self.ranked[:count]]
-        self.open = tuple(self._extensible_axes(self.ranked[0][1]))
-
-    def _extend_axes(self, mean: float, best: Point) -> bool:
-        """Add a value above each extensible axis whose topmost value is best."""
-        line, axes, grown = self.tuner.line, self.tuner.axes, False
-        for key in self.tuner.tune.extend if math.isfinite(mean) else ():
-            values = sorted(set(axes[key]))
-            added = len(axes[key]) - len(line.axes[key])
-            topmost = len(values) > 1 and best[key] == values[-1]
-            if topmost and added < EXTENSIONS and values[-2] > 0:
-                value = values[-1] * values[-1] / values[-2]
-                value = round(value) if isinstance(values[-1], int) else value
-                with contextlib.suppress(UsageError):
-                    line.setting(**{**best, key: value})
-                    axes[key].append(value)
-                    grown = True
-        return grown
-
-    def _extensible_axes(self, best: Point) -> Iterator[str]:
-        for key, values in self.tuner.axes.items():
-            if len(values) > 1 and all(isinstance(v, int | float) for v in values):
-                ends = {max(values): "top", min(values): "bottom"}
-                if best[key] in ends:
-                    yield f"{key} {ends[best[key]]}"
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -472,16 +378,14 @@ def traded_points(
     Good settings lie along such lines: longer runs want shorter steps, and so do larger
     thresholds with their noise.
     """
-    beside: dict[str, tuple[list[Any], list[Any]]] = {}
-    for key, axis in space.items():
-        near = (
-            [*axis.values_beside(best[key], factor)] if axis.orders(best[key]) else []
-        )
-        lower = [value for value in near if value < best[key]]
-        beside[key] = lower, [value for value in near if value > best[key]]
+    near = {
+        key: [*axis.values_beside(best[key], factor)] if axis.orders(best[key]) else []
+        for key, axis in space.items()
+    }
     for one, other in permutations(space, 2):
-        for values in product(beside[one][0], beside[other][1]):
-            yield {**best, **dict(zip((one, other), values, strict=True))}
+        for low, high in product(near[one], near[other]):
+            if low < best[one] and high > best[other]:
+                yield {**best, one: low, other: high}
 
 
 def sobol_points(
@@ -494,13 +398,7 @@ def sobol_points(
     points = qmc.Sobol(len(space), scramble=True, rng=seed).random(count)
     for shares in points.tolist():
         near = zip(space.items(), shares, strict=True)
-        yield {
-            **best,
-            **{
-                key: axis.value_near(best[key], factor, share)
-                for (key, axis), share in near
-            },
-        }
+        yield best | {k: axis.value_near(best[k], factor, u) for (k, axis), u in near}
 
 
 def points_onward(
@@ -549,37 +447,33 @@ def modelled_points(
     # Not at the top: it takes half a second.
     from scipy.stats import qmc
 
-    def is_on_lattice(point: Point, key: str) -> bool:
-        return space[key].orders(point[key]) and bool(point[key])
+    def place_of(point: Point) -> list[float] | None:
+        """Return where a point lies, in radii; None if numbers do not say it."""
+        if not all(space[k].orders(point[k]) and point[k] for k in keys):
+            return None
+        if any(point[k] != best[k] for k in space.keys() - keys):
+            return None
+        return [(space[k].level(point[k]) - origin[k]) / step[k] for k in keys]
 
-    keys = [key for key in space if is_on_lattice(best, key)]
-    others = space.keys() - keys
+    keys = [k for k, axis in space.items() if axis.orders(best[k]) and best[k]]
     origin = {key: space[key].level(best[key]) for key in keys}
     step = {key: space[key].steps(factor) for key in keys}
-    known = {tuple(one.point.values()) for one in tried}
-    places, rows = [], []
-    for one in tried:
-        point = one.point
-        alike = all(point[key] == best[key] for key in others)
-        there = all(is_on_lattice(point, key) for key in keys)
-        if not alike or not math.isfinite(one.mean) or not there:
-            continue
-        place = [(space[k].level(point[k]) - origin[k]) / step[k] for k in keys]
-        if max(map(abs, place), default=0.0) <= NEAR:
-            places.append(place)
-            rows.append(one)
-    surface = _fit_quadratic(np.array(places), rows) if keys else None
+    rows = [
+        (place, one)
+        for one in tried
+        if math.isfinite(one.mean) and (place := place_of(one.point)) is not None
+        if max(map(abs, place), default=0.0) <= NEAR
+    ]
+    surface = _fit_quadratic(*zip(*rows, strict=True)) if keys and rows else None
     if surface is None:
         return
+    known = {key_of(one.point) for one in tried}
     cube = 2.0 * qmc.Sobol(len(keys), scramble=False).random(CUBE) - 1.0
     for place in cube[np.argsort(surface(cube), kind="stable")].tolist():
-        at = {
-            k: space[k].value_at(origin[k] + u * step[k])
-            for k, u in zip(keys, place, strict=True)
-        }
-        point = {**best, **at}
-        if tuple(point.values()) not in known:
-            known.add(tuple(point.values()))
+        at = zip(keys, place, strict=True)
+        point = best | {k: space[k].value_at(origin[k] + u * step[k]) for k, u in at}
+        if key_of(point) not in known:
+            known.add(key_of(point))
             yield point
             count -= 1
         if not count:
@@ -587,10 +481,10 @@ def modelled_points(
 
 
 def _fit_quadratic(
-    places: Array, rows: Sequence[Tried]
+    places: Sequence[list[float]], rows: Sequence[Tried]
 ) -> Callable[[Array], Array] | None:
     """Return the quadratic nearest to the better half of results; None of too few."""
-    d = places.shape[1]
+    d = len(places[0])
     terms = (d + 1) * (d + 2) // 2
     order = sorted(range(len(rows)), key=lambda row: rows[row].mean)
     kept = order[: max(2 * terms, len(order) // 2)]
@@ -604,7 +498,7 @@ def _fit_quadratic(
     # The variance of a mean is inversely proportional to its number of seeds.
     weights = np.sqrt([rows[row].seeds for row in kept])
     means = np.array([rows[row].mean for row in kept])
-    known = features(places[kept]) * weights[:, None]
+    known = features(np.array(places)[kept]) * weights[:, None]
     solution = np.linalg.lstsq(known, means * weights, rcond=1e-6)[0]
     return lambda at: np.asarray(features(at) @ solution)
 
@@ -635,21 +529,26 @@ SMALL, QUIET = 1.65, 2
 """So many rounds without gain at no larger a radius end the search."""
 
 
+def half_up(count: int) -> int:
+    """Return half of a number, rounded up."""
+    return math.ceil(count / 2)
+
+
 def half_of(count: int) -> int:
     """Return how many finalists get all seeds: half, for a comparison two at least."""
-    return min(count, max(2, math.ceil(count / 2)))
+    return min(count, max(2, half_up(count)))
 
 
-class Pattern(Strategy):
+class Search(Tuner):
     """A grid, rounds around the best, a fitted surface; raced over seeds.
 
     Parameters
     ----------
-    tuner : Tuner
-        Of a line with `tune.search`: `race` are the numbers of seeds, its rungs;
-        `trials` is how many there are to spend.
+    line, n_checkpoints, finals
+        As of a `Tuner`. In the line's `tune.search` `race` are the numbers of seeds,
+        the rungs; `trials` is how many there are to spend.
     ask : callable
-        See `Ask`.
+        Gives the points of its rounds, see `Ask`.
 
     Attributes
     ----------
@@ -667,22 +566,19 @@ class Pattern(Strategy):
     conditions", Journal of the Royal Statistical Society B 1951, for the surface.
     """
 
-    def __init__(self, tuner: Tuner, ask: Ask) -> None:
-        super().__init__(tuner)
-        assert tuner.tune.search is not None
-        self.search, self.space = tuner.tune.search, space_of(tuner.line)
+    def __init__(
+        self, line: FitLine, n_checkpoints: int, finals: Finals, ask: Ask
+    ) -> None:
+        super().__init__(line, n_checkpoints, finals)
+        assert self.tune.search is not None
+        self.search, self.space = self.tune.search, space_of(line)
         self.ask, self._last = ask, len(self.search.race) - 1
         self.first: Point | None = None
 
     def seeds(self, rung: int) -> Sequence[int]:
         """Return the first seeds, as many as the race has on a rung."""
         race = self.search.race
-        count = math.ceil(race[0] / 2) if rung == HALF else race[rung]
-        return self.tuner.tune.seeds[:count]
-
-    def expected_trials(self) -> int:
-        """Return the most trials that it may ask for."""
-        return self.search.trials
+        return self.tune.seeds[: half_up(race[0]) if rung == HALF else race[rung]]
 
     def rounds(self) -> Iterator[Round | None]:
         """Yield starts, what lies around their best, a surface's points, the finals.
@@ -691,13 +587,13 @@ class Pattern(Strategy):
         epsilon, or a run of one or two steps. A single run tells which of these last
         ones are worth more.
         """
-        tuner, count = self.tuner, self.search.finalists
-        yield self._race_points(tuner.grid(), 0)
-        while tuner.smaller is not None and tuner.smaller.choice is None:
+        count = self.search.finalists
+        yield self._race_points(self.grid(), 0)
+        while self.smaller is not None and self.smaller.choice is None:
             yield None
         made = {
             "auto": self._setting_of_rule(),
-            self._name_of_starts(): tuner.warm_starts(),
+            self._name_of_starts(): self.warm_starts(),
         }
         short = self._allowed_of(self._short_runs())
         self.starts = {name: own for name, own in made.items() if own}
@@ -706,11 +602,11 @@ class Pattern(Strategy):
             self.starts["1 and 2 steps"] = short
             yield self._race_points(short, HALF)
             yield self._race_points(self._better_half(short), 0)
-        tried = tuner.rungs
+        tried = self.rungs
         told = {k: [p for p in v if key_of(p) in tried] for k, v in self.starts.items()}
         self.starts = {name: own for name, own in told.items() if own}
         first = self._best_points(1, 0)[0]
-        if tuner.mean(first) == math.inf:
+        if self.mean(first) == math.inf:
             # All are refused, or diverge: nothing tells where to go.
             self.ranked = self._rank_on_rung([first])
             return
@@ -752,7 +648,7 @@ class Pattern(Strategy):
 
     def _setting_of_rule(self) -> Points:
         """Return the setting that the line's rule gives, where there is a rule."""
-        line, inherited = self.tuner.line, self.tuner.inherited
+        line, inherited = self.line, self.inherited
         algorithm, given = algorithm_of(line.algorithm), {**line.params, **inherited}
         open_ = [key for key in self.space if algorithm.is_ruled(key, AUTO)]
         if not open_:
@@ -766,7 +662,7 @@ class Pattern(Strategy):
 
     def _name_of_starts(self) -> str:
         """Return the name of the starts of the next smaller epsilon."""
-        smaller = self.tuner.smaller
+        smaller = self.smaller
         return f"from epsilon={smaller.epsilon:g}" if smaller else ""
 
     def _short_runs(self) -> Iterator[Point]:
@@ -785,7 +681,7 @@ class Pattern(Strategy):
         for steps in SHORTEST:
             varied = [middle, *({**middle, k: v} for k in values for v in values[k])]
             for point in varied:
-                whole = {**self.tuner.inherited, **dict.fromkeys(self.space), **point}
+                whole = {**self.inherited, **dict.fromkeys(self.space), **point}
                 if (value := self._length_of_steps(whole, length, steps)) is not None:
                     yield {**whole, length: value}
 
@@ -805,7 +701,7 @@ class Pattern(Strategy):
         axis = self.space[key]
         usual = min(filter(None, axis.values))
         try:
-            counted = self.tuner.line.setting(**{**point, key: usual})
+            counted = self.line.setting(**{**point, key: usual})
         except UsageError:
             return None
         value = usual * steps / max(1, counted.batch_key.iterations())
@@ -817,7 +713,7 @@ class Pattern(Strategy):
 
         A rule may give what lies beyond the usual limit of a length.
         """
-        limited = {key: self.space[key] for key in self.tuner.tune.limits}
+        limited = {key: self.space[key] for key in self.tune.limits}
         able = []
         for point in points:
             within = (
@@ -825,35 +721,35 @@ class Pattern(Strategy):
                 for key, axis in limited.items()
             )
             with contextlib.suppress(UsageError):
-                refused = self.tuner.line.setting(**point).batch_key.refusal()
+                refused = self.line.setting(**point).batch_key.refusal()
                 able += [point] if all(within) and not refused else []
         return [dict(key) for key in dict.fromkeys(map(key_of, able))]
 
     def _better_half(self, points: Points) -> Points:
         """Return the better half of those points that were tried."""
-        tried = [point for point in points if key_of(point) in self.tuner.rungs]
+        tried = [point for point in points if key_of(point) in self.rungs]
         better = [point for _, point in self._rank_on_rung(tried)]
         return better[: math.ceil(len(better) / 2)]
 
     def _trials_left(self) -> int:
         """Return how many trials are left."""
-        return self.search.trials - len(self.tuner._tried)
+        return self.search.trials - len(self._tried)
 
     def _race_points(self, points: Points, rung: int, kept: int | None = None) -> Round:
         """Return a round of the first points, as many as there are trials for.
 
         So many are kept for later; those of the last races if nothing is said.
         """
-        usual = self._trials_for_races() if self.tuner.rungs else 0
+        usual = self._trials_for_races() if self.rungs else 0
         left = self._trials_left() - (usual if kept is None else kept)
         seeds = len(self.seeds(rung))
-        costs = (max(0, seeds - len(self.tuner.own_seeds(point))) for point in points)
+        costs = (max(0, seeds - len(self.own_seeds(point))) for point in points)
         return points[: sum(total <= left for total in accumulate(costs))], rung
 
     def _trials_for_races(self) -> int:
         """Return the trials of the last races, were they between those now best."""
         race, finalists = self.search.race, self._final_points()
-        seeds = [len(self.tuner.own_seeds(one)) for one in finalists]
+        seeds = [len(self.own_seeds(one)) for one in finalists]
         # Places that nobody has taken yet cost more.
         seeds += [race[0]] * (self.search.finalists - len(seeds))
         few = sum(max(0, race[-2] - known) for known in seeds)
@@ -868,7 +764,7 @@ class Pattern(Strategy):
 
     def _best_points(self, count: int, rung: int) -> Points:
         """Return the best points of those that have reached a rung, best first."""
-        rungs = self.tuner.rungs
+        rungs = self.rungs
         points = [dict(key) for key, reached in rungs.items() if reached >= rung]
         return [point for _, point in self._rank_on_rung(points)[:count]]
 
@@ -877,23 +773,23 @@ class Pattern(Strategy):
 
         Of equals the shorter run is better, then the one that was tried earlier.
         """
-        places = {key: place for place, key in enumerate(self.tuner.rungs)}
+        places = {key: place for place, key in enumerate(self.rungs)}
 
         def order(point: Point) -> tuple[int, int]:
-            setting = self.tuner.line.setting(**point)
+            setting = self.line.setting(**point)
             return setting.batch_key.iterations(), places[key_of(point)]
 
-        return self.tuner.rank_points(sorted(points, key=order), rung)
+        return self.rank_points(sorted(points, key=order), rung)
 
     def _points_beyond_grid(self) -> Iterator[Round]:
         """Yield points beyond the grid while its best lies on an outermost value."""
         before, best = math.inf, self._best_points(1, 0)[0]
-        while self.tuner.mean(best) < before:
-            before = self.tuner.mean(best)
+        while self.mean(best) < before:
+            before = self.mean(best)
             points = [
                 point for key in self.space for point in self._move_outward(best, key)
             ]
-            new = [one for one in points if key_of(one) not in self.tuner.rungs]
+            new = [one for one in points if key_of(one) not in self.rungs]
             yield self._race_points([one for one in new if self._is_allowed(one)], 0)
             best = self._best_points(1, 0)[0]
 
@@ -903,7 +799,7 @@ class Pattern(Strategy):
         values = sorted(filter(None, axis.values)) if axis.numeric else []
         if key in LENGTHS or len(values) < 2 or axis.is_outermost(end):
             return
-        every = self._best_points(len(self.tuner.rungs), 0)
+        every = self._best_points(len(self.rungs), 0)
         alike = [one for one in every if one[key] == end]
         steps = {max(tried): values[-1] / values[-2], min(tried): values[0] / values[1]}
         if end in steps:
@@ -920,17 +816,17 @@ class Pattern(Strategy):
             len(self.seeds(HALF)),
         )
         affordable = int((room - RACED) / (1.5 * half))
-        if self.tuner.mean(best) == math.inf or affordable < 2 * len(self.space):
+        if self.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
-        points = [[*map(plain_parameter, one.values())] for one in (before, best)]
+        points = [spell_point(one) for one in (before, best)]
 
         def make() -> Iterator[Point]:
             if not wide:
                 yield from points_onward(self.space, before, best)
                 yield from neighbouring_points(self.space, best, radius)
                 return
-            seed = int(sha256_of(f"{self.tuner._case_digest()}:{number}")[:16], 16)
+            seed = int(sha256_of(f"{self._case_digest()}:{number}")[:16], 16)
             yield from traded_points(self.space, best, radius)
             yield from sobol_points(self.space, best, radius, SOBOL, seed)
 
@@ -940,14 +836,14 @@ class Pattern(Strategy):
         self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
     ) -> Points:
         """Return the new points of a round that is named by what it depends on."""
-        name = sha256_of(canonical_json([self.tuner._case_digest(), *what]))
+        name = sha256_of(canonical_json([self._case_digest(), *what]))
         asked = self.ask(name, number, lambda: [*make()])
         new = {key_of(one): one for one in asked if self._is_allowed(one)}
-        return [one for key, one in new.items() if key not in self.tuner.rungs]
+        return [one for key, one in new.items() if key not in self.rungs]
 
     def _is_allowed(self, point: Point) -> bool:
         """Return whether a point, of a file maybe, is one of the space's."""
-        inherited = self.tuner.inherited
+        inherited = self.inherited
         if list(point) != [*inherited, *self.space]:
             return False
         same = all(point[key] == value for key, value in inherited.items())
@@ -956,7 +852,7 @@ class Pattern(Strategy):
         ):
             return False
         try:
-            self.tuner.line.setting(**point)
+            self.line.setting(**point)
         except UsageError:
             return False
         return True
@@ -969,7 +865,7 @@ class Pattern(Strategy):
 
     def _is_gain(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""
-        old, new = map(self.tuner.finals_of, (before, after))
+        old, new = map(self.finals_of, (before, after))
         known = len(new) > 1 and math.isfinite(mean_of(new))
         spread = statistics.stdev(new) if known else 0.0
         gain = mean_of(old) - mean_of(new)
@@ -977,7 +873,7 @@ class Pattern(Strategy):
 
     def _is_better(self, point: Point, before: Point) -> bool:
         """Return whether a point is better than one of before, beyond their scatter."""
-        ours, theirs = map(self.tuner.finals_of, (point, before))
+        ours, theirs = map(self.finals_of, (point, before))
         if mean_of(ours) == math.inf or point == before:
             return False
         return mean_of(theirs) == math.inf or bootstrap_interval(ours, theirs)[1] < 0.0
@@ -985,15 +881,14 @@ class Pattern(Strategy):
     def _rounds_by_model(self) -> Iterator[Round]:
         """Yield points where a fitted surface is lowest, until these lead nowhere."""
         radius, race, quiet = self.search.radius, self.search.race, 0
-        tuner = self.tuner
         while (
             quiet < QUIET
             and self._trials_left() - self._trials_for_races() >= MODELLED * race[1]
         ):
             best = (self._best_points(1, 1) or self._best_points(1, 0))[0]
-            around = [*map(plain_parameter, best.values())]
-            known = map(dict, tuner.rungs)
-            tried = [Tried(o, tuner.mean(o), len(tuner.own_seeds(o))) for o in known]
+            around = spell_point(best)
+            known = map(dict, self.rungs)
+            tried = [Tried(o, self.mean(o), len(self.own_seeds(o))) for o in known]
             lowest = partial(modelled_points, self.space, best, tried, radius, MODELLED)
             points = self._ask_for_round(["surface", around, len(tried)], 0, lowest)
             if not points:
@@ -1010,7 +905,7 @@ class Pattern(Strategy):
         ones are raced.
         """
         race, count, last = self.search.race, self.search.finalists, self._last
-        finalists, rungs = self._final_points(), self.tuner.rungs
+        finalists, rungs = self._final_points(), self.rungs
         self.ranked = self._rank_on_rung(finalists[:1])
         while finalists:
             yield self._race_points(finalists, last - 1, race[-1] - race[-2])
@@ -1030,7 +925,7 @@ class Pattern(Strategy):
         Rank who has all seeds anew; return whether a point beyond the choice is better
         on fewer: there were no trials for more.
         """
-        rungs = self.tuner.rungs
+        rungs = self.rungs
         while beyond := self._points_beyond(self.ranked[0][1]):
             mean, better, rung = self.ranked[0][0], beyond, 0
             while better and rung <= self._last:
@@ -1046,7 +941,7 @@ class Pattern(Strategy):
 
     def _values_tried(self, key: str) -> set[Any]:
         """Return the values of a parameter that were tried, of numbers no others."""
-        axis, tried = self.space[key], {dict(one)[key] for one in self.tuner.rungs}
+        axis, tried = self.space[key], {dict(one)[key] for one in self.rungs}
         return {v for v in tried if axis.orders(v)} if axis.numeric else tried
 
     def _ends_of_point(self, point: Point) -> Iterator[str]:
@@ -1075,6 +970,32 @@ class Pattern(Strategy):
             and self._is_allowed(one)
         ]
 
+    def _case_digest(self) -> str:
+        """Return the digest of what the points of a search depend on."""
+        line = self.line
+        algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
+        privacy = [line.budget, line.calibration]
+        inherited = {
+            key: plain_parameter(value) for key, value in self.inherited.items()
+        }
+        named = [line.problem.identity, algorithm, privacy, inherited]
+        axes = {
+            key: [*map(plain_parameter, values)] for key, values in line.axes.items()
+        }
+        # Whose the limits are changes no trial.
+        limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
+        how = [limits, self.tune.seeds, self.tune.quantity, self.search.ratio]
+        # Of a line without smaller epsilons the digest is what it was.
+        begun = [[*map(spell_point, self.warm_starts())]]
+        return sha256_of(canonical_json([named, axes, how, *filter(None, begun)]))
+
+    def warm_starts(self) -> Points:
+        """Return the best two points of the same line at the next smaller epsilon."""
+        if self.smaller is None or self.smaller.choice is None:
+            return []
+        best = [point for mean, point in self.smaller.ranked[:WARM] if mean < math.inf]
+        return [self.inherited | {key: one[key] for key in self.space} for one in best]
+
 
 def tuners_of(
     lines: Iterable[Line],
@@ -1100,7 +1021,11 @@ def tuners_of(
         If what a line inherits does not exist, is ambiguous or circular.
     """
     tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
-    tuners = [Tuner(line, n_checkpoints, finals, ask) for line in tuned]
+    of = n_checkpoints, finals
+    tuners = [
+        Search(line, *of, ask) if line.tune and line.tune.search else Tuner(line, *of)
+        for line in tuned
+    ]
     by_line = groupby(sorted(tuners, key=_without_epsilon), _without_epsilon)
     for _, same in by_line:
         lower, at = None, None
@@ -1150,7 +1075,7 @@ def _source_tuner(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
             f"one at epsilon = 1; there are {len(sources)}"
         )
     (source,) = sources
-    chosen = {*source.axes, *source.line.params, *source._inherits}
+    chosen = {*source.line.axes, *source.line.params, *source._inherits}
     for parameter in inherit.parameters:
         if parameter not in chosen:
             raise UsageError(

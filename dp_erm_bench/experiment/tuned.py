@@ -1,7 +1,7 @@
 """Blocks that `dp-erm-bench tune` makes of a sweep, and where their searches start.
 
-An algorithm that the leaderboard tunes starts with the leaderboard's grid, limits and
-seeds; any other with a grid around the defaults of its own fields.
+An algorithm starts with the grid and the limits that its yaml has under `tune`. Any
+other starts around the defaults of all its fields that are declared as numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -32,13 +31,16 @@ from dp_erm_bench.experiment.parameters import (
     with_defaults,
 )
 from dp_erm_bench.experiment.schema import (
+    GRADIENT_RMS,
     OF_LINES,
     Block,
     BudgetConfig,
     PatternSearch,
     axis_values,
     blocks_of,
+    grid_size,
     is_list,
+    options_of,
     points_of,
     seeds_of,
     values_of,
@@ -48,19 +50,31 @@ from dp_erm_bench.plugins.names import label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
 
-SOURCE = "leaderboard"
-"""The experiment whose grids, limits, seeds and profiles are the usual ones."""
+PROFILE, SMOKE = "published", "smoke"
+"""The usual profile: a search of one's own is as long as those of docs/leaderboard.md;
+and the one that shows that all of it runs, with a grid of one point."""
 
-PROFILE = "published"
-"""The usual one: a search of one's own is as long as those of docs/leaderboard.md."""
+SEEDS = {"seeds": [*range(16)], "report": [*range(100, 140)]}
+FEW = {"race": [2, 3, 5, 10], "finalists": 3}
+LEAST = {"race": [1, 1, 1, 2], "finalists": 1}
+PROFILES: dict[str, dict[str, Any]] = {
+    "paper": {**SEEDS, "search": {"trials": 220}},
+    PROFILE: {**SEEDS, "search": {"trials": 300}},
+    "default": {**SEEDS, "search": {"trials": 100, **FEW}},
+    SMOKE: {"seeds": [0, 1], "report": [100, 101], "search": {"trials": 6, **LEAST}},
+}
+"""Seeds and sizes of searches, those of experiments/leaderboard.yaml."""
 
-MOST_AXES = 3
-"""Of a grid around defaults: lengths first, then `step`, `clip`, the rest in order."""
+MOST_IN_GRID = 3
+"""Fields of a grid around defaults: lengths first, then `step`, `clip`, the rest in
+order. With more of them the grid alone would take all trials: others are set aside."""
 
 AROUND = (0.25, 1.0, 4.0)
 """Times a default: the grid of a field."""
 
-OF_PROFILE = re.compile(r"\$\{profiles\.\$\{profile\}\.(\w+)\}")
+CLIPS = {"unit": GRADIENT_RMS, "values": [0.1, 0.3, 1, 3]}
+"""The grid of a threshold that has no default."""
+
 FIRST = (*LENGTHS, "step", "clip")
 BATCH = "batch_size"
 
@@ -78,80 +92,70 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
     name : str
         Name of the algorithm; the pin of a file.
     profile : str
-        One of the leaderboard's; its sizes of grids, seeds and searches.
+        One of `PROFILES`.
 
     Raises
     ------
     UsageError
         If there is no such profile.
     """
-    for block in _leaderboard_blocks(profile):
-        own = block[ALGORITHM]
-        own = {"name": own} if isinstance(own, str) else dict(own)
-        if own.pop("name") == name:
-            return own, {**block["tune"], **_seed_lists(block["tune"])}
-    usual = next(_leaderboard_blocks(profile))["tune"]
-    axes = dict(_axes_around_defaults(algorithm_of(name), usual["axes"]["clip"]))
-    return {}, {"axes": axes, "search": usual["search"], **_seed_lists(usual)}
+    registry.check_choice("profile", profile, sorted(PROFILES))
+    tune = registry.read_tune(name) or _start_around_defaults(algorithm_of(name))
+    fixed, smallest = (tune.pop(key, {}) for key in ("fixed", SMOKE))
+    if profile == SMOKE:
+        for key, axis in tune["axes"].items():
+            values = axis_values(axis)
+            one = [smallest.get(key, values[(len(values) - 1) // 2])]
+            unit = isinstance(axis, Mapping)
+            tune["axes"][key] = {**axis, "values": one} if unit else one
+    return fixed, {**tune, **PROFILES[profile]}
 
 
-def _leaderboard_blocks(profile: str) -> Iterator[Section]:
-    """Yield the blocks of the leaderboard that tune, under a profile."""
-    tree = registry.read_choice("experiment", SOURCE)
-    registry.check_choice("profile", profile, sorted(tree["profiles"]))
-    usual = tree["profiles"][profile]
-    yield from (
-        _fill_profile(block, usual) for block in tree["blocks"] if "tune" in block
-    )
+def _start_around_defaults(algorithm: Algorithm) -> Section:
+    """Return the axes of all fields that are numbers, and which are not in the grid."""
+    axes: Section = {}
+    order = [key for key, kind in algorithm.kinds.items() if kind]
+    for key in sorted(
+        order, key=lambda k: FIRST.index(k) if k in FIRST else len(FIRST)
+    ):
+        if values := _values_around_default(algorithm, key, len(axes) < MOST_IN_GRID):
+            axes[key] = values
+    return {"axes": axes, "aside": [*axes][MOST_IN_GRID:]}
 
 
-def _fill_profile(value: Any, usual: Section) -> Any:
-    """Return a part of a block with the values of a profile in their places."""
-    if isinstance(value, dict):
-        return {key: _fill_profile(one, usual) for key, one in value.items()}
-    place = OF_PROFILE.fullmatch(value) if isinstance(value, str) else None
-    return usual[place[1]] if place else value
+def _values_around_default(algorithm: Algorithm, key: str, grid: bool) -> Any:
+    """Return where the axis of a field starts, the default first or in the middle.
 
-
-def _seed_lists(tune: Section) -> dict[str, list[int]]:
-    """Return the two kinds of seeds as lists; the file has them as `range(0,16)`."""
-    found = {}
-    for key in ("seeds", "report"):
-        first, last = map(int, re.findall(r"\d+", tune[key]))
-        found[key] = [*range(first, last)]
-    return found
-
-
-def _axes_around_defaults(algorithm: Algorithm, clip: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the axes of a grid around the defaults of an algorithm's fields.
-
-    Numbers of at least 0 have an axis, and `clip` without a default that of `clip`;
-    a batch size has none.
+    Where the default is zero, or none, it has one more value: in the middle of the
+    field's limits, or one above the lower one. Empty for what is no number, and for a
+    length that is left to another.
     """
-    fields = algorithm.cls.__dataclass_fields__
-    declared = [key for key, kind in algorithm.kinds.items() if kind and key != BATCH]
-    order = sorted(declared, key=lambda k: FIRST.index(k) if k in FIRST else len(FIRST))
-    count = 0
-    for key in order:
-        default = algorithm.preset.get(key, fields[key].default)
-        if count == MOST_AXES:
-            return
-        if key == "clip" and default is None:
-            count += 1
-            yield key, clip
-        elif type(default) in (int, float) and default > 0:
-            values = [default * factor for factor in AROUND]
-            if type(default) is int:
-                values = [max(1, round(value)) for value in values]
-            kept = [
-                v for v in dict.fromkeys(values) if _is_allowed_value(algorithm, key, v)
-            ]
-            if len(kept) > 1:
-                count += 1
-                yield key, kept
+    field, options = algorithm.cls.__dataclass_fields__[key], algorithm.hints[key]
+    kinds, default = {*options_of(options)}, algorithm.preset.get(key, field.default)
+    optional = default is None and key not in LENGTHS
+    number = type(default) in (int, float) and default >= 0
+    if (
+        "choices" in field.metadata
+        or not kinds & {int, float}
+        or not (number or optional)
+    ):
+        return []
+    if key == "clip" and optional:
+        return CLIPS
+    if number and default:
+        found = [default * factor for factor in AROUND] if grid else [default]
+    else:
+        least, above, most = algorithm.limits(key)
+        low = max(least, above, 0)
+        found = [default, (low + most) / 2 if math.isfinite(most) else low + 1]
+    if float not in kinds:
+        found = [one and max(1, round(one)) for one in found]
+    return [
+        one for one in dict.fromkeys(found) if _is_allowed_value(algorithm, key, one)
+    ]
 
 
-def _is_allowed_value(algorithm: Algorithm, key: str, value: float) -> bool:
+def _is_allowed_value(algorithm: Algorithm, key: str, value: Any) -> bool:
     try:
         algorithm.solver({key: value})
     except UsageError:
@@ -302,7 +306,7 @@ def _tuned_block(
     given = dict(point[ALGORITHM])
     name = given.pop("name")
     params, tune = start_of(name, profile)
-    limits, search = tune.get("limits", {}), tune["search"]
+    search, limits = tune["search"], tune.get("limits", {})
     tune |= {key: one for key, one in asked.items() if key not in OF_LINES}
     if isinstance(tune["search"], Mapping):
         tune["search"] = {**search, **tune["search"]}
@@ -310,20 +314,18 @@ def _tuned_block(
     for key in (*given, *axes, *bounds):
         check_parameter(name, key)
     grid = {k: v for k, v in given.items() if is_list(v) or isinstance(v, Mapping)}
-    grid |= axes
-    typed = {**given, **grid}
-    # A length that is given leaves no room for another.
+    typed = {**given, **grid, **axes}
+    # A length that is given leaves no room for another; a grid moves nothing aside.
     lengths = LENGTHS if {*LENGTHS} & {*typed} else ()
-    usual = {
-        k: v for k, v in tune["axes"].items() if k not in typed and k not in lengths
-    }
+    left = {*typed, *lengths, *(() if tune["search"] else tune.get("aside", ()))}
+    usual = {key: one for key, one in tune["axes"].items() if key not in left}
     problem = _problem_or_none(point)
     n = problem.n if problem else 1
     axes = {
         key: one
         if isinstance(one, Mapping)
         else values_within_records(name, key, one, n)
-        for key, one in {**usual, **grid}.items()
+        for key, one in {**usual, **grid, **axes}.items()
     }
     params = {
         key: values_within_records(name, key, [one], n)[0]
@@ -335,12 +337,14 @@ def _tuned_block(
     if refused or not axes:
         seeds = seeds_of("tune.report", tune["report"])
         return {**whole, "seed": [*seeds][: 1 if refused else None]}, refused
+    aside = [key for key in tune.get("aside", ()) if key in usual]
     if tune["search"] and not ENOUGH & {*asked.get("search", ())}:
-        points = math.prod(len(axis_values(one)) for one in axes.values())
+        points = grid_size(axes, aside)
         trials = max(search["trials"], PatternSearch(**search).least(points))
         tune["search"] = {**tune["search"], "trials": trials}
     kept = {key: one for key, one in limits.items() if key in usual and tune["search"]}
-    return {**whole, "tune": {**tune, "axes": axes, "limits": kept | bounds}}, ""
+    tune |= {"axes": axes, "limits": kept | bounds, "aside": aside}
+    return {**whole, "tune": tune}, ""
 
 
 def _problem_or_none(point: Section) -> Problem | None:
