@@ -32,9 +32,6 @@ FIRST_FRESH = 10**9
 FRESH = 100
 """Seeds that no tuner sees, on which each choice is measured."""
 
-EXTENDED = (["step", "clip"], ["ridge"])
-"""Axes that a grid extends upwards, of an algorithm that has the first of them."""
-
 Array = NDArray[np.float64]
 Point = dict[str, Any]
 
@@ -100,8 +97,7 @@ class Cell:
         if tune.get("search"):
             usual = {"limits": limits, "seeds": seeds_of(repetition, MOST_SEEDS)}
         else:
-            extend = [key for one in EXTENDED for key in one if one[0] in axes]
-            usual = {"extend": extend, "seeds": seeds_of(repetition, 2)}
+            usual = {"seeds": seeds_of(repetition, 2)}
         report = fresh(repetition, FRESH)
         block["tune"] = {"axes": axes, "report": report, **usual, **tune}
         return block

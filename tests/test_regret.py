@@ -66,27 +66,11 @@ def test_a_block_is_the_leaderboards_with_seeds_of_its_own():
         assert one["tune"]["axes"] == other["tune"]["axes"]
         assert not {*one["tune"]["seeds"]} & {*other["tune"]["seeds"]}
         assert not {*one["tune"]["report"]} & {*other["tune"]["report"]}
-    assert cell.block(0, extend=[])["tune"]["extend"] == []
     searched = cell.block(0, search=regret.SEARCH)["tune"]
-    assert "extend" not in searched
     assert searched["seeds"][:2] == blocks[0]["tune"]["seeds"]
     # The leaderboard itself stays as it is.
     usual = [one for one in leaderboard() if one["panel"] == "dense_l2"]
     assert all(len(one["budget"]["epsilon"]) == 5 for one in usual)
-
-
-@pytest.mark.parametrize(
-    "line, extended",
-    [
-        ("dense_l2/gd", ["step", "clip"]),
-        ("dense_l2/output_perturbation", ["ridge"]),
-        ("dense_l1/frank_wolfe", []),
-    ],
-)
-def test_a_grid_grows_upwards_where_it_always_did(line, extended):
-    tune = Cell.named(f"{line}/1").block()["tune"]
-    assert tune["extend"] == extended and "search" not in tune
-    assert len(tune["seeds"]) == 2
 
 
 def test_the_grid_is_tuned_and_its_choice_runs_on_fresh_seeds(bowl):

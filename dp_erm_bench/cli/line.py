@@ -881,7 +881,7 @@ def _offer_file(path: Path) -> None:
 
 
 Section = dict[str, Any]
-WORDS = ("panel", "line", "name", "unit", "inherit", "extend")
+WORDS = ("panel", "line", "name", "unit", "inherit", "aside")
 """Keys whose strings are names, in which a comma is a comma."""
 
 
@@ -1081,7 +1081,7 @@ def _replace_key(blocks: list[Section], argument: Argument) -> None:
                 axes[path[-1]] = argument.values
                 continue
             del axes[path[-1]]
-            tune["extend"] = [p for p in tune.get("extend") or [] if p != path[-1]]
+            tune["aside"] = [p for p in tune.get("aside") or [] if p != path[-1]]
         if key in POSED:
             block[first] = {"name": value}
         else:

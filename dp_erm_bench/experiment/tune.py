@@ -274,7 +274,7 @@ class Tuner:
         return tuning + len(self.tune.report)
 
     def _make_choice(self) -> Choice:
-        """Return the choice of the first of the ranked points, all on the same seeds."""
+        """Return the choice of the best point; all ranked ones have the same seeds."""
         (_, best), *others = self.ranked
         finals, lead = self.finals_of(best), None
         if others and len(finals) > 1 and math.isfinite(others[0][0]):
@@ -587,34 +587,32 @@ class Search(Tuner):
         epsilon, or a run of one or two steps. A single run tells which of these last
         ones are worth more.
         """
-        count = self.search.finalists
+        count, smaller = self.search.finalists, self.smaller
         yield self._race_points(self.grid(), 0)
-        while self.smaller is not None and self.smaller.choice is None:
+        while smaller is not None and smaller.choice is None:
             yield None
-        made = {
+        of_smaller = f"from epsilon={smaller.epsilon:g}" if smaller else ""
+        self.starts = {
             "auto": self._setting_of_rule(),
-            self._name_of_starts(): self.warm_starts(),
+            of_smaller: self.warm_starts(),
         }
-        short = self._allowed_of(self._short_runs())
-        self.starts = {name: own for name, own in made.items() if own}
         yield self._race_points(self._allowed_of(chain(*self.starts.values())), 0)
-        if short:
-            self.starts["1 and 2 steps"] = short
-            yield self._race_points(short, HALF)
-            yield self._race_points(self._better_half(short), 0)
-        tried = self.rungs
-        told = {k: [p for p in v if key_of(p) in tried] for k, v in self.starts.items()}
-        self.starts = {name: own for name, own in told.items() if own}
-        first = self._best_points(1, 0)[0]
+        self.starts["1 and 2 steps"] = short = self._allowed_of(self._short_runs())
+        yield self._race_points(short, HALF)
+        yield self._race_points(self._better_half(short), 0)
+        self.starts = {
+            name: tried
+            for name, points in self.starts.items()
+            if (tried := [one for one in points if key_of(one) in self.rungs])
+        }
+        first = self._best_point(0)
         if self.mean(first) == math.inf:
             # All are refused, or diverge: nothing tells where to go.
-            self.ranked = self._rank_on_rung([first])
+            self.ranked = [(math.inf, first)]
             return
         yield from self._points_beyond_grid()
         yield self._race_points(self._best_points(count, 0), 1)
-        self.first = before = best = (
-            self._best_points(1, 1) or self._best_points(1, 0)
-        )[0]
+        self.first = before = best = self._best_point()
         radius, number, quiet, wide, gained = self.search.radius, 0, 0, False, True
         while quiet < QUIET:
             points = self._points_of_round(before, best, radius, number, wide)
@@ -624,7 +622,7 @@ class Search(Tuner):
             yield self._race_points(self._better_half(points), 0)
             yield self._race_points(self._best_points(BETTER[0], 0), 1)
             yield self._race_points(self._best_points(BETTER[1], 1), 2)
-            before, best = best, (self._best_points(1, 1) or [best])[0]
+            before, best = best, self._best_point(1, best)
             number, gained = number + 1, self._is_gain(before, best)
             # Trades and the cube are for where the neighbours lead nowhere.
             wide, done = not gained and not wide, not gained and wide
@@ -644,26 +642,22 @@ class Search(Tuner):
         chosen = self.ranked[0][1]
         gained &= not number or self._is_better(chosen, before)
         moving |= quiet < QUIET and gained
-        self.open = (*self._ends_of_point(chosen), *(["trials"] if moving else []))
+        tried = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
+        untried = [f"{key} untried" for key, values in tried.items() if len(values) < 2]
+        ends = [*self._ends_of_point(chosen), *untried]
+        self.open = (*ends, *["trials"] * moving)
 
     def _setting_of_rule(self) -> Points:
         """Return the setting that the line's rule gives, where there is a rule."""
         line, inherited = self.line, self.inherited
         algorithm, given = algorithm_of(line.algorithm), {**line.params, **inherited}
-        open_ = [key for key in self.space if algorithm.is_ruled(key, AUTO)]
-        if not open_:
+        autos = {key: AUTO for key in self.space if algorithm.is_ruled(key, AUTO)}
+        if not autos:
             return []
-        autos = dict.fromkeys(open_, AUTO)
-        params, _ = by_rule(
-            line.algorithm, {**given, **autos}, line.problem, line.budget
-        )
+        where = line.problem, line.budget
+        params, _ = by_rule(line.algorithm, {**given, **autos}, *where)
         solver = algorithm.solver(params)
         return [{**inherited, **{key: getattr(solver, key) for key in self.space}}]
-
-    def _name_of_starts(self) -> str:
-        """Return the name of the starts of the next smaller epsilon."""
-        smaller = self.smaller
-        return f"from epsilon={smaller.epsilon:g}" if smaller else ""
 
     def _short_runs(self) -> Iterator[Point]:
         """Yield runs of one and two steps, at the middle of the grid and beside it.
@@ -690,7 +684,7 @@ class Search(Tuner):
         axis = self.space[key]
         if not axis.numeric:
             return [*axis.values]
-        values = sorted(set(axis.values))
+        values = sorted({*axis.values} - {None})
         if not values[0] or axis.is_outermost(values[0]):
             return values
         ratio = values[1] / values[0] if len(values) > 1 else self.search.radius
@@ -713,48 +707,48 @@ class Search(Tuner):
 
         A rule may give what lies beyond the usual limit of a length.
         """
-        limited = {key: self.space[key] for key in self.tune.limits}
-        able = []
+        axes, able = (
+            [(key, self.space[key]) for key in self.tune.limits],
+            dict[Key, Any](),
+        )
         for point in points:
-            within = (
+            within = all(
                 axis.orders(point[key]) and axis.low <= point[key] <= axis.high
-                for key, axis in limited.items()
+                for key, axis in axes
             )
             with contextlib.suppress(UsageError):
-                refused = self.line.setting(**point).batch_key.refusal()
-                able += [point] if all(within) and not refused else []
-        return [dict(key) for key in dict.fromkeys(map(key_of, able))]
+                if not self.line.setting(**point).batch_key.refusal() and within:
+                    able[key_of(point)] = point
+        return [*able.values()]
 
     def _better_half(self, points: Points) -> Points:
         """Return the better half of those points that were tried."""
-        tried = [point for point in points if key_of(point) in self.rungs]
-        better = [point for _, point in self._rank_on_rung(tried)]
-        return better[: math.ceil(len(better) / 2)]
+        better = self.rank_points(one for one in points if key_of(one) in self.rungs)
+        return [point for _, point in better[: half_up(len(better))]]
 
-    def _trials_left(self) -> int:
-        """Return how many trials are left."""
-        return self.search.trials - len(self._tried)
+    def _trials_left(self, kept: int | None = None) -> int:
+        """Return the trials that are left, but for some or those of the last races."""
+        if kept is None:
+            kept = self._trials_for_races() if self.rungs else 0
+        return self.search.trials - len(self._tried) - kept
 
     def _race_points(self, points: Points, rung: int, kept: int | None = None) -> Round:
         """Return a round of the first points, as many as there are trials for.
 
         So many are kept for later; those of the last races if nothing is said.
         """
-        usual = self._trials_for_races() if self.rungs else 0
-        left = self._trials_left() - (usual if kept is None else kept)
-        seeds = len(self.seeds(rung))
+        left, seeds = self._trials_left(kept), len(self.seeds(rung))
         costs = (max(0, seeds - len(self.own_seeds(point))) for point in points)
         return points[: sum(total <= left for total in accumulate(costs))], rung
 
     def _trials_for_races(self) -> int:
         """Return the trials of the last races, were they between those now best."""
-        race, finalists = self.search.race, self._final_points()
-        seeds = [len(self.own_seeds(one)) for one in finalists]
+        race = self.search.race
+        seeds = [len(self.own_seeds(one)) for one in self._final_points()]
         # Places that nobody has taken yet cost more.
         seeds += [race[0]] * (self.search.finalists - len(seeds))
         few = sum(max(0, race[-2] - known) for known in seeds)
-        left = half_of(len(seeds)) * (race[-1] - race[-2])
-        return few + left + BEYOND * race[0]
+        return few + half_of(len(seeds)) * (race[-1] - race[-2]) + BEYOND * race[0]
 
     def _final_points(self) -> Points:
         """Return who is raced at the end: the grid's best, and the best of all."""
@@ -762,13 +756,17 @@ class Search(Tuner):
         first = self.first or best[0]
         return [first, *(one for one in best if one != first)]
 
-    def _best_points(self, count: int, rung: int) -> Points:
+    def _best_points(self, count: int | None, rung: int) -> Points:
         """Return the best points of those that have reached a rung, best first."""
-        rungs = self.rungs
-        points = [dict(key) for key, reached in rungs.items() if reached >= rung]
-        return [point for _, point in self._rank_on_rung(points)[:count]]
+        points = [dict(key) for key, reached in self.rungs.items() if reached >= rung]
+        return [point for _, point in self.rank_points(points)[:count]]
 
-    def _rank_on_rung(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
+    def _best_point(self, rung: int = 1, other: Point | None = None) -> Point:
+        """Return the best point of a rung; without one another, or the best of all."""
+        best = self._best_points(1, rung)
+        return best[0] if best else other or self._best_points(1, 0)[0]
+
+    def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
         """Return points behind their means, on a rung's seeds or on all of their own.
 
         Of equals the shorter run is better, then the one that was tried earlier.
@@ -779,19 +777,17 @@ class Search(Tuner):
             setting = self.line.setting(**point)
             return setting.batch_key.iterations(), places[key_of(point)]
 
-        return self.rank_points(sorted(points, key=order), rung)
+        return super().rank_points(sorted(points, key=order), rung)
 
     def _points_beyond_grid(self) -> Iterator[Round]:
         """Yield points beyond the grid while its best lies on an outermost value."""
-        before, best = math.inf, self._best_points(1, 0)[0]
+        before, best = math.inf, self._best_point(0)
         while self.mean(best) < before:
             before = self.mean(best)
-            points = [
-                point for key in self.space for point in self._move_outward(best, key)
-            ]
+            points = chain(*(self._move_outward(best, key) for key in self.space))
             new = [one for one in points if key_of(one) not in self.rungs]
-            yield self._race_points([one for one in new if self._is_allowed(one)], 0)
-            best = self._best_points(1, 0)[0]
+            yield self._race_points([*filter(self._is_allowed, new)], 0)
+            best = self._best_point(0)
 
     def _move_outward(self, best: Point, key: str) -> Iterator[Point]:
         """Yield the best settings of an end, but of lengths, moved on by a step."""
@@ -799,8 +795,7 @@ class Search(Tuner):
         values = sorted(filter(None, axis.values)) if axis.numeric else []
         if key in LENGTHS or len(values) < 2 or axis.is_outermost(end):
             return
-        every = self._best_points(len(self.rungs), 0)
-        alike = [one for one in every if one[key] == end]
+        alike = [one for one in self._best_points(None, 0) if one[key] == end]
         steps = {max(tried): values[-1] / values[-2], min(tried): values[0] / values[1]}
         if end in steps:
             moved = axis.value_at(axis.level(end) + axis.steps(steps[end]))
@@ -811,11 +806,8 @@ class Search(Tuner):
     ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
-        room, half = (
-            self._trials_left() - self._trials_for_races(),
-            len(self.seeds(HALF)),
-        )
-        affordable = int((room - RACED) / (1.5 * half))
+        room = self._trials_left() - RACED
+        affordable = int(room / (1.5 * len(self.seeds(HALF))))
         if self.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
         # What they lie around is named, too: another run may be elsewhere by now.
@@ -843,25 +835,19 @@ class Search(Tuner):
 
     def _is_allowed(self, point: Point) -> bool:
         """Return whether a point, of a file maybe, is one of the space's."""
-        inherited = self.inherited
-        if list(point) != [*inherited, *self.space]:
+        whole = list(point) == [*self.inherited, *self.space]
+        if not whole or point | self.inherited != point:
             return False
-        same = all(point[key] == value for key, value in inherited.items())
-        if not same or not all(
-            map(self._may_be_tried, self.space, map(point.get, self.space))
-        ):
-            return False
+        starts = [*chain(*self.starts.values())]
+        for key, axis in self.space.items():
+            alike = [v for one in starts if type(v := one[key]) is type(point[key])]
+            if not axis.holds(point[key]) and point[key] not in alike:
+                return False
         try:
             self.line.setting(**point)
         except UsageError:
             return False
         return True
-
-    def _may_be_tried(self, key: str, value: Any) -> bool:
-        """Return whether a value may be tried: one of the lattice, or of a start."""
-        starts = chain(*self.starts.values())
-        same = (one[key] for one in starts if type(one[key]) is type(value))
-        return self.space[key].holds(value) or value in same
 
     def _is_gain(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""
@@ -880,22 +866,19 @@ class Search(Tuner):
 
     def _rounds_by_model(self) -> Iterator[Round]:
         """Yield points where a fitted surface is lowest, until these lead nowhere."""
-        radius, race, quiet = self.search.radius, self.search.race, 0
-        while (
-            quiet < QUIET
-            and self._trials_left() - self._trials_for_races() >= MODELLED * race[1]
-        ):
-            best = (self._best_points(1, 1) or self._best_points(1, 0))[0]
-            around = spell_point(best)
+        radius, quiet = self.search.radius, 0
+        while quiet < QUIET and self._trials_left() >= MODELLED * self.search.race[1]:
+            best = self._best_point()
             known = map(dict, self.rungs)
             tried = [Tried(o, self.mean(o), len(self.own_seeds(o))) for o in known]
             lowest = partial(modelled_points, self.space, best, tried, radius, MODELLED)
-            points = self._ask_for_round(["surface", around, len(tried)], 0, lowest)
+            named = ["surface", spell_point(best), len(tried)]
+            points = self._ask_for_round(named, 0, lowest)
             if not points:
                 return
             yield self._race_points(points, 1)
             yield self._race_points(self._best_points(BETTER[1], 1), 2)
-            quiet = 0 if self._best_points(1, 1)[0] in points else quiet + 1
+            quiet = 0 if self._best_point() in points else quiet + 1
 
     def _last_races(self) -> Iterator[Round]:
         """Yield the last races; rank who has all seeds.
@@ -906,15 +889,15 @@ class Search(Tuner):
         """
         race, count, last = self.search.race, self.search.finalists, self._last
         finalists, rungs = self._final_points(), self.rungs
-        self.ranked = self._rank_on_rung(finalists[:1])
+        self.ranked = self.rank_points(finalists[:1])
         while finalists:
             yield self._race_points(finalists, last - 1, race[-1] - race[-2])
             able = [one for one in finalists if rungs[key_of(one)] >= last - 1]
-            better = [one for _, one in self._rank_on_rung(able, last - 1)]
+            better = [one for _, one in self.rank_points(able, last - 1)]
             yield self._race_points(better[: half_of(len(able))], last, 0)
             raced = self._best_points(len(rungs), last)
-            self.ranked = self._rank_on_rung(raced, last) if raced else self.ranked
-            enough = math.isfinite(self.ranked[0][0]) or self._trials_left() < race[-1]
+            self.ranked = self.rank_points(raced, last) if raced else self.ranked
+            enough = math.isfinite(self.ranked[0][0]) or self._trials_left(0) < race[-1]
             others = self._best_points(count + len(finalists), 0)
             others = [one for one in others if rungs[key_of(one)] < last - 1]
             finalists = [] if enough else others[:count]
@@ -933,10 +916,10 @@ class Search(Tuner):
                 able = [p for p in better if rungs.get(key_of(p), HALF) >= rung]
                 if not able:
                     return rung > 0
-                order = self._rank_on_rung(able, rung)
+                order = self.rank_points(able, rung)
                 better = [point for lower, point in order[:1] if lower < mean]
                 rung += 1
-            self.ranked = self._rank_on_rung(self._best_points(len(rungs), self._last))
+            self.ranked = self.rank_points(self._best_points(len(rungs), self._last))
         return False
 
     def _values_tried(self, key: str) -> set[Any]:

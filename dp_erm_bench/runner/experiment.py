@@ -103,6 +103,7 @@ OPEN = {
     "bottom": "{} {:.3g} is the lowest value tried",
     "limit": "{} {:.3g} is its limit",
     "trials": "the search ran out of trials",
+    "untried": "{} was left at {}",
 }
 """What the words of `Choice.open` say."""
 
@@ -118,7 +119,7 @@ COLUMNS = (
     *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
     *("epsilon", "delta", "adjacency", "calibration", "quantity", "chosen", "mean"),
     *("scatter", "lead_low", "lead_high", "seeds", "settings", "trials", "open"),
-    *("extended", "starts", "searched", "default", "dataset_seed"),
+    *("starts", "searched", "default", "dataset_seed"),
 )
 """Of the table of choices, see `Choice`."""
 
@@ -287,7 +288,7 @@ def _row_of_choice(experiment: str, choice: Choice) -> list[Any]:
         len(choice.finals),
         choice.n_settings,
         len(choice.tried),
-        *("; ".join(one) for one in (choice.open, choice.extended, choice.starts)),
+        *("; ".join(one) for one in (choice.open, choice.starts)),
         " ".join(line.axes),
         json.dumps({k: v for k, v in full.items() if k not in given}, sort_keys=True),
         dataset.get("seed", ""),

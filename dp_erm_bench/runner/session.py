@@ -347,7 +347,7 @@ class Session:
         self._tuning: list[Batch] = []
 
     def expected_by_line(self) -> Counter[Label]:
-        """Return the number of trials of each line if no axis is extended."""
+        """Return the number of trials of each line, of a search the most."""
         expected: Counter[Label] = Counter()
         for line in self.lines:
             if line.tune is None:

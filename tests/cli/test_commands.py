@@ -121,7 +121,7 @@ def test_list_refuses_other_names(arguments, said, capsys):
         ("settings", "runner.retry [] [error|timeout|killed] recorded"),
         ("settings", "runner.progress true true|false show"),
         ("settings", "name null word|null name"),
-        ("blocks", "tune.refine.best 0 integer how many"),
+        ("blocks", "tune.splits 1 integer values"),
         ("blocks", "budget.adjacency replace_one replace_one|zero_out which"),
     ],
 )

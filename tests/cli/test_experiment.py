@@ -20,8 +20,7 @@ blocks:
         step: ${profiles.${profile}.steps}
         clip: {unit: gradient_rms, values: [0.1, 1]}
       seeds: ${profiles.${profile}.seeds}
-      refine: {best: 2, seeds: "range(10,12)"}
-      extend: [clip]
+      aside: [clip]
       report: "range(100,103)"
   - <<: *main
     panel: second
@@ -55,8 +54,7 @@ def test_the_grammar_in_blocks_is_expanded(tiny):
     assert first["tune"] == {
         "axes": {"step": [1, 2], "clip": {"unit": "gradient_rms", "values": [0.1, 1]}},
         "seeds": [0, 1, 2],
-        "refine": {"best": 2, "seeds": [10, 11]},
-        "extend": ["clip"],
+        "aside": ["clip"],
         "report": [100, 101, 102],
     }
     assert second["tune"] is None
@@ -115,7 +113,7 @@ def test_one_value_fixes_a_tuned_parameter(mine):
     first, second = mine("algorithm.random_cd.clip=2.5").blocks
     assert first["algorithm"]["clip"] == 2.5
     assert list(first["tune"]["axes"]) == ["step"]
-    assert first["tune"]["extend"] == []
+    assert first["tune"]["aside"] == []
     assert "clip" not in second["algorithm"]
 
 

@@ -124,8 +124,7 @@ blocks:
         step: ${profiles.${profile}.steps}
         clip: {unit: gradient_rms, values: [0.5, 1]}
       seeds: ${profiles.${profile}.seeds}
-      refine: {best: 1, seeds: [5]}
-      extend: [clip]
+      aside: [clip]
       report: "range(10,12)"
   - panel: a
     line: c

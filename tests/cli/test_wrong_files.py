@@ -230,15 +230,10 @@ TUNING = [
 TUNING += [
     (replaced(TUNED, "report: [10]", f"report: [10], {more}"), said)
     for more, said in [
-        ("extend: clip", "tune.extend=clip: must be a list"),
-        ("extend: {clip: 1}", "must be a list"),
-        ("extend: [[clip]]", "tune.extend=[clip]"),
-        ("extend: [passes]", "tune.extend=passes: must be an axis (step, clip)"),
-        ("refine: 3", "tune.refine=3: must be a mapping"),
-        ("refine: {best: 0, seeds: [5]}", "tune.refine.best=0"),
-        ("refine: {best: 1, sed: [5]}", "did you mean tune.refine.seeds?"),
-        ("refine: {best: 1, seeds: [0]}", "must be disjoint"),
-        ("refine: {best: 1, seeds: [10]}", "must be disjoint"),
+        ("aside: passes", "tune.aside=passes: must be an axis (step, clip)"),
+        ("aside: {clp: 1}", "must be an axis (step, clip)"),
+        ("aside: [[clip]]", "tune.aside=[clip]"),
+        ("refine: {best: 1}", "tune.refine: no such key"),
         ("inherit: 3", "tune.inherit=3: must be a mapping"),
         ("inherit: {lin: b}", "did you mean tune.inherit.line?"),
         ("inherit: {line: [b], parameters: passes}", "tune.inherit.line=[b]"),
@@ -248,16 +243,6 @@ TUNING += [
         ("inherit: {line: b, parameters: [step]}", "given twice"),
     ]
 ]
-TUNING.append(
-    (
-        replaced(
-            TUNED.replace("step: [0.5, 1]", "order: [cyclic, uniform]"),
-            "report: [10]",
-            "report: [10], extend: [order]",
-        ),
-        "an axis of numbers",
-    )
-)
 CLAIMS = [
     (f"blocks: [{BLOCK}]\nclaims: 3", "claims=3: must be a list"),
     (f"blocks: [{BLOCK}]\nclaims: {{a: 1}}", "claims={a:1}: must be a list"),

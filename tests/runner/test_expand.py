@@ -170,16 +170,7 @@ WRONG_TUNE = {
     "no axes": ({"axes": None}, "tune.axes"),
     "unknown key": ({"seed": [1]}, "tune.seed"),
     "report on a tuning seed": ({"report": [5, 1]}, "tune.report=1"),
-    "report on a refining seed": (
-        {"refine": {"best": 1, "seeds": [7]}, "report": [7]},
-        "tune.report=7",
-    ),
-    "refine on a tuning seed": (
-        {"refine": {"best": 1, "seeds": [0]}},
-        "tune.refine.seeds=0",
-    ),
-    "refine none": ({"refine": {"best": 0, "seeds": [9]}}, "best=0"),
-    "extend no axis": ({"extend": ["passes"]}, "extend=passes"),
+    "aside no axis": ({"aside": ["passes"]}, "aside=passes"),
     "axis of no parameter": ({"axes": {"steps": [1]}}, "steps"),
     "axis that is fixed": ({"axes": {"passes": [1, 2]}}, "passes: is given twice"),
     "wrong value": ({"axes": {"step": [0.1, "x"]}}, "step=x"),

@@ -519,7 +519,7 @@ def test_a_search_goes_on_from_what_a_rule_gives(best):
     finals = {}
     tuner = tuner_of(block, finals)
     rule = {"batch_size": best or 10, "clip": None if best is None else 0.1}
-    tuner.strategy._setting_of_rule = lambda: [rule]
+    tuner._setting_of_rule = lambda: [rule]
     follow(
         tuner,
         finals,
@@ -641,7 +641,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
         ({}, {"ratio": {"stop": 2}}, "tune.search.ratio: stop: no such key; did you"),
         ({}, {"trails": 100}, "did you mean tune.search.trials"),
         ({"seeds": [0, 1]}, {}, "tune.seeds: must be at least 16, as tune.search.race"),
-        ({"extend": ["clip"]}, {}, "tune.extend=[clip]: must be left out"),
+        ({"extend": ["clip"]}, {}, "tune.extend: no such key"),
         ({"limits": {"clip": [4, 8]}}, {}, "must hold its grid, which has 2"),
         ({"limits": {"clip": [8, 4]}}, {}, "tune.limits.clip=[8,4]: must be two"),
         ({"limits": {"clip": [-1, 99]}}, {}, "tune.limits.clip=[-1, 99]: must be > 0"),

@@ -9,7 +9,7 @@ from made_blocks import make_tuned
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand_blocks
-from dp_erm_bench.experiment.tune import EXTENSIONS, tuners_of
+from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.results.tuned import tuned_choices as tuned_choices
@@ -31,7 +31,7 @@ def test_the_best_setting_is_chosen_and_reported_on_fresh_seeds(inline, tuned):
     assert inline(tuned()) == 0
     (choice,) = choices(inline.folder)
     assert choice["chosen"] == '{"clip": 8.0, "step": 0.3}'
-    assert choice["open"] == "" and choice["extended"] == ""
+    assert choice["open"] == ""
     assert (choice["seeds"], choice["settings"]) == ("2", "12")
     assert float(choice["mean"]) == pytest.approx(1.0, abs=2e-6)
     assert phases(inline.folder) == {"tune": 24, "report": 2}
@@ -54,16 +54,6 @@ def test_tuning_records_two_rows_and_reports_record_all(inline, tuned):
     assert seen == {"tune": {2}, "report": {51}}
 
 
-def test_an_axis_grows_while_its_top_is_best(inline, tuned):
-    axes = {"step": [0.3], "clip": [1.0, 2.0]}
-    assert inline(tuned({"axes": axes, "extend": ["clip"]})) == 0
-    (choice,) = choices(inline.folder)
-    assert choice["chosen"] == '{"clip": 8.0, "step": 0.3}'
-    assert choice["extended"] == "clip"
-    assert choice["settings"] == "5"
-    assert choice["open"] == ""
-
-
 def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
     axes = {"step": [0.3, 1.0], "clip": [1.0, 2.0]}
     assert inline(tuned({"axes": axes})) == 0
@@ -75,41 +65,6 @@ def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
     ]
     assert line.startswith("open: 1 of 1 choice, a better setting may lie beyond: ")
     assert line.endswith(f": {told} (column open of choices.csv)")
-
-
-def test_growth_ends(tuned):
-    axes = {"clip": [1.0, 2.0], "step": [1.0, 0.5]}
-    lines, _ = expand_blocks([tuned({"axes": axes, "extend": ["clip", "step"]})])
-    finals = {}
-    (tuner,) = tuners_of(lines, 51, finals)
-    for stage in tuner.stages():
-        for one in stage:
-            params = one.spec["algorithm"]["params"]
-            finals[one.key] = {"objective": -params["clip"] - params["step"]}
-    assert len(tuner.axes["clip"]) == len(tuner.axes["step"]) == 2 + EXTENSIONS
-    assert tuner.choice.values == {"clip": 2.0**11, "step": 2.0**10}
-    assert set(tuner.choice.extended) == {"clip", "step"}
-
-
-def test_the_best_are_refined_and_the_refined_mean_decides(tuned):
-    refine = {"best": 2, "seeds": [5, 6]}
-    lines, _ = expand_blocks(
-        [tuned({"axes": {"step": [1.0, 2.0, 3.0]}, "refine": refine})]
-    )
-    finals = {}
-    (tuner,) = tuners_of(lines, 51, finals)
-    # Step 1 is best on the tuning seeds, step 2 on all; step 3 never gets the others.
-    value = {1.0: (0.0, 9.0), 2.0: (1.0, 1.0), 3.0: (2.0, -99.0)}
-    refined = set()
-    for stage in tuner.stages():
-        for one in stage:
-            step = one.spec["algorithm"]["params"]["step"]
-            late = one.spec["seed"] in refine["seeds"]
-            finals[one.key] = {"objective": value[step][late]}
-            refined |= {step} if late else set()
-    assert refined == {1.0, 2.0}
-    assert tuner.choice.values == {"step": 2.0}
-    assert (tuner.choice.mean, len(tuner.choice.finals)) == (1.0, 4)
 
 
 def test_diverged_settings_are_never_chosen(inline, tuned):
@@ -130,10 +85,10 @@ def test_without_a_finite_objective_the_line_is_still_reported(
     inline, tuned, execute, code, told, capsys
 ):
     for _ in ("run", "found recorded"):
-        assert inline(tuned({"extend": ["clip"]}), execute=execute) == code
+        assert inline(tuned(), execute=execute) == code
         assert f"panel / line {told}" in capsys.readouterr().out
     (choice,) = choices(inline.folder)
-    assert choice["mean"] == "inf" and choice["extended"] == ""
+    assert choice["mean"] == "inf" and choice["open"] == ""
     assert phases(inline.folder)["report"] == 2
 
 
@@ -196,17 +151,19 @@ def test_a_circle_of_heirs_is_refused(inline, tuned):
 
 
 def test_a_tuned_run_is_resumed_where_it_stopped(inline, tuned, capsys):
-    made = tuned({"axes": {"step": [0.3], "clip": [1.0, 2.0]}, "extend": ["clip"]})
+    made = tuned({"seeds": [*range(16)], "search": {"trials": 90}})
     assert inline(made) == 0
     before = choices(inline.folder)
     path = inline.folder / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in lines if line.startswith(b'{"key":')][:5]
+    kept = [line for line in lines if line.startswith(b'{"key":')]
+    total, kept = len(kept), kept[:26]
     path.write_bytes(b"".join(kept))
     capsys.readouterr()
     assert inline(made) == 0
     # Of a torn batch all run again: its company may change the last digits.
-    assert "12 trials (8 run now)" in capsys.readouterr().out
+    told = f"{total} trials ({total - 24} run now)"
+    assert told in capsys.readouterr().out
     assert choices(inline.folder) == before
 
 
@@ -222,79 +179,33 @@ def follow(tuner, finals, score):
 
 
 @given(
-    st.lists(st.one_of(st.floats(-5, 5), st.just(math.inf)), min_size=24, max_size=24),
-    st.integers(1, 12),
+    st.lists(st.one_of(st.floats(-5, 5), st.just(math.inf)), min_size=24, max_size=24)
 )
-def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values, best):
-    refine = {"best": best, "seeds": [7, 8]}
-    lines, _ = expand_blocks([make_tuned({"axes": GRID, "refine": refine})])
+def test_the_choice_is_the_smallest_mean_whatever_the_landscape(values):
+    lines, _ = expand_blocks([make_tuned({"axes": GRID})])
     finals = {}
     (tuner,) = tuners_of(lines, 51, finals)
     points = [(a, b) for a in GRID["step"] for b in GRID["clip"]]
     table = {point: values[2 * i : 2 * i + 2] for i, point in enumerate(points)}
 
     def score(params, seed):
-        first, later = table[params["step"], params["clip"]]
-        return first if seed in (0, 1) else later
+        return table[params["step"], params["clip"]][seed % 2]
 
     seen = follow(tuner, finals, score)
     assert len({one.key for one in seen}) == len(seen) == tuner.expected_trials()
-    top = sorted(points, key=lambda point: table[point][0])[:best]
-    mean = {point: sum(table[point]) / 2 for point in top}
-    chosen = (tuner.choice.values["step"], tuner.choice.values["clip"])
-    assert chosen in mean
-    assert mean[chosen] == min(mean.values())
+    means = {point: sum(pair) / 2 for point, pair in table.items()}
+    chosen = means[tuner.choice.values["step"], tuner.choice.values["clip"]]
+    assert chosen == pytest.approx(min(means.values()), rel=1e-8)
     reported = {one.spec["seed"] for one in seen if one.phase == "report"}
     assert reported == {100, 101}
 
 
-@given(st.floats(-3, 9), st.floats(1.5, 4.0))
-def test_growth_brackets_the_best_value_or_tells_the_edge(log_best, ratio):
-    axes = {"clip": [1.0, ratio]}
-    lines, _ = expand_blocks([make_tuned({"axes": axes, "extend": ["clip"]})])
+def test_an_axis_that_is_set_aside_is_no_part_of_the_product():
+    made = make_tuned({"axes": {**GRID, "passes": [2, 4, 8]}, "aside": ["passes"]})
+    made["algorithm"] = {"name": "random_cd"}
     finals = {}
-    (tuner,) = tuners_of(lines, 51, finals)
-    follow(tuner, finals, lambda p, seed: abs(math.log2(p["clip"]) - log_best))
-    grown = tuner.axes["clip"]
-    ratios = [b / a for a, b in zip(grown, grown[1:], strict=False)]
-    assert ratios == pytest.approx([ratio] * len(ratios))
-    chosen = tuner.choice.values["clip"]
-    if tuner.choice.open == ("clip top",):
-        assert len(grown) == 2 + EXTENSIONS
-    elif tuner.choice.open == ():
-        assert grown.index(chosen) == len(grown) - 2
-        assert abs(math.log2(chosen) - log_best) <= math.log2(ratio)
-    else:
-        assert chosen == grown[0] and len(grown) == 2
-
-
-def test_whole_numbers_stay_whole_when_they_grow(tuned):
-    axes = {"n_iter": [3, 5]}
-    algorithm = {"name": "greedy_cd", "clip": 1.0}
-    lines, _ = expand_blocks(
-        [tuned({"axes": axes, "extend": ["n_iter"]}, algorithm=algorithm)]
-    )
-    finals = {}
-    (tuner,) = tuners_of(lines, 51, finals)
-    follow(tuner, finals, lambda params, seed: -min(params["n_iter"], 8))
-    assert tuner.axes["n_iter"] == [3, 5, 8, 13]
-    assert tuner.choice.values == {"n_iter": 8}
-
-
-def test_a_value_that_the_solver_refuses_ends_the_growth(tuned, monkeypatch):
-    lines, _ = expand_blocks(
-        [tuned({"axes": {"step": [1.0, 2.0]}, "extend": ["step"]})]
-    )
-    finals = {}
-    (tuner,) = tuners_of(lines, 51, finals)
-    setting = type(lines[0]).setting
-
-    def limited(line, **chosen):
-        if chosen["step"] > 4:
-            raise UsageError("step: at most 4")
-        return setting(line, **chosen)
-
-    monkeypatch.setattr(type(lines[0]), "setting", limited)
-    follow(tuner, finals, lambda params, seed: -params["step"])
-    assert tuner.choice.values == {"step": 4.0}
-    assert tuner.choice.open == ("step top",)
+    (tuner,) = tuners_of(expand_blocks([made])[0], 51, finals)
+    seen = follow(tuner, finals, lambda params, seed: -params["passes"])
+    assert len(seen) == tuner.expected_trials() == 2 * (3 * 4 + 2) + 2
+    middle = {"passes": 8.0, "step": 0.3, "clip": 4.0}
+    assert tuner.choice.values == middle and tuner.choice.open == ("passes top",)
