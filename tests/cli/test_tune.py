@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
 import dp_erm_bench
 from dp_erm_bench import registry
@@ -20,7 +22,8 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.estimators import DPClassifier
 from dp_erm_bench.experiment.expand import expand_blocks
-from dp_erm_bench.experiment.tuned import tuned_blocks
+from dp_erm_bench.experiment.tune import tuners_of
+from dp_erm_bench.experiment.tuned import PROFILES, start_of, tuned_blocks
 from dp_erm_bench.report.view import View, rows_of_view, summary_of
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import tuned_choices
@@ -41,19 +44,22 @@ from dp_erm_bench.extend import Solver, shape, value
 
 @dataclass(frozen=True)
 class Own(Solver):
-    """Has fields of all kinds; runs nothing here.
+    """Has fields of all kinds; measures nothing.
 
     References
     ----------
     None.
     """
 
-    batch_size: int = shape(7, least=1, help="no axis")
+    batch_size: int = shape(7, least=1, help="beyond the grid")
     share: float = value(0.5, least=0.0, most=1.0, help="cut at its limit")
     rounds: int = shape(2, least=1, help="the fourth in order, but a length is first")
     clip: float | None = value(None, above=0.0, help="in units of the data")
     step: float = value(2.0, above=0.0, help="around its default")
     n_iter: int = shape(10, least=0, help="a length")
+    weight: float = value(0.0, least=0.0, help="zero by default")
+    reach: float | None = value(None, above=0.0, most=8.0, help="none by default")
+    word: str = shape("a", choices=("a", "b"), help="no number")
 
     def iterations(self, problem):
         return self.n_iter
@@ -67,6 +73,44 @@ class Own(Solver):
     def iterates(self, oracle, mechanisms, checkpoints, schedule):
         yield from ()
 '''
+ODD = '''
+from dataclasses import dataclass
+
+from dp_erm_bench.extend import Gaussian, Solver, UsageError, shape, steps_between, value
+
+
+@dataclass(frozen=True)
+class Odd(Solver):
+    """Adds noise to zero, once, whatever its fields are.
+
+    References
+    ----------
+    None.
+    """
+
+    FIELDS
+
+    def iterations(self, problem):
+        return 1
+
+    def passes_at(self, problem, iteration):
+        return float(iteration)
+
+    def releases(self, problem, adjacency, schedule):
+        yield Gaussian("answer", adjacency.of_sum(1.0), 1)
+
+    def iterates(self, oracle, mechanisms, checkpoints, schedule):
+        yield oracle.w
+        for k in steps_between(checkpoints):
+            for _ in range(k):
+                oracle.move_to(mechanisms["answer"](oracle.w))
+            yield oracle.w
+'''
+RANKED = (
+    *("approximate_minima_perturbation", "feature_covariance", "frank_wolfe", "gd"),
+    *("greedy_cd", "mirror_descent", "newton", "objective_perturbation"),
+    *("output_perturbation", "permutation_sgd", "random_cd", "sgd", "ssp", "svrg"),
+)
 
 
 def test_a_csv_is_tuned_drawn_and_told(here, capsys):
@@ -325,22 +369,120 @@ def test_splits_repeat_all_of_it_over_the_seed_of_the_data(here, capsys):
 
 
 def test_a_solver_of_ones_own_is_searched_under_any_profile(here, capsys):
-    """Whatever is asked of its fields, and what was searched of them is told."""
+    """In all fields that have limits; what is searched of them is told."""
     text = (ROOT / "docs" / "extending.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     (here / "own.py").write_text(next(one for one in blocks if "MomentumSGD(" in one))
     line = ["tune", *TINY, "algorithm=./own.py"]
+    fields = ["n_iter", "step", "clip", "batch_size", "momentum"]
     wide = ["tune.axes.own.momentum=0,0.5,0.9", "tune.axes.own.batch_size=2,5"]
-    for name, more in (("usual", []), ("wide", wide)):
+    alone = ["tune.search=null", "algorithm.own.n_iter=10"]
+    for name, more, searched in (
+        ("usual", [], fields),
+        ("wide", wide, [*fields[:3], "momentum", "batch_size"]),
+        ("alone", alone, fields[1:3]),
+    ):
         assert main([*line, *more, f"name={name}"]) == 0
         said = " ".join(capsys.readouterr().out.split())
         (row,) = pd.read_csv(here / "results" / name / "choices.csv").to_dict("records")
-        searched = row["searched"].split()
-        assert searched[:3] == ["n_iter", "step", "clip"]
-        assert f"(searched: {', '.join(searched[:3])}" in said
-        assert ("momentum" in json.loads(row["default"])) == (not more)
-        assert ("momentum" in searched) == bool(more)
-    assert "at their default: smoothness=auto" in said
+        assert row["searched"].split() == searched
+        assert f"(searched: {', '.join(searched)}; at their default: " in said
+        left = {
+            "smoothness",
+            "smoothness_bounds",
+            *(fields[3:] if name == "alone" else ()),
+        }
+        assert {*json.loads(row["default"])} == left
+        # In 6 trials nothing can be moved that is not in the grid, and that is said.
+        untried = {one for one in fields[3:] if f"{one} untried" in str(row["open"])}
+        assert untried == ({*fields[3:]} if name == "usual" else set())
+    assert "smoothness=auto" in said
+
+
+def test_fields_beyond_the_grid_are_moved_by_the_search(here):
+    """And no more trials are asked for than a search may have."""
+    (here / "own.py").write_text(OWN)
+    (block,) = tuned_blocks([{**LOG, "algorithm": "own.py"}], {})
+    tune, finals = block["tune"], {}
+    assert tune["aside"] == ["batch_size", "share", "rounds", "weight", "reach"]
+    (tuner,) = tuners_of(expand_blocks([block])[0], 2, finals)
+    best = {"share": 0.9, "rounds": 5, "weight": 0.3, "reach": 2.0}
+    tried = {key: set() for key in tune["axes"]}
+
+    def score(params):
+        far = [abs(math.log((params[k] or 1e-3) / v)) for k, v in best.items()]
+        return sum(far)
+
+    for stage in tuner.stages():
+        for one in stage:
+            params = one.spec["algorithm"]["params"]
+            finals[one.key] = {"objective": score(params)}
+            for key, values in tried.items():
+                values.add(params[key])
+    assert min(map(len, tried.values())) > 1
+    assert None in tried["reach"] and 0.0 in tried["weight"]
+    assert all(0.0 <= one <= 1.0 for one in tried["share"])
+    assert len(tuner.choice.tried) <= tune["search"]["trials"] == 300
+    start = {"share": 0.5, "rounds": 2, "weight": 0.0, "reach": None}
+    assert score(tuner.choice.values) < 0.3 * score(start)
+    assert not [one for one in tuner.choice.open if "untried" in one]
+
+
+FIELDS = {
+    "nothing to tune": "",
+    "words": 'mode: str = shape("a", choices=("a", "b"), help="a word")',
+    "a pair": """rate: float = value(0.2, above=0.0, most=0.5, help="a share")
+    other: float = value(0.5, above=0.4, most=1.0, help="above it")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.rate >= self.other:
+            raise UsageError(f"rate={self.rate}: must be below other={self.other}")
+""",
+    "zeros": """a: float = value(0.0, least=0.0, most=0.9, help="from 0")
+    b: int = shape(0, least=0, help="from 0")
+    c: float | None = value(None, above=0.0, help="or none")
+    d: int | None = shape(None, least=3, most=9, help="or none")
+    e: float = value(-1.0, least=-2.0, most=2.0, help="below 0")
+    f: float = value(3, help="without limits")
+""",
+    "batches": 'batch_size: int = shape(64, least=1, help="more than there are")',
+    "ends": """g: float = value(1.0, least=1.0, most=1.0, help="one value")
+    h: float = value(0.0, least=0.0, most=0.0, help="zero alone")
+    n_iter: int = shape(1, least=1, most=1, help="one step")
+""",
+}
+
+
+@each("fields", FIELDS.values())
+def test_smoke_runs_with_any_solver(here, fields):
+    (here / "odd.py").write_text(ODD.replace("FIELDS", fields))
+    assert main(["tune", *TINY, "algorithm=./odd.py", "tune.report=100"]) == 0
+
+
+def test_a_start_is_that_of_the_leaderboard_and_no_parameter():
+    """Under each of its profiles: the first block of each algorithm that it tunes."""
+    config = OmegaConf.load(registry.conf_dir() / "experiment" / "leaderboard.yaml")
+    every = [one for one in config.blocks if "tune" in one]
+    names = [getattr(one.algorithm, "name", one.algorithm) for one in every]
+    assert {*names} == {*RANKED}
+    for profile, sizes in PROFILES.items():
+        config.profile = profile
+        for name in registry.built_in("algorithm"):
+            assert "tune" not in registry.read_choice("algorithm", name)
+            fixed, tune = start_of(name, profile)
+            if name not in RANKED:
+                continue
+            block = every[names.index(name)]
+            own, expected = (
+                OmegaConf.to_container(one, resolve=True)
+                for one in (block.tune, OmegaConf.create({"of": block.algorithm}))
+            )
+            assert {"name": name, **fixed} in (expected["of"], {"name": expected["of"]})
+            for key in ("seeds", "report"):
+                first, last = map(int, re.findall(r"\d+", own[key]))
+                assert tune[key] == sizes[key] == [*range(first, last)]
+            assert tune == {**own, **{k: tune[k] for k in ("seeds", "report")}}
 
 
 def test_a_file_that_has_changed_is_read_again(here):
@@ -488,10 +630,15 @@ def test_an_algorithm_of_ones_own_starts_around_its_defaults(tmp_path):
     assert axes["n_iter"] == [2, 10, 40]
     assert axes["step"] == [0.5, 2.0, 8.0]
     assert axes["clip"] == {"unit": "gradient_rms", "values": [0.1, 0.3, 1, 3]}
-    assert [*axes] == ["n_iter", "step", "clip"]
+    assert [*axes][:3] == ["n_iter", "step", "clip"]
+    assert [*axes][3:] == block["tune"]["aside"]
+    assert axes["batch_size"] == [7] and axes["weight"] == [0.0, 1.0]
+    assert axes["reach"] == [None, 4.0] and "word" not in axes
     fixed = {"name": str(path), "step": 1.0, "clip": 1.0}
     (block,) = tuned_blocks([{**LOG, "algorithm": fixed}], {})
-    assert block["tune"]["axes"] == {"n_iter": [2, 10, 40]}
+    assert {*axes} - {*block["tune"]["axes"]} == {"step", "clip"}
+    (block,) = tuned_blocks([{**LOG, "algorithm": str(path)}], {"search": None})
+    assert [*block["tune"]["axes"]] == ["n_iter", "step", "clip"]
 
 
 def test_problems_are_told_apart_by_what_varies():
