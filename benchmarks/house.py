@@ -26,7 +26,7 @@ ROOMS = {
     "check": ("contract/", "trust/replay", "audit/statistic", "cli/check"),
     "report": ("report/",),
     "command line": ("cli/",),
-    "tuner": ("experiment/tune", "results/tuned", "results/choices"),
+    "tuner": ("experiment/tune", "results/tuned", "results/choices", "papers/"),
     "plan": ("experiment/", "registry", "paths", "errors"),
     "front": ("api", "estimators", "fitted", "extend", "__init__", "__main__"),
     "science": (

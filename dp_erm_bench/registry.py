@@ -158,9 +158,8 @@ def read_tune(name: str) -> dict[str, Any]:
     """
     if name not in built_in(ALGORITHM):
         return {}
-    return copy.deepcopy(_parse_yaml(conf_dir() / ALGORITHM / f"{name}.yaml")).get(
-        TUNE, {}
-    )
+    fields = _parse_yaml(conf_dir() / ALGORITHM / f"{name}.yaml")
+    return copy.deepcopy(dict(fields.get(TUNE, {})))
 
 
 def without_rules(preset: Mapping[str, Any]) -> dict[str, Any]:

@@ -642,8 +642,8 @@ class Search(Tuner):
         chosen = self.ranked[0][1]
         gained &= not number or self._is_better(chosen, before)
         moving |= quiet < QUIET and gained
-        tried = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
-        untried = [f"{key} untried" for key, values in tried.items() if len(values) < 2]
+        values = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
+        untried = [f"{key} untried" for key, tried in values.items() if len(tried) < 2]
         ends = [*self._ends_of_point(chosen), *untried]
         self.open = (*ends, *["trials"] * moving)
 

@@ -32,6 +32,7 @@ from dp_erm_bench.report.style import house_style, style_of
 from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, axis_words
 
 if TYPE_CHECKING:
+    from dp_erm_bench.papers.claims import Curves
     from dp_erm_bench.problems.erm.problem import ERMProblem
     from dp_erm_bench.releases.base import Release
     from dp_erm_bench.run import Run
@@ -108,11 +109,34 @@ class LineSource:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class Computed(LineSource):
+    """The curves that statements of a paper are about (`papers.claims`)."""
+
+    curves: Curves
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Return what stands at the axes."""
+        return self.curves.LABELS[self.curves.quantity]
+
+    def lines(self) -> dict[str, Scaling]:
+        """Return the lines by label, those that have a finite point."""
+        found = {}
+        for label, number in self.curves.numbers().items():
+            ends = {x: np.atleast_1d(number(x)) for x in self.curves.values}
+            ends = {x: drawn for x, drawn in ends.items() if np.isfinite(drawn).all()}
+            if ends:
+                x = np.array([*ends], np.float64)
+                found[label] = Scaling(x, tuple(ends.values()))
+        return found
+
+
 SOURCES = {
-    "bias_reduced": "dp_erm_bench.report.studies.BiasReduced",
+    "bias_reduced": "dp_erm_bench.papers.claims.BiasReduced",
     "noise": "dp_erm_bench.report.lines.Noise",
-    "one_pass": "dp_erm_bench.report.studies.OnePass",
-    "structured": "dp_erm_bench.report.studies.Structured",
+    "one_pass": "dp_erm_bench.papers.claims.OnePass",
+    "structured": "dp_erm_bench.papers.claims.Structured",
 }
 S = TypeVar("S", bound=LineSource)
 
@@ -339,7 +363,8 @@ class LinesCell:
     @cached_property
     def source_of_lines(self) -> LineSource:
         """Return the source."""
-        return figure.figure_of(self.source, "source", SOURCES)  # type: ignore[no-any-return]
+        found = figure.figure_of(self.source, "source", SOURCES)
+        return found if isinstance(found, LineSource) else Computed(found)
 
     @property
     def labels(self) -> tuple[str, str]:

@@ -1,41 +1,35 @@
 """Figures of studies: what is computed, or audited, without a sweep of fits.
 
-`Accounting` and `Audit` draw the records of tasks. For the others nothing is run:
-accountants are asked for noise scales and lengths, public schedules are drawn, and
-closed forms of widths, true epsilons and gaps are evaluated.
+`Accounting` and `Audit` draw the records of tasks, `Nonzeros` data as they are.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.audit import papers
-from dp_erm_bench.audit.papers import violation_table
 from dp_erm_bench.audit.profile import FALSE_ALARM, Row, audit_row, verdict
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.datasets.load import load_dataset
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.errors import DataUnavailable, Unsupported, UsageError
+from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.papers.instances import violation_table
 from dp_erm_bench.plugins.names import is_file
-from dp_erm_bench.releases.printed import arora2020_scale
 from dp_erm_bench.report import style
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import Drawing, Facts, Figure, Study, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save_sheet
-from dp_erm_bench.report.lines import LineSource
 from dp_erm_bench.report.panels import join_paragraphs
-from dp_erm_bench.report.scaling import Scaling
 from dp_erm_bench.report.style import (
     BLACK,
     BLUE,
@@ -50,221 +44,6 @@ from dp_erm_bench.report.style import (
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-THEOREM, SINGLE, SHUFFLED = "printed theorem", "single use", "shuffling (not certified)"
-OUTSIDE = "printed constant outside its range (a study)"
-
-
-@dataclass(frozen=True)
-class Evaluated(LineSource):
-    """Numbers along another, evaluated without a run.
-
-    Attributes
-    ----------
-    quantity : str
-        One of `LABELS`, which has what stands at the axes.
-    values : tuple of int
-        Where it is evaluated, increasing.
-    """
-
-    LABELS: ClassVar[Mapping[str, tuple[str, str]]]
-
-    quantity: str
-    values: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse a quantity that there is not."""
-        registry.check_choice("quantity", self.quantity, list(self.LABELS))
-
-    @property
-    def labels(self) -> tuple[str, str]:
-        """Return what stands at the axes."""
-        return self.LABELS[self.quantity]
-
-    def line(self, values: Iterable[float]) -> Scaling:
-        """Return a line through one number at each of the values."""
-        ends = tuple(np.array([value]) for value in values)
-        return Scaling(np.array(self.values, np.float64), ends)
-
-
-@dataclass(frozen=True)
-class OnePass(Evaluated):
-    """What one pass needs along the number of records n.
-
-    Attributes
-    ----------
-    quantity : {'noise', 'steps'}
-        Noise scales in units of L by three ways of accounting, under ``replace_one``;
-        or tau / n, the steps until half of the records are read, beside log 2.
-    values : tuple of int
-        Of n, increasing.
-    epsilon : float
-        The budget at every n; or, with ``falling``, that times 1 / sqrt(n).
-    falling : bool
-    delta : float
-    seeds : int
-        Passes whose steps are counted.
-    """
-
-    LABELS = {"noise": ("n", r"noise scale / $L$"), "steps": ("n", r"steps / $n$")}
-
-    epsilon: float = 1.0
-    falling: bool = False
-    delta: float = 1e-8
-    seeds: int = 100
-
-    def lines(self) -> dict[str, Scaling]:
-        """Return the lines by label."""
-        return self.steps() if self.quantity == "steps" else self.noise()
-
-    def budget(self, n: int) -> float:
-        """Return the epsilon at n."""
-        return self.epsilon / math.sqrt(n) if self.falling else self.epsilon
-
-    def noise(self) -> dict[str, Scaling]:
-        """Return the noise scales by label; without points where one has no answer."""
-        rows: dict[str, list[tuple[int, float]]] = {}
-        for n in self.values:
-            for label, scale in self.scales(n).items():
-                if math.isfinite(scale):
-                    rows.setdefault(label, []).append((n, scale))
-        return {label: _scaling_line(points) for label, points in rows.items()}
-
-    def scales(self, n: int) -> dict[str, float]:
-        """Return the noise scales at n, not a number where there is none."""
-        budget = self.budget(n), self.delta
-        try:
-            printed = {THEOREM: papers.certified_scale(n, *budget, calibration="paper")}
-        except Unsupported:
-            printed = {OUTSIDE: arora2020_scale(n, *budget)}
-        return {
-            **printed,
-            SINGLE: papers.certified_scale(n, *budget),
-            SHUFFLED: papers.shuffled_scale(n, *budget),
-        }
-
-    def steps(self) -> dict[str, Scaling]:
-        """Return tau / n of the seeds, and log 2."""
-        x = np.array(self.values, np.float64)
-        drawn = tuple(papers.steps_over_n(n, self.seeds) for n in self.values)
-        limit = tuple(np.array([math.log(2.0)]) for _ in self.values)
-        return {"steps of a pass": Scaling(x, drawn), "log 2": Scaling(x, limit)}
-
-
-def _scaling_line(points: list[tuple[int, float]]) -> Scaling:
-    """Return a line through points (n, value)."""
-    x: Array = np.array([n for n, _ in points], np.float64)
-    return Scaling(x, tuple(np.array([value]) for _, value in points))
-
-
-@dataclass(frozen=True)
-class BiasReduced(Evaluated):
-    """What single batches and the estimator are biased by, or steps against n.
-
-    Attributes
-    ----------
-    quantity : {'bias', 'steps'}
-        Lengths of biases against the size of a batch; or steps of `seeds` runs to the
-        printed end at epsilon = 1.
-    values : tuple of int
-        Sizes of batches, or of n, increasing.
-    delta : float
-    seeds : int
-    least, most : tuple of float
-        The paper's bounds on the expected steps at the values of n.
-    """
-
-    LABELS = {
-        "bias": ("records of a batch", "length of the bias"),
-        "steps": ("n", "steps"),
-    }
-
-    delta: float = 1e-8
-    seeds: int = 100
-    least: tuple[float, ...] = ()
-    most: tuple[float, ...] = ()
-
-    def lines(self) -> dict[str, Scaling]:
-        """Return the lines by label."""
-        if self.quantity == "steps":
-            drawn = [
-                papers.stopping_times(n, 1.0, self.delta, self.seeds)
-                for n in self.values
-            ]
-            bounds = {"lower bound of the mean": self.least}
-            bounds |= {"upper bound of the mean": self.most}
-            x = np.array(self.values, np.float64)
-            found = {"steps of a run": Scaling(x, tuple(drawn))}
-            return found | {k: self.line(v) for k, v in bounds.items() if v}
-        single = [papers.batch_bias(k) for k in self.values]
-        length, limit = papers.estimator_bias()
-        return {
-            "a batch": self.line(single),
-            "the estimator": self.line([length] * len(single)),
-            "its upper 95 % limit": self.line([limit] * len(single)),
-        }
-
-
-RIDGE = 0.01
-
-
-@dataclass(frozen=True)
-class Structured(Evaluated):
-    """What statements on structured norms come to along one number.
-
-    Attributes
-    ----------
-    quantity : {'width', 'output', 'selection', 'gap'}
-        Gaussian widths of |P|(F) over p; true epsilons at 1e-5 of output noise over n,
-        and of one noisy choice over the weight C of a record, where 1 is claimed; gaps
-        of Frank-Wolfe on a dual over its steps.
-    values : tuple of int
-        Of p, n, C or T, increasing.
-    norms : tuple of str
-        Of `audit.papers.NAMES`, for widths; the first one, for gaps.
-    """
-
-    LABELS = {
-        "width": ("p", "Gaussian width"),
-        "output": ("n", r"true $\varepsilon$ (claimed: 1)"),
-        "selection": ("weight $C$", r"true $\varepsilon$ (claimed: 1)"),
-        "gap": ("$T$", "dual gap"),
-    }
-
-    norms: tuple[str, ...] = papers.NAMES
-
-    def __post_init__(self) -> None:
-        """Refuse invalid names, quantities and norms."""
-        super().__post_init__()
-        for name in self.norms:
-            registry.check_choice("norms", name, list(papers.NAMES))
-
-    def lines(self) -> dict[str, Scaling]:
-        """Return the numbers by label."""
-        found: dict[str, Callable[[int], float]] = {}
-        if self.quantity == "width":
-            found = {name: partial(papers.gaussian_width, name) for name in self.norms}
-        elif self.quantity == "output":
-            printed = papers.epsilon_of_printed_output
-            ours = papers.epsilon_of_ridge_output
-            found["printed"] = printed
-            found["four times the printed"] = partial(printed, factor=4.0)
-            found["ours, with a ridge"] = partial(ours, ridge=RIDGE)
-        elif self.quantity == "selection":
-            exact = papers.epsilon_of_selection
-            found = {k: partial(exact, noise=k) for k in papers.NOISES}
-        else:
-            most = max(self.values)
-            for rule in papers.STEPS:
-                gaps = papers.dual_gaps(self.norms[0], rule, most)
-                found[f"step {rule}"] = partial(_least_gap, gaps)
-        return {k: self.line(map(value, self.values)) for k, value in found.items()}
-
-
-def _least_gap(gaps: Array, steps: int) -> float:
-    """Return the least gap of so many steps, at least one of rounding."""
-    return max(float(gaps[:steps].min()), 1e-16)
-
 
 SHARES = np.linspace(0.0, 1.0, 201)
 
@@ -383,7 +162,7 @@ class Accounting(Study):
         """Draw the study on one sheet.
 
         Of several adjacencies or deltas of `audit.accounting.noise_rows` the most
-        frequent is drawn. Rows of `audit.papers.violation_table` are computed where
+        frequent is drawn. Rows of `violation_table` are computed where
         there are none.
         """
         import pandas as pd

@@ -9,11 +9,11 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.audit.accounting import noise_rows
 from dp_erm_bench.audit.pairs import variants
-from dp_erm_bench.audit.papers import violation_table
 from dp_erm_bench.audit.statistic import named_attack
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import Spec, StudyTask, Trial
 from dp_erm_bench.experiment.schema import Block, points_of, seeds_of, values_of
+from dp_erm_bench.papers.instances import violation_table
 from dp_erm_bench.paths import spell_infinities
 
 Parts = tuple[str, ...]
@@ -70,7 +70,7 @@ class AccountingTask(StudyTask):
         T, numbers of iterations.
     violation : bool
         Whether to compute in its place where the printed noise of greedy coordinate
-        descent is too small (``audit.papers``).
+        descent is too small (``papers.instances``).
     """
 
     lengths: tuple[int, ...] = (1, 10, 50, 100, 1000, 10000)

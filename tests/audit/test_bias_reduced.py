@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dp_erm_bench.audit.papers import (
+from dp_erm_bench.papers.claims import (
     batch_bias,
     estimator_bias,
     private_means,

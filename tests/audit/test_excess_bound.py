@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dp_erm_bench.api import load_problem
-from dp_erm_bench.audit.papers import excess_bound
+from dp_erm_bench.papers.claims import excess_bound
 from dp_erm_bench.registry import build
 
 

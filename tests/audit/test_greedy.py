@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.accounting.calibration import calibrate
-from dp_erm_bench.audit.papers import (
+from dp_erm_bench.papers.instances import (
     INSTANCES,
     Instance,
     cell_probabilities,

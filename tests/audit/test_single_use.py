@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.accounting.bounds import gdp_epsilon
-from dp_erm_bench.audit.papers import (
+from dp_erm_bench.errors import Unsupported, UsageError
+from dp_erm_bench.papers.claims import (
+    OUTSIDE,
+    PROVED,
+    THEOREM,
+    OnePass,
     certified_scale,
     shuffled_epsilon,
     shuffled_scale,
     steps_over_n,
 )
-from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.lines import Lines, LinesCell
-from dp_erm_bench.report.studies import OUTSIDE, SHUFFLED, SINGLE, THEOREM, OnePass
 
+SINGLE, SHUFFLED = PROVED
 PRINTED_NOISE = 16 * math.sqrt(-math.log(1e-7))
 """Of e = 1 / (2 sqrt(n)) and d = 1e-7, whatever n is."""
 
@@ -61,9 +65,9 @@ def test_passes_end_near_n_log_2():
     assert abs(drawn.mean() - math.log(2.0)) < 0.003
     assert 0.002 < drawn.std() < 0.02
     assert (steps_over_n(2, 5) == 0.5).all()
-    near = MEASURES["length_of_a_pass"].value(None, n=10_000, seeds=60)
+    near = MEASURES["length_of_a_pass"].function(None, n=10_000, seeds=60)
     assert near.point == pytest.approx(drawn.mean()) and near.low < near.high
-    long = MEASURES["long_passes"].value(None, n=64, seeds=300)
+    long = MEASURES["long_passes"].function(None, n=64, seeds=300)
     assert (long.point, long.low) == (0.0, 0.0) and long.high < math.exp(-64 / 16)
 
 

@@ -8,10 +8,10 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from dp_erm_bench.accounting.bounds import mu_for
-from dp_erm_bench.audit import papers
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.norms.cardinality import CardinalityNorm
-from dp_erm_bench.report.claims.measures import MEASURES
+from dp_erm_bench.papers import claims as papers
+from dp_erm_bench.report.claims.measures import MEASURES, OF_PAPERS, PAPERS
 from dp_erm_bench.report.scaling import log_slope
 
 
@@ -37,7 +37,9 @@ def test_the_optimum_jumps_as_a_root_on_one_axis_says(n, moved, epsilon):
     assert found == pytest.approx(moved, abs=1e-4)
     assert found == pytest.approx(jump(n), abs=1e-6)
     assert found > 10 * 2.0 / strength
-    assert papers.epsilon_of_printed_output(n, 4.0) == pytest.approx(epsilon, rel=0.01)
+    assert papers.printed_output_epsilon(None, n, 4.0) == pytest.approx(
+        epsilon, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("n", [100, 10_000])
@@ -52,11 +54,11 @@ def test_with_a_ridge_no_optimum_moves_further_than_proved(n, ridge):
     ("weight", "epsilon"), [(1, 0.069), (10, 0.625), (100, 3.131), (1000, 5.585)]
 )
 def test_the_printed_noise_of_a_choice_forgets_the_curvature(weight, epsilon):
-    exact = papers.epsilon_of_selection
-    assert exact(weight, "printed") == pytest.approx(epsilon, abs=2e-3)
-    assert exact(weight, "corrected") <= 1.0
+    exact = papers.noisy_choice_epsilon
+    assert exact(None, weight, "printed") == pytest.approx(epsilon, abs=2e-3)
+    assert exact(None, weight, "corrected") <= 1.0
     with pytest.raises(UsageError, match="noise=none"):
-        exact(weight, "none")
+        exact(None, weight, "none")
 
 
 @pytest.mark.parametrize("name", papers.NAMES)
@@ -71,8 +73,10 @@ def test_gaps_are_certificates_and_the_printed_step_is_behind(name):
 
 
 def test_a_perturbed_objective_shifts_the_dual_set_not_its_solution():
-    through_set, through_point = papers.readings_of_shifted_dual()
-    assert through_set <= 1e-9 and through_point >= 0.1
+    assert papers.shifted_dual(None, "set") <= 1e-9
+    assert papers.shifted_dual(None, "point") >= 0.1
+    with pytest.raises(UsageError, match="shifted=both: must be one of set, point"):
+        papers.shifted_dual(None, "both")
 
 
 @pytest.mark.parametrize("name", papers.NAMES)
@@ -82,8 +86,9 @@ def test_widths_are_those_of_draws(name):
 
 
 def test_no_measure_of_claims_has_the_name_of_another():
-    modules = {one.value.__module__ for one in MEASURES.values()}
+    modules = {one.function.__module__ for one in MEASURES.values()} - {PAPERS}
     names = [name for module in modules for name in defined(module)]
+    names += OF_PAPERS
     assert len(names) == len(set(names)) == len(MEASURES)
 
 
@@ -115,7 +120,7 @@ def defined(module):
 )
 def test_the_bound_is_the_least_over_ridges(name):
     n, p, kappa, radius, budget = 4000, 20, 0.01, 3.0, (1.0, 1e-8)
-    least = papers.output_bound(name, n, p, kappa, radius, budget)
+    least = papers.output_bound({"line": name, "n": n}, p, kappa, radius, *budget)
     noise = 2.0 / (n * mu_for(*budget))
     at = [
         noise

@@ -76,7 +76,8 @@ class Own(Solver):
 ODD = '''
 from dataclasses import dataclass
 
-from dp_erm_bench.extend import Gaussian, Solver, UsageError, shape, steps_between, value
+from dp_erm_bench.extend import Gaussian, Solver, UsageError, shape, value
+from dp_erm_bench.extend import steps_between
 
 
 @dataclass(frozen=True)

@@ -324,3 +324,9 @@ def test_another_version_of_python_gives_the_same_digests(version, tmp_path):
     )
     here = [parse_module(text.encode(), "dp_erm_bench.a.b") for text in texts]
     assert json.loads(done.stdout) == [[o.digest, sorted(o.names)] for o in here]
+
+
+def test_what_judges_a_paper_is_in_no_key_and_what_a_trial_computes_is():
+    reached = modules_reached(["dp_erm_bench.runner.tasks"])
+    papers = {one.rpartition(".")[2] for one in reached if ".papers" in one}
+    assert papers == {"papers", "instances"}

@@ -5,7 +5,7 @@ import functools
 import pandas as pd
 import pytest
 
-from dp_erm_bench.audit.papers import INSTANCES, violation_table
+from dp_erm_bench.papers.instances import INSTANCES, violation_table
 from dp_erm_bench.report import studies
 from dp_erm_bench.report.claims.judge import evaluate_claims
 from dp_erm_bench.report.figure import Drawing

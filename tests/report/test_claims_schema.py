@@ -38,7 +38,7 @@ def test_the_words_of_a_measure_name_keys_that_it_needs(name):
     more = ["n"] if measure.lines == NOISE else ["statistic"]
     assert fields <= {*measure.needs, *more}
     assert not set(measure.needs) & set(COMMON)
-    assert measure.value.__name__ == name
+    assert measure.function.__name__ == name
 
 
 @each("name", MEASURES)

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from dp_erm_bench.errors import UsageError
+from dp_erm_bench.papers.claims import mean_bound
 from dp_erm_bench.problems.erm.build import erm_from_arrays
 from dp_erm_bench.report import lines
 from dp_erm_bench.report.claims.judge import evaluate_claims
-from dp_erm_bench.report.claims.measures import mean_bound
 from dp_erm_bench.report.curves import Missing
 from dp_erm_bench.report.figure import look_up_lines
 from dp_erm_bench.report.layout import Sheet, draw_sheet
@@ -495,7 +495,8 @@ def test_a_claim_on_a_quantity_tells_its_interval(rows):
     ],
 )
 def test_bounds_of_means_are_those_of_the_formulas(n, p, delta, expected):
-    found = mean_bound(n, p, nonzeros=8, budget=(1.0, delta))
+    row = {"n": n, "p": p, "epsilon": 1.0, "delta": delta}
+    found = mean_bound(row, nonzeros=8)
     assert found == pytest.approx(expected, rel=1e-5)
     # Of many draws the mean of each part is below it.
     rng, scale = np.random.default_rng(0), 2.0 / (n * 0.196066)

@@ -12,13 +12,15 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dp_erm_bench import registry
 from dp_erm_bench.report.curves import Finals, LineErrors, Missing, line_errors
 from dp_erm_bench.report.figure import figures_of
-from dp_erm_bench.report.lines import Noise, sources_of
+from dp_erm_bench.report.lines import Computed, Noise, sources_of
 from dp_erm_bench.report.scaling import Scaling, finals_along
 from dp_erm_bench.results.columns import is_better_higher
 from dp_erm_bench.results.statistics import (
@@ -173,6 +175,14 @@ class Lookup:
         return sources_of(figures_of(self.config), Noise)[self.figure]
 
     @property
+    def curves(self) -> Any:
+        """Return the curves of the figure that the claim names."""
+        drawn = sources_of(figures_of(self.config), Computed)
+        if self.figure not in drawn:
+            raise Missing(f"no figure {self.figure} has curves of its own")
+        return drawn[self.figure].curves
+
+    @property
     def over(self) -> str:
         """Return how many runs were averaged, at least, in words."""
         if not self.asked:
@@ -278,9 +288,10 @@ class Measure:
     ----------
     words : str
         Its description in claims.csv, with the claim's keys in braces.
-    value : callable
+    value : callable or str
         Maps a `Lookup` and the claim's keys to a number in which nothing is random, an
-        `Estimate`, or `Evidence`.
+        `Estimate`, or `Evidence`; or the dotted name of such a function, which takes
+        long to import.
     lines : str
         One of `RUNS`, `NOISE` and `NOTHING`.
     tuned : bool
@@ -288,18 +299,24 @@ class Measure:
     """
 
     words: str
-    value: Callable[..., float | Estimate | Evidence]
+    value: Callable[..., float | Estimate | Evidence] | str
     lines: str = RUNS
     tuned: bool = True
+
+    @cached_property
+    def function(self) -> Callable[..., float | Estimate | Evidence]:
+        """Return what measures."""
+        value = self.value
+        return registry.locate(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Return the keys of a claim that it reads, beside those of every claim."""
-        return tuple(inspect.signature(self.value).parameters)[1:]
+        return tuple(inspect.signature(self.function).parameters)[1:]
 
     def __call__(self, lookup: Lookup) -> Evidence:
         """Return what decides; raises `Missing` with the reason if there is nothing."""
-        found = self.value(lookup, **{key: lookup.claim[key] for key in self.needs})
+        found = self.function(lookup, **{key: lookup.claim[key] for key in self.needs})
         if isinstance(found, Evidence):
             return found
         return Evidence(

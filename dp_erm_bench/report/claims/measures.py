@@ -2,34 +2,33 @@
 
 The keyword parameters of a measure are the keys of a claim that it reads. A measure is
 a number in which nothing is random, an `Estimate`, or `Evidence` where it is decided
-elsewhere than at the end. What is heavy to import is imported within: claims are
-checked before anything runs.
+elsewhere than at the end. What is heavy to import is named: claims are checked before
+anything runs. What needs no run is in `papers.claims`, and so are bounds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dp_erm_bench import registry
 from dp_erm_bench.report.claims.lookup import MEASURES as MEASURES
 from dp_erm_bench.report.claims.lookup import (
     NOISE,
     NOTHING,
-    WRONG,
     Evidence,
     Lookup,
+    Measure,
     bounded_exp,
     says,
 )
-from dp_erm_bench.report.curves import Array, Finals, Missing, report_runs
-from dp_erm_bench.report.figure import figures_of, panels_of
-from dp_erm_bench.report.lines import sources_of
+from dp_erm_bench.report.curves import Array, Finals, Missing
+from dp_erm_bench.report.figure import panels_of
 from dp_erm_bench.report.panels import decoded_curves
-from dp_erm_bench.report.scaling import Scaling, slope_weights
-from dp_erm_bench.report.scaling import log_slope as slope_of
+from dp_erm_bench.report.scaling import log_slope, slope_weights
 from dp_erm_bench.results.statistics import (
     LIKELY,
     Estimate,
@@ -38,9 +37,6 @@ from dp_erm_bench.results.statistics import (
     estimate_sum,
     unknown_estimate,
 )
-
-if TYPE_CHECKING:
-    from dp_erm_bench.report.studies import Structured
 
 LOW, HIGH = 0.2, 0.8
 """Ends of a band: of 20 runs an interval of these can be told, of the extremes none."""
@@ -70,8 +66,8 @@ def slope_of_one_pass(
     runs: Lookup, line: str, axis: str, p: int, radius: float
 ) -> Evidence:
     """Return the slope of one-pass SGD's excess, and its bound at the last point."""
-    found = runs.along(line, axis)
-    bound = _one_pass_bound(runs, line, float(found.x[-1]), p, radius)
+    at = float(runs.along(line, axis).x[-1])
+    bound = _bound_at(runs, line, axis, at, "one_pass_bound", p=p, radius=radius)
     return Evidence(_slope_of_average(runs, {line: 1.0}, axis), bound=bound)
 
 
@@ -150,14 +146,26 @@ def _complement(share: float) -> float:
     return 1.0 - share
 
 
-def _share_of_bounds(runs: Lookup, found: Scaling, bounds: Sequence[float]) -> Evidence:
-    """Return the largest quotient of averages and the bounds at the points."""
+def _bound_at(
+    runs: Lookup, line: str, axis: str, at: float, bound: str, **keys: float
+) -> float:
+    """Return a bound of `papers.claims` for a line's runs at a value of an axis."""
+    table, panels = runs.table, panels_of({*runs.table["panel"]}, runs.figure, axis)
+    own = table["panel"].isin(panels) & table["line"].eq(line) & table[axis].eq(at)
+    value: float = registry.locate(f"{PAPERS}.{bound}")(table[own].iloc[0], **keys)
+    return value
+
+
+def _share_of_bounds(
+    runs: Lookup, line: str, axis: str, bound: str, **keys: float
+) -> Evidence:
+    """Return the largest quotient of averages and a bound at the points."""
+    found = runs.along(line, axis)
+    bounds = [_bound_at(runs, line, axis, at, bound, **keys) for at in found.x.tolist()]
 
     def make(share: float) -> list[Estimate]:
-        return [
-            runs.average(found.finals(place), share).over(bound)
-            for place, bound in enumerate(bounds)
-        ]
+        averages = (runs.average(found.finals(k), share) for k in range(len(bounds)))
+        return [one.over(by) for one, by in zip(averages, bounds, strict=True)]
 
     return _largest_of(make, found.x.tolist(), bounds)
 
@@ -169,35 +177,7 @@ def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Ev
     With few coordinates the bound is attained but for 1 / (4 p): a mean of finitely
     many runs is above it by chance, which the interval tells.
     """
-    found, rows = runs.along(line, axis), report_runs(runs.table, runs.figure, line)
-    first = rows.iloc[0]
-    at = [{"n": int(first["n"]), "p": int(first["p"]), axis: int(x)} for x in found.x]
-    budget = float(first["epsilon"]), float(first["delta"])
-    bounds = [mean_bound(**one, nonzeros=nonzeros, budget=budget) for one in at]
-    return _share_of_bounds(runs, found, bounds)
-
-
-def mean_bound(n: int, p: int, nonzeros: int, budget: tuple[float, float]) -> float:
-    """Return the bound on the expected error of mean_projection, L = 1, replace_one.
-
-    The error is at most sqrt(2 sqrt(s) norm_inf(noise)), and at most norm2(noise);
-    by Jensen's inequality so are the expectations with those of norm_inf and of norm2
-    squared. The largest of p Gaussian entries has an expectation of at most sigma
-    sqrt(2 log(2 p)), that of p Laplace entries is b (1 + 1/2 + ... + 1/p) <= b (1 + log
-    p); the squares' sums are sigma^2 p and 2 b^2 p (Ghazi et al., NeurIPS 2024, lemma
-    3.1, with constants).
-    """
-    from dp_erm_bench.accounting.bounds import mu_for  # takes long to import
-
-    epsilon, delta = budget
-    if delta > 0.0:
-        sigma = 2.0 / (n * mu_for(epsilon, delta))
-        largest = sigma * math.sqrt(2.0 * math.log(2.0 * p))
-        whole = sigma * math.sqrt(p)
-    else:
-        b = 2.0 * math.sqrt(nonzeros) / (n * epsilon)
-        largest, whole = b * (1.0 + math.log(p)), b * math.sqrt(2.0 * p)
-    return min(math.sqrt(2.0 * math.sqrt(nonzeros) * largest), whole)
+    return _share_of_bounds(runs, line, axis, "mean_bound", nonzeros=nonzeros)
 
 
 @says("largest {statistic} excess risk of {line} / its bound, over {axis}")
@@ -205,132 +185,7 @@ def share_of_bound(
     runs: Lookup, line: str, axis: str, p: int, radius: float
 ) -> Evidence:
     """Return the largest quotient of one-pass SGD's mean and bound over n records."""
-    found = runs.along(line, axis)
-    bounds = [_one_pass_bound(runs, line, n, p, radius) for n in found.x.tolist()]
-    return _share_of_bounds(runs, found, bounds)
-
-
-def _one_pass_bound(runs: Lookup, line: str, n: float, p: int, radius: float) -> float:
-    """Return the bound on one-pass SGD's excess at the noise of its runs."""
-    from dp_erm_bench.audit.papers import certified_scale, excess_bound
-
-    table, panels = runs.table, panels_of({*runs.table["panel"]}, runs.figure, "n")
-    own = table["panel"].isin(panels) & table["line"].eq(line) & table["n"].eq(n)
-    first = table[own].iloc[0]
-    budget = float(first["epsilon"]), float(first["delta"])
-    # The table says behind it what is not proved.
-    how = str(first["calibration"]).partition(" (")[0]
-    scale = certified_scale(int(n), *budget, calibration=how)
-    return excess_bound(int(n), p, radius, scale)
-
-
-def _named_figure(study: Lookup) -> Structured:
-    """Return the figure that a claim names."""
-    from dp_erm_bench.report.studies import Structured
-
-    drawn = sources_of(figures_of(study.config), Structured)
-    if study.figure not in drawn:
-        raise Missing(f"no figure {study.figure} of structured norms")
-    return drawn[study.figure]
-
-
-@says("Monte Carlo width / closed form, the furthest from 1: distance", NOTHING)
-def width_error(study: Lookup) -> Estimate:
-    """Return the largest relative error of a figure's Gaussian widths."""
-    from scipy.special import ndtri
-
-    from dp_erm_bench.audit import papers
-
-    drawn = _named_figure(study)
-    found = [papers.width_quotient(k, p) for k in drawn.norms for p in drawn.values]
-
-    def make(share: float) -> list[Estimate]:
-        wide = float(ndtri(0.5 + share / 2))
-        return [_distance_within(abs(x - 1.0), wide * error) for x, error in found]
-
-    return estimate_of_largest(make)
-
-
-def _distance_within(length: float, error: float) -> Estimate:
-    """Return a length that is known up to an error."""
-    return Estimate(length, max(length - error, 0.0), length + error)
-
-
-@says("slope of the width of {norm} from p = {p} on, log-log least squares", NOTHING)
-def width_slope(study: Lookup, norm: str, p: int) -> float:
-    """Return the slope of a Gaussian width in the number of coordinates."""
-    from dp_erm_bench.audit import papers
-
-    along = np.array([one for one in _named_figure(study).values if one >= p])
-    widths = np.array([papers.gaussian_width(norm, one) for one in along.tolist()])
-    return slope_of(along.astype(np.float64), widths)
-
-
-@says("epsilon(1e-5) of {factor} times the printed noise, n = {n}", NOTHING)
-def printed_output_epsilon(_: Lookup, n: int, factor: float) -> float:
-    """Return the true epsilon of printed output noise on two neighbours."""
-    from dp_erm_bench.audit import papers
-
-    return papers.epsilon_of_printed_output(n, factor)
-
-
-@says("least quotient of the epsilons of printed noise at successive n", NOTHING)
-def printed_output_growth(study: Lookup) -> float:
-    """Return the least factor by which the true epsilon grows along n."""
-    from dp_erm_bench.audit import papers
-
-    along = _named_figure(study).values
-    found = np.array([papers.epsilon_of_printed_output(n) for n in along])
-    return float((found[1:] / found[:-1]).min())
-
-
-@says("largest epsilon(1e-5) of our noise with a ridge, over n", NOTHING)
-def ridge_output_epsilon(study: Lookup) -> float:
-    """Return the largest true epsilon of our output noise on the same neighbours."""
-    from dp_erm_bench.audit import papers
-    from dp_erm_bench.report.studies import RIDGE
-
-    along = _named_figure(study).values
-    return max(papers.epsilon_of_ridge_output(n, RIDGE) for n in along)
-
-
-@says("exact epsilon(1e-5) of {noise} noise, C = {weight}", NOTHING)
-def noisy_choice_epsilon(_: Lookup, weight: float, noise: str) -> float:
-    """Return the exact epsilon of a noisy choice among two vertices."""
-    from dp_erm_bench.audit import papers
-
-    return papers.epsilon_of_selection(weight, noise)
-
-
-@says("slope of the least gap so far against T, {norm}", NOTHING)
-def gap_slope(study: Lookup, norm: str) -> float:
-    """Return the slope of Frank-Wolfe's gap with the step 2/(t+2)."""
-    from dp_erm_bench.audit import papers
-
-    along = np.array(_named_figure(study).values)
-    gaps = papers.dual_gaps(norm, "2/(t+2)", int(along.max()))
-    least = np.minimum.accumulate(gaps)[along - 1]
-    return slope_of(along.astype(np.float64), least)
-
-
-@says("least gap of the step 1/(t+2) / that of 2/(t+2), {norm}, most steps", NOTHING)
-def gap_ratio(study: Lookup, norm: str) -> float:
-    """Return how far the printed step is behind at the end of the figure."""
-    from dp_erm_bench.audit import papers
-
-    steps = max(_named_figure(study).values)
-    usual, printed = (papers.dual_gaps(norm, rule, steps) for rule in papers.STEPS)
-    return float(printed.min() / usual.min())
-
-
-@says("largest entry of the difference, through the shifted {shifted}", NOTHING)
-def shifted_dual(_: Lookup, shifted: str) -> float:
-    """Return how far a reading of Proposition 2 is from the perturbed minimiser."""
-    from dp_erm_bench.audit import papers
-
-    return dict(zip(("set", "point"), papers.readings_of_shifted_dual(), strict=True))[
-        shifted
-    ]
+    return _share_of_bounds(runs, line, axis, "one_pass_bound", p=p, radius=radius)
 
 
 @says("largest {statistic} excess risk of {line} / its bound, over {axis}")
@@ -345,13 +200,9 @@ def share_of_output_bound(
     delta: float,
 ) -> Evidence:
     """Return the largest quotient of output perturbation's mean and bound over n."""
-    from dp_erm_bench.audit import papers
-
-    found, budget = runs.along(line, axis), (epsilon, delta)
-    bounds = [
-        papers.output_bound(line, int(n), p, kappa, radius, budget) for n in found.x
-    ]
-    return _share_of_bounds(runs, found, bounds)
+    keys = {"p": p, "kappa": kappa, "radius": radius}
+    keys |= {"epsilon": epsilon, "delta": delta}
+    return _share_of_bounds(runs, line, axis, "output_bound", **keys)
 
 
 @says("relative error at w = 0", tuned=False)
@@ -552,8 +403,6 @@ def certified_epsilon(runs: Lookup, line: str) -> float:
 @says("slope of the noise of {line} against p, log-log", NOISE)
 def noise_slope(noise: Lookup, line: str) -> float:
     """Return the slope of the noise's deviation against the number of features."""
-    from dp_erm_bench.report.scaling import log_slope
-
     figure = noise.noise
     return log_slope(np.array(figure.values, float), figure.along(line))
 
@@ -575,59 +424,6 @@ def selection_quotient(noise: Lookup, under: str, over: str, n_iter: int) -> flo
 def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
     """Return the epsilon that is proved for the noise of some selections."""
     return noise.noise.noise_of_line(line, n_iter).epsilon_certified
-
-
-@says(
-    "delta(1) / delta, T = {n_iter}, {rivals} coordinates of {kappa} x the L", NOTHING
-)
-def violated(_: Lookup, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
-    """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
-    from dp_erm_bench.audit.papers import Instance, violation_factor
-
-    return violation_factor(Instance(kappa, rivals, n_iter, delta))
-
-
-@says("mean of tau / n, n = {n}, {seeds} passes", NOTHING)
-def length_of_a_pass(_: Lookup, n: int, seeds: int) -> Estimate:
-    """Return the mean steps of one-pass SGD over n."""
-    from dp_erm_bench.audit.papers import steps_over_n
-
-    return _mean_of_draws(steps_over_n(n, seeds))
-
-
-def _mean_of_draws(drawn: Array) -> Estimate:
-    return estimate_sum([(drawn[:, None], np.ones(1))]).map(bounded_exp)
-
-
-@says("share of passes of more than 2 n steps, n = {n}, {seeds} passes", NOTHING)
-def long_passes(_: Lookup, n: int, seeds: int) -> Estimate:
-    """Return the share of passes of one-pass SGD that are longer than proved."""
-    from dp_erm_bench.audit import profile
-    from dp_erm_bench.audit.papers import steps_over_n
-
-    long, level = np.array([np.sum(steps_over_n(n, seeds) > 2.0)]), WRONG
-    low, high = (of(long, seeds, level) for of in (profile.at_least, profile.at_most))
-    return Estimate(float(long[0]) / seeds, float(low[0]), float(high[0]))
-
-
-@says("length of the estimator's bias / that of a batch of 2", NOTHING)
-def share_of_bias(_: Lookup) -> Estimate:
-    """Return the bias of bias-reduced SGD's estimator over that of a batch of two.
-
-    The error of the latter, of 40000 draws, is not in the interval.
-    """
-    from dp_erm_bench.audit.papers import batch_bias, estimator_bias
-
-    (length, limit), whole = estimator_bias(), batch_bias(2)
-    return _distance_within(length / whole, (limit - length) / whole)
-
-
-@says("mean steps to the printed end, n = {n}, {seeds} runs", NOTHING)
-def mean_steps(_: Lookup, n: int, delta: float, seeds: int) -> Estimate:
-    """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
-    from dp_erm_bench.audit.papers import stopping_times
-
-    return _mean_of_draws(stopping_times(n, 1.0, delta, seeds))
 
 
 @says("{column} of the row of the claim", NOTHING)
@@ -660,3 +456,32 @@ def violations(study: Lookup) -> float:
 def later(_: Lookup, reason: str) -> float:
     """Refuse: the panel belongs to a later version."""
     raise Missing(f"later: {reason}")
+
+
+PAPERS = "dp_erm_bench.papers.claims"
+OF_PAPERS = {
+    "width_error": "Monte Carlo width / closed form, the furthest from 1: distance",
+    "width_slope": "slope of the width of {norm} from p = {p} on, log-log least "
+    "squares",
+    "printed_output_epsilon": "epsilon(1e-5) of {factor} times the printed noise, "
+    "n = {n}",
+    "printed_output_growth": "least quotient of the epsilons of printed noise at "
+    "successive n",
+    "ridge_output_epsilon": "largest epsilon(1e-5) of our noise with a ridge, over n",
+    "noisy_choice_epsilon": "exact epsilon(1e-5) of {noise} noise, C = {weight}",
+    "gap_slope": "slope of the least gap so far against T, {norm}",
+    "gap_ratio": "least gap of the step 1/(t+2) / that of 2/(t+2), {norm}, most steps",
+    "shifted_dual": "largest entry of the difference, through the shifted {shifted}",
+    "violated": "delta(1) / delta, T = {n_iter}, {rivals} coordinates of {kappa} x the "
+    "L",
+    "length_of_a_pass": "mean of tau / n, n = {n}, {seeds} passes",
+    "long_passes": "share of passes of more than 2 n steps, n = {n}, {seeds} passes",
+    "share_of_bias": "length of the estimator's bias / that of a batch of 2",
+    "mean_steps": "mean steps to the printed end, n = {n}, {seeds} runs",
+}
+"""Measures of `papers.claims`, which need no run, and their words."""
+
+MEASURES.update(
+    (name, Measure(words, f"{PAPERS}.{name}", NOTHING))
+    for name, words in OF_PAPERS.items()
+)

@@ -1,0 +1,142 @@
+"""Instances on which what a paper prints is not private: what trials compute of them.
+
+Mangold et al. (AISTATS 2023, poster) add Laplace noise of scale lambda_j = 8 L_j
+sqrt(T log(1/delta)) / (n eps) to each entry of the gradient before the selection.
+Where L_j / sqrt(M_j) differ by a factor kappa, a quiet coordinate sees the others move
+by kappa times the scale of its own noise. The instance that shows it: a separable
+Huber loss with m coordinates of L = M = 1 and one of L = 1 / kappa, M = 1, all in the
+linear region and far from zero, so that steps leave the gradient as it is and |.| is
+linear. One record is replaced: the loud entries fall by their sensitivity, the quiet
+one rises by its own. In units of 2 / n the noise has scale z on the loud entries and z
+/ kappa on the quiet one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from dp_erm_bench.datasets.base import Array
+from dp_erm_bench.releases.adjacency import Adjacency
+from dp_erm_bench.releases.laplace import LaplaceLaw
+from dp_erm_bench.releases.printed import printed_multiplier
+from dp_erm_bench.trust.twins.laplace_noisy_max import laplace_below
+
+PANELS, NODES, CELLS = 1500, 6, 60
+ZERO = np.zeros(1)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One coordinate of L = 1 / kappa among m of L = 1, over T iterations.
+
+    Attributes
+    ----------
+    kappa : float
+    rivals : int
+        m.
+    n_iter : int
+        T, 1 or 2.
+    delta : float
+    epsilon : float
+    adjacency : str
+    """
+
+    kappa: float
+    rivals: int
+    n_iter: int
+    delta: float
+    epsilon: float = 1.0
+    adjacency: str = "replace_one"
+
+    @property
+    def z(self) -> float:
+        """Return the printed noise scale / sensitivity."""
+        laws, relation = (LaplaceLaw(self.n_iter),), Adjacency(self.adjacency)
+        rule = "mangold2023"
+        return printed_multiplier(rule, laws, self.epsilon, self.delta, relation)
+
+
+INSTANCES = (
+    Instance(30.0, 20, 1, 1e-8),
+    Instance(30.0, 16, 1, 1e-6),
+    Instance(100.0, 30, 2, 1e-10),
+)
+KAPPAS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0, 50.0, 70.0, 100.0)
+
+
+def quiet_wins(instance: Instance, lead: float) -> float:
+    """Return the probability that the quiet coordinate is selected.
+
+    Parameters
+    ----------
+    instance : Instance
+    lead : float
+        Its gradient less that of the others, before noise, in units of 2 / n.
+    """
+    z, m = instance.z, instance.rivals
+    scale = z / instance.kappa
+    # Where the others are below for sure, the quiet noise's own tail is all.
+    top = 60 * scale + z * (math.log(m) + 3) + max(0.0, -lead)
+    breaks = np.unique([*np.linspace(-60 * scale, top, PANELS), 0.0, -lead])
+    half = np.diff(breaks) / 2
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    x = (breaks[:-1] + half)[:, None] + half[:, None] * nodes
+    density = np.exp(-np.abs(x) / scale) / (2 * scale)
+    values = density * laplace_below((lead + x) / z, ZERO) ** m
+    return float((values * half[:, None] * weights).sum())
+
+
+def cell_probabilities(z: float, cells: int = CELLS) -> tuple[Array, Array]:
+    """Return an entry with noise, moved by its sensitivity, sorted into cells."""
+    ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
+    moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
+    return moved, np.diff(laplace_below(ends / z, ZERO))
+
+
+def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
+    """Return the law of a selection with its measurement on both neighbours.
+
+    Whether the quiet coordinate won, and in which cell the entry fell: a function of
+    what is released, so that nothing is overstated.
+    """
+    p = quiet_wins(instance, lead)
+    q = quiet_wins(instance, lead - 1.0 - 1.0 / instance.kappa)
+    moved, still = cell_probabilities(instance.z)
+    first = np.concatenate([p * moved, (1 - p) * still])
+    return first, np.concatenate([q * still, (1 - q) * moved])
+
+
+def profile_from_below(instance: Instance, lead: float) -> float:
+    """Return the profile of all iterations at the claimed epsilon, from below."""
+    one, other = one_iteration(instance, lead)
+    first, second = one, other
+    for _ in range(instance.n_iter - 1):
+        first, second = np.outer(first, one).ravel(), np.outer(second, other).ravel()
+    excess = first - math.exp(instance.epsilon) * second
+    return float(np.maximum(excess, 0.0).sum())
+
+
+def violation_factor(instance: Instance) -> float:
+    """Return delta(epsilon) / delta on the worst lead; above 1 it is violated."""
+    low, high = -2 * instance.z, 2 * instance.z
+    best = 0.0
+    for _ in range(3):
+        leads = np.linspace(low, high, 17)
+        deltas = [profile_from_below(instance, float(lead)) for lead in leads]
+        place, best = int(np.argmax(deltas)), max(deltas)
+        spacing = leads[1] - leads[0]
+        low, high = leads[place] - spacing, leads[place] + spacing
+    return best / instance.delta
+
+
+def violation_table(
+    instances: Sequence[Instance] = INSTANCES, kappas: Sequence[float] = KAPPAS
+) -> list[dict[str, object]]:
+    """Return the violation of each instance over kappa, one row each."""
+    rows = [asdict(one) | {"kappa": kappa} for one in instances for kappa in kappas]
+    about = {"study": "violation", "algorithm": "greedy_cd"}
+    return [
+        {**about, **row, "factor": violation_factor(Instance(**row))} for row in rows
+    ]
