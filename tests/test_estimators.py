@@ -660,12 +660,12 @@ def test_lines_that_nobody_named_have_reports_too(tmp_path, capsys):
     model = DPClassifier.from_results(tmp_path / "bare", epsilon=8, algorithm="gd")
     best = found.query("epsilon == 8 and algorithm == 'gd'").iloc[0]
     assert model.parameters == best["chosen"]
-    # Two problems of one name: the choices do not say which is whose.
+    # Two problems of one name: the trial of a choice says whose it is.
     sweep(
         [*blocks, {**blocks[1], "dataset": {**data, "n": 70}}], tmp_path / "two", **how
     )
-    with pytest.raises(UsageError, match="give their blocks a panel"):
-        tuned_choices(tmp_path / "two")
+    found = tuned_choices(tmp_path / "two")
+    assert [*found["runs"]] == [7] * 8 and len({*found["panel"]}) == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

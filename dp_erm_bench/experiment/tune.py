@@ -80,6 +80,8 @@ class Choice:
         beyond an end and looked better.
     starts, tried : tuple of str
         Where a search began beside its grid; keys of the tuning trials.
+    reported : str
+        Key of the first trial on report seeds.
     """
 
     line: FitLine
@@ -90,6 +92,7 @@ class Choice:
     open: tuple[str, ...]
     starts: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
+    reported: str = ""
 
     @property
     def mean(self) -> float:
@@ -240,9 +243,9 @@ class Tuner:
                 yield None
             elif new := self._new_trials(*one):
                 yield new
-        self.choice = self._make_choice()
-        values = self.choice.values
-        self.reports += [self._trial_of(values, s, "report") for s in self.tune.report]
+        best, seeds = self.ranked[0][1], self.tune.report
+        self.reports += [self._trial_of(best, seed, "report") for seed in seeds]
+        self.choice = self._make_choice(self.reports[0].key)
         yield self.reports
 
     def rounds(self) -> Iterator[Round | None]:
@@ -273,7 +276,7 @@ class Tuner:
             tuning = self.tune.search.trials
         return tuning + len(self.tune.report)
 
-    def _make_choice(self) -> Choice:
+    def _make_choice(self, reported: str) -> Choice:
         """Return the choice of the best point; all ranked ones have the same seeds."""
         (_, best), *others = self.ranked
         finals, lead = self.finals_of(best), None
@@ -283,7 +286,7 @@ class Tuner:
         why = self.open if math.isfinite(mean_of(finals)) else ()
         tried = tuple(one.key for one in self._tried.values())
         whole = (self.line, best, finals, len(self.rungs), lead, why)
-        return Choice(*whole, tuple(self.starts), tried)
+        return Choice(*whole, tuple(self.starts), tried, reported)
 
     def examples(self, phase: str) -> Iterator[Trial]:
         """Yield a trial of each shape that those of a phase may have.
@@ -539,7 +542,7 @@ def half_of(count: int) -> int:
     return min(count, max(2, half_up(count)))
 
 
-class Search(Tuner):
+class PatternTuner(Tuner):
     """A grid, rounds around the best, a fitted surface; raced over seeds.
 
     Parameters
@@ -1006,7 +1009,9 @@ def tuners_of(
     tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
     of = n_checkpoints, finals
     tuners = [
-        Search(line, *of, ask) if line.tune and line.tune.search else Tuner(line, *of)
+        PatternTuner(line, *of, ask)
+        if line.tune and line.tune.search
+        else Tuner(line, *of)
         for line in tuned
     ]
     by_line = groupby(sorted(tuners, key=_without_epsilon), _without_epsilon)

@@ -1,1 +1,0 @@
-"""What one paper alone needs: what a trial computes, and what claims are judged by."""

@@ -32,7 +32,7 @@ from dp_erm_bench.report.style import house_style, style_of
 from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, axis_words
 
 if TYPE_CHECKING:
-    from dp_erm_bench.papers.claims import Curves
+    from dp_erm_bench.papers.claims import PaperCurves
     from dp_erm_bench.problems.erm.problem import ERMProblem
     from dp_erm_bench.releases.base import Release
     from dp_erm_bench.run import Run
@@ -113,7 +113,7 @@ class LineSource:
 class Computed(LineSource):
     """The curves that statements of a paper are about (`papers.claims`)."""
 
-    curves: Curves
+    curves: PaperCurves
 
     @property
     def labels(self) -> tuple[str, str]:

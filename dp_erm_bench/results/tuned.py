@@ -47,9 +47,13 @@ PROBLEM = ["panel", "epsilon"]
 BESIDE = ("test_risk", "train_risk", "auc", "test_accuracy", "r2", "rmse")
 """What is told of a choice beside the quantity that it was made by."""
 
-LABELS = ("panel", "dataset", "line", "algorithm", "open")
-UNNAMED = ("dataset", "algorithm")
-"""By what a choice is known beside its parameters where nobody named its line."""
+LABELS = ("panel", "dataset", "line", "algorithm", "open", "trial")
+SETTING = [
+    *("panel", "line", "dataset", "dataset_options", "content", "standardise", "loss"),
+    *("penalty", "strength", "constraint", "objective_options", "algorithm", "params"),
+    *("epsilon", "delta", "adjacency", "calibration", "dataset_seed"),
+]
+"""What the runs of a choice on report seeds have in common."""
 
 Row = Mapping[str, str]
 
@@ -179,7 +183,8 @@ def _tuned_lines(
     # A panel of an experiment may hold a problem for each point of an axis.
     lines_at = ends[["panel", "line", "epsilon"]].astype(object)
     ends = ends.assign(panel=split_names(ends, lines_at, ["panel"])["panel"])
-    taken: set[tuple[Any, ...]] = set()
+    labels = planned[["panel", "line"]].fillna("")
+    settings = planned.groupby(SETTING, dropna=False, sort=False).ngroup()
     lines: dict[tuple[Any, ...], list[tuple[dict[str, Any], pd.DataFrame]]] = {}
     for choice in choices:
         try:
@@ -187,29 +192,9 @@ def _tuned_lines(
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
-        split = told.pop("split")
-        same = planned["epsilon"].eq(told["epsilon"])
-        for key in ("panel", "line") if named else ("panel", "line", *UNNAMED):
-            same &= planned[key].fillna("").eq(told[key])
-        if split is not None:
-            same &= planned["dataset_seed"].eq(split)
-        own = ends[same]
-        if named:
-            # Choices are in the order of the problems.
-            at = told["line"], told["epsilon"], split
-            free = [one for one in own["panel"].unique() if (one, *at) not in taken]
-            own = own[own["panel"].isin(free[:1])]
-            taken.update((one, *at) for one in free[:1])
-        else:
-            # A row has its defaults, too.
-            held = map(json.loads, own["params"])
-            fits = [one | told["chosen"] == one for one in held]
-            own = own[np.array(fits, bool)]
-            if own["panel"].nunique() > 1:
-                raise UsageError(
-                    f"{folder}: {CHOICES} cannot tell the problems of "
-                    f"{told['dataset']} apart; give their blocks a panel"
-                )
+        at = (labels == [told["panel"], told["line"]]).all(axis=1)
+        first = at & planned["trial"].eq(told["trial"])
+        own = ends[settings.isin(settings[first])]
         if len(own):
             told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
             which = "" if named else choice["params"] + choice["chosen"]
@@ -281,13 +266,11 @@ def best_choice(
 
 def _choice_in_words(choice: Row) -> dict[str, Any]:
     told: dict[str, Any] = {key: choice[key] for key in (*LABELS, "searched")}
-    split = choice["dataset_seed"]
     return {
         **told,
         "epsilon": float(choice["epsilon"]),
         "chosen": {**json.loads(choice["params"]), **json.loads(choice["chosen"])},
         "default": json.loads(choice["default"]),
-        "split": float(split) if split else None,
         "chosen_by": choice["quantity"],
     }
 

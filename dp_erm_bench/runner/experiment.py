@@ -119,7 +119,7 @@ COLUMNS = (
     *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
     *("epsilon", "delta", "adjacency", "calibration", "quantity", "chosen", "mean"),
     *("scatter", "lead_low", "lead_high", "seeds", "settings", "trials", "open"),
-    *("starts", "searched", "default", "dataset_seed"),
+    *("starts", "searched", "default", "dataset_seed", "trial"),
 )
 """Of the table of choices, see `Choice`."""
 
@@ -292,6 +292,7 @@ def _row_of_choice(experiment: str, choice: Choice) -> list[Any]:
         " ".join(line.axes),
         json.dumps({k: v for k, v in full.items() if k not in given}, sort_keys=True),
         dataset.get("seed", ""),
+        choice.reported,
     ]
 
 

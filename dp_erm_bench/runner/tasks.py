@@ -1,5 +1,6 @@
 """The studies as tasks: what is done with the trials of a block that are no fits."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -83,21 +84,14 @@ class AccountingTask(StudyTask):
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
         """Yield every algorithm with a length, and budget."""
+        budgets = [*_budgets_of_block(block)]
         if self.violation:
-            yield (
-                _spec_of_trial(
-                    NO_PROBLEM, VIOLATION, {}, next(_budgets_of_block(block))
-                ),
-                "",
-            )
+            yield _spec_of_trial(NO_PROBLEM, VIOLATION, {}, budgets[0]), ""
             return
-        for name, target in _algorithms_of_block(block):
-            for budget in _budgets_of_block(block):
-                for n_iter in self.lengths:
-                    yield (
-                        _spec_of_trial(NO_PROBLEM, name, {"n_iter": n_iter}, budget),
-                        target,
-                    )
+        axes = _algorithms_of_block(block), budgets, self.lengths
+        for (name, target), budget, n_iter in itertools.product(*axes):
+            params = {"n_iter": n_iter}
+            yield _spec_of_trial(NO_PROBLEM, name, params, budget), target
 
     def facts(self, trial: Trial) -> dict[str, Any]:
         """Return the rows of the study's table."""
@@ -129,22 +123,19 @@ class AuditTask(StudyTask):
 
     def __post_init__(self) -> None:
         """Refuse a number of runs that is none."""
-        if isinstance(self.runs, bool) or not isinstance(self.runs, int):
-            raise UsageError(f"task.runs={self.runs}: must be an integer")
-        if self.runs < 2:
-            raise UsageError(f"task.runs={self.runs}: must be at least 2")
+        if type(self.runs) is not int or self.runs < 2:
+            raise UsageError(f"task.runs={self.runs}: must be an integer, at least 2")
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
         """Yield every algorithm, variant, budget and side."""
-        budgets = list(_budgets_of_block(block))
+        budgets = [*_budgets_of_block(block)]
         for name, target in _algorithms_of_block(block):
-            for params in variants(name):
-                for budget in budgets:
-                    for side in SIDES:
-                        yield (
-                            _spec_of_trial(WORST_CASE, name, params, budget, side=side),
-                            target,
-                        )
+            for one in itertools.product(variants(name), budgets, SIDES):
+                params, budget, side = one
+                yield (
+                    _spec_of_trial(WORST_CASE, name, params, budget, side=side),
+                    target,
+                )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
         """Return the statistic of every run, and the guarantee."""

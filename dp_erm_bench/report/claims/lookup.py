@@ -307,7 +307,7 @@ class Measure:
     def function(self) -> Callable[..., float | Estimate | Evidence]:
         """Return what measures."""
         value = self.value
-        return registry.locate(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
+        return registry.locate(value) if isinstance(value, str) else value
 
     @property
     def needs(self) -> tuple[str, ...]:
