@@ -1,6 +1,7 @@
 """Every yaml of conf/ and experiments/ composes and says what it must."""
 
 import dataclasses
+import re
 
 import pytest
 import yaml
@@ -10,7 +11,10 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.cli.app import resolve_blocks
+from dp_erm_bench.cli.completion import parameter_words
 from dp_erm_bench.cli.line import Composer, read_request
+from dp_erm_bench.cli.listing import list_choices
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
 from dp_erm_bench.runner.options import RunOptions
@@ -78,6 +82,25 @@ def test_an_algorithm_has_its_package_and_only_its_class(name):
     fields = registry.read_choice("algorithm", name)
     known = {f.name for f in dataclasses.fields(registry.target("algorithm", name))}
     assert set(fields) - {"_target_"} <= known
+
+
+def test_where_tune_starts_is_no_parameter():
+    """The key `tune` is in no shown configuration, list, completion or solver."""
+    names = [one for one in registry.built_in("algorithm") if registry.read_tune(one)]
+    assert len(names) == 14
+    assert not re.search(r"^ *tune ", list_choices("algorithm", names), re.M)
+    for name in names:
+        request = read_request([f"algorithm={name}"])
+        shown = yaml.safe_load(Composer(request).show("job", "algorithm", True))
+        assert "_target_" in shown[name] and "tune" not in shown[name]
+        assert "tune" not in parameter_words(name)
+        registry.build("algorithm", name)
+    for key, said in (
+        ("algorithm.gd.tune=1", "is no parameter; `tune` has tune.axes.gd"),
+        ("algorithm.gd.tune.axes.step=1", "write algorithm.NAME.PARAMETER"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            read_request(["algorithm=gd", key])
 
 
 def test_algorithms_stand_side_by_side(composed):

@@ -694,6 +694,10 @@ def _check_algorithms(request: Request) -> None:
                     f"{key}: write algorithm.NAME.PARAMETER, NAME one of "
                     f"{', '.join(names)}"
                 )
+            if of[1] == registry.TUNE:
+                raise UsageError(
+                    f"{key}: is no parameter; `tune` has tune.axes.{of[0]}"
+                )
 
 
 def _check_frame_key(argument: Argument) -> Argument:

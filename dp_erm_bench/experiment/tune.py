@@ -20,7 +20,7 @@ import statistics
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, groupby, permutations, product
+from itertools import accumulate, chain, permutations, product
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -41,7 +41,6 @@ from dp_erm_bench.experiment.schema import (
     grid_points,
     grid_size,
     plain_parameter,
-    points_of,
 )
 from dp_erm_bench.plugins.names import identity_of
 from dp_erm_bench.registry import AUTO
@@ -288,29 +287,20 @@ class Tuner:
         whole = (self.line, best, finals, len(self.rungs), lead, why)
         return Choice(*whole, tuple(self.starts), tried, reported)
 
-    def examples(self, phase: str) -> Iterator[Trial]:
-        """Yield a trial of each shape that those of a phase may have.
+    def example(self, phase: str) -> Trial:
+        """Return a trial as those of a phase will be, at the first of all values.
 
-        What will be chosen or inherited is not known yet: every value may be.
+        What will be chosen or inherited is not known yet.
         """
         seeds = self.tune.report if phase == "report" else self.tune.seeds
-        shares = algorithm_of(self.line.algorithm).shares
-        axes = {
-            key: values if shares(key) else values[:1]
-            for key, values in self._possible_values().items()
-        }
-        for point in points_of(axes) if seeds else ():
-            # What one line may choose, another that inherits it may refuse.
-            with contextlib.suppress(UsageError):
-                yield self._trial_of(point, seeds[0], phase)
+        return self._trial_of(self._first_point(), seeds[0], phase)
 
-    def _possible_values(self) -> dict[str, Sequence[Any]]:
-        """Return every value that the open and the inherited parameters may take."""
-        values: dict[str, Sequence[Any]] = {}
+    def _first_point(self) -> Point:
+        given: Point = {}
         if self.source is not None:
-            fixed = {key: [value] for key, value in self.source.line.params.items()}
-            values = {**fixed, **self.source._possible_values()}
-        return {**{key: values[key] for key in self._inherits}, **self.line.axes}
+            given = {**self.source.line.params, **self.source._first_point()}
+        first = {key: values[0] for key, values in self.line.axes.items()}
+        return {key: given[key] for key in self._inherits} | first
 
     def grid(self) -> Points:
         """Return the points of the grid, with what is inherited."""
@@ -668,18 +658,21 @@ class PatternTuner(Tuner):
         Of the other parameters one at a time has another value: one of the grid, or
         one beyond its least, as noise is largest where runs must be short.
         """
-        length = next((key for key in LENGTHS if key in self.space), None)
-        if length is None or not self.space[length].numeric:
+        length = next((key for key in LENGTHS if key in self.space), "")
+        if not length or not (axis := self.space[length]).numeric:
             return
-        values = {
-            key: self._values_from_least(key) for key in self.space if key != length
-        }
+        others = [key for key in self.space if key != length]
+        values = {key: self._values_from_least(key) for key in others}
         middle = {key: own[len(own) // 2] for key, own in values.items()}
-        for steps in SHORTEST:
-            varied = [middle, *({**middle, k: v} for k in values for v in values[k])]
-            for point in varied:
-                whole = {**self.inherited, **dict.fromkeys(self.space), **point}
-                if (value := self._length_of_steps(whole, length, steps)) is not None:
+        varied = [middle, *({**middle, k: v} for k in values for v in values[k])]
+        usual = min(filter(None, axis.values))
+        for steps, point in product(SHORTEST, varied):
+            whole = {**self.inherited, **dict.fromkeys(self.space), **point}
+            with contextlib.suppress(UsageError):
+                counted = self.line.setting(**{**whole, length: usual}).batch_key
+                value = usual * steps / max(1, counted.iterations())
+                value = max(1, round(value)) if axis.integer else value
+                if axis.low <= value <= axis.high:
                     yield {**whole, length: value}
 
     def _values_from_least(self, key: str) -> list[Any]:
@@ -692,18 +685,6 @@ class PatternTuner(Tuner):
             return values
         ratio = values[1] / values[0] if len(values) > 1 else self.search.radius
         return [axis.value_at(axis.level(values[0] / ratio)), *values]
-
-    def _length_of_steps(self, point: Point, key: str, steps: int) -> Any:
-        """Return the value of a length that makes so many steps; None if none does."""
-        axis = self.space[key]
-        usual = min(filter(None, axis.values))
-        try:
-            counted = self.line.setting(**{**point, key: usual})
-        except UsageError:
-            return None
-        value = usual * steps / max(1, counted.batch_key.iterations())
-        value = max(1, round(value)) if axis.integer else value
-        return value if axis.low <= value <= axis.high else None
 
     def _allowed_of(self, points: Iterable[Point]) -> Points:
         """Return the different ones of some starts that neither solver nor user refuse.
@@ -817,13 +798,13 @@ class PatternTuner(Tuner):
         points = [spell_point(one) for one in (before, best)]
 
         def make() -> Iterator[Point]:
-            if not wide:
+            if wide:
+                seed = int(sha256_of(f"{self._case_digest()}:{number}")[:16], 16)
+                yield from traded_points(self.space, best, radius)
+                yield from sobol_points(self.space, best, radius, SOBOL, seed)
+            else:
                 yield from points_onward(self.space, before, best)
                 yield from neighbouring_points(self.space, best, radius)
-                return
-            seed = int(sha256_of(f"{self._case_digest()}:{number}")[:16], 16)
-            yield from traded_points(self.space, best, radius)
-            yield from sobol_points(self.space, best, radius, SOBOL, seed)
 
         return self._ask_for_round([points, radius, wide], number, make)[:affordable]
 
@@ -933,26 +914,20 @@ class PatternTuner(Tuner):
     def _ends_of_point(self, point: Point) -> Iterator[str]:
         """Yield where a point lies on a limit, or on the outermost value tried."""
         for key, axis in self.space.items():
-            value = point[key]
-            if not axis.numeric or axis.is_outermost(value):
-                continue
-            if axis.is_at_limit(value):
-                yield f"{key} limit"
-            elif value == max(self._values_tried(key)):
-                yield f"{key} top"
-            elif value == min(self._values_tried(key)):
-                yield f"{key} bottom"
+            value, tried = point[key], self._values_tried(key)
+            if axis.numeric and not axis.is_outermost(value):
+                ends = {"top": max(tried), "bottom": min(tried)}
+                at = ["limit"] * axis.is_at_limit(value)
+                at += [end for end, outermost in ends.items() if outermost == value]
+                yield from (f"{key} {end}" for end in at[:1])
 
     def _points_beyond(self, point: Point) -> Points:
         """Return the points beside one that lie beyond all values tried."""
-        tried = {
-            end.split()[0]: self._values_tried(end.split()[0])
-            for end in self._ends_of_point(point)
-        }
+        ends = {end.partition(" ")[0] for end in self._ends_of_point(point)}
         return [
             one
             for one in neighbouring_points(self.space, point, SMALLEST)
-            if any(one[key] not in values for key, values in tried.items())
+            if any(one[key] not in self._values_tried(key) for key in ends)
             and self._is_allowed(one)
         ]
 
@@ -961,13 +936,9 @@ class PatternTuner(Tuner):
         line = self.line
         algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
-        inherited = {
-            key: plain_parameter(value) for key, value in self.inherited.items()
-        }
+        inherited = {k: plain_parameter(value) for k, value in self.inherited.items()}
         named = [line.problem.identity, algorithm, privacy, inherited]
-        axes = {
-            key: [*map(plain_parameter, values)] for key, values in line.axes.items()
-        }
+        axes = {k: [*map(plain_parameter, values)] for k, values in line.axes.items()}
         # Whose the limits are changes no trial.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, self.search.ratio]
@@ -1014,13 +985,13 @@ def tuners_of(
         else Tuner(line, *of)
         for line in tuned
     ]
-    by_line = groupby(sorted(tuners, key=_without_epsilon), _without_epsilon)
-    for _, same in by_line:
-        lower, at = None, None
-        for tuner in sorted(same, key=lambda one: one.epsilon):
-            if at is not None and tuner.epsilon > at.epsilon:
-                lower = at
-            tuner.smaller, at = lower, tuner
+    by_line: dict[str, list[Tuner]] = {}
+    for tuner in tuners:
+        by_line.setdefault(_without_epsilon(tuner), []).append(tuner)
+    for same in by_line.values():
+        for tuner in same:
+            less = [one for one in same[::-1] if one.epsilon < tuner.epsilon]
+            tuner.smaller = max(less, key=lambda one: one.epsilon, default=None)
     for tuner in tuners:
         tuner.source = _source_tuner(tuner, tuners)
     for tuner in tuners:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -79,14 +79,6 @@ class PaperCurves:
     def numbers(self) -> Numbers:
         """Return the numbers by label; not finite where there are none."""
         raise NotImplementedError
-
-
-class HasCurves(Protocol):
-    """What a number of a claim is computed from beside the claim's keys."""
-
-    @property
-    def curves(self) -> Any:
-        """Return the curves of the figure that the claim names."""
 
 
 def mean_of_draws(drawn: Array) -> Estimate:
@@ -169,7 +161,7 @@ def batch_bias(size: int, seed: int = 0, draws: int = 40_000) -> float:
     return float(np.linalg.norm(mean - whole.mean(axis=0)))
 
 
-def share_of_bias(_: HasCurves) -> Estimate:
+def share_of_bias(_: Any) -> Estimate:
     """Return the bias of bias-reduced SGD's estimator over that of a batch of two.
 
     The error of the latter, of 40000 draws, is not in the interval.
@@ -178,7 +170,7 @@ def share_of_bias(_: HasCurves) -> Estimate:
     return length_within(length / whole, (limit - length) / whole)
 
 
-def mean_steps(_: HasCurves, n: int, delta: float, seeds: int) -> Estimate:
+def mean_steps(_: Any, n: int, delta: float, seeds: int) -> Estimate:
     """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
     return mean_of_draws(stopping_times(n, 1.0, delta, seeds))
 
@@ -301,12 +293,12 @@ def steps_over_n(n: int, seeds: int) -> Array:
     return np.array(taus) / n
 
 
-def length_of_a_pass(_: HasCurves, n: int, seeds: int) -> Estimate:
+def length_of_a_pass(_: Any, n: int, seeds: int) -> Estimate:
     """Return the mean steps of one-pass SGD over n."""
     return mean_of_draws(steps_over_n(n, seeds))
 
 
-def long_passes(_: HasCurves, n: int, seeds: int) -> Estimate:
+def long_passes(_: Any, n: int, seeds: int) -> Estimate:
     """Return the share of passes of one-pass SGD that are longer than proved."""
     long, level = np.array([np.sum(steps_over_n(n, seeds) > 2.0)]), (1.0 - LIKELY) / 2
     low, high = (of(long, seeds, level) for of in (profile.at_least, profile.at_most))
@@ -433,7 +425,7 @@ def width_quotient(name: str, p: int, draws: int = 4000) -> tuple[float, float]:
     return mean / norm.width(p), error / norm.width(p)
 
 
-def width_error(study: HasCurves) -> Estimate:
+def width_error(study: Any) -> Estimate:
     """Return the largest relative error of a figure's Gaussian widths."""
     from scipy.special import ndtri
 
@@ -447,7 +439,7 @@ def width_error(study: HasCurves) -> Estimate:
     return estimate_of_largest(make)
 
 
-def width_slope(study: HasCurves, norm: str, p: int) -> float:
+def width_slope(study: Any, norm: str, p: int) -> float:
     """Return the slope of a Gaussian width in the number of coordinates, from p on."""
     along = [one for one in study.curves.values if one >= p]
     return _slope_of_logs(along, np.array([gaussian_width(norm, one) for one in along]))
@@ -491,14 +483,14 @@ def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
     return math.sqrt(2.0) * abs(float(found.x[0] - found.x[1])), strength
 
 
-def printed_output_epsilon(_: HasCurves | None, n: int, factor: float) -> float:
+def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
     """Return the true epsilon of printed output noise, times a factor, claimed 1."""
     moved, strength = two_records(n)
     sigma = factor * math.sqrt(math.log(1.0 / DELTA) + 1.0) / strength
     return gdp_epsilon(moved / sigma, DELTA)
 
 
-def printed_output_growth(study: HasCurves) -> float:
+def printed_output_growth(study: Any) -> float:
     """Return the least factor by which the true epsilon grows along n."""
     along = study.curves.values
     found = np.array([printed_output_epsilon(study, n, 1.0) for n in along])
@@ -512,7 +504,7 @@ def epsilon_of_ridge_output(n: int, ridge: float = RIDGE) -> float:
     return gdp_epsilon(moved / sigma, DELTA)
 
 
-def ridge_output_epsilon(study: HasCurves) -> float:
+def ridge_output_epsilon(study: Any) -> float:
     """Return the largest true epsilon of our output noise on the same neighbours."""
     return max(map(epsilon_of_ridge_output, study.curves.values))
 
@@ -548,7 +540,7 @@ def output_bound(
 NOISES = PRINTED, CORRECTED = "printed", "corrected"
 
 
-def noisy_choice_epsilon(_: HasCurves | None, weight: float, noise: str) -> float:
+def noisy_choice_epsilon(_: Any, weight: float, noise: str) -> float:
     """Return the exact epsilon of one noisy choice among two vertices, claimed 1.
 
     p = 1, n = 100, kappa = 1/2, T = 1: losses c (theta - y)^2 / 2, all (c, y) = (1, 0)
@@ -602,14 +594,14 @@ def dual_gaps(name: str, rule: str, steps: int) -> Array:
     return gaps
 
 
-def gap_slope(study: HasCurves, norm: str) -> float:
+def gap_slope(study: Any, norm: str) -> float:
     """Return the slope of Frank-Wolfe's gap with the step 2/(t+2)."""
     along = np.array(study.curves.values)
     gaps = dual_gaps(norm, "2/(t+2)", int(along.max()))
     return _slope_of_logs(along.tolist(), np.minimum.accumulate(gaps)[along - 1])
 
 
-def gap_ratio(study: HasCurves, norm: str) -> float:
+def gap_ratio(study: Any, norm: str) -> float:
     """Return how far the printed step is behind at the end of the figure."""
     usual, printed = (
         dual_gaps(norm, rule, max(study.curves.values)).min() for rule in STEPS
@@ -617,7 +609,7 @@ def gap_ratio(study: HasCurves, norm: str) -> float:
     return float(printed / usual)
 
 
-def shifted_dual(_: HasCurves | None, shifted: str) -> float:
+def shifted_dual(_: Any, shifted: str) -> float:
     """Return how far a reading of Proposition 2 is from the perturbed minimiser.
 
     That of norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n, through the dual `set`
@@ -689,8 +681,6 @@ def _least_gap(gaps: Array, steps: int) -> float:
     return max(float(gaps[:steps].min()), 1e-16)
 
 
-def violated(
-    _: HasCurves | None, kappa: float, rivals: int, n_iter: int, delta: float
-) -> float:
+def violated(_: Any, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
     """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
     return violation_factor(Instance(kappa, rivals, n_iter, delta))

@@ -192,7 +192,7 @@ def _tuned_lines(
         except (KeyError, TypeError, ValueError):
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
-        at = (labels == [told["panel"], told["line"]]).all(axis=1)
+        at = labels.eq([told["panel"], told["line"]]).all(axis=1)
         first = at & planned["trial"].eq(told["trial"])
         own = ends[settings.isin(settings[first])]
         if len(own):

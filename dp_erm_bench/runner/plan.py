@@ -7,6 +7,7 @@ the seconds of their batches. Of trials of which there are none no time is said.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -14,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.schema import FAILED
 from dp_erm_bench.experiment.tune import Tuner
@@ -43,7 +45,7 @@ def print_plan(session: Session) -> None:
     """Print per line the trials in all, done, failed and to do, and their time.
 
     And how many of those to do are known to be refused, and why. Rounds of tuning that
-    depend on trials to do are counted as if no axis were extended. A trial of two lines
+    depend on trials to do are counted as the most there may be. A trial of two lines
     is counted in both, and once in all.
     """
     lines, named = count_lines(session)
@@ -137,9 +139,10 @@ def _examples_of_line(
     """
     reports = sum(len(tuner.tune.report) for tuner in tuners)
     for phase, number in (("tune", left - reports), ("report", min(left, reports))):
-        one = next((one for t in tuners for one in t.examples(phase)), None)
-        if one is not None and number > 0:
-            yield one, number
+        # What one line may choose, another that inherits it may refuse.
+        with contextlib.suppress(UsageError):
+            if number > 0 and tuners:
+                yield tuners[0].example(phase), number
 
 
 def median_costs(

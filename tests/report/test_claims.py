@@ -499,18 +499,6 @@ def test_uncertified_noise_is_not_run(tabulate):
     assert row["verdict"] == "not run (no accountant certifies this noise)"
 
 
-def test_later_claims_say_why(tabulate):
-    claim = {
-        "id": "lasso",
-        "figure": "sparse_lasso",
-        "statement": "moves",
-        "measure": "later",
-        "reason": "the panel is not there yet",
-    }
-    row = judge(tabulate({}), claim)
-    assert row["verdict"] == "not run (later: the panel is not there yet)"
-
-
 def test_lists_stand_for_a_row_each(tabulate):
     claim = {**RATIO, "figure": ["log1", "log2"], "over": ["DP-SGD authors", "none"]}
     table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})

@@ -199,9 +199,7 @@ def measure_of(claim: Claim) -> Measure:
 
 
 def threshold_in_words(claim: Claim) -> str:
-    """Return the threshold of a claim in words, empty of one that is for later."""
-    if claim["measure"] == "later":
-        return ""
+    """Return the threshold of a claim in words."""
     keys = [key for key in THRESHOLDS if key in claim]
     if keys == ["at_least"]:
         return f">= {claim['at_least']:g}"
