@@ -193,8 +193,8 @@ def _tuned_lines(
             raise UsageError(f"{folder}: {CHOICES}: is damaged") from None
         named = told["panel"] or told["line"]
         at = labels.eq([told["panel"], told["line"]]).all(axis=1)
-        first = at & planned["trial"].eq(told["trial"])
-        own = ends[settings.isin(settings[first])]
+        of_choice = settings[at & planned["trial"].eq(told["trial"])]
+        own = ends[settings.isin(of_choice)]
         if len(own):
             told |= {key: str(own[key].iloc[0]) for key in ("panel", "line")}
             which = "" if named else choice["params"] + choice["chosen"]
