@@ -58,6 +58,11 @@ NO_LINE = "none"
 """What is good in a claim that calls no line good; its `reason` says why not."""
 
 EXPECTED = VERDICTS[VERDICTS.index(VACUOUS) :]
+FORMS: Mapping[tuple[str, ...], str] = {
+    ("at_least",): ">= {at_least:g}",
+    ("at_most",): "<= {at_most:g}",
+    ("equals", "within"): "{equals:g} +- {within:g}",
+}
 THRESHOLDS = ("at_least", "at_most", "equals", "within")
 NUMBERS = (
     *THRESHOLDS,
@@ -127,17 +132,14 @@ def _check_claim(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
 
 
 def _check_value(key: str, value: Any) -> None:
-    if key in NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UsageError(f"{key}={value}: must be a number")
-        if not math.isfinite(value):
-            raise UsageError(f"{key}={value}: must be finite")
-    elif key in WORDS:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if key in WORDS:
         registry.check_choice(key, value, WORDS[key])
-    elif key == "where":
-        if not isinstance(value, dict):
-            raise UsageError(f"{key}={value}: must map columns to values")
-    elif not isinstance(value, str):
+    elif key in NUMBERS and not (number and math.isfinite(value)):
+        raise UsageError(f"{key}={value}: must be a number that is finite")
+    elif key == "where" and not isinstance(value, dict):
+        raise UsageError(f"{key}={value}: must map columns to values")
+    elif not (key in (*NUMBERS, "where") or isinstance(value, str)):
         raise UsageError(f"{key}={value}: must be a word")
 
 
@@ -200,17 +202,13 @@ def measure_of(claim: Claim) -> Measure:
 
 def threshold_in_words(claim: Claim) -> str:
     """Return the threshold of a claim in words."""
-    keys = [key for key in THRESHOLDS if key in claim]
-    if keys == ["at_least"]:
-        return f">= {claim['at_least']:g}"
-    if keys == ["at_most"]:
-        return f"<= {claim['at_most']:g}"
-    if keys == ["equals", "within"]:
-        return f"{claim['equals']:g} +- {claim['within']:g}"
-    raise UsageError(
-        f"threshold={' and '.join(keys) or None}: must be at_least, at_most, or "
-        "equals with within"
-    )
+    keys = tuple(key for key in THRESHOLDS if key in claim)
+    if keys not in FORMS:
+        raise UsageError(
+            f"threshold={' and '.join(keys) or None}: must be at_least, at_most, or "
+            "equals with within"
+        )
+    return FORMS[keys].format(**claim)
 
 
 def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
