@@ -6,13 +6,12 @@ other starts around the defaults of all its fields that are declared as numbers.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from dp_erm_bench import registry
@@ -45,7 +44,6 @@ from dp_erm_bench.experiment.schema import (
     seeds_of,
     values_of,
 )
-from dp_erm_bench.paths import file_digest
 from dp_erm_bench.plugins.names import label_of
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
@@ -201,7 +199,7 @@ def tuned_blocks(
         For a wrong key or value, or if every algorithm refuses its problem.
     """
     points = [one for block in blocks_of(sections) for one in _blocks_of_points(block)]
-    points = _distinct_points(points)
+    points = [*{json.dumps(o, sort_keys=True, default=str): o for o in points}.values()]
     labels = sorted({label_of(one[ALGORITHM]["name"]) for one in points})
     for part in OF_LINES:
         for name in asked.get(part, {}):
@@ -242,21 +240,6 @@ def _blocks_of_points(block: Block) -> Iterator[Section]:
             "budget": {**block.budget, **dict(zip(apart, budget, strict=True))},
             ALGORITHM: dict(algorithm),
         }
-
-
-def _distinct_points(points: Sequence[Section]) -> list[Section]:
-    """Return points without those that another path of the same file makes again."""
-    paths: dict[str, str] = {}
-    found: dict[str, Section] = {}
-    for point in points:
-        data = dict(point["dataset"])
-        if path := data.get("path"):
-            with contextlib.suppress(OSError, TypeError):  # who reads it says so
-                content = file_digest(Path(path).expanduser())
-                data["path"] = paths.setdefault(content, path)
-        one = {**point, "dataset": data}
-        found.setdefault(json.dumps(one, sort_keys=True, default=str), one)
-    return [*found.values()]
 
 
 def _label_blocks(points: Sequence[Section]) -> Iterator[Section]:

@@ -582,17 +582,6 @@ def test_what_is_typed_is_fixed_and_a_list_is_an_axis():
     assert (block["panel"], block["line"]) == ("log1", "random_cd")
 
 
-def test_two_paths_of_one_file_are_one_problem(tmp_path):
-    for name, label in (("a.csv", 1), ("b.csv", 1), ("c.csv", 0)):
-        rows = "".join(f"0.{k},{(k + label) % 2}\n" for k in range(10))
-        (tmp_path / name).write_text(f"x,y\n{rows}")
-    paths = [str(tmp_path / name) for name in ("a.csv", "b.csv", "c.csv")]
-    data = {"name": "file", "path": paths, "label": "y", "bounds": {"columns": 1}}
-    blocks = tuned_blocks([{"dataset": data, "algorithm": "gd"}], {})
-    assert [one["dataset"]["path"] for one in blocks] == paths[::2]
-    assert [one["panel"] for one in blocks] == ["a", "c"]
-
-
 def test_one_length_leaves_no_room_for_another():
     (block,) = tuned_blocks([{**LOG, "algorithm": {"name": "sgd", "n_iter": 9}}], {})
     assert block["algorithm"] == {"name": "sgd", "batch_size": 60, "n_iter": 9}
