@@ -819,19 +819,22 @@ class PatternTuner(Tuner):
 
     def _is_allowed(self, point: Point) -> bool:
         """Return whether a point, of a file maybe, is one of the space's."""
-        whole = list(point) == [*self.inherited, *self.space]
-        if not whole or point | self.inherited != point:
-            return False
         starts = [*chain(*self.starts.values())]
-        for key, axis in self.space.items():
-            alike = [v for one in starts if type(v := one[key]) is type(point[key])]
-            if not axis.holds(point[key]) and point[key] not in alike:
-                return False
-        try:
-            self.line.setting(**point)
-        except UsageError:
-            return False
-        return True
+
+        def may_be_tried(key: str) -> bool:
+            value = point[key]
+            same = [one for one in starts if type(one[key]) is type(value)]
+            return self.space[key].holds(value) or value in [one[key] for one in same]
+
+        whole = list(point) == [*self.inherited, *self.space]
+        whole = whole and point | self.inherited == point
+        with contextlib.suppress(UsageError):
+            return (
+                whole
+                and all(map(may_be_tried, self.space))
+                and bool(self.line.setting(**point))
+            )
+        return False
 
     def _is_gain(self, before: Point, after: Point) -> bool:
         """Return whether a round has led to a point that is better by the tolerance."""

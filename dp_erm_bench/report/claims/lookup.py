@@ -63,12 +63,11 @@ WRONG = (1.0 - LIKELY) / 2
 
 def without_repetitions(reasons: Iterable[str]) -> list[str]:
     """Return reasons, each in words the first time only: how to get data is long."""
-    said: set[str] = set()
-    told = []
-    for reason in reasons:
-        told.append("as above" if reason and reason in said else reason)
-        said.add(reason)
-    return told
+    every = [*reasons]
+    return [
+        "as above" if one and one in every[:place] else one
+        for place, one in enumerate(every)
+    ]
 
 
 def by_chance(rows: Iterable[Mapping[str, str]]) -> str:

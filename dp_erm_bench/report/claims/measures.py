@@ -433,9 +433,10 @@ def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
     for name, value in where.items():
         if name not in rows:
             raise Missing(f"the table has no column {name}")
-        number = isinstance(value, int | float)
-        equal = np.isclose(rows[name].astype("float64"), value) if number else None
-        rows = rows[rows[name] == value if equal is None else equal]
+        if isinstance(value, int | float):
+            rows = rows[np.isclose(rows[name].astype("float64"), value)]
+        else:
+            rows = rows[rows[name] == value]
     if len(rows) != 1:
         cells = ", ".join(f"{name}={value}" for name, value in where.items())
         raise Missing(f"{len(rows) or 'no'} rows with {cells}")
