@@ -637,8 +637,9 @@ class PatternTuner(Tuner):
         moving |= quiet < QUIET and gained
         values = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
         untried = [f"{key} untried" for key, tried in values.items() if len(tried) < 2]
-        ends = [*self._ends_of_point(chosen), *untried]
-        self.open = (*ends, *["trials"] * moving)
+        ends = [*self._ends_of_point(chosen)]
+        ends = [one for one in ends if f"{one.split()[0]} untried" not in untried]
+        self.open = (*ends, *untried, *["trials"] * moving)
 
     def _setting_of_rule(self) -> Points:
         """Return the setting that the line's rule gives, where there is a rule."""

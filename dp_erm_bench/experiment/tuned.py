@@ -68,7 +68,7 @@ MOST_IN_GRID = 3
 order. With more of them the grid alone would take all trials: others are set aside."""
 
 AROUND = (0.25, 1.0, 4.0)
-"""Times a default: the grid of a field."""
+"""Times a default: the grid of a field, or what is tried of it beside the grid."""
 
 CLIPS = {"unit": GRADIENT_RMS, "values": [0.1, 0.3, 1, 3]}
 """The grid of a threshold that has no default."""
@@ -141,7 +141,8 @@ def _values_around_default(algorithm: Algorithm, key: str, grid: bool) -> Any:
     if key == "clip" and optional:
         return CLIPS
     if number and default:
-        found = [default * factor for factor in AROUND] if grid else [default]
+        found = [default * factor for factor in AROUND]
+        found = found if grid else [default, *found]
     else:
         least, above, most = algorithm.limits(key)
         low = max(least, above, 0)

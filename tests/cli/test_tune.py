@@ -622,7 +622,8 @@ def test_an_algorithm_of_ones_own_starts_around_its_defaults(tmp_path):
     assert axes["clip"] == {"unit": "gradient_rms", "values": [0.1, 0.3, 1, 3]}
     assert [*axes][:3] == ["n_iter", "step", "clip"]
     assert [*axes][3:] == block["tune"]["aside"]
-    assert axes["batch_size"] == [7] and axes["weight"] == [0.0, 1.0]
+    assert axes["batch_size"] == [7, 2, 28] and axes["share"] == [0.5, 0.125]
+    assert axes["rounds"] == [2, 1, 8] and axes["weight"] == [0.0, 1.0]
     assert axes["reach"] == [None, 4.0] and "word" not in axes
     fixed = {"name": str(path), "step": 1.0, "clip": 1.0}
     (block,) = tuned_blocks([{**LOG, "algorithm": fixed}], {})
