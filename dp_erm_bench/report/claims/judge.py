@@ -136,7 +136,8 @@ def _check_value(key: str, value: Any) -> None:
     if key in WORDS:
         registry.check_choice(key, value, WORDS[key])
     elif key in NUMBERS and not (number and math.isfinite(value)):
-        raise UsageError(f"{key}={value}: must be a number that is finite")
+        allowed = "finite" if number else "a number"
+        raise UsageError(f"{key}={value}: must be {allowed}")
     elif key == "where" and not isinstance(value, dict):
         raise UsageError(f"{key}={value}: must map columns to values")
     elif not (key in (*NUMBERS, "where") or isinstance(value, str)):
