@@ -102,8 +102,9 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
     fixed, smallest = (tune.pop(key, {}) for key in ("fixed", SMOKE))
     if profile == SMOKE:
         for key, axis in tune["axes"].items():
-            values = axis_values(axis)
-            one = [smallest.get(key, values[(len(values) - 1) // 2])]
+            values, aside = axis_values(axis), key in tune.get("aside", ())
+            usual = values[0 if aside else (len(values) - 1) // 2]
+            one = [smallest.get(key, usual)]
             unit = isinstance(axis, Mapping)
             tune["axes"][key] = {**axis, "values": one} if unit else one
     return fixed, {**tune, **PROFILES[profile]}

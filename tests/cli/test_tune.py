@@ -625,6 +625,11 @@ def test_an_algorithm_of_ones_own_starts_around_its_defaults(tmp_path):
     assert axes["batch_size"] == [7, 2, 28] and axes["share"] == [0.5, 0.125]
     assert axes["rounds"] == [2, 1, 8] and axes["weight"] == [0.0, 1.0]
     assert axes["reach"] == [None, 4.0] and "word" not in axes
+    small = start_of(block["algorithm"]["name"], "smoke")[1]["axes"]
+    usual = {"n_iter": [10], "step": [2.0], "batch_size": [7], "share": [0.5]}
+    usual |= {"rounds": [2], "weight": [0.0], "reach": [None]}
+    clip = {"unit": "gradient_rms", "values": [0.3]}
+    assert small == {**usual, "clip": clip}
     fixed = {"name": str(path), "step": 1.0, "clip": 1.0}
     (block,) = tuned_blocks([{**LOG, "algorithm": fixed}], {})
     assert {*axes} - {*block["tune"]["axes"]} == {"step", "clip"}
