@@ -902,6 +902,9 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             block: Section = {
                 group: _part_with_changes(group, *of) for group, of in groups.items()
             }
+            if config["dataset"].get("bounds") is None:
+                # Nobody names bounds: the yaml's are taken where they are needed.
+                block["dataset"]["bounds"] = "auto"
             if block[PROBLEM] == {"name": ERM}:
                 del block[PROBLEM]
             block["budget"] = dict(config["budget"])
@@ -911,7 +914,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             block["seed"] = config["seed"]
             for argument in request.axes.values():
                 # What is typed is meant, where it is as in the yaml, too.
-                if argument.swept or argument.key == "dataset.task":
+                if argument.swept or argument.key in ("dataset.task", "dataset.bounds"):
                     place_key(block, argument)
             blocks.append(block)
     names = _chosen_algorithms(example)

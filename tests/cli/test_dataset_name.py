@@ -51,9 +51,9 @@ def test_a_name_in_another_dataset_is_refused():
 
 def test_the_command_line_hands_the_name_on(line):
     (block,) = line("dataset=libsvm", "dataset.name=a9a").blocks
-    assert block["dataset"] == {"name": "libsvm:a9a"}
+    assert block["dataset"] == {"name": "libsvm:a9a", "bounds": "auto"}
     (block,) = line("dataset=libsvm", "dataset.name=a9a,w8a").blocks
-    assert block["dataset"] == {"name": ["libsvm:a9a", "libsvm:w8a"]}
+    assert block["dataset"]["name"] == ["libsvm:a9a", "libsvm:w8a"]
 
 
 def test_lists_of_labels_and_bounds_reach_the_dataset_whole(line):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-LOG1 = {"name": "log1"}
+LOG1 = {"name": "log1", "bounds": "auto"}
 USUAL = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
 
 
@@ -71,7 +71,7 @@ def test_algorithms_may_stand_in_a_list_or_a_glob(line, text):
 
 def test_dataset_keys_are_overrides_and_axes(line):
     (block,) = line("dataset=log1", "dataset.n=200", "dataset.seed=1,2").blocks
-    assert block["dataset"] == {"name": "log1", "n": 200, "seed": [1, 2]}
+    assert block["dataset"] == {**LOG1, "n": 200, "seed": [1, 2]}
 
 
 def test_a_dataset_key_equal_to_the_yaml_is_no_override(line):
@@ -176,7 +176,7 @@ def test_a_configuration_of_ones_own_sets_parameters(line, tmp_path):
         "dataset: {n: 300}\nalgorithm: {random_cd: {step: 0.5}}\n"
     )
     (block,) = line(f"-cd={folder}", "-cn=own", "seed=1").blocks
-    assert block["dataset"] == {"name": "log1", "n": 300}
+    assert block["dataset"] == {**LOG1, "n": 300}
     assert block["algorithm"] == {"name": "random_cd", "step": 0.5}
 
 
