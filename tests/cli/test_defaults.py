@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from dp_erm_bench import load_problem, load_results, registry
+from dp_erm_bench import fit, load_problem, load_results, registry
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets.spec import dataset_spec, default_bounds
-from dp_erm_bench.errors import DataUnavailable, UsageError
+from dp_erm_bench.errors import DataUnavailable, Unsupported, UsageError
 from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import refusal_of_algorithm
 from dp_erm_bench.experiment.parameters import algorithm_of
@@ -101,6 +101,9 @@ def test_all_budgets_of_a_sweep_have_the_same_records():
 def test_in_python_default_bounds_are_asked_for_by_their_name():
     problem = load_problem("log1", n=60, bounds="default")
     assert problem.dataset.bounds.norm == 11.7
+    hint = r"load_problem\('log1', bounds='default'\)"
+    with pytest.raises(Unsupported, match=hint):
+        fit(load_problem("log1", n=60), "gd", epsilon=1.0)
     with pytest.raises(UsageError, match="communities has no default bounds"):
         try:
             load_problem("communities", bounds="default")
