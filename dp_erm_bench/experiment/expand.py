@@ -11,6 +11,7 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.code_identity import is_ours
 from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, LISTS, default_bounds
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
@@ -173,7 +174,8 @@ def _needs_bounds(
     """Return whether an algorithm refuses a problem, whatever it clips gradients to.
 
     At one of the budgets is enough: all of a sweep have the same records. Why it does
-    is not asked: where default bounds do not help, it refuses these, too.
+    is not asked: where default bounds do not help, it refuses these, too. A solver of
+    one's own, which only its trials ask, needs them where it has no threshold.
     """
     values = _values_without_unit(axes, problem)
     first = {key: one[0] for key, one in values.items() if one}
@@ -182,6 +184,8 @@ def _needs_bounds(
     def is_refused(clip: Any, privacy: tuple[dict[str, Any], str]) -> bool:
         given = {**first, "clip": clip} if "clip" in first else first
         numbers, _ = parameters.by_rule(algorithm, given, problem, privacy[0])
+        if not is_ours(found.cls):
+            return found.full(numbers).get("clip") is None
         return bool(refusal_of_algorithm(found, numbers, problem, *privacy))
 
     thresholds = values.get("clip", (None,))

@@ -12,6 +12,7 @@ from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import refusal_of_algorithm
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.registry import names
+from tests.contract.own import SOUND
 
 LACKS = ("needs declared bounds", "clipping threshold")
 
@@ -111,3 +112,16 @@ def test_in_python_default_bounds_are_asked_for_by_their_name():
             pytest.skip("the data are not here")
     with pytest.raises(UsageError, match="must be one of auto, default"):
         load_problem("log1", bounds="defualt")
+
+
+def test_a_solver_of_ones_own_has_the_records_of_ours(tmp_path, monkeypatch):
+    (tmp_path / "noisy_gd.py").write_text(SOUND)
+    monkeypatch.chdir(tmp_path)
+    typed = "dataset=log1 dataset.n=80 algorithm=noisy_gd.py,gd runner.progress=false"
+    assert main(typed.split()) == 0
+    rows = load_results("results/sweep").drop_duplicates("trial", keep="last")
+    assert [*rows["clip"]] == ["default"] * 2 and rows["status"].eq("ok").all()
+    blocks = {"dataset": {"name": "log1", "bounds": "auto"}}
+    own = {"name": "noisy_gd.py", "clip": 1.0}
+    (line,), _ = expand_blocks([{**blocks, "algorithm": own}])
+    assert line.clip == ""
