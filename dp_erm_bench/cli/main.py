@@ -17,9 +17,9 @@ from dp_erm_bench.cli.usage import (
     AUTO,
     COMMANDS,
     GROUPS,
+    HELP,
     USAGE,
     escape_controls,
-    usage_of,
 )
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _dispatch_command(arguments: list[str]) -> int:
     first = arguments[0] if arguments else "help"
     if first == "help" or {"-h", "--help"} & set(arguments):
         named = next((one for one in arguments[:2] if one in COMMANDS), "")
-        print(usage_of(named) if named else help_text())
+        print(HELP[named].rstrip() if named else help_text())
         return 0
     if arguments == ["--version"]:
         from dp_erm_bench import __version__
@@ -165,23 +165,20 @@ def _dispatch_command(arguments: list[str]) -> int:
         from dp_erm_bench.cli.completion import complete
 
         return complete(arguments[1:])
-    if "=" not in first and not first.startswith(("-", "+", "~")):
-        return run_command(first, arguments[1:])
-    from dp_erm_bench.cli.app import run
-
-    return run(arguments)
+    if "=" in first or first.startswith(("-", "+", "~")):
+        return run_command("run", arguments)
+    return run_command(first, arguments[1:])
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
-    """Run one of the commands that need no composition and return the exit code.
+    """Run one of the commands and return the exit code.
 
     Parameters
     ----------
     name : str
         One of `COMMANDS`.
     arguments : sequence of str
-        Config groups to list, results folders, or algorithms to check; some take
-        options, too.
+        What follows it on the command line.
     """
     from dp_erm_bench.errors import UsageError
     from dp_erm_bench.registry import check_choice
@@ -189,10 +186,14 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     try:
         check_choice("command", name, sorted(COMMANDS))
         module = importlib.import_module(f"dp_erm_bench.cli.{COMMANDS[name]}")
+        if COMMANDS[name] == "line":
+            return int(module.start_run(name, arguments))
         return int(getattr(module, f"{name}_command")(arguments))
     except UsageError as error:
         print(f"dp-erm-bench: {error}", file=sys.stderr)
-        return 2
+    except (MemoryError, RecursionError) as error:
+        print(f"dp-erm-bench: not enough memory ({error})", file=sys.stderr)
+    return 2
 
 
 def help_text() -> str:

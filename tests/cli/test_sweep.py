@@ -198,7 +198,7 @@ def test_the_process_is_left_as_it_was(line):
 
 
 @pytest.mark.parametrize(
-    "where", ["app.run_sweep", "app.read_request", "main._dispatch_command"]
+    "where", ["sweep.run_blocks", "line.read_request", "main._dispatch_command"]
 )
 def test_ctrl_c_is_130(line, monkeypatch, where):
     def interrupted(*given):
@@ -210,5 +210,5 @@ def test_ctrl_c_is_130(line, monkeypatch, where):
 
 
 def test_the_exit_code_is_the_runners(monkeypatch, line):
-    monkeypatch.setattr("dp_erm_bench.cli.app.run_sweep", lambda *given: 1)
+    monkeypatch.setattr("dp_erm_bench.cli.sweep.run_blocks", lambda *given: 1)
     line("seed=1", code=1)
