@@ -50,13 +50,10 @@ def check_command(arguments: Sequence[str]) -> int:
         before anything is checked.
     """
     options = parser_of("check").parse_intermixed_args(arguments)
-    only, accepted = (
-        ",".join(one).split(",") for one in (options.only, options.accept)
-    )
-    known = {check.name: check for check in CHECKS}
-    for name in only if options.only else ():
+    accepted, known = options.accept, {check.name: check for check in CHECKS}
+    for name in options.only:
         registry.check_choice("--only", name, [*known])
-    checks = [one for name, one in known.items() if name in only or not options.only]
+    checks = [known[name] for name in known if name in (options.only or known)]
     names = options.algorithms or registry.names(registry.ALGORITHM)
     pins = [registry.pin_choice(name) for name in names]
     with silence_output():

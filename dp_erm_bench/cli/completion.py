@@ -134,7 +134,7 @@ def _possible_words(before: Sequence[str], last: str) -> Iterator[str]:
     elif command in ("list", "check"):
         groups = [*GROUPS, "settings", "blocks", "results"]
         named = [word for word in before if word in groups]
-        group = ALGORITHM if command == "check" else [*named, ""][-1]
+        group = ALGORITHM if command == "check" else ["", *named][-1]
         yield from registry.names(group) if group in GROUPS else ()
         yield from groups if command == "list" else ()
     elif command not in ("run", TUNE):

@@ -284,8 +284,8 @@ def read_request(
     for key, number in Counter(one.partition("=")[0] for one in arguments).items():
         if number > 1:
             raise UsageError(f"{key}: given twice; write the values as one list")
-    for key in ("panel", "profile"):
-        if key in request.frame and not (request.experiment or tunes):
+    for key in ("panel", "profile")[: 2 - tunes]:
+        if key in request.frame and not request.experiment:
             raise UsageError(f"{key}: belongs to an experiment; add experiment=NAME")
     return request
 
@@ -320,6 +320,8 @@ def _check_typed_key(argument: str, tunes: bool) -> None:
         raise UsageError(f"{key}: no such key; choose with {first}=NAME")
     elif first == ALGORITHM and rest and rest.count(".") != 1:
         raise UsageError(f"{key}: write algorithm.NAME.PARAMETER")
+    elif rest and first in registry.names(ALGORITHM):
+        raise UsageError(f"{key}: no such key; did you mean {ALGORITHM}.{key}?")
     elif not (rest and first in (*POSED, ALGORITHM)) and key not in (
         *(*CHOSEN, "runner", "experiment"),
         *frame_keys(),
@@ -346,6 +348,8 @@ def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> 
         request.experiment = find_experiment(typed, folders)
         return
     one = parse_argument(argument)
+    if key in ("name", "results_dir") and isinstance(one.values[0], int | float):
+        one = Argument(key, [typed], False)  # 2025 is a word here
     if first == TUNE:
         value = one.values if one.swept else one.values[0]
         if rest.startswith("axes.") and not isinstance(value, list | dict):
@@ -392,6 +396,9 @@ def _check_choices(group: str, values: Iterable[Any]) -> list[str]:
         if group in FROM_FILES and is_file(value):
             value = absolute_path(value)
             registry.pin_choice(value, group)
+        elif group == "dataset" and "." in value:
+            how = f"write dataset=file dataset.path={value}"
+            raise UsageError(f"dataset={value}: no such choice; {how}")
         else:
             registry.check_choice(group, value, names)
         other = found.setdefault(label_of(value), value)

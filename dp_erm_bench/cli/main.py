@@ -59,24 +59,21 @@ def _run_command_line(arguments: Sequence[str] | None, ours: bool) -> int:
     try:
         code = _dispatch_command(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has enough.
-        _drop_output()
-        code = 0
+        return code
     except OSError as error:
         _drop_output()
-        reason = error.strerror or str(error)
+        if isinstance(error, BrokenPipeError):
+            return 0  # the reader, such as `head`, has enough
         with contextlib.suppress(OSError):
-            where = error.filename or "output"
-            print(f"dp-erm-bench: {where}: {reason}", file=sys.stderr)
-        code = 2
+            where, why = error.filename or "output", error.strerror or str(error)
+            print(f"dp-erm-bench: {where}: {why}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         if ours:
             # It ends by itself from here: a second Ctrl-C has nothing left to stop.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
-        code = 130
-    return code
+        return 130
 
 
 class Door:
@@ -191,7 +188,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         return int(getattr(module, f"{name}_command")(arguments))
     except UsageError as error:
         print(f"dp-erm-bench: {error}", file=sys.stderr)
-    except (MemoryError, RecursionError) as error:
+    except MemoryError as error:
         print(f"dp-erm-bench: not enough memory ({error})", file=sys.stderr)
     return 2
 
@@ -202,10 +199,9 @@ def help_text() -> str:
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent / "conf"
     folder = checkout if (checkout / "config.yaml").is_file() else package / "conf"
-    lines = []
+    text = ""
     for group in GROUPS:
-        files = os.listdir(folder / group)
-        names = sorted(file[:-5] for file in files if file.endswith(".yaml"))
+        names = sorted(path.stem for path in (folder / group).glob("*.yaml"))
         choices = [*(["auto"] if group in AUTO else []), *names]
-        lines.append(f"  {group:12} {', '.join(choices)}\n")
-    return USAGE.format(choices="".join(lines))
+        text += f"  {group:12} {', '.join(choices)}\n"
+    return USAGE.format(choices=text)

@@ -52,6 +52,11 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}; as in {self.usage}")
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names of a text, which commas part."""
+    return text.split(",")
+
+
 Option = tuple[Sequence[str], dict[str, Any]]
 FOLDERS: Option = ("folders",), {"nargs": "*"}
 HYDRA: tuple[Option, ...] = (
@@ -71,8 +76,8 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
     "check": (
         (("algorithms",), {"nargs": "*"}),
         (("--first",), {"action": "store_true"}),
-        (("--only",), {"action": "append", "default": []}),
-        (("--accept",), {"action": "append", "default": []}),
+        (("--only",), {"action": "extend", "type": split_names, "default": []}),
+        (("--accept",), {"action": "extend", "type": split_names, "default": []}),
     ),
     "collect": (FOLDERS,),
     "list": ((("words",), {"nargs": "*"}),),

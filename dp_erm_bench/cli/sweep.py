@@ -66,11 +66,9 @@ SHAPES: dict[str, tuple[type, str]] = {
 """Keys of an experiment's file. What else a run needs is set on the command line."""
 
 _NOISE = re.compile(
-    r"^\s*(full_key:|object_type=|reference_type=|See https?://|Config search path|"
+    r"^\s*(object_type=|reference_type=|See https?://|Config search path|"
     r"provider=|Set the environment variable|$)"
 )
-LONGEST_NAME = 200
-"""Bytes of the name of a results folder."""
 
 
 def load_yaml(path: Path) -> Any:
@@ -84,8 +82,8 @@ def load_yaml(path: Path) -> Any:
         would get into records and figures.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        tree = yaml.load(text, Loader=get_yaml_loader())
+        with path.open(encoding="utf-8") as text:
+            tree = yaml.load(text, Loader=get_yaml_loader())
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: no yaml: {' '.join(str(error).split())}") from None
     nodes = [tree]
@@ -93,10 +91,9 @@ def load_yaml(path: Path) -> Any:
         if len(nodes) > MOST_NODES:
             what = f"more than {MOST_NODES} values; an alias may stand for itself"
             raise UsageError(f"{path}: {what}")
-        if isinstance(node, dict):
-            for key in node:
-                if not isinstance(key, str):
-                    raise UsageError(f"{path}: key {typed_text(key)}: must be a word")
+        for key in node if isinstance(node, dict) else ():
+            if not isinstance(key, str):
+                raise UsageError(f"{path}: key {typed_text(key)}: must be a word")
         for name in RESOLVER.findall(node) if isinstance(node, str) else ():
             if name.strip() not in RESOLVERS:
                 raise UsageError(
@@ -145,7 +142,10 @@ def read_experiment(
             registry.check_choice(f"{path}: defaults", base, sorted(files))
             tree_of = read_experiment(files[base], files, (*above, path.stem))
         parts.append(tree if base == SELF else tree_of)
-    return cast(DictConfig, OmegaConf.merge(*parts))
+    try:
+        return cast(DictConfig, OmegaConf.merge(*parts))
+    except (OmegaConfBaseException, RecursionError) as error:
+        raise UsageError(f"{path}: {error_sentence(error)}") from None
 
 
 class Composer:
@@ -224,7 +224,8 @@ class Composer:
                 if key not in ("panel", "runner"):
                     OmegaConf.update(config, key, one.values[0], force_add=True)
         except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-            raise UsageError(error_sentence(error)) from None
+            where = f"--config-name {self.name}: " * (self.name != "config")
+            raise UsageError(f"{where}{error_sentence(error)}") from None
         return config
 
     def resolve(
@@ -256,7 +257,8 @@ class Composer:
         try:
             resolved = OmegaConf.to_container(config, resolve=True)
         except OmegaConfBaseException as error:
-            raise UsageError(error_sentence(error)) from None
+            where = f"{self.request.experiment}: " * bool(self.experiment)
+            raise UsageError(f"{where}{error_sentence(error)}") from None
         return cast(dict[str, Any], resolved), chosen
 
     def show(self, kind: str, package: str | None, resolve: bool) -> str:
@@ -295,16 +297,11 @@ class Composer:
 
 
 def error_sentence(error: BaseException) -> str:
-    """Return the message of an error and of its causes as one line."""
-    parts: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None:
-        lines = [line for line in str(cause).splitlines() if not _NOISE.match(line)]
-        text = " ".join(" ".join(lines).split())
-        if text and not any(text in part for part in parts):
-            parts.append(text)
-        cause = cause.__cause__
-    return printable_text(": ".join(parts) or type(error).__name__)
+    """Return the message of an error and of its cause as one line."""
+    texts = [str(one) for one in (error, error.__cause__) if one is not None]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    told = dict.fromkeys(line for line in lines if not _NOISE.match(line))
+    return printable_text(" ".join(told) or type(error).__name__)
 
 
 def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
@@ -328,11 +325,9 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             block: Section = {one: _changed_part(one, *of) for one, of in parts.items()}
             if block[PROBLEM] == {"name": ERM}:
                 del block[PROBLEM]
-            block["budget"] = dict(config["budget"])
-            block["calibration"] = config["calibration"]
-            if len(given.get("calibration", ())) > 1:
-                block["calibration"] = given["calibration"]
-            block["seed"] = config["seed"]
+            block |= {"budget": dict(config["budget"]), "seed": config["seed"]}
+            several = len(given.get("calibration", ())) > 1
+            block["calibration"] = (given if several else config)["calibration"]
             for argument in request.axes.values():
                 # What is typed is meant, where it is as in the yaml, too.
                 if argument.swept or argument.key == "dataset.task":
@@ -420,7 +415,10 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]
         for block in blocks
         if not request.panels or block.get("panel") in request.panels
     ]
-    checked = schema.blocks_of(expanded)  # before their keys are replaced
+    try:
+        checked = schema.blocks_of(expanded)  # before their keys are replaced
+    except UsageError as error:
+        raise UsageError(f"{request.experiment}: {error}") from None
     labels = Counter((b.panel, b.line) for b in checked if b.panel and b.line)
     for (panel, line), number in labels.items():
         if number > 1:
@@ -454,30 +452,27 @@ def _replace_key(blocks: list[Section], argument: Argument) -> None:
         raise UsageError(
             f"{key}={typed_text(argument.values)}: takes one value with an experiment"
         )
-    for group in (ALGORITHM, *POSED) if first in (ALGORITHM, *POSED) else ():
-        usual = {"constraint": "none", PROBLEM: ERM}.get(group, "auto")
-        for block in blocks if group == first else ():
-            part = block.get(group, usual)
-            block[group] = dict(part) if isinstance(part, dict) else {"name": part}
+    usual = {"constraint": "none", PROBLEM: ERM}.get(first, "auto")
+    for block in blocks if first in (ALGORITHM, *POSED) else ():
+        part = block.get(first, usual)
+        block[first] = dict(part) if isinstance(part, dict) else {"name": part}
     if first == ALGORITHM:
-        names = [str(block[ALGORITHM].get("name")) for block in blocks]
-        pairs = zip(blocks, names, strict=True)
-        blocks = [block for block, name in pairs if label_of(name) == path[0]]
+        label = path[0]
+        blocks = [b for b in blocks if label_of(str(b[first].get("name"))) == label]
         if not blocks:
-            raise UsageError(f"{key}: no block of the experiment runs {path[0]}")
+            raise UsageError(f"{key}: no block of the experiment runs {label}")
     for block in blocks:
         tune = block.get("tune") or {}
+        axes = tune.get("axes", {}) if first == ALGORITHM else {}
         if key == "seed" and tune:
             raise UsageError(
                 f"seed={typed_text(value)}: {schema.block_label(block)} is tuned, its "
                 "seeds are tune.seeds and tune.report"
             )
-        axes = tune.get("axes", {})
-        if first == ALGORITHM and path[-1] in axes:
-            if argument.swept:
-                axes[path[-1]] = argument.values
-                continue
-            del axes[path[-1]]
+        if path[-1:] and path[-1] in axes and argument.swept:
+            axes[path[-1]] = argument.values
+            continue
+        if path[-1:] and axes.pop(path[-1], None) is not None:
             tune["extend"] = [p for p in tune.get("extend") or [] if p != path[-1]]
         if key in POSED:
             block[first] = {"name": value}
@@ -491,27 +486,16 @@ def results_folder(config: Mapping[str, Any], default: str) -> Path:
     Raises
     ------
     UsageError
-        If `name` is not a plain folder name, or `results_dir` can be no folder.
+        If `name` or `results_dir` is no plain name of a folder.
     """
     name, parent = config["name"], config["results_dir"]
     name = default if name is None else name
-    odd = len(name.encode()) > LONGEST_NAME or not _is_written(name)
-    if Path(name).name != name or name == ".." or odd:
-        raise UsageError(
-            f"name={name.strip() or repr(name)}: must be the name of a folder, not a "
-            f"path, of at most {LONGEST_NAME} characters"
-        )
-    if not _is_written(parent):
-        raise UsageError(f"results_dir={parent!r}: must be the name of a folder")
-    above = (Path(parent), *Path(parent).absolute().parents)
-    there = next(one for one in above if one.exists())
-    if not there.is_dir():
-        raise UsageError(f"results_dir={parent}: {there} is no folder")
+    for key, text in (("name", name), ("results_dir", parent)):
+        if not (text.isprintable() and text.strip()):
+            raise UsageError(f"{key}={text!r}: must be the name of a folder")
+    if Path(name).name != name or name == "..":
+        raise UsageError(f"name={name}: must be the name of a folder, not a path")
     return Path(parent) / name
-
-
-def _is_written(name: str) -> bool:
-    return name.isprintable() and bool(name.strip())
 
 
 def resolve_blocks(
