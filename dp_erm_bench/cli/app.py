@@ -70,23 +70,13 @@ def report_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.report.html.page import NAME, write_report
 
     options = parser_of("report").parse_intermixed_args(arguments)
-    folders = existing_folders(options.folders)
+    folders = options.folders
     for folder in folders:
         report(folder)
     first = folders[0].resolve()
     home = folders[0] if len(folders) == 1 else first.parent
     print(f"report: {typed_path(write_report(folders, options.out or home / NAME))}")
     return 0
-
-
-def existing_folders(folders: Sequence[str]) -> list[Path]:
-    """Return the folders of a command line, of which there must be one at least."""
-    if not folders:
-        raise UsageError("name at least one results folder, as in results/sweep")
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise UsageError(f"{folder}: no such folder")
-    return [Path(folder) for folder in folders]
 
 
 def collect_command(arguments: Sequence[str]) -> int:
@@ -103,7 +93,7 @@ def collect_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.results.table import UNREADABLE, collect_table
 
     options = parser_of("collect").parse_intermixed_args(arguments)
-    for folder in existing_folders(options.folders):
+    for folder in options.folders:
         if not (folder / "plan.jsonl").is_file():
             raise UsageError(f"{folder}: no results folder, it has no plan.jsonl")
         collect_table(folder)

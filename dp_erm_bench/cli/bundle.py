@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dp_erm_bench.cli.app import draw_again, existing_folders
+from dp_erm_bench.cli.app import draw_again
 from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.errors import UsageError, escape_line
 from dp_erm_bench.results import bundle
@@ -44,8 +44,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect_table
 
     options = parser_of("bundle").parse_intermixed_args(arguments)
-    (folder,) = existing_folders([options.folder])
-    name = folder.resolve().name
+    folder, name = options.folder, options.folder.resolve().name
     path = options.out or folder.resolve().parent / f"{name}.zip"
     with (
         TemporaryDirectory() as home,
@@ -103,8 +102,6 @@ def replay_command(arguments: Sequence[str]) -> int:
     if not re.fullmatch("all|0*[1-9][0-9]{0,17}", options.sample):
         why = "must be an integer of at least 1, or all"
         raise UsageError(f"--sample {options.sample}: {why}")
-    if options.data is not None and not options.data.is_dir():
-        raise UsageError(f"--data {options.data}: no such folder")
     with TemporaryDirectory() as home:
         folder = options.folder
         if not folder.is_dir():

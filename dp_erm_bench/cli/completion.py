@@ -10,10 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import yaml
-
 from dp_erm_bench import registry
-from dp_erm_bench.cli.line import TUNE, experiment_files, find_experiment
+from dp_erm_bench.cli.line import TUNE, experiment_files
 from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, HELP
 from dp_erm_bench.experiment.schema import block_keys, frame_keys
 from dp_erm_bench.plugins.names import is_file, label_of
@@ -45,9 +43,6 @@ COMMON = (
     *("drop_empty", "densify", "bounds", "clip_to_bounds", "scale", "intercept"),
 )
 """Keys of every dataset; its yaml has more."""
-
-SOURCE = "leaderboard"
-"""The experiment whose profiles `tune` has."""
 
 FOLDER = ("-cd", "--config-dir")
 FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path": ""}
@@ -181,8 +176,10 @@ def _dotted_keys(command: str, before: Sequence[str], last: str) -> Iterator[str
 
 
 def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
-    if key in ("experiment", "panel", "profile"):
-        return _of_experiments(key, before)
+    if key == "experiment":
+        typed = " ".join(before).replace("=", " ").split()
+        pairs = zip(typed, typed[1:], strict=False)
+        return experiment_files([Path(one) for flag, one in pairs if flag in FOLDER])
     if key in GROUPS:
         return [*(["auto"] if key in AUTO else []), *registry.names(key)]
     if key in frame_keys():
@@ -191,19 +188,6 @@ def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
         return ("true", "false") if truth else entry.metadata["words"]
     known = {f"{TUNE}.quantity": [*QUANTITIES], "dataset.scale": ["bounds"]}
     return known.get(key, ())
-
-
-def _of_experiments(key: str, before: Sequence[str]) -> Iterable[str]:
-    """Return the experiments there are, or panels and profiles of the chosen one."""
-    typed = " ".join(before).replace("=", " ").split()
-    folders = [Path(typed[i + 1]) for i, w in enumerate(typed[:-1]) if w in FOLDER]
-    if key == "experiment":
-        return experiment_files(folders)
-    names = [SOURCE] if before[:1] == [TUNE] else _chosen_names("experiment", before)
-    path = find_experiment(names[0], folders)
-    tree = yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) if path else {}
-    panels = {str(block.get("panel")) for block in tree["blocks"]}
-    return tree["profiles"] if key == "profile" else panels
 
 
 def _chosen_names(group: str, before: Sequence[str]) -> list[str]:

@@ -77,11 +77,9 @@ def parse_argument(argument: str) -> Argument:
         enumerated or is empty.
     """
     key, _, text = argument.partition("=")
-    override = _parse_with_hydra(text)
-    if isinstance(override, str):
-        override = _parse_with_hydra(quote_refused(text))
-    if isinstance(override, str):
-        raise UsageError(f"{argument}: not understood as key=value ({override})")
+    override = _parse_with_hydra(text) or _parse_with_hydra(quote_refused(text))
+    if override is None:
+        raise UsageError(f"{argument}: not understood as key=value")
     swept = override.is_sweep_override()
     values = _axis_values(override, argument) if swept else [override.value()]
     if not values:
@@ -89,21 +87,16 @@ def parse_argument(argument: str) -> Argument:
     return Argument(key, values, swept)
 
 
-def _parse_with_hydra(text: str) -> Override | str:
-    """Return what Hydra's parser makes of a value, or the first line of its refusal."""
+@functools.cache
+def _parse_with_hydra(text: str) -> Override | None:
+    """Return what Hydra's parser makes of a value, None if it refuses it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        return _hydra_parser()(f"key={text}")
-    except (HydraException, ValueError, RecursionError) as error:
-        return next(iter(str(error).splitlines()), "")
-
-
-@functools.cache
-def _hydra_parser() -> Callable[[str], Override]:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    return OverridesParser.create().parse_override
+        return OverridesParser.create().parse_override(f"key={text}")
+    except (HydraException, ValueError, RecursionError):
+        return None
 
 
 def quote_text(text: str) -> str:
@@ -127,8 +120,7 @@ def quote_refused(text: str) -> str:
     quoted = []
     for part in [text] if _is_open(parts[-1]) else parts:
         forms = part, _FOREIGN.sub(r"'\g<0>'", part), quote_text(part)
-        accepted = (x for x in forms if not isinstance(_parse_with_hydra(x), str))
-        quoted.append(next(accepted, part))
+        quoted.append(next(filter(_parse_with_hydra, forms), part))
     return ",".join(quoted)
 
 
@@ -463,16 +455,12 @@ def start_run(command: str, arguments: Sequence[str]) -> int:
         if word.startswith("-"):
             check_hydra(word)
             raise UsageError(f"{word}: no such option; see dp-erm-bench --help")
-    for name in ("config_dir", "config_name", "package"):
-        if getattr(options, name) == "":
+    for name, value in vars(options).items():
+        if value == "":
             raise UsageError(f"--{name.replace('_', '-')}=: needs a value")
-    for name in ("package", "resolve"):
-        if getattr(options, name) and not options.cfg:
+        if name in ("package", "resolve") and value and not options.cfg:
             raise UsageError(f"--{name}: belongs to --cfg job|hydra|all, which shows")
-    folders = [Path(options.config_dir)] if options.config_dir else []
-    for folder in folders:
-        if not folder.is_dir():
-            raise UsageError(f"--config-dir {folder}: no such folder")
+    folders = [options.config_dir] if options.config_dir else []
     request = read_request(words, folders, command == TUNE)
     from dp_erm_bench.cli.sweep import Composer, run_blocks  # which imports Hydra
 

@@ -73,30 +73,25 @@ def list_results(parent: Path) -> str:
     UsageError
         If there is no such folder, or no results in it.
     """
-    if not parent.is_dir():
-        raise UsageError(f"list results {parent}: no such folder")
-    made = [
-        folder
-        for folder in (parent, *sorted(parent.iterdir()))
-        if any((folder / name).is_file() for name in (PLAN, TABLE))
-    ]
-    if not made:
-        raise UsageError(f"list results {parent}: holds no results folder")
+    inside = sorted(parent.iterdir()) if parent.is_dir() else []
     lines = []
-    for folder in made:
+    for folder in (parent, *inside):
+        if not any((folder / name).is_file() for name in (PLAN, TABLE)):
+            continue
         manifest = read_manifest(folder)
-        counts = manifest.get("counts")
+        counts, command = (manifest.get(key) for key in ("counts", "command"))
         known = counts if isinstance(counts, dict) else {}
         held = ", ".join(f"{n} {status}" for status, n in known.items() if n)
-        words = [typed_text(manifest.get(k) or "?") for k in ("started", "version")]
-        command = manifest.get("command")
         typed = shlex.join(map(str, command)) if isinstance(command, list) else "?"
         profile = f", profile {manifest['profile']}" if manifest.get("profile") else ""
+        words = [typed_text(manifest.get(k) or "?") for k in ("started", "version")]
         lines += [
             f"{folder}: {held or 'trials of a run that did not end'}{profile}",
             f"  {words[0]}, version {words[1]}, {manifest.get('outcome', '?')}",
             f"  {typed}",
         ]
+    if not lines:
+        raise UsageError(f"list results {parent}: no such folder, or no results in it")
     return "\n".join(map(printable_text, lines))
 
 

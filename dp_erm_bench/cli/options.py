@@ -52,32 +52,41 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}; as in {self.usage}")
 
 
-def split_names(text: str) -> list[str]:
-    """Return the names of a text, which commas part."""
-    return text.split(",")
+def existing_folder(text: str) -> Path:
+    """Return a folder that there is.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If there is none: argparse makes one sentence of it.
+    """
+    if not (text and Path(text).is_dir()):
+        raise argparse.ArgumentTypeError(f"{text}: no such folder")
+    return Path(text)
 
 
 Option = tuple[Sequence[str], dict[str, Any]]
-FOLDERS: Option = ("folders",), {"nargs": "*"}
+FOLDERS: Option = ("folders",), {"nargs": "+", "type": existing_folder}
+NAMES = {"action": "extend", "type": lambda text: text.split(","), "default": []}
 HYDRA: tuple[Option, ...] = (
     (("--multirun", "-m"), {"action": "store_true"}),
     (("--cfg", "-c"), {"choices": ["job", "hydra", "all"]}),
     (("--package", "-p"), {}),
     (("--resolve",), {"action": "store_true"}),
     (("--config-name", "-cn"), {}),
-    (("--config-dir", "-cd"), {}),
+    (("--config-dir", "-cd"), {"type": existing_folder}),
 )
 OPTIONS: dict[str, tuple[Option, ...]] = {
     "bundle": (
-        (("folder",), {}),
+        (("folder",), {"type": existing_folder}),
         (("--out",), {"type": Path}),
         (("--with-private-numbers",), {"dest": "whole", "action": "store_true"}),
     ),
     "check": (
         (("algorithms",), {"nargs": "*"}),
         (("--first",), {"action": "store_true"}),
-        (("--only",), {"action": "extend", "type": split_names, "default": []}),
-        (("--accept",), {"action": "extend", "type": split_names, "default": []}),
+        (("--only",), NAMES),
+        (("--accept",), NAMES),
     ),
     "collect": (FOLDERS,),
     "list": ((("words",), {"nargs": "*"}),),
@@ -90,7 +99,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         (("--sample",), {"default": "5"}),
         (("--seed",), {"type": int}),
         (("--trust",), {"action": "store_true"}),
-        (("--data",), {"type": Path}),
+        (("--data",), {"type": existing_folder}),
     ),
     "report": (FOLDERS, (("--out",), {"type": Path})),
     "run": HYDRA,

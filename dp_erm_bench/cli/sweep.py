@@ -493,8 +493,9 @@ def results_folder(config: Mapping[str, Any], default: str) -> Path:
     for key, text in (("name", name), ("results_dir", parent)):
         if not (text.isprintable() and text.strip()):
             raise UsageError(f"{key}={text!r}: must be the name of a folder")
-    if Path(name).name != name or name == "..":
-        raise UsageError(f"name={name}: must be the name of a folder, not a path")
+    if Path(name).name != name or name == ".." or len(name.encode()) > 200:
+        words = "the name of a folder, not a path, of at most 200 characters"
+        raise UsageError(f"name={name}: must be {words}")
     return Path(parent) / name
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dp_erm_bench import extend, registry
 from dp_erm_bench.cli.main import main
-from dp_erm_bench.cli.options import INSTEAD
+from dp_erm_bench.cli.options import INSTEAD, OPTIONS, parser_of
 from dp_erm_bench.cli.usage import COMMANDS, GROUPS, HELP
 from dp_erm_bench.datasets.prepare import KEYS
 from dp_erm_bench.experiment.schema import TUNING, frame_keys
@@ -78,6 +78,11 @@ def test_every_option_that_a_message_names_is_taken(here, capsys):
     for command, options in HIDDEN.items():
         offered[command] = offered.get(command, set()) | options
     for command, options in offered.items():
+        if command in OPTIONS:
+            actions = parser_of(command)._actions
+            taken = {name for one in actions for name in one.option_strings}
+            assert options - {"--help", "--version"} <= taken, command
+            continue
         unknown = answer(capsys, command, "gone", "--gone", "1")
         for one in options - {"--help", "--version"}:
             told = answer(capsys, command, "gone", one, "1")
