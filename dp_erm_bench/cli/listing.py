@@ -119,8 +119,8 @@ def list_choices(group: str, only: Sequence[str] = ()) -> str:
 
 def _describe_choice(group: str, name: str) -> str:
     """Return the docstring of a class, else the comment at the top of the yaml."""
-    target = str(registry.read_choice(group, name).get("_target_", ""))
     if group in CLASSES:
+        target = str(registry.read_choice(group, name)["_target_"])
         found = next(class_definitions(target.partition("#")[0]), None)
         return (found and ast.get_docstring(found) or target).partition("\n")[0]
     text = (registry.conf_dir() / group / f"{name}.yaml").read_text()

@@ -192,10 +192,11 @@ class Composer:
             else {}
         )
 
-    def compose(self, choices: Mapping[str, str]) -> DictConfig:
+    def compose(self, choices: Mapping[str, str], every: bool = False) -> DictConfig:
         """Return the configuration of choices and of all keys that are not swept.
 
-        A swept one has its first value.
+        Those of an experiment's blocks are not in it. With `every` all keys are, a
+        swept one with its first value.
 
         Raises
         ------
@@ -220,8 +221,9 @@ class Composer:
             OmegaConf.set_struct(config, False)
             OmegaConf.set_readonly(config.hydra, None)
             config.merge_with(self.experiment)
-            for key, one in (request.frame | request.axes).items():
-                if key not in ("panel", "runner"):
+            axes = request.axes if every or not self.experiment else {}
+            for key, one in (request.frame | axes).items():
+                if key not in ("panel", "runner") and (every or not one.swept):
                     OmegaConf.update(config, key, one.values[0], force_add=True)
         except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
             where = f"--config-name {self.name}: " * (self.name != "config")
@@ -273,7 +275,7 @@ class Composer:
         resolve : bool
             Whether to resolve interpolations.
         """
-        config = self.compose(next(self.combinations()))
+        config = self.compose(next(self.combinations()), every=True)
         for key in list(config):
             if kind != "all" and (key == "hydra") != (kind == "hydra"):
                 del config[key]

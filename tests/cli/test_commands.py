@@ -8,6 +8,7 @@ from dp_erm_bench.cli.listing import GROUPS, KEYS, list_choices
 from dp_erm_bench.cli.main import main, run_command
 from dp_erm_bench.experiment.schema import block_keys
 from dp_erm_bench.paths import sealed_json
+from tests.contract.own import SOUND
 from tests.loops import each
 
 CLAIMS = """\
@@ -94,6 +95,14 @@ def test_list_takes_names_of_a_group(capsys):
     lines = capsys.readouterr().out.splitlines()
     heads = [line.split()[0] for line in lines if line and line[:3] != "   "]
     assert heads == ["algorithm", "greedy_cd", "loss", "huber"]
+
+
+def test_the_parameters_of_a_file_are_listed(tmp_path, capsys):
+    (tmp_path / "noisy_gd.py").write_text(SOUND)
+    assert main(["list", "algorithm", str(tmp_path / "noisy_gd.py")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[0] == "noisy_gd" and len(lines[1].split()) > 1
+    assert {"n_iter", "clip", "step"} & {line.split()[0] for line in lines[2:]}
 
 
 @pytest.mark.parametrize(

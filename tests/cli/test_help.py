@@ -34,6 +34,13 @@ def test_the_help_of_a_command_is_its_own(name, capsys):
     assert main(["help", name]) == 0 and capsys.readouterr().out == said
 
 
+@pytest.mark.parametrize("name", [*COMMANDS])
+def test_the_help_of_a_command_fits_a_screen_and_begins_with_an_example(name):
+    lines = HELP[name].splitlines()
+    assert lines[0].startswith(f"dp-erm-bench {name} ") and "[" not in lines[0]
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+
+
 def test_the_help_of_tune_and_look_names_the_keys_that_they_alone_have():
     searched = {f"tune.search.{one.name}" for one in fields(PatternSearch)}
     tuned = {f"tune.{key}" for key in ("axes", "limits", "quantity", "seeds", "report")}

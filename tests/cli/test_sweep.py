@@ -43,6 +43,10 @@ def test_one_value_is_no_axis(line):
     }
 
 
+def test_the_word_run_may_be_left_out(line):
+    assert line("run", "dataset=log2", "-m").blocks == line("dataset=log2").blocks
+
+
 @pytest.mark.parametrize("flag", ["-m", "--multirun"])
 def test_multirun_is_accepted_and_means_the_same(line, flag):
     arguments = ["dataset=log1,log2", "seed=1,2"]
