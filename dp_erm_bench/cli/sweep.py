@@ -172,6 +172,8 @@ class Composer:
         search = create_config_search_path(str(registry.conf_dir()))
         for folder in folders:
             search.prepend("--config-dir", f"file://{folder.absolute()}", "schema")
+            if (own := folder / f"{self.name}.yaml").is_file():
+                load_yaml(own)  # for what it refuses
         store = ConfigStore.instance()
         store.store(name="schema", node=Frame)
         for group in AUTO:

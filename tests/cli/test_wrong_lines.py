@@ -298,6 +298,7 @@ def test_a_whole_number_may_be_written_as_one_likes(capsys, tmp_path, monkeypatc
         ("blocks: []", "must have `defaults"),
         ("a: [", "own.yaml"),
         ("- a", "must be a DictConfig"),
+        ("name: ${oc.env:HOME}", "must call no resolver but"),
     ],
 )
 def test_a_wrong_configuration_of_ones_own(text, said, capsys, tmp_path, monkeypatch):
