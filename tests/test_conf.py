@@ -9,8 +9,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.app import resolve_blocks
-from dp_erm_bench.cli.line import Composer, read_request
+from dp_erm_bench.cli.line import read_request
+from dp_erm_bench.cli.sweep import Composer, resolve_blocks
 from dp_erm_bench.experiment.schema import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
 from dp_erm_bench.runner.options import RunOptions

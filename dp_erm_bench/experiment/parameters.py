@@ -190,7 +190,12 @@ class Algorithm:
         UsageError
             From the solver's own check, naming the value and what is allowed.
         """
-        return self.cls(**{**self.preset, **params})
+        try:
+            return self.cls(**{**self.preset, **params})
+        except UsageError as error:
+            own = str(error).partition("=")[0] in self.kinds
+            where = f"algorithm.{self.name}." * own
+            raise type(error)(f"{where}{error}") from None
 
     def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters of the solver, JSON-able, sorted by name."""
@@ -276,7 +281,10 @@ def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
     own = found.cls.__dataclass_fields__[parameter].metadata.get("choices", ())
     if isinstance(value, str) and value == AUTO and AUTO not in own:
         raise UsageError(f"{key}=auto: no rule gives it, it must be a value")
-    return convert_value(key, value, found.hints[parameter])
+    hint = found.hints[parameter]
+    if found.is_ruled(parameter, AUTO):
+        hint |= typing.Literal["auto"]
+    return convert_value(key, value, hint)
 
 
 def with_defaults(

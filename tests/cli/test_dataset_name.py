@@ -6,8 +6,9 @@ import os
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli.line import dataset_of_member, parse_argument, place_key
+from dp_erm_bench.cli.line import parse_argument
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.sweep import dataset_of_member, place_key
 from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import datasets_of

@@ -43,6 +43,10 @@ def test_one_value_is_no_axis(line):
     }
 
 
+def test_the_word_run_may_be_left_out(line):
+    assert line("run", "dataset=log2", "-m").blocks == line("dataset=log2").blocks
+
+
 @pytest.mark.parametrize("flag", ["-m", "--multirun"])
 def test_multirun_is_accepted_and_means_the_same(line, flag):
     arguments = ["dataset=log1,log2", "seed=1,2"]
@@ -198,7 +202,7 @@ def test_the_process_is_left_as_it_was(line):
 
 
 @pytest.mark.parametrize(
-    "where", ["app.run_sweep", "app.read_request", "main._dispatch_command"]
+    "where", ["sweep.run_blocks", "line.read_request", "main._dispatch_command"]
 )
 def test_ctrl_c_is_130(line, monkeypatch, where):
     def interrupted(*given):
@@ -210,5 +214,5 @@ def test_ctrl_c_is_130(line, monkeypatch, where):
 
 
 def test_the_exit_code_is_the_runners(monkeypatch, line):
-    monkeypatch.setattr("dp_erm_bench.cli.app.run_sweep", lambda *given: 1)
+    monkeypatch.setattr("dp_erm_bench.cli.sweep.run_blocks", lambda *given: 1)
     line("seed=1", code=1)
