@@ -503,6 +503,9 @@ def results_folder(config: Mapping[str, Any], default: str) -> Path:
     if Path(name).name != name or name == ".." or len(name.encode()) > 200:
         words = "the name of a folder, not a path, of at most 200 characters"
         raise UsageError(f"name={name}: must be {words}")
+    above = (Path(parent), *Path(parent).absolute().parents)
+    if not (there := next(one for one in above if one.exists())).is_dir():
+        raise UsageError(f"results_dir={parent}: {there} is no folder")
     return Path(parent) / name
 
 
