@@ -12,6 +12,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget, number_or_nan
 from dp_erm_bench.datasets.base import Dataset, real_numbers
 from dp_erm_bench.datasets.prepare import clipping_warning, wide_bounds_sentence
+from dp_erm_bench.datasets.spec import default_bounds
 from dp_erm_bench.errors import (
     ClippedRecords,
     UncheckedSolver,
@@ -63,7 +64,7 @@ def load_problem(
     **overrides
         Keys of the dataset's yaml, such as ``standardise=True`` or ``seed=3``;
         ``name`` where a dataset stands for many, as in ``load_problem('libsvm',
-        name='a9a')``.
+        name='a9a')``. ``bounds='default'`` clips records to the bounds of the yaml.
 
     Raises
     ------
@@ -208,7 +209,8 @@ def _fit_line(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult
             run = Run(line.problem, [solver], budget, line.calibration, [identity])
             solved = run.record(CHECKPOINTS)
         except UsageError as error:
-            raise in_python(error) from None
+            hint = _default_bounds_hint(line.problem) * (LACKS_BOUNDS in str(error))
+            raise in_python(type(error)(f"{error}{hint}")) from None
         pin, seeded = line.algorithm, seed is not None
         of = {"algorithm": pin, "rule": line.rule}
         result = result_of(solved, 0, reproducible=seeded, **of)
@@ -216,6 +218,19 @@ def _fit_line(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult
         said = doubtful_sentence([result.algorithm], result.doubt)
         warnings.warn(said, UncheckedSolver, stacklevel=4)
     return result
+
+
+LACKS_BOUNDS = "declared bounds"
+
+
+def _default_bounds_hint(problem: Problem) -> str:
+    """Return how to have the default bounds of a shipped dataset without any."""
+    spec = getattr(problem, "spec", {}).get("dataset", {})
+    name, bounds = str(spec.get("name")), spec.get("bounds")
+    shipped = name.partition(":")[0] in registry.names("dataset")
+    if bounds is not None or not shipped or default_bounds(name, spec) is None:
+        return ""
+    return f"; load_problem({name!r}, bounds='default') takes those of its yaml"
 
 
 def _typed_parameter(algorithm: str, key: str, value: Any) -> Any:

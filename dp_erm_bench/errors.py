@@ -226,7 +226,8 @@ def check_key(key: str, keys: Iterable[str], where: str = "") -> None:
     keys = list(keys)
     if key in keys:
         return
-    near = difflib.get_close_matches(key, keys, 1, 0.7)
+    near = [one for one in keys if one.endswith(f".{key}")]
+    near = difflib.get_close_matches(key, keys, 1, 0.7) or near
     hint = f"did you mean {near[0]}?" if near else f"allowed are {', '.join(keys)}"
     raise UsageError(f"{where}{': ' * bool(where)}{key}: no such key; {hint}")
 

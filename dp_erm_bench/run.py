@@ -206,7 +206,7 @@ class Run:
         if not isinstance(self.noise, str):
             return Calibration(self.noise, self.budget, "none", math.inf, "given")
         if math.isfinite(self.budget.epsilon):
-            refuse_unbounded(self.solver, self.releases)
+            refuse_unbounded(self.solver, self.releases, self.problem)
         rest = budget_left(self.budget, self.shares)
         if isinstance(self.solver, Prefixed):
             own = self._cut_schedule(self.solver, rest, self.noise)

@@ -347,10 +347,21 @@ def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
     if problem.constraint.bounded or algorithm == "ssp":
         fit(problem, algorithm, epsilon=1.0, **how)
         return
+    if "clip" not in parameters(algorithm):
+        with pytest.raises(Unsupported, match="loss=squared: .* bounded derivative"):
+            fit(problem, algorithm, epsilon=1.0)
+        return
     with pytest.raises(Unsupported, match="clip"):
-        fit(problem, algorithm, epsilon=1.0)
-    if "clip" in parameters(algorithm):
-        fit(problem, algorithm, epsilon=1.0, clip=1.0, **how)
+        fit(problem, algorithm, epsilon=1.0, clip=None, **how)
+    # Nobody gives a threshold: a sixteenth of what holds at w = 0.
+    length = np.sqrt(problem.p)
+    usual = fit(problem, algorithm, epsilon=1.0, seed=0, **how)
+    assert usual.params["clip"] == pytest.approx(length / 16, rel=1e-2)
+    assert usual.rule.endswith(" clip")
+    given = {**how, "clip": usual.params["clip"]}
+    assert np.array_equal(
+        usual.w, fit(problem, algorithm, epsilon=1.0, seed=0, **given).w
+    )
 
 
 @each("algorithm", ALGORITHMS)

@@ -10,10 +10,10 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.app import resolve_blocks
-from dp_erm_bench.cli.completion import parameter_words
-from dp_erm_bench.cli.line import Composer, read_request
+from dp_erm_bench.cli.completion import completion_words
+from dp_erm_bench.cli.line import read_request
 from dp_erm_bench.cli.listing import list_choices
+from dp_erm_bench.cli.sweep import Composer, resolve_blocks
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.schema import BudgetConfig, Frame, RunnerConfig
 from dp_erm_bench.registry import CHOSEN, PARTS
@@ -93,7 +93,8 @@ def test_where_tune_starts_is_no_parameter():
         request = read_request([f"algorithm={name}"])
         shown = yaml.safe_load(Composer(request).show("job", "algorithm", True))
         assert "_target_" in shown[name] and "tune" not in shown[name]
-        assert "tune" not in parameter_words(name)
+        typed = f"dp-erm-bench algorithm={name} algorithm.{name}."
+        assert not any(".tune" in word for word in completion_words(typed))
         registry.build("algorithm", name)
     for key, said in (
         ("algorithm.gd.tune=1", "is no parameter; `tune` has tune.axes.gd"),

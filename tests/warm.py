@@ -23,6 +23,7 @@ from dp_erm_bench.runner import host
 
 MODULES = (
     "dp_erm_bench.cli.app",
+    "dp_erm_bench.cli.sweep",
     "dp_erm_bench.runner.execute",
     "dp_erm_bench.extend",
     "dp_erm_bench.results.table",

@@ -17,7 +17,8 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dp_erm_bench.cli.app import Parser, draw_again, existing_folders
+from dp_erm_bench.cli.app import draw_again
+from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.errors import UsageError, escape_line
 from dp_erm_bench.results import bundle
 from dp_erm_bench.results.bundle import PRIVATE, unpack_bundle
@@ -25,13 +26,6 @@ from dp_erm_bench.results.files import PLAN, count_with_noun, name_as_folder, ty
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import RAN
 from dp_erm_bench.results.store import Store, planned_lines
-
-BUNDLE = "dp-erm-bench bundle FOLDER [--out FILE.zip] [--with-private-numbers]"
-REPLAY = (
-    "dp-erm-bench replay FOLDER|FILE.zip [--sample 5|all] [--seed NUMBER] [--trust] "
-    "[--data FOLDER]"
-)
-SEEDS = 10**6
 
 
 def bundle_command(arguments: Sequence[str]) -> int:
@@ -49,13 +43,8 @@ def bundle_command(arguments: Sequence[str]) -> int:
     from dp_erm_bench.report.html.page import write_report
     from dp_erm_bench.results.table import UNREADABLE, as_it_stands, collect_table
 
-    parser = Parser("bundle", BUNDLE, add_help=False, allow_abbrev=False)
-    parser.add_argument("folder")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--with-private-numbers", dest="whole", action="store_true")
-    options = parser.parse_args(arguments)
-    (folder,) = existing_folders([options.folder])
-    name = folder.resolve().name
+    options = parser_of("bundle").parse_intermixed_args(arguments)
+    folder, name = options.folder, options.folder.resolve().name
     path = options.out or folder.resolve().parent / f"{name}.zip"
     with (
         TemporaryDirectory() as home,
@@ -107,18 +96,12 @@ def replay_command(arguments: Sequence[str]) -> int:
     UsageError
         For wrong options, and what is neither a results folder nor a bundle.
     """
-    parser = Parser("replay", REPLAY, add_help=False, allow_abbrev=False)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sample", default="5")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(SEEDS))
-    parser.add_argument("--trust", action="store_true")
-    parser.add_argument("--data", type=Path)
-    options = parser.parse_args(arguments)
+    options = parser_of("replay").parse_intermixed_args(arguments)
+    if options.seed is None:
+        options.seed = secrets.randbelow(10**6)
     if not re.fullmatch("all|0*[1-9][0-9]{0,17}", options.sample):
         why = "must be an integer of at least 1, or all"
         raise UsageError(f"--sample {options.sample}: {why}")
-    if options.data is not None and not options.data.is_dir():
-        raise UsageError(f"--data {options.data}: no such folder")
     with TemporaryDirectory() as home:
         folder = options.folder
         if not folder.is_dir():

@@ -7,9 +7,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.code_identity import is_ours
 from dp_erm_bench.contract.candidate import Candidate, candidate_of
 from dp_erm_bench.contract.output import silence_output
@@ -24,12 +24,9 @@ from dp_erm_bench.contract.suite import (
     Check,
     CheckResult,
 )
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins import passed
 
 WIDTH = max(len(check.name) for check in CHECKS)
-ONLY, ACCEPT, FIRST = "--only", "--accept", "--first"
-OF = {ONLY: "check", ACCEPT: "use or release"}
 FOLDERS = {"DP_ERM_BENCH_CACHE", "DP_ERM_BENCH_DATA"}
 PRINTED = 80
 """Characters of a solver's own output that are shown."""
@@ -52,10 +49,13 @@ def check_command(arguments: Sequence[str]) -> int:
         If there is no such algorithm or check, or a file holds no complete solver;
         before anything is checked.
     """
-    first = FIRST in arguments
-    arguments = [word for word in arguments if word != FIRST]
-    algorithms, checks, accepted = _parse_arguments(arguments)
-    pins = [registry.pin_choice(name) for name in algorithms]
+    options = parser_of("check").parse_intermixed_args(arguments)
+    accepted, known = options.accept, {check.name: check for check in CHECKS}
+    for name in options.only:
+        registry.check_choice("--only", name, [*known])
+    checks = [known[name] for name in known if name in (options.only or known)]
+    names = options.algorithms or registry.names(registry.ALGORITHM)
+    pins = [registry.pin_choice(name) for name in names]
     with silence_output():
         candidates = [candidate_of(pin) for pin in pins]
     for name in FOLDERS & os.environ.keys():
@@ -66,7 +66,7 @@ def check_command(arguments: Sequence[str]) -> int:
         start = time.perf_counter()
         # What a solver writes stays in a folder that nobody keeps.
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            results = list(_print_results(candidate, checks, first))
+            results = list(_print_results(candidate, checks, options.first))
         verdicts = Counter(one.verdict for one in results)
         failed, partly = verdicts[FAILS], verdicts[NOT_ALL_RUN]
         rewritten = verdicts[REWRITE]
@@ -75,10 +75,10 @@ def check_command(arguments: Sequence[str]) -> int:
         kept_all = not (failed or partly or rewritten or unasked)
         doubts = _doubts_of_candidate(candidate) if kept_all else {}
         for name, doubt in doubts.items():
-            how = "accepted" if name in accepted else f"not accepted: {ACCEPT} {name}"
+            how = "accepted" if name in accepted else f"not accepted: --accept {name}"
             print(f"  in doubt: {doubt} ({how})")
         for name in set(accepted).difference(doubts) if kept_all else ():
-            print(f"  {ACCEPT} {name}: no use or release of that name is in doubt")
+            print(f"  --accept {name}: no use or release of that name is in doubt")
         doubted = any(name not in accepted for name in doubts)
         found = {
             f"{failed} of {len(results)} checks fail": failed,
@@ -88,7 +88,7 @@ def check_command(arguments: Sequence[str]) -> int:
             "all is kept": True,
         }
         summary = next(words for words, holds in found.items() if holds)
-        how = "not reached" if first else "not asked for"
+        how = "not reached" if options.first else "not asked for"
         left = {
             f"not checked: {', '.join(exempt)}": exempt,
             f"{unasked} checks {how}": unasked,
@@ -139,39 +139,6 @@ def _doubts_of_candidate(candidate: Candidate) -> dict[str, str]:
     uses = candidate.solver.uncharged.items()
     found = {name: f"uncharged use {name}: {reason}" for name, reason in uses}
     return found | releases_without_twin(candidate)
-
-
-def _parse_arguments(
-    arguments: Sequence[str],
-) -> tuple[list[str], list[Check], list[str]]:
-    """Return the algorithms, the checks and the accepted names of a command line."""
-    algorithms: list[str] = []
-    named: dict[str, list[str]] = {ONLY: [], ACCEPT: []}
-    words = iter(arguments)
-    for word in words:
-        key, equals, value = word.partition("=")
-        if key in named:
-            value = value if equals else next(words, "")
-            if not value:
-                raise UsageError(f"{key}: name at least one {OF[key]} after it")
-            named[key] += value.split(",")
-        elif word.startswith("--"):
-            raise UsageError(
-                f"check: {key} is no option of it; there are {FIRST}, {ONLY} and "
-                f"{ACCEPT}"
-            )
-        elif equals and not Path(word).exists():
-            raise UsageError(
-                f"check: {word} is neither an algorithm nor a file, as in check gd"
-            )
-        else:
-            algorithms.append(word)
-    known = {check.name: check for check in CHECKS}
-    for name in named[ONLY]:
-        registry.check_choice(ONLY, name, [*known])
-    checks = [one for name, one in known.items() if name in (named[ONLY] or known)]
-    names = algorithms or registry.names(registry.ALGORITHM)
-    return names, checks, named[ACCEPT]
 
 
 def _record_pass(pin: str, kept: bool, doubt: str) -> None:

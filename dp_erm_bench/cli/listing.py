@@ -1,19 +1,22 @@
 """The command list: what there is; of parameters and keys defaults, types, meaning."""
 
+import ast
 import dataclasses
-import inspect
-import os
+import re
 import shlex
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
+from dp_erm_bench.cli.completion import class_definitions
+from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.cli.usage import GROUPS as CHOICES
 from dp_erm_bench.errors import UsageError, printable_text, typed_text
 from dp_erm_bench.experiment.schema import block_keys, frame_keys, options_of
+from dp_erm_bench.plugins.names import is_file, label_of
 from dp_erm_bench.results.files import PLAN
 from dp_erm_bench.results.runs import read_manifest
 
@@ -36,15 +39,15 @@ KEYS = {"settings": frame_keys, "blocks": block_keys}
 GROUPS = (*CHOICES, *KEYS)
 
 
-def list_command(words: Sequence[str]) -> int:
-    """Print the choices of groups, all by default, or of names that follow a group.
+def list_command(arguments: Sequence[str]) -> int:
+    """Print the choices of groups, all by default, or parameters of what is named.
 
     Of a folder, or `results` and folders, the results folders in it.
     """
-    named = bool(words) and words[0] not in (*GROUPS, RESULTS)
-    named = named and (os.sep in words[0] or Path(words[0]).is_dir())
-    if words and (words[0] == RESULTS or named):
-        for folder in words if named else words[1:] or [RESULTS]:
+    words = parser_of("list").parse_intermixed_args(arguments).words
+    first = words[0] if words else GROUPS[0]
+    if first == RESULTS or (first not in GROUPS and Path(first).is_dir()):
+        for folder in words[first == RESULTS :] or [RESULTS]:
             print(list_results(Path(folder)))
         return 0
     groups: list[tuple[str, list[str]]] = []
@@ -54,7 +57,8 @@ def list_command(words: Sequence[str]) -> int:
             groups.append((word, []))
         else:
             group, names = groups[-1]
-            registry.check_choice(f"list {group}", word, registry.names(group))
+            if not (is_file(word) and group in registry.FROM_FILES):
+                registry.check_choice(f"list {group}", word, registry.names(group))
             names.append(word)
     texts = [list_choices(*one) for one in groups or [(group, []) for group in GROUPS]]
     print("\n\n".join(texts))
@@ -69,97 +73,85 @@ def list_results(parent: Path) -> str:
     UsageError
         If there is no such folder, or no results in it.
     """
-    if not parent.is_dir():
-        raise UsageError(f"list results {parent}: no such folder")
-    made = [
-        folder
-        for folder in (parent, *sorted(parent.iterdir()))
-        if any((folder / name).is_file() for name in (PLAN, TABLE))
-    ]
-    if not made:
-        raise UsageError(f"list results {parent}: holds no results folder")
+    inside = sorted(parent.iterdir()) if parent.is_dir() else []
     lines = []
-    for folder in made:
+    for folder in (parent, *inside):
+        if not any((folder / name).is_file() for name in (PLAN, TABLE)):
+            continue
         manifest = read_manifest(folder)
-        counts = manifest.get("counts")
+        counts, command = (manifest.get(key) for key in ("counts", "command"))
         known = counts if isinstance(counts, dict) else {}
         held = ", ".join(f"{n} {status}" for status, n in known.items() if n)
-        words = [typed_text(manifest.get(k) or "?") for k in ("started", "version")]
-        command = manifest.get("command")
         typed = shlex.join(map(str, command)) if isinstance(command, list) else "?"
         profile = f", profile {manifest['profile']}" if manifest.get("profile") else ""
+        words = [typed_text(manifest.get(k) or "?") for k in ("started", "version")]
         lines += [
             f"{folder}: {held or 'trials of a run that did not end'}{profile}",
             f"  {words[0]}, version {words[1]}, {manifest.get('outcome', '?')}",
             f"  {typed}",
         ]
+    if not lines:
+        raise UsageError(f"list results {parent}: no such folder, or no results in it")
     return "\n".join(map(printable_text, lines))
 
 
 def list_choices(group: str, only: Sequence[str] = ()) -> str:
-    """Return the choices of a group as text, one per line, parameters below them.
+    """Return the choices of a group as text, a line each.
 
     Parameters
     ----------
     group : str
         One of `GROUPS`.
     only : sequence of str
-        Names of choices; all of them by default.
+        Names of choices, or files, whose parameters are listed below them.
     """
     if group in KEYS:
         rows = [_parameter_row(key, *of) for key, of in KEYS[group]().items()]
         return "\n".join([group, *_format_table(rows, "  ")])
     lines = [group]
-    for name in only or registry.names(group):
-        lines.append(f"  {name:14} {_describe_choice(group, name)}".rstrip())
-        lines += _format_table(list(_parameter_rows(group, name)), "      ")
+    names = only or registry.names(group)
+    wide = max(len(label_of(name)) for name in names)
+    for name in names:
+        lines.append(f"  {label_of(name):{wide}}  {_describe_choice(group, name)}")
+        lines += _format_table(_parameter_rows(group, name) if only else [], "      ")
     return "\n".join(lines)
 
 
 def _describe_choice(group: str, name: str) -> str:
     """Return the docstring of a class, else the comment at the top of the yaml."""
     if group in CLASSES:
-        doc = inspect.getdoc(registry.target(group, name)) or ""
-        return doc.partition("\n")[0]
-    path = registry.conf_dir() / group / f"{name}.yaml"
-    comments = []
-    for line in path.read_text().splitlines():
-        if not line.startswith("#"):
-            break
-        if "@package" not in line:
-            comments.append(line.lstrip("# "))
-    return " ".join(comments)
+        target = str(registry.read_choice(group, name)["_target_"])
+        found = next(class_definitions(target.partition("#")[0]), None)
+        return (found and ast.get_docstring(found) or target).partition("\n")[0]
+    text = (registry.conf_dir() / group / f"{name}.yaml").read_text()
+    comments = re.findall(r"\A(?:#.*\n)*", text)[0].splitlines()
+    return " ".join(line.lstrip("# ") for line in comments if "@package" not in line)
 
 
-def _parameter_rows(group: str, name: str) -> Iterator[Row]:
-    """Yield name, default, what is allowed and meaning of each parameter."""
+def _parameter_rows(group: str, name: str) -> list[Row]:
+    """Return name, default, what is allowed and meaning of each parameter."""
     usual = registry.read_choice(group, name)
-    if group == "dataset":
-        for key, value in usual.items():
-            if key not in ("name", "_target_", "task"):
-                brief = typed_text(value)
-                if isinstance(value, dict):
-                    brief = " ".join(f"{k}={typed_text(v)}" for k, v in value.items())
-                yield key, brief, "", ""
-    if group in CLASSES:
-        cls = registry.target(group, name)
-        # Not at the top: the command line must start without numpy.
-        from dp_erm_bench.solvers.defaults import rule_of
+    if group not in CLASSES:
+        keys = usual.keys() - {"name", "_target_", "task"} if group == "dataset" else ()
+        return [(key, typed_text(usual[key]), "", "") for key in usual if key in keys]
+    # Not at the top: the command line must start without numpy.
+    from dp_erm_bench.solvers.defaults import rule_of
 
-        hints = typing.get_type_hints(cls)
-        found = rule_of(name, cls) if group == registry.ALGORITHM else None
-        rules = found.meanings if found else {}
-        for entry in dataclasses.fields(cls):
-            if entry.init:
-                key, default, *rest = _parameter_row(
-                    entry.name, entry, hints[entry.name]
-                )
-                default = typed_text(usual[key]) if key in usual else default
-                allowed, meaning = rest
-                if key in rules:
-                    allowed += "|auto"
-                    meaning += f"; auto: {rules[key]}"
-                yield key, default, allowed, meaning
+    cls = registry.target(group, name)
+    hints = typing.get_type_hints(cls)
+    found = rule_of(label_of(name), cls) if group == registry.ALGORITHM else None
+    rules = found.meanings if found else {}
+    rows = []
+    for entry in (one for one in dataclasses.fields(cls) if one.init):
+        key, default, allowed, meaning = _parameter_row(
+            entry.name, entry, hints[entry.name]
+        )
+        default = typed_text(usual[key]) if key in usual else default
+        if key in rules:
+            allowed += "|auto"
+            meaning += f"; auto: {rules[key]}"
+        rows.append((key, default, allowed, meaning))
+    return rows
 
 
 def _parameter_row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
@@ -199,7 +191,6 @@ def _allowed_words(hint: Any, limits: str) -> list[str]:
 
 def _format_table(rows: Sequence[Row], indent: str) -> list[str]:
     """Return rows as lines, in columns as wide as their widest cell, within reason."""
-    columns = list(zip(*rows, strict=True))[:3]
-    wide = [min(max(map(len, cells)), WIDEST) for cells in columns]
+    wide = [min(max(map(len, one)), WIDEST) for one in zip(*rows, strict=True)][:3]
     cells = ([f"{row[i]:{w}}" for i, w in enumerate(wide)] + [row[3]] for row in rows)
     return [f"{indent}{'  '.join(row)}".rstrip() for row in cells]

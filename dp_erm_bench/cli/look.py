@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_erm_bench.cli.line import parse_argument, quote_text
+from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.datasets.file import file
 from dp_erm_bench.datasets.prepare import DEFAULT, FILL_IN, NAMES
 from dp_erm_bench.datasets.records import (
@@ -46,22 +47,16 @@ def look_command(arguments: Sequence[str]) -> int:
     UsageError
         For another key, no file, or one that is no csv.
     """
-    paths = [one for one in arguments if not one.startswith(("dataset.", "-"))]
-    typed = [one for one in arguments if one.startswith("dataset.")]
-    if len(paths) != 1 or len(paths) + len(typed) != len(arguments):
-        raise UsageError(
-            "look: takes the name of one csv and keys that say how it is read, as in "
-            "dp-erm-bench look my.csv dataset.header=true"
-        )
-    how = {}
-    for one in map(parse_argument, typed):
+    options = parser_of("look").parse_intermixed_args(arguments)
+    path, how = options.path, {}
+    for one in map(parse_argument, options.keys):
         check_key(one.key, [f"dataset.{key}" for key in KEYS], "look")
         how[one.key.partition(".")[2]] = one.values[0]
-    given = {text.partition("=")[0]: text.partition("=")[2] for text in typed}
-    found = file.look(paths[0], **how)
+    given = dict(text.split("=", 1) for text in options.keys)
+    found = file.look(path, **how)
     label = _propose_label(found, how)
-    line = _proposal_lines(paths[0], found, label, names_in(how.get("drop")), given)
-    print("\n".join([*_column_table(paths[0], found, label), "", *line]))
+    line = _proposal_lines(path, found, label, names_in(how.get("drop")), given)
+    print("\n".join([*_column_table(path, found, label), "", *line]))
     return 0
 
 

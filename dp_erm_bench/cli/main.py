@@ -17,9 +17,9 @@ from dp_erm_bench.cli.usage import (
     AUTO,
     COMMANDS,
     GROUPS,
+    HELP,
     USAGE,
     escape_controls,
-    usage_of,
 )
 
 if TYPE_CHECKING:
@@ -59,24 +59,21 @@ def _run_command_line(arguments: Sequence[str] | None, ours: bool) -> int:
     try:
         code = _dispatch_command(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has enough.
-        _drop_output()
-        code = 0
+        return code
     except OSError as error:
         _drop_output()
-        reason = error.strerror or str(error)
+        if isinstance(error, BrokenPipeError):
+            return 0  # the reader, such as `head`, has enough
         with contextlib.suppress(OSError):
-            where = error.filename or "output"
-            print(f"dp-erm-bench: {where}: {reason}", file=sys.stderr)
-        code = 2
+            where, why = error.filename or "output", error.strerror or str(error)
+            print(f"dp-erm-bench: {where}: {why}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         if ours:
             # It ends by itself from here: a second Ctrl-C has nothing left to stop.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
-        code = 130
-    return code
+        return 130
 
 
 class Door:
@@ -154,7 +151,7 @@ def _dispatch_command(arguments: list[str]) -> int:
     first = arguments[0] if arguments else "help"
     if first == "help" or {"-h", "--help"} & set(arguments):
         named = next((one for one in arguments[:2] if one in COMMANDS), "")
-        print(usage_of(named) if named else help_text())
+        print(HELP[named].rstrip() if named else help_text())
         return 0
     if arguments == ["--version"]:
         from dp_erm_bench import __version__
@@ -165,23 +162,20 @@ def _dispatch_command(arguments: list[str]) -> int:
         from dp_erm_bench.cli.completion import complete
 
         return complete(arguments[1:])
-    if "=" not in first and not first.startswith(("-", "+", "~")):
-        return run_command(first, arguments[1:])
-    from dp_erm_bench.cli.app import run
-
-    return run(arguments)
+    if "=" in first or first.startswith(("-", "+", "~")):
+        return run_command("run", arguments)
+    return run_command(first, arguments[1:])
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
-    """Run one of the commands that need no composition and return the exit code.
+    """Run one of the commands and return the exit code.
 
     Parameters
     ----------
     name : str
         One of `COMMANDS`.
     arguments : sequence of str
-        Config groups to list, results folders, or algorithms to check; some take
-        options, too.
+        What follows it on the command line.
     """
     from dp_erm_bench.errors import UsageError
     from dp_erm_bench.registry import check_choice
@@ -189,10 +183,14 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     try:
         check_choice("command", name, sorted(COMMANDS))
         module = importlib.import_module(f"dp_erm_bench.cli.{COMMANDS[name]}")
+        if COMMANDS[name] == "line":
+            return int(module.start_run(name, arguments))
         return int(getattr(module, f"{name}_command")(arguments))
     except UsageError as error:
         print(f"dp-erm-bench: {error}", file=sys.stderr)
-        return 2
+    except MemoryError as error:
+        print(f"dp-erm-bench: not enough memory ({error})", file=sys.stderr)
+    return 2
 
 
 def help_text() -> str:
@@ -201,10 +199,9 @@ def help_text() -> str:
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent / "conf"
     folder = checkout if (checkout / "config.yaml").is_file() else package / "conf"
-    lines = []
+    text = ""
     for group in GROUPS:
-        files = os.listdir(folder / group)
-        names = sorted(file[:-5] for file in files if file.endswith(".yaml"))
+        names = sorted(path.stem for path in (folder / group).glob("*.yaml"))
         choices = [*(["auto"] if group in AUTO else []), *names]
-        lines.append(f"  {group:12} {', '.join(choices)}\n")
-    return USAGE.format(choices="".join(lines))
+        text += f"  {group:12} {', '.join(choices)}\n"
+    return USAGE.format(choices=text)

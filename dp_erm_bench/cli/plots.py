@@ -14,7 +14,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from dp_erm_bench.cli.app import COLOUR, Parser, print_table
+from dp_erm_bench.cli.app import COLOUR, print_table
+from dp_erm_bench.cli.options import Parser
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.report.layout import (

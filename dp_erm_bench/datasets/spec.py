@@ -33,7 +33,15 @@ from dp_erm_bench.registry import check_choice, locate, read_choice
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
 AUTO = "auto"
-"""A task that the loader tells."""
+"""A task that the loader tells; bounds that are the default ones where needed."""
+
+BOUNDS, BY_DEFAULT = "bounds", "default"
+"""The key of declared bounds, and its word for those that the yaml offers."""
+
+OFFERED = ("default_bounds", "default_bounds_standardised")
+"""Keys of a yaml: bounds to which records are clipped where nobody names any, and those
+of standardised columns. They are in no specification and in no trial's identity.
+"""
 
 FRESH, LAW = "n_fresh", "law"
 """The key of fresh records that models are judged by, and its word for all of them."""
@@ -118,9 +126,10 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If the dataset or one of the keys does not exist.
+        If the dataset or one of the keys does not exist, or has no default bounds.
     """
     fields = usual_fields(name)
+    overrides = _with_bounds_in_place(name, overrides)
     _check_keys(name, overrides, locate(fields["_target_"]))
     spec = _spec_name({**fields, **overrides})
     for key in ("positive", "classes", "onehot"):
@@ -133,6 +142,47 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     # One that is no number is refused as it was given.
     kept = given if math.isnan(constant) else constant
     return {**spec, INTERCEPT: kept} if kept != 0.0 else spec
+
+
+def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the bounds that a yaml offers for a form of its columns, None without any.
+
+    They are numbers that stand in the yaml with their reason, ``why``. Where no true
+    bound is known they are a choice to which records are clipped.
+
+    Parameters
+    ----------
+    name : str
+        Of the yaml, with a member where it stands for many.
+    overrides : mapping
+        Keys of the yaml that are replaced: whether columns are standardised counts.
+    """
+    offered = read_choice("dataset", name.partition(":")[0])
+    changed = overrides.get("standardise", offered.get("standardise"))
+    found = offered.get(OFFERED[bool(changed)])
+    return found and {key: one for key, one in found.items() if key != "why"}
+
+
+def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return overrides in which bounds that are a word are those that it stands for.
+
+    Records are clipped to the default ones; `auto` stands for the yaml's own here:
+    whether an algorithm needs others is not known (`experiment.expand`).
+    """
+    word = overrides.get(BOUNDS)
+    if not isinstance(word, str):
+        return overrides
+    check_choice(f"dataset.{BOUNDS} in one word", word, [AUTO, BY_DEFAULT])
+    others = {key: one for key, one in overrides.items() if key != BOUNDS}
+    if word == AUTO:
+        return others
+    bounds = default_bounds(name, overrides)
+    if bounds is None:
+        raise UsageError(
+            f"dataset.{BOUNDS}={BY_DEFAULT}: {name} has no default bounds; name some, "
+            f"as in dataset.{BOUNDS}={{columns:1,label:1}}"
+        )
+    return {"clip_to_bounds": True, **others, BOUNDS: bounds}
 
 
 def _spell_dates(given: Any) -> Any:
@@ -180,6 +230,8 @@ def usual_fields(name: str) -> dict[str, Any]:
     """
     base, _, member = name.partition(":")
     fields = read_choice("dataset", base)
+    for key in OFFERED:
+        fields.pop(key, None)
     if not member:
         return fields
     if MEMBER not in fields:

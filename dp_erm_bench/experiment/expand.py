@@ -4,16 +4,23 @@ import dataclasses
 import inspect
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.datasets.spec import LISTS
+from dp_erm_bench.code_identity import is_ours
+from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, LISTS, default_bounds
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
-from dp_erm_bench.experiment.lines import FitLine, Line, study_of
+from dp_erm_bench.experiment.lines import (
+    FitLine,
+    Line,
+    refusal_of_algorithm,
+    study_of,
+)
 from dp_erm_bench.experiment.schema import (
     MOST_TRIALS,
     Block,
@@ -122,12 +129,19 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
     seeds = () if tune else seeds_of("seed", block.seed)
     shared: dict[str, Any]
     shared = {"panel": block.panel, "line": block.line, "seeds": seeds, "tune": tune}
-    choices = [*itertools.product(_algorithms_of_block(block), _privacy_axes(block))]
-    for name, problem in _problems_of_block(block):
-        if isinstance(problem, str):
-            yield NotRun(block.panel, block.line, name, problem)
+    algorithms, budgets = [*_algorithms_of_block(block)], _privacy_axes(block)
+    for name, raw, clipped in _problems_of_block(block):
+        if isinstance(raw, str):
+            yield NotRun(block.panel, block.line, name, raw)
             continue
-        for (algorithm, fixed, tuned), privacy in choices:
+        problems = [
+            clipped()
+            if clipped and _needs_bounds(name, {**a, **b}, raw, budgets)
+            else raw
+            for name, a, b in algorithms
+        ]
+        choices = itertools.product(zip(algorithms, problems, strict=True), budgets)
+        for ((algorithm, fixed, tuned), problem), privacy in choices:
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
             axes, open_ = (
                 _values_without_unit(fixed, problem),
@@ -145,9 +159,37 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
                 points = [(params, open_) for params in points_of(axes)]
             for params, opened in points:
                 parts = (algorithm, problem, params, *privacy, opened, units)
-                line = FitLine(*parts, measured=measured, **shared)
+                clip = "" if problem is raw else BY_DEFAULT
+                line = FitLine(*parts, measured=measured, clip=clip, **shared)
                 line.check()
                 yield line
+
+
+def _needs_bounds(
+    algorithm: str,
+    axes: Axes,
+    problem: Problem,
+    budgets: Sequence[tuple[dict[str, Any], str]],
+) -> bool:
+    """Return whether an algorithm refuses a problem, whatever it clips gradients to.
+
+    At one of the budgets is enough: all of a sweep have the same records. Why it does
+    is not asked: where default bounds do not help, it refuses these, too. A solver of
+    one's own, which only its trials ask, needs them where it has no threshold.
+    """
+    values = _values_without_unit(axes, problem)
+    first = {key: one[0] for key, one in values.items() if one}
+    found = parameters.algorithm_of(algorithm)
+
+    def is_refused(clip: Any, privacy: tuple[dict[str, Any], str]) -> bool:
+        given = {**first, "clip": clip} if "clip" in first else first
+        numbers, _ = parameters.by_rule(algorithm, given, problem, privacy[0])
+        if not is_ours(found.cls):
+            return found.full(numbers).get("clip") is None
+        return bool(refusal_of_algorithm(found, numbers, problem, *privacy))
+
+    thresholds = values.get("clip", (None,))
+    return any(all(is_refused(c, one) for c in thresholds) for one in budgets)
 
 
 def _has_rule(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
@@ -228,18 +270,27 @@ def _privacy_axes(block: Block) -> list[tuple[dict[str, Any], str]]:
     return list(itertools.product(budgets, calibrations))
 
 
-def _problems_of_block(block: Block) -> Iterator[tuple[str, Problem | str]]:
-    """Yield each dataset's name with a problem, or why it is unavailable."""
+def _problems_of_block(
+    block: Block,
+) -> Iterator[tuple[str, Problem | str, Callable[[], Problem] | None]]:
+    """Yield each dataset's name with a problem, or why it is unavailable.
+
+    And with what returns the problem within default bounds, where these may be taken.
+    """
     parts = (parts_of(part, getattr(block, part)) for part in OBJECTIVE)
     kinds = [kind["name"] for kind in parts_of(PROBLEM, block.problem)]
     objectives = list(itertools.product(kinds, *parts))
     for name, overrides in datasets_of(block):
+        clipped = None
         for kind, *parts_ in objectives:
-            posed = (name, overrides, *parts_)
+            posed = partial(parameters.problem_named, kind=kind)
+            if overrides.get(BOUNDS) == AUTO and default_bounds(name, overrides):
+                within = {**overrides, BOUNDS: BY_DEFAULT}
+                clipped = partial(posed, name, within, *parts_)
             try:
-                yield name, parameters.problem_named(*posed, kind=kind)
+                yield name, posed(name, overrides, *parts_), clipped
             except DataUnavailable as error:
-                yield name, str(error)
+                yield name, str(error), None
 
 
 def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -323,7 +323,7 @@ def _refusal_of_solver(
     # A release of constants reads the data, which is not for whoever plans.
     if needed and solver.smoothness != "private":
         run = Run(problem, [solver], asked, 0.0)
-        refuse_unbounded(run.solver, run.releases)
+        refuse_unbounded(run.solver, run.releases, problem)
         laws = tuple(release.law() for release in run.releases)
         refuse_unreachable(laws, run.budget)
     return ""
@@ -346,6 +346,8 @@ class Line:
         The tuning of open parameters; None if every point is run.
     measured : bool
         Whether a value was given in a unit that is computed from the data.
+    clip : {"default", ""}
+        Whether records are clipped to bounds that nobody named.
     algorithm : str
         Name of the algorithm, the pin of a file; empty for a task.
     """
@@ -355,6 +357,7 @@ class Line:
     seeds: tuple[int, ...] = ()
     tune: Tune | None = None
     measured: bool = False
+    clip: str = ""
     algorithm: str = ""
 
     @property
@@ -552,6 +555,7 @@ class Trial:
         data = {
             "read": list(line.uncharged_reading),
             "content": line.content,
+            "clip": line.clip,
             **line.clipping_notes,
         }
         return {**labels, **flags, **data}
@@ -808,7 +812,7 @@ class FitLine(Line):
     def __post_init__(self) -> None:
         """Fill in what rules give, before anything is named by the parameters."""
         where = self.problem, self.budget
-        params, rule = by_rule(self.algorithm, self.params, *where)
+        params, rule = by_rule(self.algorithm, self.params, *where, also=self.axes)
         filled, ruled = dict(self.axes), algorithm_of(self.algorithm).is_ruled
         for key, values in self.axes.items():
             if any(ruled(key, value) for value in values):

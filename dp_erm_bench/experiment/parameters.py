@@ -190,7 +190,12 @@ class Algorithm:
         UsageError
             From the solver's own check, naming the value and what is allowed.
         """
-        return self.cls(**{**self.preset, **params})
+        try:
+            return self.cls(**{**self.preset, **params})
+        except UsageError as error:
+            own = str(error).partition("=")[0] in self.kinds
+            where = f"algorithm.{self.name}." * own
+            raise type(error)(f"{where}{error}") from None
 
     def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters of the solver, JSON-able, sorted by name."""
@@ -276,7 +281,10 @@ def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
     own = found.cls.__dataclass_fields__[parameter].metadata.get("choices", ())
     if isinstance(value, str) and value == AUTO and AUTO not in own:
         raise UsageError(f"{key}=auto: no rule gives it, it must be a value")
-    return convert_value(key, value, found.hints[parameter])
+    hint = found.hints[parameter]
+    if found.is_ruled(parameter, AUTO):
+        hint |= typing.Literal["auto"]
+    return convert_value(key, value, hint)
 
 
 def with_defaults(
@@ -302,10 +310,12 @@ def by_rule(
     given: Mapping[str, Any],
     problem: Any,
     budget: Mapping[str, Any],
+    also: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
     """Return parameters with numbers in place of `auto`, and what gave them.
 
-    This is the one place where a rule is asked: before a trial has a key.
+    This is the one place where a rule is asked: before a trial has a key. A threshold
+    that nobody gives is that of `default_clip` where there would be no other.
 
     Parameters
     ----------
@@ -316,12 +326,14 @@ def by_rule(
         Nothing but what is public of it is read.
     budget : mapping
         `epsilon`, `delta`, `adjacency`.
+    also : collection of str
+        Parameters that are given elsewhere.
 
     Returns
     -------
     dict, str
         As `gd-1: n_iter step`, the rule's version and the parameters that it gave;
-        empty where nothing is `auto`.
+        empty where it gave none. Version 0 is that of `default_clip` alone.
 
     Raises
     ------
@@ -331,6 +343,12 @@ def by_rule(
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__
     open_ = [key for key, value in given.items() if found.is_ruled(key, value)]
+    if "clip" in fields and "clip" not in also and given.get("clip", AUTO) == AUTO:
+        clip = _default_clip(found, problem, budget)
+        if clip is not None:
+            whole = {**given, "clip": clip}
+            filled, told = by_rule(algorithm, whole, problem, budget)
+            return filled, f"{told or f'{label_of(algorithm)}-0:'} clip"
     if not open_:
         return dict(given), ""
     from dp_erm_bench.accounting.budget import Budget
@@ -351,6 +369,18 @@ def by_rule(
     }
     told = f"{label_of(algorithm)}-{rule.version}: {' '.join(sorted(open_))}"
     return {**given, **filled}, told
+
+
+def _default_clip(
+    algorithm: Algorithm, problem: Any, budget: Mapping[str, Any]
+) -> float | None:
+    """Return the default threshold, None where there is no noise or another bound."""
+    noisy = math.isfinite(float(budget["epsilon"])) and hasattr(problem, "loss")
+    if not noisy or problem.kind != algorithm.cls.serves.kind:
+        return None
+    from dp_erm_bench.solvers.defaults import default_clip
+
+    return default_clip(algorithm.name, problem)
 
 
 EPSILONS = 1e-60, 1e60

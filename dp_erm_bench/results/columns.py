@@ -200,6 +200,12 @@ COLUMNS = {
         "share of the records that clipping to declared bounds changed; not private",
         "where records are not clipped",
     ),
+    "clip": Column(
+        TEXT,
+        "`default`: records are clipped to the default bounds of the dataset's yaml, "
+        "as nobody named bounds and the algorithm needs some",
+        "where bounds are named, or there are none",
+    ),
     "at_bound": Column(
         TEXT,
         "JSON of the columns that clipping leaves at their bound in more than 10 % of "

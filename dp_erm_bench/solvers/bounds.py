@@ -29,14 +29,21 @@ ZEROS = "a column of zeros makes X'X singular, which is refused where there is n
 """Why methods that solve systems are exempt from running on such columns."""
 
 
-def refuse_unbounded(solver: Solver, releases: Sequence[Release]) -> None:
+def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) -> None:
     """Raise Unsupported if a release has no finite sensitivity."""
     for release in releases:
         if not np.isfinite(release.sensitivity).all():
             if solver.unbounded_reason:
                 raise Unsupported(solver.unbounded_reason)
-            either = CLIPPING if hasattr(solver, "clip") else ""
-            raise Unsupported(f"{type(solver).__name__} needs {either}{NO_BOUND}")
+            name, clips = type(solver).__name__, hasattr(solver, "clip")
+            loss = getattr(problem, "loss", None)
+            if loss and problem.dataset.bounds is not None and not clips:
+                raise Unsupported(
+                    f"loss={loss.name}: {name} needs a loss of bounded derivative; use "
+                    "loss huber, or hold its margins by a constraint such as l2_ball "
+                    "(squared loss: with a bound of the label)"
+                )
+            raise Unsupported(f"{name} needs {CLIPPING * clips}{NO_BOUND}")
 
 
 def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:

@@ -47,6 +47,7 @@ import numpy as np
 
 from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.kernels.lengths import norm2
 from dp_erm_bench.solvers.terms import ERM
 
 Given = Mapping[str, Any]
@@ -71,6 +72,13 @@ MULTIPLIER = 2.0
 BENT = 1 / 4
 """Share of the modulus that noise asks for which is a ridge of objective_perturbation:
 the data bend the objective, too."""
+
+RESIDUAL = 1 / 16
+"""Share of the bound of a gradient at w = 0 that is clipped to where the loss's slope
+has no bound. The noise is that of the threshold, whatever the residuals are."""
+
+OF_COORDINATES = ("greedy_cd", "random_cd")
+"""Algorithms with a threshold for the coordinates together, not for the norm."""
 
 LARGEST = 1e100
 PURE = ("gamma", "l1_laplace")
@@ -191,6 +199,24 @@ def public_numbers(problem: ERM, budget: Budget, clip: float | None) -> Declared
     )
     scales = G, public.curvature, public.at_zero, norm, squares, public.beta
     return public if all(0.0 < one < math.inf for one in scales) else None
+
+
+def default_clip(algorithm: str, problem: ERM) -> float | None:
+    """Return the threshold of a loss whose slope has no bound, from declared bounds.
+
+    At w = 0 the squared loss has a slope of at most the label's bound Y, so a record's
+    gradient a norm of at most Y R, or entries of at most Y R_j. None where the slope
+    has a bound, or the label, the norm or the columns have none.
+    """
+    bounds = problem.dataset.bounds
+    if bounds is None or math.isfinite(problem.lipschitz):
+        return None
+    label = 1.0 if problem.loss.classification else bounds.label
+    norm = bounds.norm
+    if algorithm in OF_COORDINATES:
+        norm = float(norm2(bounds.columns))
+    largest = (label or math.inf) * norm
+    return three_digits(RESIDUAL * largest) if 0.0 < largest < math.inf else None
 
 
 def three_digits(value: float) -> float:

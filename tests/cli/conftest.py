@@ -25,7 +25,7 @@ def line(monkeypatch, tmp_path, capsys):
                 experiment, "run_experiment", lambda *given: calls.append(given) or 0
             )
             patch.setattr(
-                "dp_erm_bench.cli.app._finish_run", lambda folder, config: None
+                "dp_erm_bench.cli.sweep.finish_run", lambda folder, config: None
             )
             assert main(list(arguments)) == code
         captured = capsys.readouterr()

@@ -8,6 +8,7 @@ from dp_erm_bench.cli.listing import GROUPS, KEYS, list_choices
 from dp_erm_bench.cli.main import main, run_command
 from dp_erm_bench.experiment.schema import block_keys
 from dp_erm_bench.paths import sealed_json
+from tests.contract.own import SOUND
 from tests.loops import each
 
 CLAIMS = """\
@@ -62,7 +63,7 @@ def test_every_choice_is_listed_with_what_it_is(group):
 
 @each("name", registry.names("algorithm"))
 def test_every_parameter_is_listed_with_default_and_meaning(name):
-    text = list_choices("algorithm")
+    text = list_choices("algorithm", [name])
     for field in dataclasses.fields(registry.target("algorithm", name)):
         assert field.metadata["help"] in text
         assert f"      {field.name} " in text
@@ -70,7 +71,8 @@ def test_every_parameter_is_listed_with_default_and_meaning(name):
 
 def test_list_takes_groups(capsys):
     assert run_command("list", ["penalty"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "penalty"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "penalty" and len(lines) == 1 + len(registry.names("penalty"))
     assert run_command("list", []) == 0
     assert "electricity" in capsys.readouterr().out
 
@@ -95,6 +97,14 @@ def test_list_takes_names_of_a_group(capsys):
     assert heads == ["algorithm", "greedy_cd", "loss", "huber"]
 
 
+def test_the_parameters_of_a_file_are_listed(tmp_path, capsys):
+    (tmp_path / "noisy_gd.py").write_text(SOUND)
+    assert main(["list", "algorithm", str(tmp_path / "noisy_gd.py")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[0] == "noisy_gd" and len(lines[1].split()) > 1
+    assert {"n_iter", "clip", "step"} & {line.split()[0] for line in lines[2:]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -113,10 +123,10 @@ def test_list_refuses_other_names(arguments, said, capsys):
 @pytest.mark.parametrize(
     ("group", "cells"),
     [
-        ("algorithm", "rule GS-r GS-r|GS-s|GS-q greedy"),
-        ("algorithm", "n_iter null integer >= 0|null number"),
-        ("loss", "kappa 1.0 number"),
-        ("constraint", "radius 1.0 number"),
+        ("algorithm greedy_cd", "rule GS-r GS-r|GS-s|GS-q greedy"),
+        ("algorithm random_cd", "n_iter null integer >= 0|null number"),
+        ("loss huber", "kappa 1.0 number"),
+        ("constraint l2_ball", "radius 1.0 number"),
         ("settings", "runner.n_jobs auto integer|auto worker"),
         ("settings", "runner.retry [] [error|timeout|killed] recorded"),
         ("settings", "runner.progress true true|false show"),
@@ -126,7 +136,8 @@ def test_list_refuses_other_names(arguments, said, capsys):
     ],
 )
 def test_types_words_limits_and_defaults_are_listed(group, cells):
-    lines = [" ".join(line.split()) for line in list_choices(group).splitlines()]
+    name, *only = group.split()
+    lines = [" ".join(line.split()) for line in list_choices(name, only).splitlines()]
     assert any(line.startswith(cells) for line in lines)
 
 

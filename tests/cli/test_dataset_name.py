@@ -6,8 +6,9 @@ import os
 import pandas as pd
 import pytest
 
-from dp_erm_bench.cli.line import dataset_of_member, parse_argument, place_key
+from dp_erm_bench.cli.line import parse_argument
 from dp_erm_bench.cli.main import main
+from dp_erm_bench.cli.sweep import dataset_of_member, place_key
 from dp_erm_bench.datasets import libsvm
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import datasets_of
@@ -51,9 +52,9 @@ def test_a_name_in_another_dataset_is_refused():
 
 def test_the_command_line_hands_the_name_on(line):
     (block,) = line("dataset=libsvm", "dataset.name=a9a").blocks
-    assert block["dataset"] == {"name": "libsvm:a9a"}
+    assert block["dataset"] == {"name": "libsvm:a9a", "bounds": "auto"}
     (block,) = line("dataset=libsvm", "dataset.name=a9a,w8a").blocks
-    assert block["dataset"] == {"name": ["libsvm:a9a", "libsvm:w8a"]}
+    assert block["dataset"]["name"] == ["libsvm:a9a", "libsvm:w8a"]
 
 
 def test_lists_of_labels_and_bounds_reach_the_dataset_whole(line):

@@ -62,6 +62,12 @@ def test_the_grammar_in_blocks_is_expanded(tiny):
     assert first["budget"]["delta"] == "1/n^2"
 
 
+def test_an_experiments_file_is_handed_to_its_run(tiny, line, tmp_path):
+    file = tmp_path / "mine" / "experiment" / "tiny.yaml"
+    assert tiny().options.files == {"tiny.yaml": file.read_bytes()}
+    assert line("dataset=log1").options.files == {}
+
+
 def test_an_experiment_has_its_own_folder_and_replaces_its_plan(tiny):
     run = tiny("profile=smoke")
     assert (run.name, str(run.folder)) == ("tiny", "results/tiny")
@@ -228,7 +234,7 @@ def test_wrong_keys_are_refused(tiny, arguments, said):
         ("blocks: [1, 2]\n", "needs `blocks`"),
         ("blcks: []\n", "blcks"),
         ("blocks: [{dataset: log1, seed: 'range(3,3)'}]\n", "empty"),
-        ("blocks: [{dataset: log1, seed: 'range(3,('}]\n", "seed=range(3,("),
+        ("blocks: [{dataset: log1, seed: 'range(3,('}]\n", "block 1: algorithm=null"),
         ("blocks: [{dataset: log1, seed: 'interval(0,1)'}]\n", "interval"),
         ("blocks: [{dataset: '${nowhere}'}]\n", "nowhere"),
         ("blocks: [\n", "tiny.yaml"),
@@ -243,12 +249,11 @@ def test_wrong_files_are_refused_in_one_line(line, experiments, text, said):
     assert not run.calls
 
 
-def test_a_file_without_its_package_is_told_the_line(line, experiments, tmp_path):
+def test_a_file_needs_no_line_for_hydra(line, experiments, tmp_path):
     flag = experiments("")
-    (tmp_path / "mine/experiment/tiny.yaml").write_text("blocks: [{dataset: log1}]\n")
-    run = line(flag, "experiment=tiny", code=2)
-    assert "must start with the line '# @package _global_'" in run.err
-    assert len(run.err.splitlines()) == 1 and not run.calls
+    text = "blocks: [{dataset: log1, algorithm: sgd}]\n"
+    (tmp_path / "mine/experiment/tiny.yaml").write_text(text)
+    assert len(line(flag, "experiment=tiny").blocks) == 1
 
 
 def test_without_profiles_there_is_no_profile(line, experiments):

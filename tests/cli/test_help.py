@@ -8,7 +8,7 @@ import pytest
 from dp_erm_bench import __version__, registry
 from dp_erm_bench.cli.look import KEYS
 from dp_erm_bench.cli.main import help_text, main
-from dp_erm_bench.cli.usage import COMMANDS, GROUPS, usage_of
+from dp_erm_bench.cli.usage import COMMANDS, GROUPS, HELP
 from dp_erm_bench.experiment.schema import PatternSearch, frame_keys
 from dp_erm_bench.registry import QUANTITIES
 
@@ -34,14 +34,21 @@ def test_the_help_of_a_command_is_its_own(name, capsys):
     assert main(["help", name]) == 0 and capsys.readouterr().out == said
 
 
+@pytest.mark.parametrize("name", [*COMMANDS])
+def test_the_help_of_a_command_fits_a_screen_and_begins_with_an_example(name):
+    lines = HELP[name].splitlines()
+    assert lines[0].startswith(f"dp-erm-bench {name} ") and "[" not in lines[0]
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+
+
 def test_the_help_of_tune_and_look_names_the_keys_that_they_alone_have():
     searched = {f"tune.search.{one.name}" for one in fields(PatternSearch)}
     tuned = {f"tune.{key}" for key in ("axes", "limits", "quantity", "seeds", "report")}
-    told = usage_of("tune")
+    told = HELP["tune"]
     missing = {key for key in searched | tuned if key not in told}
     assert missing == {"tune.search.name"} and "profile=published" in told
     assert all(one in told for one in QUANTITIES)
-    assert all(f"dataset.{key}" in usage_of("look") for key in KEYS)
+    assert all(f"dataset.{key}" in HELP["look"] for key in KEYS)
 
 
 SELDOM = (

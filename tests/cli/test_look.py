@@ -131,7 +131,7 @@ def test_headings_that_are_numbers_and_words_that_spell_one(look):
 def test_what_is_no_csv_or_no_key_of_one_is_refused(look):
     assert "must be a csv, it is svmlight" in look("1 1:2\n", code=2, name="a.svm")[0]
     assert "dataset.bound" in look("a,b\n1,2\n", "dataset.bound=3", code=2)[0]
-    assert "takes the name of one csv" in look("a,b\n1,2\n", "other.csv", code=2)[0]
+    assert "no such key" in look("a,b\n1,2\n", "other.csv", code=2)[0]
 
 
 def test_a_column_that_tells_the_label_is_named(look):

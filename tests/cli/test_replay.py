@@ -429,7 +429,7 @@ def test_wrong_input_is_a_sentence(here, capsys):
         ("mine.zip", "--sample"): "argument --sample: expected one argument",
         ("mine.zip", "--sample", "00"): "--sample 00: must be an integer of at least 1",
         ("mine.zip", "--seed=x"): "argument --seed: invalid int value: 'x'",
-        ("mine.zip", "--data=none"): "--data none: no such folder",
+        ("mine.zip", "--data=none"): "none: no such folder",
         ("mine.zip", "--trust=yes"): "argument --trust: ignored explicit argument",
         ("mine.zip", "--unsafe"): "replay: unrecognized arguments: --unsafe; as in ",
         ("mine.zip", "other.zip"): "unrecognized arguments: other.zip",

@@ -270,7 +270,8 @@ def test_the_end_of_a_run_names_every_reason_once_with_its_count(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    typed = ["dataset=log1", "dataset.n=60", "algorithm=gd,output_perturbation,sgd"]
+    typed = ["dataset=log1", "dataset.n=60", "dataset.bounds=null"]
+    typed += ["algorithm=gd,output_perturbation,sgd"]
     typed += ["algorithm.gd.step=1,1e200", "algorithm.gd.clip=1", "penalty=none"]
     typed += ["budget.epsilon=1,2", "seed=0", "runner.progress=false"]
     typed += ["algorithm.sgd.batch_size=99", "algorithm.sgd.clip=1"]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-LOG1 = {"name": "log1"}
+LOG1 = {"name": "log1", "bounds": "auto"}
 USUAL = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
 
 
@@ -43,6 +43,10 @@ def test_one_value_is_no_axis(line):
     }
 
 
+def test_the_word_run_may_be_left_out(line):
+    assert line("run", "dataset=log2", "-m").blocks == line("dataset=log2").blocks
+
+
 @pytest.mark.parametrize("flag", ["-m", "--multirun"])
 def test_multirun_is_accepted_and_means_the_same(line, flag):
     arguments = ["dataset=log1,log2", "seed=1,2"]
@@ -71,7 +75,7 @@ def test_algorithms_may_stand_in_a_list_or_a_glob(line, text):
 
 def test_dataset_keys_are_overrides_and_axes(line):
     (block,) = line("dataset=log1", "dataset.n=200", "dataset.seed=1,2").blocks
-    assert block["dataset"] == {"name": "log1", "n": 200, "seed": [1, 2]}
+    assert block["dataset"] == {**LOG1, "n": 200, "seed": [1, 2]}
 
 
 def test_a_dataset_key_equal_to_the_yaml_is_no_override(line):
@@ -176,7 +180,7 @@ def test_a_configuration_of_ones_own_sets_parameters(line, tmp_path):
         "dataset: {n: 300}\nalgorithm: {random_cd: {step: 0.5}}\n"
     )
     (block,) = line(f"-cd={folder}", "-cn=own", "seed=1").blocks
-    assert block["dataset"] == {"name": "log1", "n": 300}
+    assert block["dataset"] == {**LOG1, "n": 300}
     assert block["algorithm"] == {"name": "random_cd", "step": 0.5}
 
 
@@ -198,7 +202,7 @@ def test_the_process_is_left_as_it_was(line):
 
 
 @pytest.mark.parametrize(
-    "where", ["app.run_sweep", "app.read_request", "main._dispatch_command"]
+    "where", ["sweep.run_blocks", "line.read_request", "main._dispatch_command"]
 )
 def test_ctrl_c_is_130(line, monkeypatch, where):
     def interrupted(*given):
@@ -210,5 +214,5 @@ def test_ctrl_c_is_130(line, monkeypatch, where):
 
 
 def test_the_exit_code_is_the_runners(monkeypatch, line):
-    monkeypatch.setattr("dp_erm_bench.cli.app.run_sweep", lambda *given: 1)
+    monkeypatch.setattr("dp_erm_bench.cli.sweep.run_blocks", lambda *given: 1)
     line("seed=1", code=1)

@@ -423,7 +423,7 @@ def test_what_folders_hold_is_listed(folder, capsys, tmp_path):
     assert said(capsys, "list", folder) == text
     assert said(capsys, "list", folder.parent) == text
     (tmp_path / "odd").mkdir()
-    assert "holds no results" in said(capsys, "list", "results", tmp_path, code=2)
+    assert "or no results" in said(capsys, "list", "results", tmp_path, code=2)
     assert "no such" in said(capsys, "list", "results", tmp_path / "x", code=2)
     (tmp_path / "odd" / "plan.jsonl").write_text("")
     (tmp_path / "odd" / "manifest.json").write_text(

@@ -75,7 +75,7 @@ def test_the_example_of_experiments(here, capsys):
         ("experiment=none.yaml", "experiment=none.yaml: no such file"),
         ("experiment=gone/none.yaml", "no such file"),
         ("experiment=mangold2022.yaml", "is called mangold2022, rename the file"),
-        ("experiment=text.yaml", "text.yaml: must start with the line"),
+        ("experiment=text.yaml", "text.yaml: needs `blocks`"),
         ("experiment=figure.yaml", "curves): statistic=most: must be one of"),
     ],
 )

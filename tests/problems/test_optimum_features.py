@@ -11,6 +11,7 @@ from scipy import sparse
 from dp_erm_bench import registry
 from dp_erm_bench.contract.problems import curved_losses
 from dp_erm_bench.datasets.base import Dataset
+from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.problems.erm.build import build_problem
 from dp_erm_bench.problems.erm.optimum import composite
 from dp_erm_bench.problems.erm.optimum.certified import (
@@ -250,7 +251,7 @@ def dorothea():
     from dp_erm_bench.errors import DataUnavailable
 
     try:
-        return load_dataset(registry.read_choice("dataset", "dorothea"))
+        return load_dataset(dataset_spec("dorothea"))
     except DataUnavailable as missing:
         pytest.skip(str(missing))
 
@@ -282,9 +283,7 @@ def test_dorothea_is_certified_with_every_loss(dorothea, penalty, name, watched)
 def test_the_sparse_lasso_has_the_published_error_at_zero():
     from dp_erm_bench.datasets.load import load_dataset
 
-    problem = build_problem(
-        load_dataset(registry.read_choice("dataset", "sparse_lasso"))
-    )
+    problem = build_problem(load_dataset(dataset_spec("sparse_lasso")))
     found = compute_optimum(problem)
     assert found.gap <= 1e-12
     error = problem.value(np.zeros(problem.p)) / found.value - 1.0

@@ -9,6 +9,7 @@ import pytest
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import gdp_epsilon
+from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.experiment.lines import Setting, Trial
 from dp_erm_bench.runner import execute
 from dp_erm_bench.runner.execute import problem_of_trial, run_batch
@@ -51,7 +52,7 @@ TESTS = {"test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "a
 
 def spec_of(algorithm, epsilon=1.0, n_checkpoints=5, dataset=None, **given):
     data = {
-        **registry.read_choice("dataset", "log1"),
+        **dataset_spec("log1"),
         "n": 80,
         "p": 12,
         **(dataset or {}),

@@ -183,22 +183,6 @@ def test_a_full_disk_at_the_end_hides_no_other_error(inline, block, monkeypatch)
         inline(block())
 
 
-def test_an_experiments_file_is_handed_to_its_run(tmp_path):
-    from dp_erm_bench.cli.app import experiment_file
-    from dp_erm_bench.cli.line import Composer, Request
-
-    (tmp_path / "experiment").mkdir()
-    file = tmp_path / "experiment" / "mine.yaml"
-    file.write_text("blocks: []\n")
-
-    def found(name):
-        request = Request(name, {}, {}, {})
-        return experiment_file(Composer(request, "config", [tmp_path]))
-
-    assert found("mine") == {"mine.yaml": file.read_bytes()}
-    assert found("other") == {} == found(None)
-
-
 def test_a_manifest_is_json_a_person_can_read(inline, block):
     inline(block())
     text = (inline.folder / "manifest.json").read_text()

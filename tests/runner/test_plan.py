@@ -123,7 +123,7 @@ def test_what_was_refused_or_failed_tells_no_time(run, block, capsys):
 def test_lines_are_named_and_refusals_are_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     line = "dataset=log1 algorithm=frank_wolfe,random_cd,svrg algorithm.svrg.clip=null"
-    line += " algorithm.random_cd.clip=1 seed=0,1 mode=plan"
+    line += " algorithm.random_cd.clip=1 seed=0,1 mode=plan dataset.bounds=null"
     assert main(line.split()) == 0
     out = capsys.readouterr().out
     rows, _ = table(out)

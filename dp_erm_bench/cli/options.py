@@ -1,0 +1,117 @@
+"""The options of the commands, and those of Hydra that do nothing here."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dp_erm_bench.cli.usage import HELP
+from dp_erm_bench.errors import UsageError
+
+INSTEAD = {
+    "--info": "--cfg all shows the configuration, `dp-erm-bench list` every choice",
+    "--hydra-help": "--help names all keys and options",
+    "--run": "leave it out, a run is what there is",
+    "--config-path": "--config-dir FOLDER adds a folder of experiments",
+    "--experimental-rerun": "the same command does what is missing",
+    "hydra.run": "set results_dir=FOLDER, or name=NAME of a folder in it",
+    "hydra.sweep": "set results_dir=FOLDER, or name=NAME of a folder in it",
+    "hydra.output_subdir": "runs/RUN.json of the results holds the configuration",
+    "hydra.launcher": "set runner=joblib or runner=dask, and runner.n_jobs=N",
+    "hydra.sweeper": "a,b and range(0,10) are axes; blocks with `tune` search",
+    "hydra.searchpath": "--config-dir FOLDER adds a folder of experiments",
+    "hydra": "nothing of hydra's own is set here; README.md lists what works",
+}
+"""Options and keys of Hydra's that do nothing here, and what to use in their place."""
+
+SHORT = {"-i": "--info", "-r": "--run", "-cp": "--config-path"}
+
+
+def check_hydra(argument: str) -> None:
+    """Refuse an option or a key of Hydra's with a sentence that says what to use.
+
+    Raises
+    ------
+    UsageError
+        If the argument is one that has no effect here.
+    """
+    name = argument.lstrip("+~").partition("=")[0].replace("/", ".")
+    name = SHORT.get(name, name)
+    while name and name not in INSTEAD:
+        name = name.rpartition(".")[0]
+    if name:
+        kind = "option" if name.startswith("-") else "key"
+        raise UsageError(f"{argument}: no such {kind}; {INSTEAD[name]}")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one command's options that raises UsageError."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UsageError with the message and the usage."""
+        raise UsageError(f"{self.prog}: {message}; as in {self.usage}")
+
+
+def existing_folder(text: str) -> Path:
+    """Return a folder that there is.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If there is none: argparse makes one sentence of it.
+    """
+    if not (text and Path(text).is_dir()):
+        raise argparse.ArgumentTypeError(f"{text}: no such folder")
+    return Path(text)
+
+
+Option = tuple[Sequence[str], dict[str, Any]]
+FOLDERS: Option = ("folders",), {"nargs": "+", "type": existing_folder}
+NAMES = {"action": "extend", "type": lambda text: text.split(","), "default": []}
+HYDRA: tuple[Option, ...] = (
+    (("--multirun", "-m"), {"action": "store_true"}),
+    (("--cfg", "-c"), {"choices": ["job", "hydra", "all"]}),
+    (("--package", "-p"), {}),
+    (("--resolve",), {"action": "store_true"}),
+    (("--config-name", "-cn"), {}),
+    (("--config-dir", "-cd"), {"type": existing_folder}),
+)
+OPTIONS: dict[str, tuple[Option, ...]] = {
+    "bundle": (
+        (("folder",), {"type": existing_folder}),
+        (("--out",), {"type": Path}),
+        (("--with-private-numbers",), {"dest": "whole", "action": "store_true"}),
+    ),
+    "check": (
+        (("algorithms",), {"nargs": "*"}),
+        (("--first",), {"action": "store_true"}),
+        (("--only",), NAMES),
+        (("--accept",), NAMES),
+    ),
+    "collect": (FOLDERS,),
+    "list": ((("words",), {"nargs": "*"}),),
+    "look": (
+        (("path",), {"metavar": "FILE.csv"}),
+        (("keys",), {"nargs": "*"}),
+    ),
+    "replay": (
+        (("folder",), {"type": Path}),
+        (("--sample",), {"default": "5"}),
+        (("--seed",), {"type": int}),
+        (("--trust",), {"action": "store_true"}),
+        (("--data",), {"type": existing_folder}),
+    ),
+    "report": (FOLDERS, (("--out",), {"type": Path})),
+    "run": HYDRA,
+    "tune": HYDRA,
+}
+"""The options of the commands; those of figures and tables are in `plots`."""
+
+
+def parser_of(command: str) -> Parser:
+    """Return the parser of a command's options."""
+    usage = HELP[command].partition("\n")[0]
+    parser = Parser(command, usage, add_help=False, allow_abbrev=False)
+    for names, settings in OPTIONS[command]:
+        parser.add_argument(*names, **settings)
+    return parser
