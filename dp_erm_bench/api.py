@@ -226,9 +226,8 @@ LACKS_BOUNDS = "declared bounds"
 def _default_bounds_hint(problem: Problem) -> str:
     """Return how to have the default bounds of a shipped dataset without any."""
     spec = getattr(problem, "spec", {}).get("dataset", {})
-    name, bounds = str(spec.get("name")), spec.get("bounds")
-    shipped = name.partition(":")[0] in registry.names("dataset")
-    if bounds is not None or not shipped or default_bounds(name, spec) is None:
+    name = str(spec.get("name"))
+    if spec.get("bounds") is not None or default_bounds(name, spec) is None:
         return ""
     return f"; load_problem({name!r}, bounds='default') takes those of its yaml"
 

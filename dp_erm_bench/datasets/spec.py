@@ -28,7 +28,7 @@ from dp_erm_bench.datasets.records import (
 )
 from dp_erm_bench.errors import UsageError, real_number, typed_text
 from dp_erm_bench.paths import values_entering
-from dp_erm_bench.registry import check_choice, locate, read_choice
+from dp_erm_bench.registry import check_choice, locate, names, read_choice
 
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
@@ -153,11 +153,12 @@ def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | 
     Parameters
     ----------
     name : str
-        Of the yaml, with a member where it stands for many.
+        Of the yaml, with a member where it stands for many; others have none.
     overrides : mapping
         Keys of the yaml that are replaced: whether columns are standardised counts.
     """
-    offered = read_choice("dataset", name.partition(":")[0])
+    base = name.partition(":")[0]
+    offered = read_choice("dataset", base) if base in names("dataset") else {}
     changed = overrides.get("standardise", offered.get("standardise"))
     found = offered.get(OFFERED[bool(changed)])
     return found and {key: one for key, one in found.items() if key != "why"}

@@ -159,8 +159,7 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
                 points = [(params, open_) for params in points_of(axes)]
             for params, opened in points:
                 parts = (algorithm, problem, params, *privacy, opened, units)
-                clip = "" if problem is raw else BY_DEFAULT
-                line = FitLine(*parts, measured=measured, clip=clip, **shared)
+                line = FitLine(*parts, measured=measured, **shared)
                 line.check()
                 yield line
 

@@ -47,7 +47,7 @@ from dp_erm_bench.code_identity import (
     module_named,
 )
 from dp_erm_bench.datasets.base import READ
-from dp_erm_bench.datasets.spec import call_loader
+from dp_erm_bench.datasets.spec import call_loader, default_bounds
 from dp_erm_bench.errors import Unsupported, UsageError, real_number
 from dp_erm_bench.experiment.parameters import (
     LENGTHS,
@@ -346,8 +346,6 @@ class Line:
         The tuning of open parameters; None if every point is run.
     measured : bool
         Whether a value was given in a unit that is computed from the data.
-    clip : {"default", ""}
-        Whether records are clipped to bounds that nobody named.
     algorithm : str
         Name of the algorithm, the pin of a file; empty for a task.
     """
@@ -357,7 +355,6 @@ class Line:
     seeds: tuple[int, ...] = ()
     tune: Tune | None = None
     measured: bool = False
-    clip: str = ""
     algorithm: str = ""
 
     @property
@@ -555,7 +552,6 @@ class Trial:
         data = {
             "read": list(line.uncharged_reading),
             "content": line.content,
-            "clip": line.clip,
             **line.clipping_notes,
         }
         return {**labels, **flags, **data}
@@ -852,6 +848,7 @@ class FitLine(Line):
 
         The share of the records, and the columns often at their bound, by name: they
         are read off the records, and determine no number that they do not tell already.
+        And whether the bounds are the default ones of the dataset's yaml.
         """
         data = getattr(self.problem, "dataset", None)
         if data is None or (clipping := data.clipping) is None:
@@ -860,7 +857,10 @@ class FitLine(Line):
 
         names = feature_names(data)
         columns = [names[j] for j in clipping.columns] + ["label"] * clipping.label
-        return {"clipped": clipping.share, "at_bound": columns}
+        spec = self.problem.spec["dataset"]
+        offered = default_bounds(str(spec.get("name")), spec)
+        clip = "default" if offered and spec.get("bounds") == offered else ""
+        return {"clipped": clipping.share, "at_bound": columns, "clip": clip}
 
     @cached_property
     def content(self) -> str:

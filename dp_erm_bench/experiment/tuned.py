@@ -7,6 +7,7 @@ other starts around the defaults of all its fields that are declared as numbers.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -16,6 +17,7 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, default_bounds
 from dp_erm_bench.errors import DataUnavailable, UsageError, typed_text
 from dp_erm_bench.experiment.expand import datasets_of, named_choices, parts_of
 from dp_erm_bench.experiment.lines import refusal_of_algorithm
@@ -208,8 +210,17 @@ def tuned_blocks(
             registry.check_choice(f"tune.{part}", name, labels)
     refusals: list[str] = []
     blocks = []
-    for point in _label_blocks(points):
-        block, refused = _tuned_block(point, asked, profile or PROFILE)
+    labelled = [*_label_blocks(points)]
+    make = functools.partial(_tuned_block, asked=asked, profile=profile or PROFILE)
+    made = [make(point) for point in labelled]
+    # What is compared has the same records: bounds that one needs are those of all.
+    for point, (_, refused) in zip(labelled, made, strict=True):
+        within = _within_default_bounds(point)
+        if refused and within and not make(within)[1]:
+            for other, beside in enumerate(labelled):
+                if beside["dataset"] == point["dataset"]:
+                    made[other] = make(_within_default_bounds(beside))
+    for block, refused in made:
         refusals += [refused] if refused else []
         blocks.append(block)
     if len(refusals) == len(blocks):
@@ -330,6 +341,14 @@ def _tuned_block(
     kept = {key: one for key, one in limits.items() if key in usual and tune["search"]}
     tune |= {"axes": axes, "limits": kept | bounds, "aside": aside}
     return {**whole, "tune": tune}, ""
+
+
+def _within_default_bounds(point: Section) -> Section:
+    """Return a block within default bounds; empty where none are offered, or wanted."""
+    data = point["dataset"]
+    if data.get(BOUNDS) != AUTO or default_bounds(str(data["name"]), data) is None:
+        return {}
+    return {**point, "dataset": {**data, BOUNDS: BY_DEFAULT}}
 
 
 def _problem_or_none(point: Section) -> Problem | None:

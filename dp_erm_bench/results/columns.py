@@ -203,8 +203,8 @@ COLUMNS = {
     "clip": Column(
         TEXT,
         "`default`: records are clipped to the default bounds of the dataset's yaml, "
-        "as nobody named bounds and the algorithm needs some",
-        "where bounds are named, or there are none",
+        "which are taken where nobody names any and the algorithm needs some",
+        "with other bounds, and without any",
     ),
     "at_bound": Column(
         TEXT,

@@ -11,6 +11,7 @@ from dp_erm_bench.errors import DataUnavailable, Unsupported, UsageError
 from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import refusal_of_algorithm
 from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.experiment.tuned import tuned_blocks
 from dp_erm_bench.registry import names
 from tests.contract.own import SOUND
 
@@ -78,12 +79,11 @@ def test_the_row_says_that_records_are_clipped_by_default(tmp_path, monkeypatch)
     assert [*rows["clip"]] == ["default"] * 2
     bounds = json.loads(rows["dataset_options"].iloc[0])["bounds"]
     assert bounds == default_bounds("log1", {}) == {"columns": 4, "norm": 11.7}
-    # Who names them, or a threshold, has the same trials as ever, and no default.
+    # Who names them has the same trials; who names a threshold needs no bounds.
     named = "dataset.bounds.columns=4 dataset.bounds.norm=11.7"
     more = f"{named} dataset.clip_to_bounds=true name=named"
     assert main([*typed.split(), *more.split()]) == 0
     again = load_results("results/named").drop_duplicates("trial", keep="last")
-    assert not again["clip"].any()
     assert sorted(again["trial"]) == sorted(rows["trial"])
     assert main([*typed.split(), "algorithm.gd.clip=1", "name=own"]) == 0
     own = load_results("results/own").drop_duplicates("trial", keep="last")
@@ -94,9 +94,9 @@ def test_the_row_says_that_records_are_clipped_by_default(tmp_path, monkeypatch)
 def test_all_budgets_of_a_sweep_have_the_same_records():
     block = {"dataset": {"name": "log1", "bounds": "auto"}, "algorithm": "gd"}
     lines, _ = expand_blocks([{**block, "budget": {"epsilon": [1.0, "inf"]}}])
-    assert [line.clip for line in lines] == ["default"] * 2
+    assert [line.clipping_notes["clip"] for line in lines] == ["default"] * 2
     (alone,), _ = expand_blocks([{**block, "budget": {"epsilon": ["inf"]}}])
-    assert alone.clip == ""
+    assert not alone.clipping_notes
 
 
 def test_in_python_default_bounds_are_asked_for_by_their_name():
@@ -124,4 +124,14 @@ def test_a_solver_of_ones_own_has_the_records_of_ours(tmp_path, monkeypatch):
     blocks = {"dataset": {"name": "log1", "bounds": "auto"}}
     own = {"name": "noisy_gd.py", "clip": 1.0}
     (line,), _ = expand_blocks([{**blocks, "algorithm": own}])
-    assert line.clip == ""
+    assert not line.clipping_notes
+
+
+def test_what_is_tuned_together_has_the_same_records():
+    block = {"dataset": {"name": "log1", "bounds": "auto"}, "seed": 0}
+    gd, solved = ({**block, "algorithm": one} for one in ("gd", "output_perturbation"))
+    (alone,) = tuned_blocks([gd], {})
+    assert alone["dataset"]["bounds"] == "auto"  # its thresholds are searched
+    both = tuned_blocks([gd, solved], {})
+    assert [one["dataset"]["bounds"] for one in both] == ["default"] * 2
+    assert all("tune" in one for one in both)
