@@ -859,8 +859,9 @@ class FitLine(Line):
         columns = [names[j] for j in clipping.columns] + ["label"] * clipping.label
         spec = self.problem.spec["dataset"]
         offered = default_bounds(str(spec.get("name")), spec)
-        clip = "default" if offered and spec.get("bounds") == offered else ""
-        return {"clipped": clipping.share, "at_bound": columns, "clip": clip}
+        usual = bool(offered) and spec.get("bounds") == offered
+        notes = {"clipped": clipping.share, "at_bound": columns}
+        return notes | ({"by_default": "clip=default"} if usual else {})
 
     @cached_property
     def content(self) -> str:

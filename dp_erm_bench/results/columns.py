@@ -200,9 +200,9 @@ COLUMNS = {
         "share of the records that clipping to declared bounds changed; not private",
         "where records are not clipped",
     ),
-    "clip": Column(
+    "by_default": Column(
         TEXT,
-        "`default`: records are clipped to the default bounds of the dataset's yaml, "
+        "`clip=default`: records are clipped to the default bounds of the dataset's yaml, "
         "which are taken where nobody names any and the algorithm needs some",
         "with other bounds, and without any",
     ),

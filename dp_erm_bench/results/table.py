@@ -182,7 +182,7 @@ def _fixed_columns(line: Row, record: Row) -> Row:
         "references": SORTED(facts.get("references", {})),
         "clipped": _as_number(line.get("clipped")),
         "at_bound": SORTED(line["at_bound"]) if line.get("at_bound") else "",
-        "clip": line.get("clip", ""),
+        "by_default": line.get("by_default", ""),
         "rule": line.get("rule", ""),
         "solver": solver,
         # Nowhere missing: pandas before 3 writes a column of nothing as one of no type.

@@ -76,7 +76,7 @@ def test_the_row_says_that_records_are_clipped_by_default(tmp_path, monkeypatch)
     typed = "dataset=log1 dataset.n=80 algorithm=greedy_cd,gd runner.progress=false"
     assert main([*typed.split(), "name=usual"]) == 0
     rows = load_results("results/usual").drop_duplicates("trial", keep="last")
-    assert [*rows["clip"]] == ["default"] * 2
+    assert [*rows["by_default"]] == ["clip=default"] * 2
     bounds = json.loads(rows["dataset_options"].iloc[0])["bounds"]
     assert bounds == default_bounds("log1", {}) == {"columns": 4, "norm": 11.7}
     # Who names them has the same trials; who names a threshold needs no bounds.
@@ -87,14 +87,14 @@ def test_the_row_says_that_records_are_clipped_by_default(tmp_path, monkeypatch)
     assert sorted(again["trial"]) == sorted(rows["trial"])
     assert main([*typed.split(), "algorithm.gd.clip=1", "name=own"]) == 0
     own = load_results("results/own").drop_duplicates("trial", keep="last")
-    own = own.set_index("algorithm")["clip"]
-    assert (own["gd"] or "", own["greedy_cd"]) == ("", "default")
+    own = own.set_index("algorithm")["by_default"]
+    assert (own["gd"] or "", own["greedy_cd"]) == ("", "clip=default")
 
 
 def test_all_budgets_of_a_sweep_have_the_same_records():
     block = {"dataset": {"name": "log1", "bounds": "auto"}, "algorithm": "gd"}
     lines, _ = expand_blocks([{**block, "budget": {"epsilon": [1.0, "inf"]}}])
-    assert [line.clipping_notes["clip"] for line in lines] == ["default"] * 2
+    assert [line.clipping_notes["by_default"] for line in lines] == ["clip=default"] * 2
     (alone,), _ = expand_blocks([{**block, "budget": {"epsilon": ["inf"]}}])
     assert not alone.clipping_notes
 
@@ -120,7 +120,9 @@ def test_a_solver_of_ones_own_has_the_records_of_ours(tmp_path, monkeypatch):
     typed = "dataset=log1 dataset.n=80 algorithm=noisy_gd.py,gd runner.progress=false"
     assert main(typed.split()) == 0
     rows = load_results("results/sweep").drop_duplicates("trial", keep="last")
-    assert [*rows["clip"]] == ["default"] * 2 and rows["status"].eq("ok").all()
+    assert [*rows["by_default"]] == ["clip=default"] * 2 and rows["status"].eq(
+        "ok"
+    ).all()
     blocks = {"dataset": {"name": "log1", "bounds": "auto"}}
     own = {"name": "noisy_gd.py", "clip": 1.0}
     (line,), _ = expand_blocks([{**blocks, "algorithm": own}])

@@ -100,7 +100,7 @@ BY_TYPE = [
     ("name=[a]", "a word"),
     ("results_dir=null", "a word"),
     ("results_dir=''", "must be the name of a folder"),
-    ("results_dir=/dev/null", "/dev/null/sweep: Not a directory"),
+    ("results_dir=/dev/null", "results_dir=/dev/null: /dev/null is no folder"),
     ("results_dir=a,b", "one value"),
     ("experiment=", "experiment="),
     ("experiment=glob(*)", "must be one of"),

@@ -241,7 +241,8 @@ def test_a_fit_is_the_sweeps_trial(name, here, monkeypatch):
         with pytest.raises(Unsupported) as refused:
             fitted(changes)
         asked = in_python(Unsupported(record["message"]))
-        assert str(refused.value) == str(asked)
+        # Of a shipped dataset a fit names its default bounds, too.
+        assert str(refused.value).startswith(str(asked))
         return
     result, path = fitted(changes), record["trajectory"]
     assert record["status"] == "ok"
