@@ -144,7 +144,7 @@ INTERNAL = (
     *("trial", "experiment", "params", "dataset_options", "solver", "exempt", "doubt"),
     *("content", "objective_options"),
     *("references", "at_bound", "message", "run", "batch_size"),
-    *("phase", "tuned", "checked", "rule", "status"),
+    *("phase", "tuned", "checked", "rule", "by_default", "status"),
 )
 """Columns that may be asked for, but that nobody is told to plot."""
 
