@@ -202,8 +202,8 @@ COLUMNS = {
     ),
     "by_default": Column(
         TEXT,
-        "`clip=default`: records are clipped to the default bounds of the dataset's yaml, "
-        "which are taken where nobody names any and the algorithm needs some",
+        "`clip=default`: records are clipped to the default bounds of the dataset's "
+        "yaml, which are taken where nobody names any and the algorithm needs some",
         "with other bounds, and without any",
     ),
     "at_bound": Column(
