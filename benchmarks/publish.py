@@ -2,11 +2,10 @@
 
 `python -m benchmarks.publish NAME...` copies the claims, the choices and the sheets of
 each results folder, and writes docs/figures.md; of `STUDIES` the files named there. A
-picture that notes the same table as the one that is there, and looks like it, stays.
+picture that looks like the one that is there stays.
 """
 
 import json
-import re
 import shutil
 import sys
 from collections import Counter
@@ -15,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image, ImageChops
 
-from dp_erm_bench.report.layout import MAX_PNG_BYTES, NOTED
+from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.results.runs import read_manifest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,13 +42,6 @@ of single panels are in the results folder of a run.
 """
 TILE, SEEN = 8, 40
 """Pixels of a tile's side, and the difference of its colour, of 255, that is seen."""
-NOTE = re.compile(rb"tEXt" + NOTED.encode() + rb"\0([0-9a-f]+)")
-
-
-def note_of(path: Path) -> bytes:
-    """Return what a picture notes of the table it was drawn from, empty if nothing."""
-    found = NOTE.search(path.read_bytes()) if path.is_file() else None
-    return found[1] if found else b""
 
 
 def alike(path: Path, kept: Path) -> bool:
@@ -98,8 +90,7 @@ def check(name: str) -> None:
 def keep(name: str) -> None:
     """Copy the tables and pictures of an experiment."""
     for path, kept in files(name).items():
-        noted = note_of(path) if path.suffix == ".png" else b""
-        if not noted or noted != note_of(kept) or not alike(path, kept):
+        if path.suffix != ".png" or not kept.is_file() or not alike(path, kept):
             shutil.copy(path, kept)
 
 

@@ -340,8 +340,10 @@ def _values_of_key(finals: pd.DataFrame, option: str, name: str) -> pd.Series[st
     UsageError
         If no setting has such a key.
     """
+    if name in LABELS:
+        return finals[name].astype(str)
     texts = {text: json.loads(text) for text in set(finals["setting"])}
-    _check_key(option, name, texts.values())
+    _check_key(option, name, texts.values(), LABELS)
     keys = {
         key
         for one in texts.values()

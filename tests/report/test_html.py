@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from dp_erm_bench.report.html.parts import Room
 from PIL import Image
 
 from dp_erm_bench.cli.main import main, run_command
@@ -24,7 +25,6 @@ from dp_erm_bench.report.html.page import (
     results_table,
     write_report,
 )
-from dp_erm_bench.report.html.parts import Room
 from dp_erm_bench.report.layout import Sheet, making_pictures, picture_mark, save_sheet
 from dp_erm_bench.report.make import digest_of_table, draw_and_judge
 from dp_erm_bench.results.runs import read_manifest, write_run

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from dp_erm_bench.report.html.parts import Room
 from PIL import Image
 
 from dp_erm_bench import registry
@@ -21,7 +22,6 @@ from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.report import leaderboard
 from dp_erm_bench.report.figure import Drawing
 from dp_erm_bench.report.html.page import Gallery
-from dp_erm_bench.report.html.parts import Room
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.leaderboard import (
     BOARDS,
