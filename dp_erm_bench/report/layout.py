@@ -133,8 +133,7 @@ class Sheet:
     Attributes
     ----------
     cells : sequence of callable
-        Each draws into the axes given. A `Chart` of few points is rows of a table below
-        the others.
+        Each draws into the axes given.
     caption : str
         What is to be said of the sheet, one paragraph per line.
     quantity : str
@@ -147,6 +146,8 @@ class Sheet:
         Inches of a panel with its title and labels, if not what suits its width.
     name : str
         Of its files, where nobody else names them.
+    tabled : sequence of Chart
+        Those whose points are rows of a table below the others.
     mark : str
         What stands across the picture, as of one that shows nothing but that it runs.
     """
@@ -158,29 +159,14 @@ class Sheet:
     columns: int = 3
     tall: float = 0.0
     name: str = ""
+    tabled: Sequence[Chart] = ()
     mark: str = ""
 
     @property
     def inches(self) -> float:
         """Return the width of the sheet."""
-        one = len(self.cells) == 1 and not self._is_table(self.cells[0])
-        return WIDTHS[self.width or ("column" if one else "page")]
-
-    @staticmethod
-    def _is_table(cell: Cell) -> bool:
-        return isinstance(cell, Chart) and cell.has_few_points
-
-    @property
-    def panels(self) -> list[Cell]:
-        """Return the cells that have axes."""
-        return [one for one in self.cells if not self._is_table(one)]
-
-    @property
-    def tabled(self) -> list[Chart]:
-        """Return the charts that are rows of a table."""
-        return [
-            one for one in self.cells if isinstance(one, Chart) and one.has_few_points
-        ]
+        alone = len(self.cells) == 1 and not self.tabled
+        return WIDTHS[self.width or ("column" if alone else "page")]
 
 
 def save_sheet(
@@ -197,7 +183,8 @@ def save_sheet(
     formats : sequence of str
         Of `FORMATS`; a PNG has at most `MAX_PNG_BYTES`.
     captions : bool
-        Whether to write the caption as .txt, and as .tex with a figure environment.
+        Whether to write the caption as .txt, and as .tex with a figure environment,
+        and the points of the lines as .csv.
 
     Returns
     -------
@@ -218,7 +205,8 @@ def save_sheet(
         for suffix, text in texts.items():
             own = path.with_name(f"{path.name}.{suffix}")
             written.append(write_text_file(own, text))
-    if drawn := [one for one in sheet.cells if isinstance(one, Chart)]:
+    drawn = [one for one in (*sheet.cells, *sheet.tabled) if isinstance(one, Chart)]
+    if captions and drawn:
         own = path.with_name(f"{path.name}.csv")
         written.append(write_text_file(own, csv_of(points_of(drawn))))
     return written
@@ -244,7 +232,7 @@ def _write_picture(figure: Figure, path: Path) -> None:
 
 def draw_sheet(figure: Figure, sheet: Sheet) -> None:
     """Draw the panels of a sheet, the rows of its table and its legend."""
-    panels, tabled, wide = sheet.panels, sheet.tabled, sheet.inches
+    panels, tabled, wide = sheet.cells, sheet.tabled, sheet.inches
     across = max(1, min(sheet.columns, len(panels), int(wide / NARROWEST)))
     down = -(-len(panels) // across)
     tall = sheet.tall or 0.72 * (wide / across - AROUND) + AROUND
@@ -327,4 +315,5 @@ def wrap_text(text: str, letters: int) -> str:
     words = MATH.sub(lambda one: "\0" * len(_speak_formula(one)), text)
     words = words.replace(" = ", "\xa0=\xa0")
     lines = textwrap.wrap(words, max(letters, 8), break_on_hyphens=False)
-    return re.sub("\0+", lambda _: next(formulas, ""), "\n".join(lines))
+    whole = re.sub("\0+", lambda _: next(formulas, ""), "\n".join(lines))
+    return whole.replace("\xa0", " ")

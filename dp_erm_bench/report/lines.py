@@ -403,8 +403,11 @@ class Lines(Figure):
             folders=[drawing.folder.parent],
         )
         label, path = self.label or self.cells[0].labels[1], drawing.path(self.name)
+        cells = [one for one in charts if not one.has_few_points]
+        few = [one for one in charts if one.has_few_points]
         with house_style():
-            return save_sheet(Sheet(charts, text, label, mark=drawing.mark), path)
+            sheet = Sheet(cells, text, label, tabled=few, mark=drawing.mark)
+            return save_sheet(sheet, path)
 
 
 def sources_of(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:

@@ -46,6 +46,7 @@ from dp_erm_bench.report.view import (
     summary_of,
 )
 from dp_erm_bench.results.columns import axis_words, is_better_higher
+from dp_erm_bench.results.settings import column_of
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
@@ -161,7 +162,7 @@ def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
     names = [str(name) for name, _ in factors.columns]
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
     for start in starts:
-        words = names[start].replace(", ", "\n")
+        words = style.literal_text(names[start])[:30].replace(", ", "\n")
         ax.text(start - 0.4, -0.6, words, rotation=20 * (len(starts) > 4), fontsize=7)
         if start:
             ax.axvline(start - 0.5, color="white", linewidth=2.5)
@@ -575,6 +576,8 @@ def sheet_of_view(
     if kind == "curves":
         views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
         return curves_sheet([rows_of_view(table, one) for one in views], width)
+    if view.x:
+        column_of(table, view.x, "x")
     drawn = rows_of_view(table, replace(view, x="epsilon"))
     return (profiles_sheet if kind == "profile" else winners_sheet)(drawn, width)
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.results.statistics import MODELS, ZERO
@@ -253,15 +254,30 @@ def forget_styles() -> None:
 
 
 def literal_text(text: str) -> str:
-    r"""Return a text in which no dollar sign begins a formula: each is ``\$``."""
-    return text.replace("$", r"\$")
+    r"""Return a text as a picture shows it to the letter.
+
+    No dollar sign begins a formula: each is ``\$``. A letter that the font lacks is
+    written as its code, as in ``\u4e2d``.
+    """
+    known = _letters_of_font()
+    letters = (
+        one if ord(one) in known else one.encode("ascii", "backslashreplace").decode()
+        for one in text
+    )
+    return "".join(letters).replace("$", r"\$")
+
+
+@cache
+def _letters_of_font() -> frozenset[int]:
+    """Return the code points of the font's letters."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    return frozenset(get_font(findfont(FontProperties())).get_charmap())
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
     """Set fonts and sizes of the figures drawn inside; no text is below 7 points."""
-    import warnings
-
     import matplotlib
 
     settings: Any = {
@@ -282,9 +298,7 @@ def house_style() -> Iterator[None]:
         "pdf.fonttype": 42,
         "svg.hashsalt": "dp_erm_bench",
     }
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A letter that the font lacks is a box.
-        warnings.filterwarnings("ignore", "Glyph .* missing from")
+    with matplotlib.rc_context(settings):
         yield
 
 
