@@ -17,6 +17,7 @@ from rich.table import Table
 from dp_erm_bench.cli.app import COLOUR, Parser, print_table
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.report.draw import ALONG
 from dp_erm_bench.report.layout import (
     FORMATS,
     plain_caption,
@@ -31,8 +32,8 @@ from dp_erm_bench.report.plot import (
     sheet_of_view,
 )
 from dp_erm_bench.report.style import house_style
+from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.report.view import (
-    ALONG,
     LINE,
     PANEL,
     Shown,
@@ -41,7 +42,6 @@ from dp_erm_bench.report.view import (
     summary_of,
     summary_text,
 )
-from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.results.columns import axis_words as quantity_words
 from dp_erm_bench.results.files import csv_of, translate_os_errors
 from dp_erm_bench.results.runs import read_manifest

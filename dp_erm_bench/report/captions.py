@@ -52,18 +52,11 @@ def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
     """Return the rows behind some charts with `TITLE` and `LABEL`, None of no runs."""
     import pandas as pd
 
-    found = [
-        one.rows.assign(
-            **{
-                TITLE: one.name,
-                LABEL: one.rows["line"].map(
-                    {line: one.look(line).label for line in one.lines}
-                ),
-            }
-        )
-        for one in charts
-        if one.rows is not None
-    ]
+    found = []
+    for one in (chart for chart in charts if chart.rows is not None):
+        labels = {line: one.look(line).label for line in one.lines}
+        named: dict[str, Any] = {TITLE: one.name, LABEL: one.rows["line"].map(labels)}
+        found.append(one.rows.assign(**named))
     return pd.concat(found) if found else None
 
 
@@ -220,7 +213,7 @@ def _uses_in_words(rows: pd.DataFrame) -> str:
 
 
 def _unproved_lines(rows: pd.DataFrame) -> str:
-    """Return the lines of which the nominal epsilon is not proved, and how far it is."""
+    """Return the lines of which the nominal epsilon is not proved, and its excess."""
     share = (rows["epsilon_certified"] / rows["epsilon"]).astype(float).fillna(math.inf)
     share = share.where(rows["epsilon"].astype(float) < math.inf, 0.0)
     worst = share.groupby(rows[LABEL], sort=False).max()

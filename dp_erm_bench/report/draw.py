@@ -14,7 +14,7 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError, real_number
 from dp_erm_bench.report import style
-from dp_erm_bench.report.curves import Array, Runs
+from dp_erm_bench.report.curves import Array, RunsAlong
 from dp_erm_bench.report.style import Style, style_of
 from dp_erm_bench.results.settings import final_rows
 from dp_erm_bench.results.statistics import BASELINES, by_split, centre_of, quantile
@@ -71,8 +71,8 @@ def bands(
     Returns
     -------
     DataFrame
-        A row per group, in the order of the rows, and place: `by`, `x`, `low`, `middle`, `high`, `count`, and the
-        medians of the baselines.
+        A row per group, in the order of the rows, and place: `by`, `x`, `low`,
+        `middle`, `high`, `count`, and the medians of the baselines.
     """
     import pandas as pd
 
@@ -82,6 +82,7 @@ def bands(
     levels = {name: rows[of].to_numpy(float) for name, of in (beside or {}).items()}
     found = []
     for key, own in groups.items():
+        assert isinstance(key, tuple)
         place = float(np.nanmedian(at[own])) if x in ALONG else key[-1]
         row = (*key[:-1], place, *band_of(values[own], seeds[own], statistic), len(own))
         beneath = (_known_median(one[own]) for one in levels.values())
@@ -116,13 +117,13 @@ def _known_median(values: Array) -> float:
 
 
 def bands_of_lines(
-    lines: Mapping[str, Runs], statistic: str = "median"
+    lines: Mapping[str, RunsAlong], statistic: str = "median"
 ) -> pd.DataFrame:
     """Return the same of lines that were looked up; their column is `line`.
 
     Parameters
     ----------
-    lines : mapping of str to Runs
+    lines : mapping of str to RunsAlong
         By label, at least one.
     statistic : str
         One of `STATISTICS`.
@@ -176,7 +177,7 @@ class Chart:
     title: str
     axis: str
     bands: pd.DataFrame
-    rows: pd.DataFrame | None = None
+    rows: Any = None
     along: str = ""
     scales: tuple[str, str] = ("log", "log")
     shapes: Mapping[str, Any] = field(default_factory=dict)
@@ -302,7 +303,7 @@ def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> No
         return
     # Above the lines: one may lie on it.
     look = style.STYLES[name].curve() | {"marker": None, "zorder": 3.2}
-    ends = known.groupby("x")[name].agg(["min", "max"])
+    ends: Any = known.groupby("x")[name].agg(["min", "max"])
     if np.allclose(ends["min"], ends["max"], rtol=1e-6, atol=0.0):
         if np.allclose(ends, ends.iloc[0, 0], rtol=1e-6, atol=0.0):
             ax.axhline(float(ends.iloc[0, 0]), **look)
@@ -373,6 +374,8 @@ def draw_rows(ax: Axes, charts: Iterable[Chart]) -> None:
     charts : iterable of Chart
         Those that have few points.
     """
+    from matplotlib.transforms import Bbox
+
     cells = [["", "at", "value [range]", "w = 0"]]
     for chart in charts:
         cells.append([chart.heading, "", "", ""])
@@ -394,7 +397,7 @@ def draw_rows(ax: Axes, charts: Iterable[Chart]) -> None:
         cellLoc="left",
         edges="open",
         colWidths=[one / sum(widths) for one in widths],
-        bbox=(0, 0, 1, 1),
+        bbox=Bbox.unit(),
     )
     table.auto_set_font_size(False)
     table.set_fontsize(7)
@@ -404,7 +407,7 @@ def draw_rows(ax: Axes, charts: Iterable[Chart]) -> None:
 def chart_of_lines(
     title: str,
     axis: str,
-    lines: Mapping[str, Runs],
+    lines: Mapping[str, RunsAlong],
     statistic: str = "median",
     **more: Any,
 ) -> Chart:
@@ -414,7 +417,7 @@ def chart_of_lines(
     ----------
     title, axis, statistic : str
         As a chart has them.
-    lines : mapping of str to Runs
+    lines : mapping of str to RunsAlong
         By label, at least one.
     **more
         Further attributes of the chart.
@@ -477,7 +480,7 @@ def charts_of_figure(charts: Sequence[Chart]) -> list[Chart]:
     return found
 
 
-def points_of(charts: Iterable[Chart]) -> pd.DataFrame:
+def drawn_points(charts: Iterable[Chart]) -> pd.DataFrame:
     """Return the points of all lines of charts, to four digits, and the authors'."""
     import pandas as pd
 
@@ -489,9 +492,9 @@ def points_of(charts: Iterable[Chart]) -> pd.DataFrame:
             theirs = pd.DataFrame(points, columns=["x", "middle"])
             parts.append(theirs.assign(**said | {"statistic": "authors"}, line=line))
     frame = pd.concat(parts)[[*said, *parts[0].columns.drop([*said])]]
-    numbers = [name for name in frame.select_dtypes(float) if name != "x"]
-    short = frame[numbers].map(lambda one: float(f"{one:.4g}"))
-    return frame.assign(**{name: short[name] for name in numbers})
+    numbers = frame.select_dtypes(float).columns.drop("x", errors="ignore")
+    frame[numbers] = frame[numbers].map(lambda one: float(f"{one:.4g}"))
+    return frame
 
 
 def lines_alike(chart: Chart) -> list[list[str]]:

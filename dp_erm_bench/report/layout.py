@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp_erm_bench.paths import write_atomic
-from dp_erm_bench.report.draw import Chart, draw_rows, points_of
+from dp_erm_bench.report.draw import Chart, draw_rows, drawn_points
 from dp_erm_bench.results.files import csv_of
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def save_sheet(
     drawn = [one for one in (*sheet.cells, *sheet.tabled) if isinstance(one, Chart)]
     if captions and drawn:
         own = path.with_name(f"{path.name}.csv")
-        written.append(write_text_file(own, csv_of(points_of(drawn))))
+        written.append(write_text_file(own, csv_of(drawn_points(drawn))))
     return written
 
 
@@ -310,7 +310,7 @@ def _write_literally(text: Text) -> None:
 
 
 def wrap_text(text: str, letters: int) -> str:
-    """Return a text with lines of some letters, its formulas and `key = value` whole."""
+    """Return a text in lines of some letters, its formulas and `key = value` whole."""
     formulas = iter(MATH.findall(text))
     words = MATH.sub(lambda one: "\0" * len(_speak_formula(one)), text)
     words = words.replace(" = ", "\xa0=\xa0")

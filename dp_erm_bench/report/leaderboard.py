@@ -504,8 +504,8 @@ def _table_of_winners(rows: pd.DataFrame) -> str:
 
 
 def _by_epsilon(cells: pd.Series[str], name: str) -> pd.DataFrame:
-    """Return texts by a name and epsilon as a table, named in the order that they have."""
-    table = cells.unstack().reindex(dict.fromkeys(cells.index.get_level_values(0)))
+    """Return texts by a name and epsilon as a table, in the order of the names."""
+    table = cells.unstack().reindex(cells.index.get_level_values(0).unique())
     return table.fillna("").rename(columns="epsilon = {:g}".format).rename_axis(name)
 
 
@@ -517,8 +517,10 @@ def _table_of_pairs(
     names = {family_of(panel.rpartition("_")[0]) for panel in ran["panel"]}
     if len(names) < 2:
         return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
-    pairs = pd.DataFrame.from_dict(found, orient="index", columns=Contrast._fields)
-    pairs.index = pd.MultiIndex.from_tuples(pairs.index)
+    if not found:
+        return "Nothing is told of other data: one algorithm ran.\n"
+    index = pd.MultiIndex.from_tuples([*found])
+    pairs = pd.DataFrame([*found.values()], index, columns=[*Contrast._fields])
     ahead = pairs["better"].groupby(level=0).mean().fillna(0.0)
     lines = ahead.sort_index().sort_values(ascending=False, kind="stable").index
     chances = (100.0 * pairs[["better", "within"]]).map("{:.0f}".format)
@@ -593,8 +595,8 @@ def _problem_section(
         f"Held-out records: {told}.\n",
         markdown_table(held_out),
         *(
-            f"- skipped: {line} at epsilon {', '.join(map('{:g}'.format, own['epsilon']))}"
-            f": {own['reason'].iloc[0]}"
+            f"- skipped: {line} at epsilon "
+            f"{', '.join(map('{:g}'.format, own['epsilon']))}: {own['reason'].iloc[0]}"
             for line, own in skipped
         ),
         "",
@@ -607,7 +609,7 @@ def _table_of_cells(
 ) -> pd.DataFrame:
     """Return the cells of lines at each epsilon, - where one did not run."""
     grid = ran.assign(cell=cells).pivot(index="line", columns="epsilon", values="cell")
-    named = grid.reindex(columns=epsilons).rename(columns="epsilon = {:g}".format)
+    named = grid.reindex(columns=[*epsilons]).rename(columns="epsilon = {:g}".format)
     return named.fillna("-").rename_axis(index="algorithm", columns=None)
 
 
@@ -765,10 +767,9 @@ def _draw_factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw every algorithm's factor over the best on every problem of a board."""
     factors = factors_of_board(rows)
     places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
-    data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in factors.columns]
+    columns: Any = factors.columns
+    data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in columns]
     names = [STYLES[line].family or line for line in factors.index]
-    factors = factors.set_axis(names).set_axis(
-        pd.Index(data, tupleize_cols=False), axis=1
-    )
+    factors = factors.set_axis(names).set_axis(pd.MultiIndex.from_tuples(data), axis=1)
     plot.draw_winners(ax, factors, places)
     ax.set_title(f"{BOARDS[name]}\n", loc="left")

@@ -16,7 +16,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.report import figure
 from dp_erm_bench.report.captions import caption_of, name_few
-from dp_erm_bench.report.curves import Array, Runs
+from dp_erm_bench.report.curves import Array, RunsAlong
 from dp_erm_bench.report.draw import (
     Chart,
     chart_of_lines,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dp_erm_bench.run import Run
 
 
-def slopes_in_words(axis: str, lines: Mapping[str, Runs]) -> str:
+def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
     """Return the measured slopes of lines against an axis, empty if there are none."""
     values = [
         f"{style_of(line).label} {rate.slope:.2f}{_interval_in_words(rate)}"
@@ -315,10 +315,9 @@ class LinesCell:
         """
         if self.source:
             return self.source_of_lines.lines()
-        ask = finals_along, drawing.table, drawing.config, self.panel, self.x
-        found, missing = figure.look_up_lines(
-            self.lines, partial(*ask, quantity=self.y)
-        )
+        where = drawing.table, drawing.config, self.panel, self.x
+        ask = partial(finals_along, *where, quantity=self.y)
+        found, missing = figure.look_up_lines(self.lines, ask)
         for line, why in missing.items():
             gaps.setdefault(why, []).append(style_of(line).label)
         for line, rate in found.items():

@@ -154,12 +154,13 @@ def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
         ax.scatter(x, y, linewidths=1.0, **look)
     ax.grid(visible=False)
     ax.set_yticks(range(len(factors)), factors.index, fontsize=7.5)
-    budgets = [f"{epsilon:g}" for _, epsilon in factors.columns]
+    columns: Any = factors.columns
+    budgets = [f"{epsilon:g}" for _, epsilon in columns]
     turned = 90 if len(budgets) > 15 else 0
     ax.set_xticks(range(len(budgets)), budgets, fontsize=7, rotation=turned)
     ax.tick_params(length=0)
     ax.set_xlabel("ε")
-    names = [str(name) for name, _ in factors.columns]
+    names = [str(name) for name, _ in columns]
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
     for start in starts:
         words = style.literal_text(names[start])[:30].replace(", ", "\n")
@@ -231,8 +232,8 @@ def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
         ends = frame.groupby(names, sort=False)["x"].max()
         x_scale = "passes" if ends.max() > 20 * ends[ends > 0].min() else "linear"
     for (panel, facet), own in frame.groupby([PANEL, FACET], sort=False):
-        shown = facet.replace("epsilon = ", "ε = ")
-        title = literal_text(", ".join(filter(None, (panel, shown))))
+        shown = str(facet).replace("epsilon = ", "ε = ")
+        title = literal_text(", ".join(filter(None, (str(panel), shown))))
         above = f"{title}: {_quantity_label(drawn)}" if named else title
         for part in parts.pop(0):
             chart = Chart(
@@ -376,7 +377,7 @@ def _factors_of(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column with lines as rows, baselines the last, and problems as columns."""
+    """Return a column with lines as rows, baselines the last, problems as columns."""
     lines = sorted(dict.fromkeys(table[LINE]), key=lambda line: line in BASELINES)
     problems = table[[PANEL, "epsilon"]].drop_duplicates()
     grid = table.pivot(index=LINE, columns=[PANEL, "epsilon"], values=column)
@@ -449,8 +450,9 @@ def winners_sheet(drawn: Shown, width: str) -> Sheet:
     few = table.loc[table["runs"] > 0, "ci_low"].isna().any()
     about = (
         f"Colour: the median final {_measure_in_words(drawn)} over that of the best "
-        "line of the problem, w = 0 included. Filled circle: the best of the lines whose "
-        "95 % interval lies below w = 0 and the constant model; ring: one of these that "
+        "line of the problem, w = 0 included. Filled circle: the best of the lines "
+        "whose 95 % interval lies below w = 0 and the constant model; ring: one of "
+        "these that "
         f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run."
     )
     said = f"{ALONE[0].upper()}{ALONE[1:]}." if few else ""

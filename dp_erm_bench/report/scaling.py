@@ -22,7 +22,7 @@ from dp_erm_bench.report.curves import (
     Finals,
     LineErrors,
     Missing,
-    Runs,
+    RunsAlong,
     report_runs,
 )
 from dp_erm_bench.report.figure import QUOTIENT, panels_of
@@ -95,7 +95,7 @@ def quotients_of(config: Mapping[str, Any], family: str) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling(Runs):
+class Scaling(RunsAlong):
     """Final values of the report runs of one line along an axis.
 
     Attributes

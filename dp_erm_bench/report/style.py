@@ -222,14 +222,14 @@ def _shaded_looks(colour: str) -> list[tuple[str, str, str]]:
     """Return the looks of further lines of an algorithm: shades of its colour."""
     from matplotlib.colors import to_hex, to_rgb
 
-    shades = [
-        [abs(far) * (far > 0) + (1 - abs(far)) * part for part in to_rgb(colour)]
-        for far in SHADES
-    ]
-    return [
-        (to_hex(shade), mark, "solid")
-        for shade, mark in zip(shades, MARKERS[1:], strict=False)
-    ]
+    def shade(far: float) -> str:
+        red, green, blue = (
+            abs(far) * (far > 0) + (1 - abs(far)) * part for part in to_rgb(colour)
+        )
+        return to_hex((red, green, blue))
+
+    pairs = zip(map(shade, SHADES), MARKERS[1:], strict=False)
+    return [(own, mark, "solid") for own, mark in pairs]
 
 
 def reserve_styles(panels: Iterable[Sequence[str]]) -> None:

@@ -327,7 +327,7 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 def _rows_not_tuning(
     table: pd.DataFrame, view: View
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return the rows of a view that do not only tune, and what it keeps of each key."""
+    """Return the rows of a view that do not only tune, and what it keeps."""
     import pandas as pd
 
     kept = []

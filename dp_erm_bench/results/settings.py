@@ -172,7 +172,7 @@ def spellings_of_key(key: str, datasets: Collection[str] = ()) -> set[str]:
 
 
 def short_key(name: str) -> str:
-    """Return what the table calls a key of the command line: `budget.epsilon` `epsilon`."""
+    """Return what the table calls a key such as `budget.epsilon`."""
     return name.removeprefix("budget.").removeprefix("penalty.")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
@@ -52,7 +52,7 @@ from dp_erm_bench.report.view import (
 from dp_erm_bench.results.files import read_text, translate_os_errors
 from dp_erm_bench.results.runs import current_time, read_manifest
 from dp_erm_bench.results.settings import RAN, final_rows
-from dp_erm_bench.results.statistics import BASELINES, FEWEST, baseline_columns
+from dp_erm_bench.results.statistics import FEWEST, baseline_columns
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
 from dp_erm_bench.results.tuned import read_choices
 
@@ -89,7 +89,7 @@ LINKS = ("link_open", "link_close", "image")
 
 
 @dataclass
-class Grid:
+class PageTable:
     """A table that a reader can sort and filter.
 
     Attributes
@@ -181,7 +181,7 @@ class Chapter:
     open : int
         The number of open choices.
     panels : list of PanelSection
-    grids : list of Grid
+    grids : list of PageTable
     pages : list of (str, str)
         Heading and HTML of pages, as a leaderboard's.
     """
@@ -197,7 +197,7 @@ class Chapter:
     verdicts: Counter[str] = field(default_factory=Counter)
     open: int = 0
     panels: list[PanelSection] = field(default_factory=list)
-    grids: list[Grid] = field(default_factory=list)
+    grids: list[PageTable] = field(default_factory=list)
     pages: list[tuple[str, str]] = field(default_factory=list)
 
     def panel(self, name: str) -> PanelSection:
@@ -242,7 +242,9 @@ def chapter_of(folder: Path, number: int) -> Chapter:
             (row, "verdict"): "ok" if verdict == "ok" else "fails"
             for row, verdict in enumerate(audits.get("verdict", ()))
         }
-        made.grids.append(Grid("Audits of this folder", audits, marks, is_open=False))
+        made.grids.append(
+            PageTable("Audits of this folder", audits, marks, is_open=False)
+        )
         made.pages.append(
             ("Broken twins: which check finds which", _docs_page("broken-twins"))
         )
@@ -380,7 +382,8 @@ def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
         words += [f"options: {options}"] if options else []
         words += [f"share clipped: {span_of(clipped)}"] if clipped.notna().any() else []
         made.asked.append((str(panel), printable_text("; ".join(words), 600)))
-    for (panel, at), own in summary.groupby([PANEL, "epsilon"], sort=False):
+    for key, own in summary.groupby([PANEL, "epsilon"], sort=False):
+        panel, at = cast("tuple[str, float]", key)
         best, ties = (own.loc[own["place"] == one, LINE] for one in ("wins", "ties"))
         if len(best):
             close = (
@@ -395,7 +398,7 @@ def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
     made.grids.insert(0, results_grid(rows, summary))
 
 
-def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> Grid:
+def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
     """Return the ends of the runs that judge, and what is certified of them.
 
     Parameters
@@ -403,6 +406,8 @@ def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> Grid:
     rows, summary : DataFrame
         The rows of a view against epsilon, and what `summary_of` says of it.
     """
+    import pandas as pd
+
     keys = [PANEL, "_x", LINE]
     groups = rows.groupby(keys, sort=False)
     proved = groups["epsilon_certified"].agg(lambda own: own.max(skipna=False))
@@ -415,50 +420,41 @@ def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> Grid:
         of: groups[of].agg(words_of) for of in ("delta", "adjacency", "calibration")
     }
     ends = summary.rename(columns={"epsilon": "_x"}).set_index(keys)
-    own = {name: groups[name].median() for name in HELD_OUT if rows[name].notna().any()}
-    for name, values in own.items():
-        beside = (
-            baseline_columns(rows, name).groupby([rows[PANEL], rows["_x"]]).median()
-        )
-        for level in (one for one in BASELINES if one in beside):
-            at = [(*place, level) for place in beside.index]
-            known = dict(zip(at, beside[level], strict=True))
-            missing = [place for place in at if place in ends.index]
-            for place in missing:
-                values.loc[place] = known[place]
     shown = ends[["median", "ci_low", "ci_high", "runs", "unbeaten"]].rename(
         columns={"unbeaten": NOTHING}
     )
-    shown.insert(0, "certified epsilon", proved)
-    frame = shown.join([one.rename(name) for name, one in own.items()])
-    frame["not charged"] = uses.replace("", "nothing")
-    frame = frame.assign(**same).reset_index().rename(columns={"_x": "epsilon"})
-    of_runs = frame["runs"] > 0
-    known = frame["certified epsilon"].notna()
-    beyond = of_runs & ~(frame["certified epsilon"] <= frame["epsilon"] * (1 + 1e-6))
-    frame["certified epsilon"] = (
-        frame["certified epsilon"].astype(object).where(known | ~of_runs, "unknown")
-    )
+    beyond = ~(proved <= proved.index.get_level_values("_x") * (1 + 1e-6))
+    shown.insert(0, "certified epsilon", proved.astype(object).fillna("unknown"))
+    for name in (one for one in HELD_OUT if rows[one].notna().any()):
+        levels = (
+            baseline_columns(rows, name).groupby([rows[PANEL], rows["_x"]]).median()
+        )
+        beside = levels.stack().rename_axis(keys)
+        shown[name] = pd.concat([groups[name].median(), beside])
+    shown["not charged"] = uses.replace("", "nothing")
+    marked = {*proved.index[beyond]}
+    open_rows = [row for row, key in enumerate(shown.index) if key in marked]
+    frame = shown.assign(**same).reset_index().rename(columns={"_x": "epsilon"})
     order = [PANEL, LINE, "epsilon", *frame.columns.drop([PANEL, LINE, "epsilon"])]
-    marks = {(row, "certified epsilon"): "open" for row in frame.index[beyond]}
+    marks = {(row, "certified epsilon"): "open" for row in open_rows}
     about = (
-        f"Ends of the runs that judge, of {summary['quantity'].iloc[0]}. A line may be no "
-        "better than w = 0 or the constant model, which is not private, if its 95 % "
+        f"Ends of the runs that judge, of {summary['quantity'].iloc[0]}. A line may be "
+        "no better than w = 0 or the constant model, which is not private, if its 95 % "
         f"interval does not lie below; fewer than {FEWEST} runs have no interval. A "
         "certified epsilon that is marked is above the nominal one or not known. What "
         "is not charged was read off the data as if it were public."
     )
     title = "Results, certified epsilon, what was not charged"
-    return Grid(title, frame[order], marks, about=about)
+    return PageTable(title, frame[order], marks, about=about)
 
 
-def failures_grid(failed: pd.DataFrame) -> Grid:
+def failures_grid(failed: pd.DataFrame) -> PageTable:
     """Return how many trials have no result, by status and reason."""
     reasons = failed["message"].fillna("").astype(str).str.partition("\n")[0]
     counts = reasons.groupby([failed["status"], reasons], sort=False).size()
     rows = counts.rename("trials").rename_axis(["status", "reason"]).reset_index()
     ordered = rows.sort_values("trials", ascending=False, kind="stable")
-    return Grid("Trials without a result", ordered[["trials", "status", "reason"]])
+    return PageTable("Trials without a result", ordered[["trials", "status", "reason"]])
 
 
 def _fill_pictures(
@@ -537,7 +533,7 @@ def picture_of(path: Path, folder: Path) -> Picture:
     )
 
 
-def _claims_grid(claims: pd.DataFrame, made: Chapter) -> Grid:
+def _claims_grid(claims: pd.DataFrame, made: Chapter) -> PageTable:
     """Return the claims, each with a link to its panel."""
     parts = claims["verdict"].str.partition(" (")
     verdicts = parts[0].map(lambda text: printable_text(text, 40))
@@ -558,11 +554,11 @@ def _claims_grid(claims: pd.DataFrame, made: Chapter) -> Grid:
         if one
     }
     links = {row: made.panel(name).id for row, name in enumerate(claims["figure"])}
-    if wrong := by_chance(claims.to_dict("records")):
+    if wrong := by_chance(cast("Any", claims.to_dict("records"))):
         made.notes.append(f"{GIVEN} {wrong}")
     if NOT_JUDGED in made.verdicts and UNJUDGED not in made.notes:
         made.notes.append(UNJUDGED)
-    return Grid("Claims", shown, marks, links)
+    return PageTable("Claims", shown, marks, links)
 
 
 def _fill_choices(made: Chapter) -> None:
@@ -576,7 +572,7 @@ def _fill_choices(made: Chapter) -> None:
         marks = {(row, "open"): "open" for row in range(made.open)}
         about = "A choice is open if a better setting may lie beyond what was tried."
         title = f"Choices: {made.open} open"
-        made.grids.append(Grid(title, frame, marks, about=about, is_open=False))
+        made.grids.append(PageTable(title, frame, marks, about=about, is_open=False))
 
 
 def prose_as_html(text: str) -> Markup:
@@ -602,7 +598,7 @@ def _docs_page(name: str) -> Markup:
 
 def cell_text(value: object) -> str:
     """Return a value as a cell, numbers to four digits."""
-    number = sort_key(value)
+    number = number_key(value)
     whole = isinstance(value, int) or str(value).isdecimal()
     if number and not whole:
         return f"{float(number):.4g}"
@@ -610,7 +606,7 @@ def cell_text(value: object) -> str:
     return "" if missing else printable_text(str(value), LONGEST_CELL)
 
 
-def sort_key(value: object) -> str:
+def number_key(value: object) -> str:
     """Return the number by which a cell is sorted, empty of a text."""
     try:
         number = float(str(value))
@@ -658,7 +654,7 @@ def report_page(folders: Sequence[Path], first: str = "") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": cell_text, "key": sort_key}
+    environment.filters |= {"cell": cell_text, "key": number_key}
     return environment.get_template("page.html").render(
         chapters=[chapter_of(one, number) for number, one in enumerate(folders, 1)],
         first=first,
