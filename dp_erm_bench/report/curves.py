@@ -40,7 +40,7 @@ class Finals(NamedTuple):
     def units(self, statistic: str = "mean") -> Array:
         """Return what is independent: the runs, of several data sets their averages.
 
-        RunsAlong on the same records have these, and a choice of settings, in common: what a
+        Runs on the same records have these, and a choice of settings, in common: what a
         data set adds to the scatter shows between data sets only.
 
         Parameters
@@ -241,7 +241,7 @@ def _axis_of_runs(rows: pd.DataFrame) -> str:
 def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
     """Return the values of each run at the checkpoints of all, (trials, k).
 
-    RunsAlong on other data may be of other lengths, and then have checkpoints of their own:
+    Runs on other data may be of other lengths, and then have checkpoints of their own:
     between these a run is interpolated, and from its end on it stays where it ended.
     What a run lacks of those on the same data it has lost, and all beyond its end one
     that diverged.

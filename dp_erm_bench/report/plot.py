@@ -37,6 +37,7 @@ from dp_erm_bench.report.style import (
 from dp_erm_bench.report.view import (
     FACET,
     LINE,
+    OVER,
     PANEL,
     Shown,
     View,
@@ -575,6 +576,10 @@ def sheet_of_view(
     check_choice("kind", kind, [*KINDS])
     if width:
         check_choice("width", width, [*WIDTHS])
+    if view.line == (LINE,) and not view.where and view.x in ("", "epsilon", *ALONG):
+        # Before thousands of them are told apart.
+        lines = table[LINE].str.removesuffix(OVER).nunique()
+        _check_room("lines", lines, MOST_LINES * MOST_CELLS)
     if kind == "curves":
         views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
         return curves_sheet([rows_of_view(table, one) for one in views], width)

@@ -43,12 +43,12 @@ from dp_erm_bench.results.statistics import (
     NO_INTERCEPT,
     WINS,
     ZERO,
+    Beyond,
     baseline_columns,
     beyond_of_lines,
     by_split,
     check_alike,
     lack_interval,
-    medians_of,
     nothing_beats,
     places_of_lines,
     pooled_in_words,
@@ -477,15 +477,19 @@ def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
     along = drawn.view.x in ALONG
     if table is None:
         table = summary_of(replace(drawn, rows=ends.assign(_x=0) if along else ends))
-    problems = table[table["runs"] > 0].groupby([PANEL, table.columns[1]], sort=False)
+    ran = table[table["runs"] > 0]
+    columns = [PANEL, table.columns[1], "unbeaten", "ci_low"]
+    problems: dict[Any, list[tuple[str, float]]] = {}
+    for panel, at, unbeaten, low in ran[columns].itertuples(index=False, name=None):
+        problems.setdefault((panel, at), []).append((unbeaten, low))
     where: dict[str, list[str]] = {}
-    for (panel, at), own in problems:
-        why = nothing_beats(own["unbeaten"])
-        if why and own["ci_low"].notna().any():
+    for (panel, at), lines in problems.items():
+        why = nothing_beats(unbeaten for unbeaten, _ in lines)
+        if why and not all(np.isnan(low) for _, low in lines):
             place = "" if along else f", {drawn.view.x} = {_plain_place(at)}"
             where.setdefault(why, []).append(f"{panel}{place}")
     told = [
-        f"{why[0].upper()}{why[1:]} in {len(places)} of {problems.ngroups} problems: "
+        f"{why[0].upper()}{why[1:]} in {len(places)} of {len(problems)} problems: "
         f"{'; '.join(places[:SEVERAL])}{', ...' * (len(places) > SEVERAL)}."
         for why, places in where.items()
     ]
@@ -517,35 +521,40 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
     """
     import pandas as pd
 
+    rows, x, y = drawn.rows, drawn.view.x, drawn.view.y
+    sign, names = -1.0 if is_better_higher(y) else 1.0, drawn.baselines
+    place = [PANEL, FACET, "_x"]
+    # There may be thousands of lines: a frame of each takes long.
+    groups = rows.groupby([*place, LINE], sort=False).indices
+    ordered: list[Any] = sorted(groups.items(), key=lambda item: item[1][0])
+    beside = rows.groupby(place, sort=False)[names].median().to_dict("index")
+    reached, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
+    alike = rows["_alike"].to_numpy(bool)
+    models = beyond_of_lines(rows, [own for _, own in ordered])
+    problems: dict[Any, dict[str, tuple[Any, Beyond]]] = {}
+    for (key, own), model in zip(ordered, models, strict=True):
+        problems.setdefault(key[:-1], {})[str(key[-1])] = own, model
+    cells = {key[:2]: number for number, key in enumerate(reversed(problems))}
     found = []
-    x, y = drawn.view.x, drawn.view.y
-    sign = -1.0 if is_better_higher(y) else 1.0
-    names = drawn.baselines
-    for names_of_cell, cell in drawn.cells.items():
-        panel = ", ".join(filter(None, names_of_cell))
-        for at, rows in cell.groupby("_x", sort=True):
-            same = {PANEL: panel, x: at, "quantity": y}
-            beside = medians_of(rows[names])
-            # There may be thousands of lines: a frame of each takes long.
-            indices = rows.groupby(LINE, sort=False).indices
-            lines = {str(line): indices[line] for line in rows[LINE].unique()}
-            reached, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
-            errors = {
-                k: sign * by_split(reached[i], seeds[i]) for k, i in lines.items()
-            }
-            models = beyond_of_lines(rows, lines.values())
-            others = dict(zip(lines, models, strict=True))
-            judged = places_of_lines(errors, sign * beside.get(ZERO, np.nan), others)
-            alike = rows["_alike"].all()
-            for line, one in judged.items():
-                one = one if alike else one._replace(place=LOSES)
-                ends = sorted((sign * one.low, sign * one.high))
-                values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
-                counted = {"runs": len(lines[line]), "best": one.place == WINS}
-                how = {**one._asdict(), "constant": others[line].constant}
-                found.append({**how, **same, LINE: line, **values, **counted})
-            known = {name: v for name, v in beside.items() if not np.isnan(v)}
-            for name, value in known.items():
+    for key in sorted(problems, key=lambda one: (-cells[one[:2]], one[2])):
+        lines, level = problems[key], beside[key]
+        panel = ", ".join(filter(None, key[:2]))
+        same = {PANEL: panel, x: key[2], "quantity": y}
+        errors = {
+            k: sign * by_split(reached[i], seeds[i]) for k, (i, _) in lines.items()
+        }
+        others = {k: model for k, (_, model) in lines.items()}
+        judged = places_of_lines(errors, sign * level.get(ZERO, np.nan), others)
+        compared = all(alike[own].all() for own, _ in lines.values())
+        for line, one in judged.items():
+            one = one if compared else one._replace(place=LOSES)
+            ends = sorted((sign * one.low, sign * one.high))
+            values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
+            counted = {"runs": len(lines[line][0]), "best": one.place == WINS}
+            how = {**one._asdict(), "constant": others[line].constant}
+            found.append({**how, **same, LINE: line, **values, **counted})
+        for name, value in level.items():
+            if not np.isnan(value):
                 values = dict(zip(NUMBERS, (value, np.nan, np.nan), strict=True))
                 rest = {**dict.fromkeys(VERDICT, ""), "runs": 0, "best": False}
                 found.append({**same, LINE: name, **values, **rest})
