@@ -166,8 +166,6 @@ class Chart:
         Styles that are not those of the lines' labels.
     statistic : str
         One of `STATISTICS`, of lines of runs.
-    colours : (str, sequence of float) or None
-        Where lines are numbers: what they are, and the numbers, for a colour bar.
     said : str
         A sentence of its own for the caption.
     letter : str
@@ -185,7 +183,6 @@ class Chart:
     authors: Mapping[str, Array] = field(default_factory=dict)
     looks: Mapping[str, Style] = field(default_factory=dict)
     statistic: str = "median"
-    colours: tuple[str, Sequence[float]] | None = None
     said: str = ""
     letter: str = ""
 
@@ -258,8 +255,6 @@ def draw(ax: Axes, chart: Chart) -> None:
         whole = sorted({*map(float, places), *ends}) if chart.along else places
         style.scale_x(ax, x_scale, whole)
     style.scale_y(ax, y_scale, _extent_to_show(frame, shown, chart))
-    if chart.colours:
-        _draw_colour_bar(ax, *chart.colours)
 
 
 def _places_on_axis(x: Any, scale: str, places: Sequence[Any]) -> Array:
@@ -348,20 +343,6 @@ def _extent_to_show(
     ends += [min(np.nanmax(np.fmax(high, middle)), 10.0 * np.nanmax(middle))]
     ends += [value for own in beside for value in own if not math.isnan(value)]
     return float(min(ends)), float(max(ends))
-
-
-def _draw_colour_bar(ax: Axes, name: str, values: Sequence[float]) -> None:
-    """Draw the colour bar of lines that are numbers."""
-    from matplotlib import cm, colormaps, colors
-
-    log = style.suits_log_scale(values)
-    norm = (colors.LogNorm if log else colors.Normalize)(min(values), max(values))
-    shades = colors.ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))
-    bar = ax.figure.colorbar(cm.ScalarMappable(norm, shades), ax=ax)
-    if len(values) <= style.MOST_TICKS + 1:
-        bar.set_ticks([*values], labels=[f"{value:g}" for value in values])
-        bar.ax.minorticks_off()
-    bar.set_label(name)
 
 
 def draw_rows(ax: Axes, charts: Iterable[Chart]) -> None:

@@ -663,6 +663,9 @@ ORDER = (
 )
 """The lines of a board in the order of its figures."""
 
+ROW = 0.115
+"""Inches of a row of the map of winners, all boards of which are on one page."""
+
 CAPTIONS = {
     "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
     "is the smallest median of all algorithms and of w = 0. What an algorithm refuses "
@@ -728,7 +731,7 @@ def _sheets_of_profile(
             ],
             *(
                 "",
-                1.1 + plot.ROW * max(map(len, map(factors_of_board, parts.values()))),
+                0.7 + ROW * max(map(len, map(factors_of_board, parts.values()))),
             ),
         ),
     }

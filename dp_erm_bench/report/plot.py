@@ -154,18 +154,20 @@ def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
         y, x = np.nonzero(marks.to_numpy(str) == word)
         ax.scatter(x, y, linewidths=1.0, **look)
     ax.grid(visible=False)
-    ax.set_yticks(range(len(factors)), factors.index, fontsize=7.5)
+    ax.set_yticks(range(len(factors)), factors.index)
     columns: Any = factors.columns
     budgets = [f"{epsilon:g}" for _, epsilon in columns]
     turned = 90 if len(budgets) > 15 else 0
-    ax.set_xticks(range(len(budgets)), budgets, fontsize=7, rotation=turned)
+    ax.set_xticks(range(len(budgets)), budgets, rotation=turned)
     ax.tick_params(length=0)
     ax.set_xlabel("ε")
     names = [str(name) for name, _ in columns]
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
+    room = 95 // len(starts)
     for start in starts:
-        words = style.literal_text(names[start])[:30].replace(", ", "\n")
-        ax.text(start - 0.4, -0.6, words, rotation=20 * (len(starts) > 4), fontsize=7)
+        words = style.literal_text(names[start])
+        short = words if len(words) <= room else f"{words[: room - 2]}…"
+        ax.text(start - 0.4, -0.6, short.replace(", ", "\n"), fontsize=7)
         if start:
             ax.axvline(start - 0.5, color="white", linewidth=2.5)
     bar = ax.figure.colorbar(image, ax=ax, ticks=[math.log10(one) for one in SHADES])
@@ -215,14 +217,12 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
 
 
 def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
-    """Yield the charts of a view with their panels; if `named`, titles name quantities.
-
-    Lines that are numbers have shades, and a colour bar.
-    """
+    """Yield the charts of a view with their panels; `named` titles name quantities."""
     view, rows = drawn.view, drawn.rows
     lines = rows.groupby([PANEL, FACET], sort=False)[LINE].unique()
-    looks, numbers = _looks_of_lines(drawn)
-    parts = [[own] if numbers else spread_lines(own) for own in lines]
+    reserve_styles(lines)
+    looks = {line: _look_of_line(line, view) for line in rows[LINE].unique()}
+    parts = [spread_lines(own) for own in lines]
     _check_room("panels", sum(map(len, parts)), MOST_CELLS)
     along = view.x in ALONG
     x = view.x if along else "_x"
@@ -247,9 +247,6 @@ def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
                 scales=(x_scale, y_scale),
                 looks=looks,
                 statistic=view.statistic,
-                colours=(", ".join(map(axis_words, view.line)), numbers)
-                if numbers
-                else None,
             )
             yield title, chart
 
@@ -299,26 +296,6 @@ def _quantity_label(drawn: Shown) -> str:
     """Return what stands at the axis of a quantity."""
     split = _scale_of_axis(drawn) == "symlog"
     return axis_words(drawn.view.y) + " (linear around 0, then log)" * split
-
-
-def _looks_of_lines(drawn: Shown) -> tuple[dict[str, Style], list[float]]:
-    """Return the style of each line, and their numbers if that is what they are."""
-    import pandas as pd
-    from matplotlib import colormaps, colors
-
-    view, lines = drawn.view, [*dict.fromkeys(drawn.rows[LINE])]
-    values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
-    if len(view.line) > 1 or len(lines) < 2 or not np.isfinite(values).all():
-        panels = drawn.rows.groupby([PANEL, FACET], sort=False)[LINE].unique()
-        reserve_styles(panels)
-        return {line: _look_of_line(line, view) for line in lines}, []
-    at = np.log10(values) if style.suits_log_scale([*values]) else values
-    shades = colormaps["viridis"](0.9 * (at - at.min()) / (at.max() - at.min()))
-    looks = {
-        line: Style("_" + line, colors.to_hex(shade), "o", 3.0, 1.2)
-        for line, shade in zip(lines, shades, strict=True)
-    }
-    return looks, sorted(map(float, values))
 
 
 def _look_of_line(line: str, view: View) -> Style:

@@ -421,7 +421,7 @@ def _values_in_words(
     if name == PANEL and numbers:
         return f"{one} = " + words
     own = f"{one.rpartition('.')[2]}="
-    named = name == LINE and not first and one not in (ALGORITHM, DATASET)
+    named = name == LINE and (numbers or not first) and one not in (ALGORITHM, DATASET)
     return (own + words).where(words != "", "") if named else words
 
 
