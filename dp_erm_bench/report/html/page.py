@@ -143,26 +143,6 @@ class Picture:
 
 
 @dataclass
-class PanelSection:
-    """A panel of a paper: an element of the page that claims link to.
-
-    Attributes
-    ----------
-    id, name : str
-    pictures : list of Picture
-    """
-
-    id: str
-    name: str
-    pictures: list[Picture] = field(default_factory=list)
-
-    @property
-    def is_wide(self) -> bool:
-        """Return whether it needs the width of the page."""
-        return any(one.width > WIDE for one in self.pictures)
-
-
-@dataclass
 class Chapter:
     """What the report says of a results folder.
 
@@ -180,7 +160,7 @@ class Chapter:
         How many claims have each verdict.
     open : int
         The number of open choices.
-    panels : list of PanelSection
+    pictures : list of Picture
     grids : list of PageTable
     pages : list of (str, str)
         Heading and HTML of pages, as a leaderboard's.
@@ -196,18 +176,15 @@ class Chapter:
     facts: list[tuple[str, str]] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     open: int = 0
-    panels: list[PanelSection] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
     grids: list[PageTable] = field(default_factory=list)
     pages: list[tuple[str, str]] = field(default_factory=list)
 
-    def panel(self, name: str) -> PanelSection:
-        """Return the panel of a name, a new one if there is none yet."""
-        shown = printable_text(name, 200)
-        found = next((one for one in self.panels if one.name == shown), None)
-        if found is None:
-            found = PanelSection(f"{self.id}-p{len(self.panels) + 1}", shown)
-            self.panels.append(found)
-        return found
+    def link_of(self, name: str) -> str:
+        """Return the id of the picture of a panel, or of all where it has none."""
+        own = (name, f"{name}{EPSILON}")
+        found = (k for k, one in enumerate(self.pictures, 1) if one.name in own)
+        return f"{self.id}-p{next(found, 's')}"
 
 
 def chapter_of(folder: Path, number: int) -> Chapter:
@@ -232,7 +209,7 @@ def chapter_of(folder: Path, number: int) -> Chapter:
         claims = None
     if table is not None:
         _try(made, "its results", lambda: _fill_results(made, table))
-    _fill_pictures(made, table, [] if claims is None else [*claims["figure"]])
+    _fill_pictures(made, table)
     if claims is not None:
         made.grids.insert(0, _claims_grid(claims, made))
     _try(made, "choices", lambda: _fill_choices(made))
@@ -457,28 +434,17 @@ def failures_grid(failed: pd.DataFrame) -> PageTable:
     return PageTable("Trials without a result", ordered[["trials", "status", "reason"]])
 
 
-def _fill_pictures(
-    made: Chapter, table: pd.DataFrame | None, figures: Sequence[str]
-) -> None:
-    """Take a folder's pictures, each into its panel, and its pages.
+def _fill_pictures(made: Chapter, table: pd.DataFrame | None) -> None:
+    """Take a folder's pictures, and its page.
 
     Without pictures, what `dp-erm-bench plot` draws of its table stands in for them.
-    Each of the panels that claims name has an element, with a picture or not.
     """
     folder = made.folder
     names = [name for name in latest_figures(folder) if name.endswith(".png")]
     paths = [folder / name for name in names] + list_files(folder / PLOTS, ".png")
-    found = [picture_of(path, folder) for path in paths]
-    if not found and table is not None:
-        found = [*_plots_of_folder(made, table)]
-    labels = () if table is None else table[PANEL].dropna().unique()
-    known = {*map(str, labels), *figures}
-    for one in found:
-        stem = one.name.removesuffix(EPSILON)
-        name = one.name if one.name in known or stem not in known else stem
-        made.panel(name).pictures.append(one)
-    for name in figures:
-        made.panel(name)
+    made.pictures = [picture_of(path, folder) for path in paths]
+    if not made.pictures and table is not None:
+        made.pictures = [*_plots_of_folder(made, table)]
     if (page := read_text(folder, "leaderboard.md")) is not None:
         made.pages.append(("Leaderboard", prose_as_html(page.partition("\n")[2])))
 
@@ -540,7 +506,7 @@ def _claims_grid(claims: pd.DataFrame, made: Chapter) -> PageTable:
     made.verdicts.update(verdicts)
     shown = claims[[name for name in CLAIM if name in claims]].rename(columns=HEADS)
     shown.insert(0, "verdict", verdicts)
-    shown.insert(0, "panel", [made.panel(name).name for name in claims["figure"]])
+    shown.insert(0, "panel", claims["figure"])
     shown["why not"] = parts[2].str.removesuffix(")")
     shown["open choices"] = claims.get("open", "")
     marks = {
@@ -553,7 +519,7 @@ def _claims_grid(claims: pd.DataFrame, made: Chapter) -> PageTable:
         for k, one in enumerate(shown["open choices"])
         if one
     }
-    links = {row: made.panel(name).id for row, name in enumerate(claims["figure"])}
+    links = {row: made.link_of(name) for row, name in enumerate(claims["figure"])}
     if wrong := by_chance(cast("Any", claims.to_dict("records"))):
         made.notes.append(f"{GIVEN} {wrong}")
     if NOT_JUDGED in made.verdicts and UNJUDGED not in made.notes:
@@ -659,6 +625,7 @@ def report_page(folders: Sequence[Path], first: str = "") -> str:
         chapters=[chapter_of(one, number) for number, one in enumerate(folders, 1)],
         first=first,
         most=MOST_ROWS,
+        wide=WIDE,
         version=__version__,
         made=current_time(),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
