@@ -20,6 +20,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from yaml import YAMLError
 
 from dp_erm_bench.cli.line import (
@@ -204,7 +205,7 @@ def report(folder: Path) -> None:
     if claims is not None and CLAIMS in drawn:
         try:
             rows = _claim_rows(claims)
-            print_table(_claims_table(folder.name, rows))
+            print_lines(_claims_table(folder.name, rows))
             told = UNJUDGED if any(NOT_JUDGED in row["verdict"] for row in rows) else ""
             if wrong := by_chance(rows):
                 told = f"{GIVEN} {wrong}"
@@ -247,6 +248,18 @@ def results_folder(config: Mapping[str, Any], default: str) -> Path:
 
 def _is_written(name: str) -> bool:
     return name.isprintable() and bool(name.strip())
+
+
+def print_lines(table: Table) -> None:
+    """Print a table, where nobody looks at a terminal a line for each row."""
+    if Console(file=getattr(sys.stdout, "inside", sys.stdout)).is_terminal:
+        print_table(table)
+        return
+    print(escape_controls(Text.from_markup(str(table.title)).plain))
+    rows = zip(*([one.header, *one.cells] for one in table.columns), strict=True)
+    for cells in rows:
+        words = (Text.from_markup(str(cell)).plain for cell in cells)
+        print(escape_controls(" | ".join(words).replace("\n", " ")))
 
 
 def print_table(table: Table) -> None:

@@ -159,7 +159,7 @@ Without --x and --kind all that the results have is drawn into FOLDER/plots.
   --where      the values of a column to keep; it may be given several times
   --names      what lines are called: gd='DP-GD (ours)'
   --highlight  lines that stand out, as LINE or its new NAME
-  --width      column or page of a paper with two columns
+  --width      column or page of a paper with two columns, or slide
 """,
     "export": """\
   --x          any column that is not along a run; epsilon by default
