@@ -235,20 +235,21 @@ def draw_sheet(figure: Figure, sheet: Sheet) -> None:
     panels, tabled, wide = sheet.cells, sheet.tabled, sheet.inches
     across = max(1, min(sheet.columns, len(panels), int(wide / NARROWEST)))
     down = -(-len(panels) // across)
-    tall = sheet.tall or 0.72 * (wide / across - AROUND) + AROUND
+    tall = sheet.tall or min(0.72 * (wide / across - AROUND) + AROUND, 3.2)
     tall = wide / down * 9 / 16 if sheet.width == "slide" and down else tall
     rows = (sum(len(one.bands) + 1 for one in tabled) + 1) * ROW * bool(tabled)
     figure.set_layout_engine("constrained")
     heights = [tall] * down + [rows] * bool(tabled)
     grid = figure.add_gridspec(len(heights), across, height_ratios=heights)
+    free = AROUND / 2 if across > 1 else AROUND
     for place, cell in enumerate(panels):
         row, column = divmod(place, across)
         ax = figure.add_subplot(grid[row, column])
         cell(ax)
         ax.set_ylabel("" if column else sheet.quantity)
         for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
-            room = tall if text is ax.yaxis.label else wide / across
-            text.set_text(wrap_text(text.get_text(), int((room - AROUND) / LETTER)))
+            beside = tall - AROUND if text is ax.yaxis.label else wide / across - free
+            text.set_text(wrap_text(text.get_text(), int(beside / LETTER)))
     if tabled:
         draw_rows(figure.add_subplot(grid[-1, :]), tabled)
     lines = _draw_legend(figure, wide)

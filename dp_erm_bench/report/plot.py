@@ -165,9 +165,9 @@ def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
     room = 95 // len(starts)
     for start in starts:
-        words = style.literal_text(names[start])
-        short = words if len(words) <= room else f"{words[: room - 2]}…"
-        ax.text(start - 0.4, -0.6, short.replace(", ", "\n"), fontsize=7)
+        words = style.literal_text(names[start]).split(", ")
+        short = (w if len(w) <= room else f"{w[: room - 2]}…" for w in words)
+        ax.text(start - 0.4, -0.6, "\n".join(short), fontsize=7)
         if start:
             ax.axvline(start - 0.5, color="white", linewidth=2.5)
     bar = ax.figure.colorbar(image, ax=ax, ticks=[math.log10(one) for one in SHADES])
