@@ -348,6 +348,8 @@ def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
     failed = final_rows(table[table["status"].ne("ok")])
     if len(failed):
         made.grids.append(failures_grid(failed))
+    if table["objective"].isna().all():  # of a study, or nothing but failures
+        return
     drawn = rows_of_view(table, View("epsilon", folder=made.folder))
     rows, summary = drawn.rows, summary_of(drawn)
     named = rows.assign(**{TITLE: rows[PANEL], LABEL: rows[LINE]})
