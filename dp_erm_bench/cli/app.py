@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.cli.usage import escape_controls
@@ -146,7 +147,7 @@ def report(folder: Path) -> None:
     if claims is not None and CLAIMS in drawn:
         try:
             rows = _claim_rows(claims)
-            print_table(_claims_table(folder.name, rows))
+            print_lines(_claims_table(folder.name, rows))
             told = UNJUDGED if any(NOT_JUDGED in row["verdict"] for row in rows) else ""
             if wrong := by_chance(rows):
                 told = f"{GIVEN} {wrong}"
@@ -160,6 +161,18 @@ def report(folder: Path) -> None:
             print(f"figure: {(folder / name).with_suffix('.pdf')} and .png")
     if not drawn:
         print(f"{folder}: no claims and no figures")
+
+
+def print_lines(table: Table) -> None:
+    """Print a table, where nobody looks at a terminal a line for each row."""
+    if Console(file=getattr(sys.stdout, "inside", sys.stdout)).is_terminal:
+        print_table(table)
+        return
+    print(escape_controls(Text.from_markup(str(table.title)).plain))
+    rows = zip(*([one.header, *one.cells] for one in table.columns), strict=True)
+    for cells in rows:
+        words = (Text.from_markup(str(cell)).plain for cell in cells)
+        print(escape_controls(" | ".join(words).replace("\n", " ")))
 
 
 def print_table(table: Table) -> None:

@@ -18,19 +18,23 @@ from dp_erm_bench.cli.app import COLOUR, print_table
 from dp_erm_bench.cli.options import Parser
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
+from dp_erm_bench.report.draw import ALONG
 from dp_erm_bench.report.layout import (
     FORMATS,
-    making_pictures,
     plain_caption,
     save_sheet,
-    write_caption,
+    write_text_file,
 )
-from dp_erm_bench.report.make import digest_of_table
-from dp_erm_bench.report.panels import caption_paragraphs
-from dp_erm_bench.report.plot import PLOTS, all_of, check_lines, names_of, sheet_of_view
+from dp_erm_bench.report.plot import (
+    PLOTS,
+    all_of,
+    caption_of_view,
+    names_of,
+    sheet_of_view,
+)
 from dp_erm_bench.report.style import house_style
+from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.report.view import (
-    ALONG,
     LINE,
     PANEL,
     Shown,
@@ -39,7 +43,6 @@ from dp_erm_bench.report.view import (
     summary_of,
     summary_text,
 )
-from dp_erm_bench.report.view import FORMATS as TABLES
 from dp_erm_bench.results.columns import axis_words as quantity_words
 from dp_erm_bench.results.files import csv_of, translate_os_errors
 from dp_erm_bench.results.runs import read_manifest
@@ -53,9 +56,6 @@ if TYPE_CHECKING:
     from dp_erm_bench.results.compare import ComparisonRule
 
 USAGE = "dp-erm-bench compare A B, or compare FOLDER --between algorithm"
-MOST_NOTED = 100_000
-"""Rows of a table whose digest takes no time that anyone waits for."""
-
 SHOWN = 40
 """Rows of a comparison on the terminal."""
 BRIEF = 80
@@ -242,21 +242,12 @@ def plot_command(arguments: Sequence[str]) -> int:
     table = load_results(options.folders)
     named = [(options.kind or "curves", asked)]
     views = named if options.kind or options.x else [*all_of(table, asked)]
-    if len({kind for kind, _ in views}) == 1:
-        check_lines(table, views[-1][1], views[-1][0])
     folder = options.out or options.folders[0] / PLOTS
-    # The page of a folder shows what was drawn of its table, and of no other.
-    own = len(options.folders) == 1 and len(table) <= MOST_NOTED
-    noted = digest_of_table(table) if own else ""
     drawn: list[Path] = []
     refused = None
     for kind, view in views:
         try:
-            with (
-                house_style(),
-                translate_os_errors(folder),
-                making_pictures(table=noted),
-            ):
+            with house_style(), translate_os_errors(folder):
                 one = sheet_of_view(table, view, kind, options.width)
                 folder.mkdir(parents=True, exist_ok=True)
                 path = folder / one.name
@@ -298,7 +289,7 @@ def export_command(arguments: Sequence[str]) -> int:
             table.to_parquet(options.out)
     elif options.out:
         with translate_os_errors(options.out.parent):
-            write_caption(options.out, summary_text(table, options.format))
+            write_text_file(options.out, summary_text(table, options.format))
     else:
         print(summary_text(table, options.format), end="")
     print(_numbers_caption(drawn, table), end="", file=sys.stderr)
@@ -308,10 +299,9 @@ def export_command(arguments: Sequence[str]) -> int:
 def _numbers_caption(drawn: Shown, table: pd.DataFrame) -> str:
     """Return what a caption says of the numbers of a table, which has no caption."""
     quantity = quantity_words(drawn.view.y)
-    said = caption_paragraphs(
-        replace(drawn, view=replace(drawn.view, statistic="interval")), table
-    )
-    return plain_caption(f"{quantity[0].upper()}{quantity[1:]}.\n{said}")
+    judged = replace(drawn, view=replace(drawn.view, statistic="interval"))
+    about = f"{quantity[0].upper()}{quantity[1:]}."
+    return plain_caption(caption_of_view(judged, about, table=table))
 
 
 def standings_text(folder: Path) -> str:

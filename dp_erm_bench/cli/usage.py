@@ -194,7 +194,7 @@ with a caption beside each picture.
   --names      what lines are called: gd='DP-GD (ours)'
   --highlight  lines that stand out, as LINE or its new NAME
   --format     pdf, png, svg
-  --width      column or page of a paper with two columns
+  --width      column or page of a paper, or slide
   --out        a folder
   --no-caption
 """,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dp_erm_bench.results.settings import RAN, unchecked_in
-from dp_erm_bench.results.statistics import ZERO, baseline_columns, quantile
+from dp_erm_bench.results.settings import RAN
+from dp_erm_bench.results.statistics import ZERO, baseline_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +57,8 @@ class Finals(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bands:
-    """Median, smallest and largest values over several runs, along an axis.
+class RunsAlong:
+    """Values of the runs of a line along an axis.
 
     Attributes
     ----------
@@ -66,41 +66,23 @@ class Bands:
         Where on the axis, increasing.
     beside : mapping of str to ndarray of shape (k,)
         The median over the runs of each of `BASELINES` that is known, by its name.
-    runs : tuple of str
-        The runs of the folder that computed them.
-    unchecked : tuple of str
-        Algorithms from outside the package that have not passed `check`, or, as it
-        says behind their names, with a release that is not recounted.
+    rows : DataFrame or None
+        Their rows of the table, None of what needed no run.
     """
 
     x: Array
     _: KW_ONLY
     beside: Mapping[str, Array] = field(default_factory=dict)
-    runs: tuple[str, ...] = ()
-    unchecked: tuple[str, ...] = ()
+    rows: Any = None
 
-    def quantile(self, q: float) -> Array:
-        """Return a quantile over the runs, shape (k,)."""
+    @property
+    def samples(self) -> Iterable[Array]:
+        """Return the values of all runs at each place."""
         raise NotImplementedError
-
-    @property
-    def median(self) -> Array:
-        """Return the median over the runs, shape (k,)."""
-        return self.quantile(0.5)
-
-    @property
-    def low(self) -> Array:
-        """Return the smallest value, shape (k,)."""
-        return self.quantile(0.0)
-
-    @property
-    def high(self) -> Array:
-        """Return the largest value, shape (k,)."""
-        return self.quantile(1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class LineErrors(Bands):
+class LineErrors(RunsAlong):
     """Relative errors of the report runs of one line.
 
     Attributes
@@ -109,8 +91,6 @@ class LineErrors(Bands):
         Passes over the data at the checkpoints; the first one is 0.
     errors : ndarray of shape (seeds, k)
         Relative error to the certified optimum; inf where a run diverged.
-    facts : mapping
-        The first of their rows, for the columns that the runs share, by name.
     nnz : ndarray of shape (seeds, k)
         Non-zero coordinates of the iterates; nan where a run diverged.
     sets : ndarray of shape (seeds,)
@@ -122,31 +102,21 @@ class LineErrors(Bands):
     """
 
     errors: Array
-    facts: Mapping[str, Any]
     nnz: Array
     sets: Array = field(default_factory=lambda: np.empty(0))
     zeros: Array = field(default_factory=lambda: np.empty(0))
     seconds: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
-    def n_seeds(self) -> int:
-        """Return the number of report seeds."""
-        return int(self.errors.shape[0])
-
-    @property
     def certified_epsilon(self) -> float:
         """Return the certified epsilon, not a number if there is none."""
-        value = self.facts["epsilon_certified"]
+        value = self.rows["epsilon_certified"].iloc[0]
         return math.nan if value is None else float(value)
 
     @property
-    def mean(self) -> Array:
-        """Return the mean over seeds at each checkpoint, shape (k,)."""
-        return np.asarray(self.errors.mean(axis=0))
-
-    def quantile(self, q: float) -> Array:
-        """Return a quantile over seeds at each checkpoint, shape (k,)."""
-        return quantile(self.errors, q)
+    def samples(self) -> Array:
+        """Return the errors of all seeds at each checkpoint."""
+        return self.errors.T
 
     def finals(self, passes: float | None = None) -> Finals:
         """Return the errors of all runs at their end, or at some passes between."""
@@ -250,13 +220,11 @@ def line_errors(
     return LineErrors(
         rows.groupby(axis)["passes"].first().sort_index().to_numpy(float),
         np.where(np.isnan(errors), np.inf, errors),
-        first_row(rows),
         nnz,
         rows.groupby("trial")["dataset_seed"].first().sort_index().to_numpy(float),
         zeros.sort_index().to_numpy(float),
         seconds,
-        runs=runs_in(rows),
-        unchecked=unchecked_in(rows),
+        rows=rows,
     )
 
 
@@ -298,17 +266,6 @@ def rows_of_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
     if not rows["status"].isin(RAN).all():
         raise Missing(commonest_reason(rows, f"{line} failed"))
     return rows
-
-
-def first_row(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the values of the first row by column."""
-    return {str(name): value for name, value in rows.iloc[0].items()}
-
-
-def runs_in(rows: pd.DataFrame) -> tuple[str, ...]:
-    """Return the runs that computed rows, none of those recorded without."""
-    named = rows["run"].dropna().unique() if "run" in rows else ()
-    return tuple(sorted(str(run) for run in named if run))
 
 
 def commonest_reason(rows: pd.DataFrame, default: str = "skipped") -> str:

@@ -15,8 +15,8 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.plugins.names import absolute_path, is_file
 from dp_erm_bench.report.curves import Missing
-from dp_erm_bench.report.layout import current_pictures
 from dp_erm_bench.results.files import csv_of, write_text
+from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.table import facts_in
 
 if TYPE_CHECKING:
@@ -36,10 +36,11 @@ KINDS = {
     "leaderboard": "dp_erm_bench.report.leaderboard.Leaderboard",
     "lines": "dp_erm_bench.report.lines.Lines",
     "nonzeros": "dp_erm_bench.report.studies.Nonzeros",
-    "panels": "dp_erm_bench.report.paper.Panels",
+    "panels": "dp_erm_bench.report.panels.Panels",
     "profile": "dp_erm_bench.report.plot.Profile",
     "winners": "dp_erm_bench.report.plot.Winners",
 }
+SMOKE_MARK = "profile smoke"
 WORDS = {
     **{str: "a word", bool: "true or false", dict: "a mapping"},
     **{int: "an integer", float: "a number"},
@@ -72,13 +73,28 @@ class Drawing:
         """Return the profile that was run."""
         return str(self.config.get("profile", "?"))
 
+    @property
+    def mark(self) -> str:
+        """Return what stands across its pictures."""
+        return SMOKE_MARK if self.profile.startswith("smoke") else ""
+
     def path(self, name: str) -> Path:
         """Return folder and stem of a figure, that of the whole paper if unnamed."""
         return self.folder / "_".join(filter(None, (self.paper, name)))
 
 
+def smoke_mark(folder: Path) -> str:
+    """Return what stands across pictures of a results folder."""
+    known = folder != Path() and read_manifest(folder).get("profile") == "smoke"
+    return SMOKE_MARK if known else ""
+
+
 class Figure:
     """A kind of figure; a subclass is a dataclass that draws."""
+
+    def panel_lines(self) -> Iterable[Sequence[str]]:
+        """Return the lines of each panel, which have one look in all figures."""
+        return ()
 
     def check(self, lines: LinesOf) -> None:
         """Refuse panels and lines that the experiment does not have."""
@@ -143,8 +159,7 @@ class Study(Figure):
         import pandas as pd
 
         table = pd.DataFrame(self.rows(facts_in(folder)))
-        if current_pictures().captions is None:
-            write_text(folder, self.file, csv_of(table))
+        write_text(folder, self.file, csv_of(table))
         return table
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pandas as pd
 
 from dp_erm_bench.errors import real_number
-from dp_erm_bench.report import plot, style
+from dp_erm_bench.report import plot
+from dp_erm_bench.report.captions import in_doubt, join_paragraphs
+from dp_erm_bench.report.draw import spread_lines
 from dp_erm_bench.report.families import Contrast, compare_pairs, family_of
 from dp_erm_bench.report.figure import Drawing, Figure
-from dp_erm_bench.report.layout import Sheet, save_sheet, write_caption
-from dp_erm_bench.report.panels import in_doubt, join_paragraphs
-from dp_erm_bench.report.paper import open_choices
-from dp_erm_bench.report.style import Style
+from dp_erm_bench.report.layout import Sheet, save_sheet, write_text_file
+from dp_erm_bench.report.panels import open_choices
+from dp_erm_bench.report.style import STYLES, house_style
+from dp_erm_bench.report.view import markdown_table
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.settings import final_rows, unchecked_in, worst_if_lost
@@ -42,7 +43,6 @@ from dp_erm_bench.results.statistics import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 BASES = {"base_rate": "base rate", "mean": "mean of the labels"}
@@ -150,8 +150,6 @@ def pairs_by_board(table: pd.DataFrame) -> Beside:
 
 def pairs_table(found: Beside) -> pd.DataFrame:
     """Return a row a pair, to four digits: board, line, other, what `Contrast` says."""
-    import pandas as pd
-
     rows = [
         {"board": board, "line": line, "other": other, **pair._asdict()}
         for board, own in found.items()
@@ -319,36 +317,42 @@ def winners_by_problem(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list
         yield panel, epsilon, [str(line) for line in first["line"]]
 
 
-def performance_profiles(ranking: pd.DataFrame, factors: Array) -> dict[str, Array]:
-    """Return the performance profiles of the algorithms and of w = 0.
+def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
+    """Return the factor of algorithms and w = 0 over the best of each problem.
 
     Parameters
     ----------
     ranking : DataFrame
         What `standings_of` returns, or some of its problems.
-    factors : array
-        Factors over the best of a problem, at least 1.
 
     Returns
     -------
-    dict of str to array
-        Share of the problems (dataset and epsilon) within each factor; what is
-        skipped is within none. Lines that were skipped everywhere are left out.
+    DataFrame
+        Rows are lines that ran, in the order of `ORDER`, columns data and epsilon; what
+        is skipped is nan.
     """
-    grouped = ranking.groupby(["panel", "epsilon"], sort=False)
     ran = ranking[ranking["status"] == "ok"]
-    least = grouped[["median", "zero"]].min().min(axis=1).clip(lower=FLOOR)
-    by_line = {str(line): rows["factor"] for line, rows in ran.groupby("line")}
-    zero = grouped["zero"].first().clip(lower=FLOOR) / least
-    ratios = {line: own.to_numpy(float) for line, own in by_line.items()}
-    ratios[ZERO] = zero.to_numpy(float)
-    return plot.shares_within(ratios, len(grouped), factors)
+    least = ran["median"].clip(lower=FLOOR) / ran["factor"]
+    zero = (ran["zero"].clip(lower=FLOOR) / least).groupby(
+        [ran["panel"], ran["epsilon"]]
+    )
+    grid = _grid_of_board(ran, "factor", ranking)
+    grid.loc[ZERO] = zero.first().reindex(grid.columns)
+    return grid.reindex([line for line in ORDER if line in grid.index])
+
+
+def _grid_of_board(
+    rows: pd.DataFrame, column: str, ranking: pd.DataFrame
+) -> pd.DataFrame:
+    """Return a column with lines as rows, and all problems of a ranking as columns."""
+    names = ["panel", "epsilon"]
+    problems = ranking[names].drop_duplicates().itertuples(index=False, name=None)
+    grid = rows.pivot(index="line", columns=names, values=column)
+    return grid.reindex(columns=pd.MultiIndex.from_tuples(problems, names=names))
 
 
 def published_standings(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
     """Return standings and references without reasons, to four digits: below 150 kB."""
-    import pandas as pd
-
     rows = pd.concat([part.astype(ranking.dtypes) for part in (ranking, models)])
     columns = rows.drop(columns=["reason", "runs", "batch", "unbeaten"])
     numbers = columns.select_dtypes(float)
@@ -468,31 +472,41 @@ def _board_part(
 
 def _summary_of_algorithms(rows: pd.DataFrame) -> str:
     """Return wins, ties and medians of each algorithm over the problems of a board."""
-    lines = []
-    for line, ran in rows[rows["status"] == "ok"].groupby("line"):
-        won, tied = (int((ran["place"] == place).sum()) for place in (WINS, TIES))
-        beats = int((ran["beats_zero"] == "yes").sum())
-        factor, seconds = (float(quantile(ran[c], 0.5)) for c in ("factor", "seconds"))
-        cells = (line, len(ran), won, tied, beats, _three_digits(factor))
-        lines.append((-won, -tied, *cells, f"{1e3 * seconds:.1f}"))
-    head = ("algorithm", "ran", "wins", "ties", "beats w = 0", "factor", "ms")
-    return _markdown_table(head, [row[2:] for row in sorted(lines)])
+    ran = rows[rows["status"] == "ok"]
+    lines = ran.groupby("line")
+    factor, seconds = (
+        lines[of].agg(lambda own: float(quantile(own, 0.5)))
+        for of in ("factor", "seconds")
+    )
+    table = pd.DataFrame({"ran": lines.size()})
+    for name, column, word in (
+        *(("wins", "place", WINS), ("ties", "place", TIES)),
+        ("beats w = 0", "beats_zero", "yes"),
+    ):
+        table[name] = ran[column].eq(word).groupby(ran["line"]).sum()
+    table["factor"] = factor.map(_three_digits)
+    table["ms"] = seconds.map(lambda one: f"{1e3 * one:.1f}")
+    ordered = table.sort_values(["wins", "ties"], ascending=False, kind="stable")
+    return markdown_table(ordered.rename_axis("algorithm"))
 
 
 def _table_of_winners(rows: pd.DataFrame) -> str:
     """Return the winners of each problem as a table."""
-    epsilons = sorted(set(rows["epsilon"]))
-    cells: dict[str, dict[float, str]] = {}
+    cells: dict[tuple[str, float], str] = {}
     for (_, _, own), (panel, epsilon, lines) in zip(
         problems_of(rows), winners_by_problem(rows), strict=True
     ):
         nothing = nothing_beats(own["unbeaten"].dropna()).removeprefix("nothing beats ")
         first = f"**{lines[0]}**" if lines else f"*{nothing or ZERO}*"
         rest = f" ({', '.join(lines[1:])})" if lines[1:] else ""
-        cells.setdefault(panel, {})[epsilon] = first + rest
-    head = ("problem", *(f"epsilon = {e:g}" for e in epsilons))
-    body = [(p, *(by.get(e, "") for e in epsilons)) for p, by in cells.items()]
-    return _markdown_table(head, body)
+        cells[panel, epsilon] = first + rest
+    return markdown_table(_by_epsilon(pd.Series(cells), "problem"))
+
+
+def _by_epsilon(cells: pd.Series[str], name: str) -> pd.DataFrame:
+    """Return texts by a name and epsilon as a table, in the order of the names."""
+    table = cells.unstack().reindex(cells.index.get_level_values(0).unique())
+    return table.fillna("").rename(columns="epsilon = {:g}".format).rename_axis(name)
 
 
 def _table_of_pairs(
@@ -503,34 +517,24 @@ def _table_of_pairs(
     names = {family_of(panel.rpartition("_")[0]) for panel in ran["panel"]}
     if len(names) < 2:
         return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
-
-    def times_ahead(line: str) -> tuple[float, str]:
-        own = [pair.better for (first, _), pair in found.items() if first == line]
-        told = [one for one in own if not math.isnan(one)]
-        return -sum(told) / max(len(told), 1), line
-
-    lines = sorted({line for pair in found for line in pair}, key=times_ahead)
-    body = []
+    if not found:
+        return "Nothing is told of other data: one algorithm ran.\n"
+    index = pd.MultiIndex.from_tuples([*found])
+    pairs = pd.DataFrame([*found.values()], index, columns=[*Contrast._fields])
+    ahead = pairs["better"].groupby(level=0).mean().fillna(0.0)
+    lines = ahead.sort_index().sort_values(ascending=False, kind="stable").index
+    chances = (100.0 * pairs[["better", "within"]]).map("{:.0f}".format)
+    words = (chances["better"] + " / " + chances["within"]).mask(pairs["better"].isna())
+    grid = words.unstack().reindex(index=lines, columns=lines).fillna("-")
     for line in lines:
-        cells = [
-            "" if line == o else _chances_in_percent(found.get((line, o)))
-            for o in lines
-        ]
-        body.append((line, *cells))
-    short = [(STYLES[o].family or o) if o in STYLES else o for o in lines]
+        grid.loc[line, line] = ""
+    short = {line: STYLES[line].family or line for line in lines if line in STYLES}
     few = {pair.families for pair in found.values()} - {len(names)}
     some = f" (for some pairs {min(few)})" if few else ""
     told = _page_template("families").substitute(
         count=len(names), some=some, names=", ".join(sorted(names))
     )
-    return f"{told}\n\n{_markdown_table(('', *short), body)}"
-
-
-def _chances_in_percent(pair: Contrast | None) -> str:
-    """Return the two probabilities of a pair in percent; - where there are none."""
-    if pair is None or math.isnan(pair.better):
-        return "-"
-    return f"{100.0 * pair.better:.0f} / {100.0 * pair.within:.0f}"
+    return f"{told}\n\n{markdown_table(grid.rename(columns=short))}"
 
 
 def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
@@ -566,52 +570,67 @@ def _problem_section(
     epsilons = sorted(set(rows["epsilon"]))
     ran = rows[rows["status"] == "ok"]
     middle = epsilons[len(epsilons) // 2]
-    errors, held_out = [], []
     told, *others = HELD_OUT
     told = next((t for t in others if rows[HELD_OUT[t][-1]].notna().any()), told)
-    seen = HELD_OUT[told]
-    for line, own in ran.groupby("line"):
-        by = {row["epsilon"]: row for row in own.to_dict("records")}
-        at = [by.get(epsilon) for epsilon in epsilons]
-        time = f"{1e3 * by[middle]['seconds']:.1f}" if middle in by else "-"
-        errors.append((str(line), *map(_error_cell, at), time))
-        held_out.append((str(line), *(_held_out_medians(row, seen) for row in at)))
+    beside = models[models["panel"] == panel]
+    errors, held_out = (
+        _table_of_cells(ran, cells, epsilons)
+        for cells in (_error_cells(ran), _held_out_cells(ran, HELD_OUT[told]))
+    )
+    times = ran[ran["epsilon"] == middle].set_index("line")["seconds"]
+    errors[f"ms at {middle:g}"] = (1e3 * times).map("{:.1f}".format)
     if len(ran):
         zero = _three_digits(ran["zero"].iloc[0])
-        errors.append(("*w = 0*", *[zero] * len(epsilons), "0"))
-    for row in models[models["panel"] == panel].to_dict("records"):
+        errors.loc["*w = 0*"] = [zero] * len(epsilons) + ["0"]
+    for cell, row in zip(
+        _held_out_cells(beside, HELD_OUT[told]), beside.to_dict("records"), strict=True
+    ):
         name = row["line"] + f", {row['status']}" * (row["line"] != ZERO)
-        held_out.append((f"*{name}*", *[_held_out_medians(row, seen)] * len(epsilons)))
-    head = ("algorithm", *(f"epsilon = {e:g}" for e in epsilons))
+        held_out.loc[f"*{name}*"] = cell
+    skipped = rows[rows["status"] == "skipped"].groupby("line", sort=False)
     parts = (
         _facts_of_problem(table[table["panel"] == panel]),
         "",
-        _markdown_table((*head, f"ms at {middle:g}"), errors),
+        markdown_table(errors.fillna("-")),
         f"Held-out records: {told}.\n",
-        _markdown_table(head, held_out),
-        *_skipped_algorithms(rows),
+        markdown_table(held_out),
+        *(
+            f"- skipped: {line} at epsilon "
+            f"{', '.join(map('{:g}'.format, own['epsilon']))}: {own['reason'].iloc[0]}"
+            for line, own in skipped
+        ),
         "",
     )
     return f"\n### {panel}\n\n" + "\n".join(parts)
 
 
-def _error_cell(row: Mapping[Hashable, Any] | None) -> str:
-    """Return median and quantiles of the error, bold for a winner."""
-    if row is None:
-        return "-"
-    low, high = _three_digits(row["low"]), _three_digits(row["high"])
-    text = f"{_three_digits(row['median'])} [{low}, {high}]"
-    return f"**{text}**" if row["place"] != LOSES else text
+def _table_of_cells(
+    ran: pd.DataFrame, cells: Sequence[str], epsilons: Sequence[float]
+) -> pd.DataFrame:
+    """Return the cells of lines at each epsilon, - where one did not run."""
+    grid = ran.assign(cell=cells).pivot(index="line", columns="epsilon", values="cell")
+    named = grid.reindex(columns=[*epsilons]).rename(columns="epsilon = {:g}".format)
+    return named.fillna("-").rename_axis(index="algorithm", columns=None)
 
 
-def _held_out_medians(row: Mapping[Hashable, Any] | None, names: Sequence[str]) -> str:
+def _error_cells(ran: pd.DataFrame) -> list[str]:
+    """Return median and quantiles of the error of each row, bold for a winner."""
+    found = []
+    for row in ran.to_dict("records"):
+        median, low, high = (_three_digits(row[of]) for of in ("median", "low", "high"))
+        text = f"{median} [{low}, {high}]"
+        found.append(f"**{text}**" if row["place"] != LOSES else text)
+    return found
+
+
+def _held_out_cells(rows: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return the medians of what held-out records say, in the order of the names."""
-    values = [math.nan if row is None else float(row[name]) for name in names]
-    if all(map(math.isnan, values)):
-        return "-"
-    risk, *shares = values
-    words = [_three_digits(risk), *(f"{share:.3f}" for share in shares)]
-    return " / ".join(words).replace("nan", "-")
+    risk, *shares = (rows[name].astype(float) for name in names)
+    words = risk.map(_three_digits)
+    for share in shares:
+        words = words + " / " + share.map("{:.3f}".format)
+    missing = rows[[*names]].isna().all(axis=1)
+    return [*words.str.replace("nan", "-").mask(missing, "-")]
 
 
 def _facts_of_problem(runs: pd.DataFrame) -> str:
@@ -629,14 +648,6 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
     )
 
 
-def _skipped_algorithms(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield a line per algorithm that was skipped, with the reason."""
-    skipped = rows[rows["status"] == "skipped"]
-    for line, own in skipped.groupby("line", sort=False):
-        where = ", ".join(f"{e:g}" for e in own["epsilon"])
-        yield f"- skipped: {line} at epsilon {where}: {own['reason'].iloc[0]}"
-
-
 def _three_digits(value: float) -> str:
     """Return a number to three digits."""
     if not math.isfinite(value):
@@ -644,33 +655,17 @@ def _three_digits(value: float) -> str:
     return f"{value:.3g}" if value < 1e4 else f"{value:.0e}"
 
 
-def _markdown_table(head: Sequence[str], body: Sequence[Sequence[object]]) -> str:
-    """Return a table of Markdown."""
-    rows = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows) + "\n"
+ORDER = (
+    *("greedy_cd", "random_cd", "sgd", "svrg", "gd", "frank_wolfe", "mirror_descent"),
+    *("output_perturbation", "objective_perturbation"),
+    *("approximate_minima_perturbation", "permutation_sgd", "newton"),
+    *("feature_covariance", "ssp", ZERO),
+)
+"""The lines of a board in the order of its figures."""
 
+ROW = 0.115
+"""Inches of a row of the map of winners, all boards of which are on one page."""
 
-LOOKS: dict[str, tuple[Any, ...]] = {
-    "greedy_cd": (style.GREEN, "P", 5.5),
-    "random_cd": (style.BLUE, "o"),
-    "sgd": (style.VERMILLION, "^"),
-    "svrg": (style.GREY, "*", 6.0),
-    "gd": (style.ORANGE, "v"),
-    "frank_wolfe": ("#332288", "h"),
-    "mirror_descent": (style.SKY, "s", 4.5, 1.6, "mirror"),
-    "output_perturbation": (style.PURPLE, "D", 4.0, 1.6, "output"),
-    "objective_perturbation": ("#882255", "d", 4.5, 1.6, "objective"),
-    "approximate_minima_perturbation": ("#DDAA88", "p", 4.5, 1.6, "AMP"),
-    "permutation_sgd": (style.BROWN, "X", 4.5, 1.6, "permutation"),
-    "newton": ("#999933", ">"),
-    "feature_covariance": ("#AA4499", "<", 4.5, 1.6, "covariance"),
-    "ssp": ("#44AA99", "H", 5.0),
-    ZERO: (style.BLACK, "", 0.0, 1.6, "", "dashed"),
-}
-STYLES = {line: Style(line, *look) for line, look in LOOKS.items()}
-"""The style of each algorithm; `family_of` is a name that fits into a margin."""
-
-PROFILE, SMALL, WIDTH, ROW = (3.6, 2.6), (2.0, 1.6), 8.6, 0.21
 CAPTIONS = {
     "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
     "is the smallest median of all algorithms and of w = 0. What an algorithm refuses "
@@ -680,30 +675,7 @@ CAPTIONS = {
     "within noise of the winner; both only where w = 0 is beaten. White: refused; who "
     "is on all problems of a board has no row. AMP, output, objective: perturbation; "
     "permutation: permutation_sgd.",
-    "error": "Dashed: w = 0. Errors above 10 times that are left out.",
-    "risk": "Mean loss of held-out records, without penalty. Dashed: the base rate, or "
-    "the mean of the labels; dotted: the optimum; none is private. Risks above twice "
-    "log 2, of numbers twice that of the mean, are left out.",
-    "accuracy": "Dashed: share of the larger class in the test set; dotted: the "
-    "optimum, not private.",
-    "auc": "Area under the ROC curve of held-out records. Dashed: without data; "
-    "dotted: the optimum, not private.",
-    "rmse": "Root of the mean squared error on held-out records, in the labels' unit. "
-    "Dashed: the mean of the labels; dotted: the optimum; neither is private. Above "
-    "twice that of the mean it is left out.",
-    "r2": "1 less the mean squared error over the variance of the held-out labels. "
-    "Dashed: the mean of the labels; dotted: the optimum; neither is private. Below -1 "
-    "it is left out.",
 }
-PROBLEMS = {
-    "error": ("median", "relative error"),
-    "risk": ("test_risk", "test risk"),
-    "accuracy": ("accuracy", "test accuracy"),
-    "auc": ("auc", "test AUC"),
-    "rmse": ("rmse", "test RMSE"),
-    "r2": ("r2", r"test $R^2$"),
-}
-"""Figures with axes for each problem: the column of the standings, and its words."""
 
 
 @dataclass(frozen=True)
@@ -731,157 +703,76 @@ class Leaderboard(Figure):
             outer / "leaderboard_pairs.csv": csv_of(pairs_table(found)),
             folder / "log.txt": "\n".join(log),
         }
-        written = [write_caption(path, text) for path, text in texts.items()]
-        with style.house_style():
-            doubts = in_doubt(unchecked_in(table))
-            for stem, sheet in _sheets_of_profile(
-                ranking, models, name, doubts
-            ).items():
+        written = [write_text_file(path, text) for path, text in texts.items()]
+        doubts = in_doubt(unchecked_in(table))
+        sheets = _sheets_of_profile(ranking, drawing, doubts)
+        with house_style():
+            for stem, sheet in sheets.items():
                 written += save_sheet(sheet, folder / f"leaderboard_{stem}")
         return written
 
 
 def _sheets_of_profile(
-    ranking: pd.DataFrame, models: pd.DataFrame, profile: str, doubts: str
+    ranking: pd.DataFrame, drawing: Drawing, doubts: str
 ) -> dict[str, Sheet]:
     """Return the sheets of a profile's standings by name, none where nothing ran."""
     parts = standings_by_board(ranking)
     if not parts:
         return {}
-    panels = ranking[ranking["status"] == "ok"].groupby("panel", sort=False)
-    columns, first = min(4, len(panels)), next(iter(parts.values()))
-    size = WIDTH, ROW * max(len(_algorithms_that_ran(rows)) for rows in parts.values())
-    # Of classes there is no rmse, of numbers no accuracy.
-    seen = [of for of in PROBLEMS.items() if ranking[of[1][0]].notna().any()]
-    kinds: tuple[tuple[Any, ...], ...] = (
-        ("profiles", _draw_profile, first, len(parts), PROFILE, "share of problems"),
-        ("heat", _draw_factors, first, 1, size, ""),
-        *(
-            (
-                stem,
-                partial(_draw_problem, column, models),
-                ranking,
-                columns,
-                SMALL,
-                words,
-            )
-            for stem, (column, words) in seen
+    cells: dict[str, tuple[list[Any], str, float]] = {
+        "profiles": (
+            [cell for one in parts.items() for cell in _profiles_of_board(*one)],
+            *("share of problems", 0.0),
         ),
-    )
-    sheets = {}
-    for stem, draw, about, *shape in kinds:
-        column = PROBLEMS.get(stem, ("line",))[0]
-        own = (one for one in panels if one[1][column].notna().any())
-        groups = [*(parts.items() if about is first else own)]
-        if stem != "heat":
-            groups = [part for group in groups for part in _facets_of_panel(*group)]
-        cells = [partial(draw, name=name, rows=rows) for name, rows in groups]
-        text = join_paragraphs(
-            _about_leaderboard(about, profile), CAPTIONS[stem], doubts
-        )
-        across, size, quantity = shape
-        wide: dict[str, Any] = {"width": "page"}
-        wide |= {"exact": True, **plot.MARGINS} if stem == "heat" else {}
-        sheets[stem] = Sheet(cells, across, text, size, quantity, **wide)
-    return sheets
-
-
-def _facets_of_panel(name: str, rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return a panel once, or several times with some of the lines marked as drawn.
-
-    Its ``facet`` is what its title ends with, empty if it is there once.
-    """
-    ran = set(rows.loc[rows["status"] == "ok", "line"])
-    parts = plot.spread_lines([line for line in STYLES if line in ran])
-    told = [
-        f" ({k}/{len(parts)})" if len(parts) > 1 else "" for k, _ in enumerate(parts, 1)
-    ]
-    return [
-        (name, rows.assign(drawn=rows["line"].isin(part), facet=facet))
-        for part, facet in zip(parts, told, strict=True)
-    ]
-
-
-def _about_leaderboard(ranking: pd.DataFrame, profile: str) -> str:
-    """Return the first paragraph of every caption of the leaderboard."""
+        "heat": (
+            [
+                partial(_draw_factors, name=name, rows=rows)
+                for name, rows in parts.items()
+            ],
+            *(
+                "",
+                0.7 + ROW * max(map(len, map(factors_of_board, parts.values()))),
+            ),
+        ),
+    }
     runs = int(ranking["runs"].max())
-    return (
+    about = (
         f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
-        f"(profile {profile}), of the last iterate. Errors are F(w)/F* - 1."
+        f"(profile {drawing.profile}), of the last iterate. Errors are F(w)/F* - 1."
     )
+    return {
+        stem: Sheet(
+            own,
+            join_paragraphs(about, CAPTIONS[stem], doubts),
+            words,
+            "page",
+            columns=1 if stem == "heat" else 3,
+            tall=tall,
+            mark=drawing.mark,
+        )
+        for stem, (own, words, tall) in cells.items()
+    }
 
 
-def _draw_profile(ax: Axes, name: str, rows: pd.DataFrame) -> None:
-    """Draw the share of problems within each factor of the best."""
-    shares = performance_profiles(rows, plot.FACTORS)
-    own = {ZERO, *rows.loc[rows["drawn"], "line"]}
-    lines = [line for line in STYLES if line in shares and line in own]
-    plot.draw_profiles(ax, {line: shares[line] for line in lines}, STYLES)
-    ax.set_xlabel("factor over the best error")
-    count = rows.groupby(["panel", "epsilon"]).ngroups
-    ax.set_title(f"{BOARDS[name]}: {count} problems{rows['facet'].iloc[0]}")
-
-
-def _algorithms_that_ran(rows: pd.DataFrame) -> list[str]:
-    """Return what ran on any problem, and w = 0."""
-    ran = {ZERO, *rows.loc[rows["status"] == "ok", "line"]}
-    return [line for line in STYLES if line in ran]
+def _profiles_of_board(name: str, rows: pd.DataFrame) -> Iterator[Any]:
+    """Yield what draws the share of problems within each factor of the best."""
+    factors = factors_of_board(rows)
+    shares, count = plot.shares_within(factors), len(factors.columns)
+    parts = spread_lines([line for line in shares if line != ZERO])
+    for k, part in enumerate(parts, 1):
+        some = f" ({k}/{len(parts)})" if len(parts) > 1 else ""
+        own = {line: shares[line] for line in (*part, ZERO)}
+        title = f"{BOARDS[name]}: {count} problems{some}"
+        yield partial(plot.draw_profiles, profiles=own, looks=STYLES, title=title)
 
 
 def _draw_factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
     """Draw every algorithm's factor over the best on every problem of a board."""
-    problems = list(dict.fromkeys(zip(rows["panel"], rows["epsilon"], strict=True)))
-    lines = _algorithms_that_ran(rows)
-    grid = np.full((len(lines), len(problems)), math.nan)
-    marks: dict[str, list[tuple[int, int]]] = {"wins": [], "ties": []}
-    for row in rows[rows["status"] == "ok"].to_dict("records"):
-        at = lines.index(row["line"]), problems.index((row["panel"], row["epsilon"]))
-        grid[at] = row["factor"]
-        grid[-1, at[1]] = row["factor"] * row["zero"] / row["median"]
-        if row["place"] in marks:
-            marks[row["place"]].append(at)
-    names = [STYLES[line].family or line for line in lines]
-    data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in problems]
-    plot.draw_winners(ax, names, data, grid, marks)
-    ax.set_title(f"{BOARDS[name]}\n")
-
-
-def _draw_problem(
-    column: str, models: pd.DataFrame, ax: Axes, name: str, rows: pd.DataFrame
-) -> None:
-    """Draw a column of the standings of one problem against epsilon."""
-    epsilons = sorted(set(rows["epsilon"]))
-    own = models[models["panel"] == name].set_index("line")
-    # In a regression the mean is what the base rate is in a classification.
-    (known,) = {*BASES.values()} & {*own.index}
-    base = {
-        "median": float(rows["zero"].iloc[0]),
-        "accuracy": float(rows["majority"].iloc[0]),
-        "auc": 0.5,
-    }.get(column, float(own[column][known]))
-    classes = known == BASES["base_rate"]
-    most = {"median": 10.0 * base, "rmse": 2.0 * base}
-    most["test_risk"] = 2.0 * (math.log(2.0) if classes else base)
-    far = rows[column] > most.get(column, math.inf)
-    far |= (rows[column] < -1.0) & (column == "r2")
-    shown = rows[rows["drawn"] & ~far]
-    for line in (line for line in STYLES if line in set(shown["line"])):
-        points = shown[shown["line"] == line].sort_values("epsilon")
-        look = STYLES[line].curve() | {"linewidth": 1.1, "markersize": 3.5}
-        ax.plot(points["epsilon"], points[column], **look)
-    ax.axhline(base, color=style.BLACK, linewidth=1.0, linestyle="dashed")
-    if column != "median":
-        end = float(own[column][NOT_PRIVATE["optimum"]])
-        ax.axhline(end, color=style.BLACK, linewidth=1.0, linestyle="dotted")
-    ax.set_title(title_of_panel(name) + rows["facet"].iloc[0])
-    ax.set_xlabel(r"$\varepsilon$")
-    style.scale_epsilon(ax, epsilons)
-    if column == "median":
-        errors = [base, *shown[column].clip(lower=1e-6)]
-        style.scale_errors(ax, (min(errors), max(errors)))
-
-
-def title_of_panel(panel: str) -> str:
-    """Return dataset and kind of a panel."""
-    dataset, _, board = panel.rpartition("_")
-    return f"{dataset}, {BOARDS[board]}"
+    factors = factors_of_board(rows)
+    places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
+    columns: Any = factors.columns
+    data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in columns]
+    names = [STYLES[line].family or line for line in factors.index]
+    factors = factors.set_axis(names).set_axis(pd.MultiIndex.from_tuples(data), axis=1)
+    plot.draw_winners(ax, factors, places)
+    ax.set_title(f"{BOARDS[name]}\n", loc="left")

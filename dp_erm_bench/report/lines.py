@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,19 +14,19 @@ import numpy as np
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report import figure, style
-from dp_erm_bench.report.curves import Array
+from dp_erm_bench.report import figure
+from dp_erm_bench.report.captions import caption_of, name_few
+from dp_erm_bench.report.curves import Array, RunsAlong
+from dp_erm_bench.report.draw import (
+    Chart,
+    chart_of_lines,
+    charts_of_figure,
+    drawn_shape,
+    split_chart,
+)
 from dp_erm_bench.report.figure import QUOTIENT, Drawing, Figure, LinesOf, check_stem
 from dp_erm_bench.report.layout import Sheet, save_sheet
-from dp_erm_bench.report.panels import (
-    Cross,
-    draw_cross,
-    drawn_shape,
-    join_paragraphs,
-    origin_in_words,
-)
-from dp_erm_bench.report.panels import problem_in_words as problem_of
-from dp_erm_bench.report.scaling import Scaling, facts_of_panel, finals_along
+from dp_erm_bench.report.scaling import Scaling, finals_along
 from dp_erm_bench.report.style import house_style, style_of
 from dp_erm_bench.results.columns import COLUMNS, COUNT, NUMBER, axis_words
 
@@ -38,59 +37,20 @@ if TYPE_CHECKING:
     from dp_erm_bench.run import Run
 
 
-def slopes_in_words(cross: Cross) -> str:
-    """Return the measured slopes of the lines in words."""
+def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
+    """Return the measured slopes of lines against an axis, empty if there are none."""
     values = [
         f"{style_of(line).label} {rate.slope:.2f}{_interval_in_words(rate)}"
-        for line, rate in cross.lines.items()
+        for line, rate in lines.items()
         if isinstance(rate, Scaling) and math.isfinite(rate.slope)
     ]
-    return f"Slopes against {cross.axis}: {'; '.join(values) or 'none'}."
+    return f"slopes against {axis}: {'; '.join(values)}" if values else ""
 
 
 def _interval_in_words(rate: Scaling) -> str:
     """Return the interval of the slope of a quantity, in words; empty if unknown."""
     known = rate.quantity and np.isfinite(rate.interval).all()
     return " [{:.2f}, {:.2f}]".format(*rate.interval) if known else ""
-
-
-def save_crosses(
-    crosses: Sequence[Cross],
-    path: Path,
-    caption: str,
-    quantity: str,
-    size: Sequence[float] = (),
-) -> list[Path]:
-    """Save cells side by side, with the measured slopes in the caption.
-
-    Parameters
-    ----------
-    crosses : sequence of Cross
-        The cells; none of them, no files.
-    path : Path
-        Folder and stem.
-    caption : str
-        The text before the slopes.
-    quantity : str
-        The label of the y axis.
-    size : sequence of float
-        Width and height of one cell in inches; what suits, if empty.
-    """
-    if not crosses:
-        return []
-    shapes = [label for cross in crosses for label in cross.shapes]
-    cells = [partial(draw_cross, cross=cross, shapes=shapes) for cross in crosses]
-    drawn = [line for cross in crosses for line in cross.lines.values()]
-    along = [cross.axis for cross in crosses]
-    measured = [
-        f"{cross.title}. " * (along.count(cross.axis) > 1) + slopes_in_words(cross)
-        for cross in crosses
-    ]
-    text = join_paragraphs(
-        caption, *measured, origin_in_words(drawn, path.parent.parent)
-    )
-    width, height = size or ((4.4, 3.0) if len(cells) == 1 else (2.9, 2.5))
-    return save_sheet(Sheet(cells, len(cells), text, (width, height), quantity), path)
 
 
 class LineSource:
@@ -366,6 +326,31 @@ class LinesCell:
         found = figure.figure_of(self.source, "source", SOURCES)
         return found if isinstance(found, LineSource) else Computed(found)
 
+    def look_up(
+        self, drawing: Drawing, gaps: dict[str, list[str]]
+    ) -> Mapping[str, Scaling]:
+        """Return the lines that there are; what is missing is added to `gaps`.
+
+        Parameters
+        ----------
+        drawing : Drawing
+            With the table of the runs.
+        gaps : dict of str to list of str
+            Lines and points that are missing, by the reason.
+        """
+        if self.source:
+            return self.source_of_lines.lines()
+        where = drawing.table, drawing.config, self.panel, self.x
+        ask = partial(finals_along, *where, quantity=self.y)
+        found, missing = figure.look_up_lines(self.lines, ask)
+        for line, why in missing.items():
+            gaps.setdefault(why, []).append(style_of(line).label)
+        for line, rate in found.items():
+            for at, why in rate.skipped.items():
+                point = f"{style_of(line).label} at {self.labels[0]} = {at:g}"
+                gaps.setdefault(why, []).append(point)
+        return found
+
     @property
     def labels(self) -> tuple[str, str]:
         """Return what stands at the axes."""
@@ -386,12 +371,9 @@ class Lines(Figure):
         Of the file.
     cells : tuple of LinesCell
     about : str
-        The problem in words, the caption's beginning; {problem} is the data set of the
-        first cell with its size and the objective.
+        The caption's beginning.
     notes : tuple of str
         Further lines of the caption.
-    size : tuple of float
-        Width and height of a cell in inches.
     label : str
         Of the y axis, if not what the first cell is of.
     """
@@ -400,14 +382,15 @@ class Lines(Figure):
     cells: tuple[LinesCell, ...]
     about: str = ""
     notes: tuple[str, ...] = ()
-    size: tuple[float, ...] = ()
     label: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a name that is none of a file, and a size that is none."""
+        """Refuse a name that is none of a file."""
         check_stem(self.name)
-        if self.size and (len(self.size) != 2 or min(self.size) <= 0):
-            raise UsageError(f"size={list(self.size)}: must be width and height")
+
+    def panel_lines(self) -> Iterator[tuple[str, ...]]:
+        """Yield the lines of each cell."""
+        yield from (cell.lines for cell in self.cells)
 
     def check(self, lines: LinesOf) -> None:
         """Refuse panels and lines that the experiment does not have."""
@@ -421,61 +404,34 @@ class Lines(Figure):
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the cells, none where none of the runs' lines ran."""
-        table, config = drawing.table, drawing.config
-        style.reserve_styles(line for cell in self.cells for line in cell.lines)
-        blocks = {str(block["panel"]) for block in config.get("blocks") or ()}
-        crosses: list[Cross] = []
-        ran: list[tuple[Mapping[str, Any], str, Mapping[str, Scaling]]] = []
-        gaps: dict[str, dict[str, None]] = {}
+        charts: list[Chart] = []
+        gaps: dict[str, list[str]] = {}
         for cell in self.cells:
-            axis = cell.labels[0]
-            if cell.source:
-                lines = cell.source_of_lines.lines()
-            else:
-                look = partial(
-                    finals_along, table, config, cell.panel, cell.x, quantity=cell.y
-                )
-                lines, missing = figure.look_up_lines(cell.lines, look)
-                if not lines:
-                    continue
-                panels = figure.panels_of(blocks, cell.panel, cell.x)
-                row = facts_of_panel(table, min(panels, default=cell.panel))
-                ran.append((row, axis, lines))
-                for line, why in missing.items():
-                    gaps.setdefault(why, {})[style_of(line).label] = None
-            crosses.append(Cross(cell.title, axis, lines, cell.shapes, cell.anchor))
-        if not ran and not all(cell.source for cell in self.cells):
+            axis, lines = cell.labels[0], cell.look_up(drawing, gaps)
+            if not lines:
+                continue
+            more: dict[str, Any] = {"shapes": cell.shapes, "anchor": cell.anchor}
+            more["said"] = slopes_in_words(axis, lines)
+            charts += split_chart(chart_of_lines(cell.title, axis, lines, **more))
+        if not any(one.rows is not None for one in charts) and not all(
+            cell.source for cell in self.cells
+        ):
             return []
-        text = (
-            [*self._caption_paragraphs(ran, drawing.profile)] if ran else [self.about]
+        lost = [f"{name_few(names)}: {why}" for why, names in gaps.items()]
+        text = caption_of(
+            charts := charts_of_figure(charts),
+            *self.notes,
+            f"Not drawn: {'; '.join(lost)}." if lost else "",
+            about=self.about,
+            profile=drawing.profile,
+            folders=[drawing.folder.parent],
         )
-        text += [*self.notes, *_remarks_on_lines(ran)]
-        lost = [f"{' and '.join(names)}: {why}" for why, names in gaps.items()]
-        text += [f"Not drawn: {'; '.join(lost)}."] if lost else []
         label, path = self.label or self.cells[0].labels[1], drawing.path(self.name)
+        cells = [one for one in charts if not one.has_few_points]
+        few = [one for one in charts if one.has_few_points]
         with house_style():
-            return save_crosses(crosses, path, "\n".join(text), label, self.size)
-
-    def _caption_paragraphs(
-        self, ran: Sequence[tuple[Any, str, Mapping[str, Scaling]]], profile: str
-    ) -> Iterator[str]:
-        """Yield the paragraphs on problem, budget, runs and what was not charged."""
-        first, _, lines = ran[0]
-        name = problem_of(first)
-        # A sentence of its own, unless the text goes on.
-        about = re.sub(r"\{problem\}(?=[.,;:])", lambda _: name[:-1], self.about)
-        about = about.replace("{problem}", name)
-        fixed = not math.isclose(first["delta"], first["n"] ** -2.0)
-        delta = f"{first['delta']:g}" if fixed else "1/n^2"
-        chosen = ", at settings tuned on other seeds" if first["tuned"] else ""
-        counts = {len(ends) for one in lines.values() for ends in one.ends}
-        yield (
-            f"{about} delta = {delta}, adjacency {first['adjacency']}. Median and "
-            f"min..max of {' or '.join(map(str, sorted(counts)))} report runs at each "
-            f"point{chosen} (profile {profile})."
-        )
-        uses = [use for row, *_ in ran for use in str(row["uncharged"]).split(",")]
-        yield f"Uncharged: {', '.join(filter(None, dict.fromkeys(uses))) or 'none'}."
+            sheet = Sheet(cells, text, label, tabled=few, mark=drawing.mark)
+            return save_sheet(sheet, path)
 
 
 def sources_of(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
@@ -487,34 +443,3 @@ def sources_of(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
         for cell in one.cells
         if cell.source and isinstance(cell.source_of_lines, kind)
     }
-
-
-def _remarks_on_lines(
-    ran: Iterable[tuple[Any, str, Mapping[str, Scaling]]],
-) -> Iterator[str]:
-    """Yield a sentence for lines that are not proved, and for missing points.
-
-    A line is not proved if its certified epsilon is larger than the nominal one; the
-    reason for a missing point is that at the largest value of the axis.
-    """
-    worst: dict[str, float] = {}
-    unserved: dict[tuple[str, str], dict[float, str]] = {}
-    for _, axis, rates in ran:
-        for line, rate in rates.items():
-            if not math.isnan(rate.excess):
-                worst[line] = max(worst.get(line, 0.0), rate.excess)
-            if rate.skipped:
-                unserved.setdefault((line, axis), {}).update(rate.skipped)
-    beyond = [
-        f"{style_of(line).label} "
-        + (f"(up to {most:.2f} times)" if math.isfinite(most) else "(none is proved)")
-        for line, most in worst.items()
-        if most > 1 + 1e-6
-    ]
-    if worst:
-        lines = "; ".join(beyond) or "no line"
-        yield f"Certified epsilon above the nominal one: {lines}."
-    for (line, axis), places in unserved.items():
-        values = ", ".join(f"{at:g}" for at in sorted(places))
-        why = places[max(places)]
-        yield f"{style_of(line).label}: no point at {axis} = {values} ({why})."

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import list_files
-from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report.claims.judge import check_claims
-from dp_erm_bench.report.figure import Drawing, figures_of
-from dp_erm_bench.report.layout import making_pictures
-from dp_erm_bench.report.style import forget_styles
+from dp_erm_bench.report.figure import Drawing, Figure, figures_of
+from dp_erm_bench.report.style import forget_styles, reserve_styles
 from dp_erm_bench.results.files import csv_of, translate_os_errors, write_text
 from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.tuned import Row, read_choices
@@ -40,90 +38,34 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     """
     from dp_erm_bench.results.table import load_results
 
-    manifest, before = read_manifest(folder), _stamps_of_files(folder)
-    config = {
-        "paper": _experiment_of_folder(folder, manifest),
-        **_label_changes(config),
-    }
+    manifest, drawn = read_manifest(folder), list[Path]()
+    config = _config_of_drawing(folder, manifest, config)
     figures = figures_of(config)
+    _reserve_looks(figures)
     tables = [table for one in figures if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
     if config.get("claims"):
         not_run = manifest.get("not_run", [])
         known = {"not_run": not_run, "choices": _choices_of_folder(folder)}
         _write_claims(table, folder, {**config, **known})
+        drawn.append(folder / CLAIMS)
     if figures:
         target = folder / "figures"
         with translate_os_errors(folder):
             target.mkdir(exist_ok=True)
             _check_plain(target)
-            noted = digest_of_table(load_results(folder) if tables else table)
-            with making_pictures(table=noted):
-                told = time.monotonic()
-                for number, one in enumerate(figures, 1):
-                    if time.monotonic() > told + PATIENCE:
-                        told, of = time.monotonic(), len(figures)
-                        word = f"{config['paper']}: drawing figure {number} of {of}"
-                        print(word, file=sys.stderr)
-                    forget_styles()
-                    one.draw(Drawing(table, target, config["paper"], config))
+            told = time.monotonic()
+            for number, one in enumerate(figures, 1):
+                if time.monotonic() > told + PATIENCE:
+                    told, of = time.monotonic(), len(figures)
+                    word = f"{config['paper']}: drawing figure {number} of {of}"
+                    print(word, file=sys.stderr)
+                drawn += one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)
     if manifest.get("run"):
-        now = _stamps_of_files(folder).items()
-        changed = sorted(name for name, stat in now if stat != before.get(name))
-        write_run(folder, {**manifest, "drawn": changed})
-
-
-def digest_of_table(table: pd.DataFrame) -> str:
-    """Return the digest of a tidy table, but of what changes when it is read."""
-    import numpy as np
-    import pandas as pd
-
-    from dp_erm_bench.results.columns import COLUMNS
-
-    kept = table.reindex(columns=[c for c in COLUMNS if c not in ("checked", "doubt")])
-    texts = {
-        name: np.where(column.isna(), "", column.to_numpy(object))
-        for name, column in kept.items()
-    }
-    rows = pd.util.hash_pandas_object(pd.DataFrame(texts), index=False)
-    return sha256(rows.to_numpy().tobytes()).hexdigest()
-
-
-def captions_of(folder: Path, table: pd.DataFrame) -> dict[str, str]:
-    """Return the captions of a folder's figures, and its pages, of its table anew.
-
-    Captions are by the name of their figure, Markdown by that of its file.
-
-    Nothing is drawn, written or imported: figures of files of one's own have none.
-
-    Raises
-    ------
-    UsageError, ValueError, LookupError, TypeError, AttributeError
-        If the manifest or the records do not fit the figures.
-    """
-    manifest = read_manifest(folder)
-    written = manifest.get("config")
-    if not isinstance(written, dict) or not written.get("figures"):
-        return {}
-    config = {
-        "paper": _experiment_of_folder(folder, manifest),
-        **_label_changes(written),
-    }
-    entries = config["figures"]
-    if not isinstance(entries, list) or any(
-        not isinstance(one, dict) or is_file(one.get("kind")) for one in entries
-    ):
-        return {}
-    told: dict[str, str] = {}
-    with making_pictures(captions=told):
-        figures = figures_of(config)
-        tables = [own for one in figures if (own := one.table(folder)) is not None]
-        whole = tables[0] if tables else table
-        for one in figures:
-            forget_styles()
-            one.draw(Drawing(whole, folder / "figures", config["paper"], config))
-    return told
+        shown = {one for one in drawn if one.suffix == ".png" or one.name == CLAIMS}
+        names = sorted(one.relative_to(folder).as_posix() for one in shown)
+        write_run(folder, {**manifest, "drawn": names})
 
 
 def check_report(config: Mapping[str, Any]) -> None:
@@ -150,6 +92,27 @@ def check_report(config: Mapping[str, Any]) -> None:
         except UsageError as error:
             raise UsageError(f"figure {number}: {error}") from None
     check_claims(config.get("claims") or (), lines, figures)
+
+
+def _config_of_drawing(
+    folder: Path, manifest: Mapping[str, Any], written: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return a configuration by whose profile changes are named, and its paper.
+
+    Figures of an experiment of the package are those of today.
+    """
+    name = _experiment_of_folder(folder, manifest)
+    config = {"paper": name, **_label_changes(written)}
+    ours = manifest.get("experiment_file") and name in registry.built_in("experiment")
+    if ours and not written.get("changes"):
+        config["figures"] = registry.read_choice("experiment", name)["figures"]
+    return config
+
+
+def _reserve_looks(figures: Iterable[Figure]) -> None:
+    """Give all lines of an experiment their looks, the same in all of its figures."""
+    forget_styles()
+    reserve_styles(lines for one in figures for lines in one.panel_lines())
 
 
 def _experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
@@ -186,22 +149,14 @@ def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "profile": f"{profile}, {words}" if profile else words}
 
 
-def _stamps_of_files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return time and inode of the claims and figures of a folder by name."""
-    paths = [folder / CLAIMS, *list_files(folder / "figures", ".png")]
-    stats = {path: path.stat() for path in paths if path.is_file()}
-    return {
-        path.relative_to(folder).as_posix(): (stat.st_mtime_ns, stat.st_ino)
-        for path, stat in stats.items()
-    }
-
-
 def latest_figures(folder: Path) -> list[str]:
     """Return the latest claims and figures, all of them if no run notes them.
 
     Other files are of earlier runs, perhaps of other settings.
     """
-    files, drawn = _stamps_of_files(folder), read_manifest(folder).get("drawn")
+    paths = [folder / CLAIMS, *list_files(folder / "figures", ".png")]
+    files = [one.relative_to(folder).as_posix() for one in paths if one.is_file()]
+    drawn = read_manifest(folder).get("drawn")
     return [name for name in files if not isinstance(drawn, list) or name in drawn]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,17 @@ import numpy as np
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import check_choice
 from dp_erm_bench.report import style
-from dp_erm_bench.report.figure import Drawing, Figure, check_stem
+from dp_erm_bench.report.captions import LABEL, TITLE, caption_of, join_paragraphs
+from dp_erm_bench.report.draw import (
+    ALONG,
+    MOST_LINES,
+    STATISTICS,
+    Chart,
+    bands,
+    spread_lines,
+)
+from dp_erm_bench.report.figure import Drawing, Figure, check_stem, smoke_mark
 from dp_erm_bench.report.layout import WIDTHS, Sheet, draw_sheet, save_sheet
-from dp_erm_bench.report.panels import caption_paragraphs, join_paragraphs
 from dp_erm_bench.report.style import (
     Style,
     forget_styles,
@@ -27,21 +35,19 @@ from dp_erm_bench.report.style import (
     style_of,
 )
 from dp_erm_bench.report.view import (
-    ALONG,
     FACET,
     LINE,
     OVER,
     PANEL,
-    STATISTICS,
     Shown,
     View,
-    first_of,
+    nothing_beaten,
     rows_of_view,
     stands_out,
-    statistics_along,
+    summary_of,
 )
 from dp_erm_bench.results.columns import axis_words, is_better_higher
-from dp_erm_bench.results.settings import RAN, final_rows
+from dp_erm_bench.results.settings import column_of
 from dp_erm_bench.results.statistics import (
     ALONE,
     BASELINES,
@@ -49,15 +55,8 @@ from dp_erm_bench.results.statistics import (
     FLOOR,
     MODELS,
     NOTHING,
-    TIES,
-    WINS,
     ZERO,
-    by_split,
-    centre_of,
-    lack_interval,
-    loss_beyond,
     nothing_beats,
-    places_of_lines,
 )
 from dp_erm_bench.results.table import load_results
 
@@ -77,28 +76,19 @@ WORST = 30.0
 """Factors beyond it have one colour in the map of winners."""
 
 SHADES = (1, 2, 5, 10, 30)
-MARGINS = {"left": 0.95, "right": 0.72}
-"""Inches beside a map of winners, for the names of its rows and its colour bar."""
-
-MOST_LINES = 8
-"""More lines than these are spread over several cells."""
-
-Problem = tuple[str, float]
+MOST_CELLS, MOST_ROWS = 60, 150
+ROW = 0.19
+"""Inches of a row of a map of winners."""
 
 
-def shares_within(
-    ratios: Mapping[str, Array], problems: int, factors: Array = FACTORS
-) -> dict[str, Array]:
-    """Return the performance profiles: the share of problems within each factor.
+def shares_within(factors: pd.DataFrame) -> dict[str, Array]:
+    """Return the performance profiles: the share of problems within each of `FACTORS`.
 
     Parameters
     ----------
-    ratios : mapping of str to array
-        Each line's factors over the best one of a problem, nan where it did not run.
-    problems : int
-        The number of problems.
-    factors : array
-        Factors over the best of a problem, at least 1.
+    factors : DataFrame
+        Each line's factors over the best one of a problem, which are the columns; nan
+        where it did not run.
 
     References
     ----------
@@ -106,13 +96,13 @@ def shares_within(
     Mathematical Programming 2002.
     """
     return {
-        line: (own[:, None] <= factors).sum(axis=0) / problems
-        for line, own in ratios.items()
+        str(line): (own.to_numpy(float)[:, None] <= FACTORS).mean(axis=0)
+        for line, own in factors.iterrows()
     }
 
 
 def draw_profiles(
-    ax: Axes, profiles: Mapping[str, Array], looks: Mapping[str, Style]
+    ax: Axes, profiles: Mapping[str, Array], looks: Mapping[str, Style], title: str
 ) -> None:
     """Draw performance profiles over `FACTORS`.
 
@@ -124,90 +114,78 @@ def draw_profiles(
         Of each line, in the order of the legend.
     looks : mapping of str to Style
         The lines' styles.
+    title : str
+        Of the axes.
     """
     for line, share in profiles.items():
         look = looks[line].curve() | {"markevery": 40}
         ax.plot(FACTORS, share, drawstyle="steps-post", **look)
     ax.set_xscale("log")
     ax.set_xlim(1.0, FACTORS[-1])
-    ax.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-    ax.minorticks_off()
+    style.label_ticks(ax.xaxis, TICKS)
     ax.set_ylim(0.0, 1.02)
+    ax.set_xlabel("factor over the best")
+    ax.set_title(title)
 
 
-def draw_winners(
-    ax: Axes,
-    lines: Sequence[str],
-    problems: Sequence[Problem],
-    grid: Array,
-    marks: Mapping[str, Sequence[tuple[int, int]]],
-) -> None:
+def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
     """Draw a map of factors over the best, dark to light, with its colour bar.
 
     Parameters
     ----------
     ax : Axes
-        The axes to draw on; a colour bar goes beside, within the `MARGINS`.
-    lines : sequence of str
-        The names of the rows.
-    problems : sequence of (str, float)
-        Data and epsilon of the columns, those of the same data side by side.
-    grid : ndarray of shape (len(lines), len(problems))
-        Factors, at least 1; nan where a line did not run.
-    marks : mapping of str to sequence of (int, int)
-        Rows and columns of those that win or tie, in `wins` and `ties`, and of w = 0
-        where nothing beats it, in `nothing`.
+        The axes to draw on.
+    factors : DataFrame
+        Rows are lines; columns are data and epsilon, those of the same data side by
+        side. At least 1; nan where a line did not run.
+    marks : DataFrame
+        Of its shape: `wins` and `ties` of lines, and `NOTHING` of w = 0, or of another
+        row that is not private, where no line beats it.
     """
-    shown = np.log10(np.clip(grid, 1.0, WORST))
+    shown = np.log10(np.clip(factors.to_numpy(float), 1.0, WORST))
     scale: dict[str, Any] = {"vmin": 0.0, "vmax": math.log10(WORST)}
     image = ax.imshow(shown, cmap="viridis", aspect="auto", **scale)
-    for word, face in (("wins", "white"), ("ties", "none")):
-        y, x = zip(*marks[word], strict=True) if marks.get(word) else ((), ())
-        ax.scatter(x, y, s=14, facecolors=face, edgecolors="white", linewidths=0.9)
-    y, x = zip(*marks["nothing"], strict=True) if marks.get("nothing") else ((), ())
-    ax.scatter(x, y, s=16, marker="x", color="white", linewidths=1.1)
+    looks: dict[str, dict[str, Any]] = {
+        "wins": {"s": 14, "facecolors": "white", "edgecolors": "white"},
+        "ties": {"s": 14, "facecolors": "none", "edgecolors": "white"},
+        NOTHING: {"s": 16, "marker": "x", "color": "white"},
+    }
+    for word, look in looks.items():
+        y, x = np.nonzero(marks.to_numpy(str) == word)
+        ax.scatter(x, y, linewidths=1.0, **look)
     ax.grid(visible=False)
-    ax.set_yticks(range(len(lines)), lines, fontsize=7.5)
-    budgets = [f"{epsilon:g}" for _, epsilon in problems]
-    turned = 90 if sum(map(len, budgets)) > 60 else 0
-    ax.set_xticks(range(len(problems)), budgets, fontsize=6, rotation=turned)
+    ax.set_yticks(range(len(factors)), factors.index)
+    columns: Any = factors.columns
+    budgets = [f"{epsilon:g}" for _, epsilon in columns]
+    turned = 90 if len(budgets) > 15 else 0
+    ax.set_xticks(range(len(budgets)), budgets, rotation=turned)
     ax.tick_params(length=0)
-    ax.set_xlabel(r"$\varepsilon$")
-    _draw_group_names(ax, [name for name, _ in problems])
-    beside = ax.inset_axes((1.015, 0.0, 0.015, 1.0))
-    ticks = [math.log10(shade) for shade in SHADES]
-    bar = ax.figure.colorbar(image, cax=beside, ticks=ticks)
-    labels = [f"{shade:g}" for shade in SHADES[:-1]] + [f"≥ {WORST:g}"]
-    bar.ax.set_yticklabels(labels, fontsize=6.5)
-    bar.set_label("factor over the best", fontsize=7)
-
-
-def _draw_group_names(ax: Axes, names: Sequence[str]) -> None:
-    """Write the names of equal neighbours above the map, with lines between them."""
+    ax.set_xlabel("ε")
+    names = [str(name) for name, _ in columns]
     starts = [k for k, name in enumerate(names) if not k or name != names[k - 1]]
-    room = max(3, int(100 / len(starts)))
-    for start, stop in zip(starts, [*starts[1:], len(names)], strict=True):
-        parts = names[start].split(", ")
-        short = "\n".join(n if len(n) <= room else f"{n[: room - 1]}…" for n in parts)
-        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
-        ax.text((start + stop - 1) / 2, -0.6, short, **look)
+    room = 95 // len(starts)
+    for start in starts:
+        words = style.literal_text(names[start]).split(", ")
+        short = (w if len(w) <= room else f"{w[: room - 2]}…" for w in words)
+        ax.text(start - 0.4, -0.6, "\n".join(short), fontsize=7)
         if start:
             ax.axvline(start - 0.5, color="white", linewidth=2.5)
+    bar = ax.figure.colorbar(image, ax=ax, ticks=[math.log10(one) for one in SHADES])
+    bar.ax.set_yticklabels([*map(str, SHADES[:-1]), f"≥ {WORST:g}"])
+    bar.set_label("factor over the best")
 
 
-def spread_lines(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
-    """Return lines in as few parts of about equal length as cells may show."""
-    parts = max(1, -(-len(lines) // most))
-    ends = [round(part * len(lines) / parts) for part in range(parts + 1)]
-    return [lines[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-
-
-MOST_CELLS, MOST_ROWS = 60, 150
-SIZE = (3.0, 2.1)
+def _check_room(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise UsageError(
+            f"plot: {count} {what} are more than {most}: keep some with --where, draw "
+            "along a key that differs with --x, or tell fewer apart by --panel, --line "
+            "and --facet"
+        )
 
 
 def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
-    """Return the sheet of lines, at most eight in a cell.
+    """Return the sheet of lines, at most `MOST_LINES` in a cell.
 
     Parameters
     ----------
@@ -215,7 +193,7 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         The rows to draw; of several, those of a panel stand side by side, each with its
         quantity above it.
     width : str
-        `column`, `page`, or empty for what suits.
+        One of `WIDTHS`, or empty for what suits.
 
     Raises
     ------
@@ -223,117 +201,101 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         If it would have more than `MOST_CELLS` cells.
     """
     first, several = views[0], len(views) > 1
-    count = sum(_count_cells(one.rows, one.view) for one in views)
-    _check_room("panels", count, MOST_CELLS)
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[Chart]] = {}
     for drawn in views:
-        for title, cell in _titled_cells(drawn, several):
-            found.setdefault(title, []).append(cell)
-    cells = [cell for row in found.values() for cell in row]
+        for title, chart in _titled_charts(drawn, several):
+            found.setdefault(title, []).append(chart)
+    charts = [chart for row in found.values() for chart in row]
     about = ", ".join(axis_words(one.view.y) for one in views)
     about = f"{about} against {axis_words(first.view.x)}"
-    said = dict.fromkeys(
-        line for one in views for line in caption_paragraphs(one).split("\n")
-    )
-    more: dict[str, Any] = {"right": 0.75} if _looks_of_lines(first)[1] else {}
-    more["name"] = "_".join(["curves", *(one.view.y for one in views), first.view.x])
-    columns = max(map(len, found.values())) if several else len(cells)
-    text = join_paragraphs(f"{about[0].upper()}{about[1:]}.", *said)
-    label = "" if several else _quantity_label(first.view.y, _scale_of_axis(first))
-    return Sheet(cells, columns, text, SIZE, label, width, **more)
+    text = caption_of_view(first, f"{about[0].upper()}{about[1:]}.", charts)
+    label = "" if several else _quantity_label(first)
+    columns = max(map(len, found.values())) if several else 3
+    name = "_".join(["curves", *(one.view.y for one in views), first.view.x])
+    mark = smoke_mark(first.view.folder)
+    return Sheet(charts, text, label, width, columns, name=name, mark=mark)
 
 
-def _count_cells(rows: pd.DataFrame, view: View) -> int:
-    """Return the number of cells that rows need: before anything is computed."""
-    lines = rows.groupby([PANEL, FACET], sort=False)[LINE].nunique()
-    alone = _numbers_of_lines(rows, view) is not None
-    return len(lines) if alone else int((-(-lines // MOST_LINES)).sum())
-
-
-def check_lines(table: pd.DataFrame, view: View, kind: str) -> None:
-    """Refuse more lines than a sheet holds before they are told apart.
-
-    Only what the sheet of that kind draws is counted, facets apart: it never refuses
-    what the sheet would not.
-
-    Raises
-    ------
-    UsageError
-        If there are too many.
-    """
-    told_apart = view.panel, view.line, [*view.where]
-    if view.x not in ("", "epsilon", *ALONG) or told_apart != ((PANEL,), (LINE,), []):
-        return
-    rows = table[table["phase"].ne("tune") & table["status"].isin(RAN)]
-    measured = [one for one in names_of(view.y) or [first_of(rows)] if one in rows]
-    lost = rows["status"].eq("diverged")
-    rows = rows[lost | rows[measured].notna().any(axis=1)] if measured else rows
-    rows = rows[[PANEL, LINE]].drop_duplicates().assign(**{FACET: ""})
-    rows[LINE] = rows[LINE].str.removesuffix(OVER)
-    if kind == "curves":
-        _check_room("panels", _count_cells(rows, view), MOST_CELLS)
-    else:
-        most = MOST_ROWS if kind == "winners" else MOST_LINES * MOST_CELLS
-        _check_room("lines", rows[LINE].nunique(), most)
-
-
-def _check_room(what: str, count: int, most: int) -> None:
-    if count > most:
-        raise UsageError(
-            f"plot: {count} {what} are more than {most}: keep some with --where, draw "
-            "along a key that differs, as with --x step, or tell fewer apart by "
-            "--panel, --line and --facet"
-        )
-
-
-def _numbers_of_lines(rows: pd.DataFrame, view: View) -> Array | None:
-    """Return what lines are called, where that is a number of each, else None."""
-    import pandas as pd
-
-    lines = list(dict.fromkeys(rows[LINE]))
-    values = pd.to_numeric(pd.Series(lines), errors="coerce").to_numpy(float)
-    one = len(view.line) == 1 and len(lines) > 1 and np.isfinite(values).all()
-    return values if one else None
-
-
-def _titled_cells(drawn: Shown, named: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the cells of a view with their titles, below which a quantity is named."""
-    looks, numbers = _looks_of_lines(drawn)
-    mode = _scale_of_axis(drawn)
-    for (panel, facet), rows in drawn.cells.items():
-        lines = list(dict.fromkeys(rows[LINE]))
-        facet = facet.replace("epsilon = ", "ε = ")
-        title = literal_text(", ".join(filter(None, (panel, facet))))
-        for part in [lines] if numbers else spread_lines(lines):
-            own = rows[rows[LINE].isin(part)]
-            above = (
-                f"{title}: {_quantity_label(drawn.view.y, mode)}" if named else title
+def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
+    """Yield the charts of a view with their panels; `named` titles name quantities."""
+    view, rows = drawn.view, drawn.rows
+    lines = rows.groupby([PANEL, FACET], sort=False)[LINE].unique()
+    reserve_styles(lines)
+    looks = {line: _look_of_line(line, view) for line in rows[LINE].unique()}
+    parts = [spread_lines(own) for own in lines]
+    _check_room("panels", sum(map(len, parts)), MOST_CELLS)
+    along = view.x in ALONG
+    x = view.x if along else "_x"
+    names = [PANEL, FACET, LINE]
+    frame = bands(rows, x, "_y", names, view.statistic, drawn.columns_beside)
+    y_scale, x_scale = _scale_of_axis(drawn), _scale_along(frame["x"], along)
+    if along:
+        ends = frame.groupby(names, sort=False)["x"].max()
+        x_scale = "passes" if ends.max() > 20 * ends[ends > 0].min() else "linear"
+    for (panel, facet), own in frame.groupby([PANEL, FACET], sort=False):
+        shown = str(facet).replace("epsilon = ", "ε = ")
+        title = literal_text(", ".join(filter(None, (str(panel), shown))))
+        above = f"{title}: {_quantity_label(drawn)}" if named else title
+        for part in parts.pop(0):
+            chart = Chart(
+                above,
+                axis_words(view.x)
+                if view.x == "epsilon"
+                else literal_text(axis_words(view.x)),
+                own[own[LINE].isin(part)],
+                along=x_scale if along else "",
+                scales=(x_scale, y_scale),
+                looks=looks,
+                statistic=view.statistic,
             )
-            given: dict[str, Any] = {"title": above, "rows": own}
-            given["beside"] = drawn.columns_beside
-            yield title, partial(_draw_cell, drawn.view, looks, mode, numbers, **given)
+            yield title, chart
 
 
-def _quantity_label(y: str, mode: str) -> str:
+def _scale_along(values: pd.Series[Any], along: bool) -> str:
+    """Return the scale of an x axis of a column; of words there is none."""
+    if values.dtype.kind not in "iuf":
+        return ""
+    return "log" if style.suits_log_scale([*values]) else "linear"
+
+
+def caption_of_view(
+    drawn: Shown,
+    about: str,
+    charts: Sequence[Chart] = (),
+    table: pd.DataFrame | None = None,
+) -> str:
+    """Return the caption of a view.
+
+    Parameters
+    ----------
+    drawn : Shown
+        What is shown.
+    about : str
+        Its beginning.
+    charts : sequence of Chart
+        The panels that are drawn of it, if any are.
+    table : DataFrame
+        Its `summary_of`, if there is one.
+    """
+    rows, view = drawn.rows, drawn.view
+    titles = rows[PANEL].str.cat(rows[FACET], ", ").str.removesuffix(", ")
+    labels = {line: literal_text(line) for line in rows[LINE].unique()}
+    titled = rows.assign(
+        **{TITLE: titles.map(literal_text), LABEL: rows[LINE].map(labels)}
+    )
+    said = [*drawn.left_out, drawn.unlike, nothing_beaten(drawn, table)]
+    folders = (view.folder, *view.others)
+    words = drawn.statistic_in_words
+    more = map(literal_text, said)
+    return caption_of(
+        charts, *more, about=about, folders=folders, statistic=words, rows=titled
+    )
+
+
+def _quantity_label(drawn: Shown) -> str:
     """Return what stands at the axis of a quantity."""
-    return axis_words(y) + " (linear around 0, then log)" * (mode == "symlog")
-
-
-def _looks_of_lines(drawn: Shown) -> tuple[dict[str, Style], list[float] | None]:
-    """Return the style of each line, and the scale of colour where it is a number."""
-    from matplotlib import colormaps, colors
-
-    lines = list(dict.fromkeys(drawn.rows[LINE]))
-    values = _numbers_of_lines(drawn.rows, drawn.view)
-    if values is None:
-        reserve_styles(lines)
-        return {line: _look_of_line(line, drawn.view) for line in lines}, None
-    at = np.log10(values) if _suits_log_scale(values) else values
-    shades = 0.9 * (at - at.min()) / (at.max() - at.min())
-    mapped = [colors.to_hex(colour) for colour in colormaps["viridis"](shades)]
-    pairs = zip(lines, mapped, strict=True)
-    looks = {line: Style("_" + line, colour, "o", 3.0, 1.2) for line, colour in pairs}
-    return looks, sorted(map(float, values))
+    split = _scale_of_axis(drawn) == "symlog"
+    return axis_words(drawn.view.y) + " (linear around 0, then log)" * split
 
 
 def _look_of_line(line: str, view: View) -> Style:
@@ -344,11 +306,6 @@ def _look_of_line(line: str, view: View) -> Style:
     if stands_out(line, view):
         return replace(look, width=2.6, size=1.3 * look.size)
     return replace(look, width=0.8, size=0.7 * look.size)
-
-
-def _suits_log_scale(values: Any) -> bool:
-    """Return whether numbers are positive and so far apart that a log scale suits."""
-    return bool(min(values) > 0 and max(values) >= 8 * min(values))
 
 
 def _scale_of_axis(drawn: Shown) -> str:
@@ -364,196 +321,84 @@ def _scale_of_axis(drawn: Shown) -> str:
     return "symlog" if size.max() > 1e3 * size.min() else "linear"
 
 
-def _draw_cell(
-    view: View,
-    looks: Mapping[str, Style],
-    mode: str,
-    numbers: list[float] | None,
-    ax: Axes,
-    title: str,
-    rows: pd.DataFrame,
-    beside: Mapping[str, str],
-) -> None:
-    """Draw the lines of one cell with their bands, and the baselines beside them."""
-    along = view.x in ALONG
-    places = sorted({*rows["_x"]}, key=lambda one: (isinstance(one, str), one))
-    texts = bool(places) and isinstance(places[0], str)
-    ends: list[float] = []
-    extent: list[float] = []
-    for line, own in rows.groupby(LINE, sort=False):
-        curve = statistics_along(own, view.statistic, along)
-        x = (
-            curve["x"].map(places.index)
-            if texts
-            else style.places_on_axis(curve["x"], places)
-        )
-        band = [
-            _without_undrawable(curve[name], mode) for name in ("low", "line", "high")
-        ]
-        every = max(1, len(x) // 8)
-        more: dict[str, Any] = {"markevery": every} if along else {}
-        style.draw_line(ax, np.asarray(x, dtype=float), band, looks[str(line)], **more)
-        ends.append(float(x.max()))
-        extent += [float(v) for part in band for v in part[np.isfinite(part)]]
-    for name, column in beside.items():
-        levels: dict[str, tuple[Any, Any]] = {}
-        for line, own in rows.groupby(LINE, sort=False):
-            level = own.groupby("_x", sort=True)[column].median().dropna()
-            at: Any = [*level.index]
-            at = [*map(places.index, at)] if texts else style.places_on_axis(at, places)
-            levels[str(line)] = at, level
-        extent += style.draw_baseline(ax, name, levels, looks, mode == "log")
-    ax.set_title(title)
-    ax.set_xlabel(
-        literal_text(axis_words(view.x)) if view.x != "epsilon" else axis_words(view.x)
-    )
-    if texts:
-        turned = 30 if sum(len(str(place)) for place in places) > 24 else 0
-        ax.set_xticks(range(len(places)), [literal_text(str(one)) for one in places])
-        ax.tick_params(axis="x", rotation=turned)
-    else:
-        style.scale_axis(ax, [float(one) for one in places], ends if along else [])
-    if extent and mode == "log":
-        style.scale_errors(ax, (min(extent), max(extent)))
-    elif mode == "symlog":
-        size = min((abs(v) for v in extent if v), default=1.0)
-        ax.set_yscale("symlog", linthresh=size)
-        locator: Any = ax.yaxis.get_major_locator()
-        locator.set_params(numticks=style.MOST_TICKS)
-    else:
-        style.scale_plain(ax.yaxis)
-    if numbers:
-        _draw_colour_bar(ax, numbers, ", ".join(view.line))
+def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the summary of problems, and every line's factor over the best of each.
 
-
-def _draw_colour_bar(ax: Axes, values: list[float], name: str) -> None:
-    """Draw the colour bar of lines that are numbers."""
-    from matplotlib import cm, colormaps, colors
-
-    norm = (colors.LogNorm if _suits_log_scale(values) else colors.Normalize)(
-        values[0], values[-1]
-    )
-    shades = colors.ListedColormap(colormaps["viridis"](np.linspace(0, 0.9, 256)))
-    beside = ax.inset_axes((1.03, 0.0, 0.04, 1.0))
-    bar = ax.figure.colorbar(cm.ScalarMappable(norm, shades), cax=beside)
-    if len(values) <= 6:
-        bar.set_ticks(values, labels=[f"{value:g}" for value in values])
-        bar.ax.minorticks_off()
-    bar.set_label(axis_words(name), fontsize=7)
-    bar.ax.tick_params(labelsize=6.5)
-
-
-def _without_undrawable(values: Any, mode: str) -> Array:
-    """Return values without those that the axis cannot show."""
-    column = np.asarray(values, dtype=float)
-    good = np.isfinite(column) & ((column > 0) | (mode != "log"))
-    return np.where(good, column, np.nan)
-
-
-ROW = 0.2
-
-
-def _median_finals(drawn: Shown) -> pd.DataFrame:
-    """Return the median final value of every line on every problem, then `BASELINES`.
-
-    A problem is a panel at an epsilon. Of accuracies and areas, what is missing to 1.
+    A problem is a panel at one epsilon, of which all lines minimise one function. Of
+    accuracies and areas, what is missing to 1. Factors are at least 1 but of what is
+    not private: w = 0 is among the lines.
     """
-    import pandas as pd
-
-    runs = _comparable_ends(drawn)
-    groups = runs.groupby([LINE, PANEL, "epsilon"], sort=False)
-    medians = {
-        key: centre_of(by_split(own["_y"], own["dataset_seed"]))[0]
-        for key, own in groups
-    }
-    index = pd.MultiIndex.from_tuples(medians, names=[LINE, PANEL, "epsilon"])
-    found = pd.Series(list(medians.values()), index)
-    # Not sort=False: pandas before 3 puts values under the names of others then.
-    table: pd.DataFrame = found.unstack([PANEL, "epsilon"])
-    problems = index.droplevel(LINE).unique()
-    table = table.reindex(index=index.unique(LINE), columns=problems)
-    if min(table.shape) < 2:
+    _check_room("lines", drawn.rows[LINE].nunique(), most)
+    cells = drawn.rows.groupby([PANEL, FACET, "_x"])["_one_function"]
+    rows = drawn.rows[cells.transform("all")]
+    if rows.empty:
+        raise UsageError(f"plot: profiles and winners have no problem: {drawn.unlike}")
+    table = summary_of(replace(drawn, rows=rows))
+    lines = table.loc[table["runs"] > 0, LINE].nunique()
+    problems = len(table.drop_duplicates([PANEL, "epsilon"]))
+    if min(lines, problems) < 2:
         raise UsageError(
             "plot: profiles and winners compare lines over problems, which are panels "
-            f"at one epsilon; here are {table.shape[0]} and {table.shape[1]}"
+            f"at one epsilon; here are {lines} and {problems}"
         )
-    names = drawn.baselines
-    beside = runs.groupby([PANEL, "epsilon"], sort=False)[names].median()
-    return pd.concat([table, beside.T[table.columns].rename_axis(index=LINE)])
-
-
-def _comparable_ends(drawn: Shown) -> pd.DataFrame:
-    """Return the ends of runs of problems of which all lines minimise one function.
-
-    Smaller values of `_y` are better.
-    """
-    runs = final_rows(drawn.rows.assign(epsilon=drawn.rows["epsilon"].astype(float)))
-    extra = runs[FACET].where(~runs[FACET].str.fullmatch(r"(epsilon = [^,]*)?"), "")
-    runs[PANEL] = (runs[PANEL] + ", " + extra).str.removesuffix(", ")
-    one = runs.groupby([PANEL, "epsilon"])["_one_function"].transform("all")
-    runs = runs[one]
-    if runs.empty:
-        raise UsageError(f"plot: profiles and winners have no problem: {drawn.unlike}")
-    if is_better_higher(drawn.view.y):
-        compared = ["_y", *drawn.baselines]
-        runs[compared] = 1.0 - runs[compared]
-    return runs
-
-
-def _factors_over_best(values: pd.DataFrame) -> pd.DataFrame:
-    """Return factors over the best line of each problem, w = 0 included.
-
-    At least 1, but of what is not private.
-    """
-    if (values.min() < 0).any():
+    values = table["median"]
+    table["value"] = 1.0 - values if is_better_higher(drawn.view.y) else values
+    if (table["value"] < 0).any():
         raise UsageError("plot: factors over the best need values that are positive")
-    floored = values.clip(lower=FLOOR)
-    return floored / floored.drop(index=[*MODELS.values()], errors="ignore").min()
+    return table, _factors_of(table)
+
+
+def _factors_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the values of lines over the best of each problem, baselines the last."""
+    grid = _grid_of(table, "value").clip(lower=FLOOR)
+    return grid / grid.drop(index=[*MODELS.values()], errors="ignore").min()
+
+
+def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a column with lines as rows, baselines the last, problems as columns."""
+    lines = sorted(dict.fromkeys(table[LINE]), key=lambda line: line in BASELINES)
+    problems = table[[PANEL, "epsilon"]].drop_duplicates()
+    grid = table.pivot(index=LINE, columns=[PANEL, "epsilon"], values=column)
+    return grid.reindex(lines)[[*problems.itertuples(index=False, name=None)]]
 
 
 def profiles_sheet(drawn: Shown, width: str) -> Sheet:
-    """Return the sheet of performance profiles, at most eight lines in a cell.
+    """Return the sheet of performance profiles, at most `MOST_LINES` in a cell.
 
     Parameters
     ----------
     drawn : Shown
-        The rows whose ends are compared.
+        The rows whose ends are compared, against epsilon.
     width : str
-        `column`, `page`, or empty for what suits.
+        One of `WIDTHS`, or empty for what suits.
 
     Raises
     ------
     UsageError
         If there are not two lines and two problems, or values are negative.
     """
-    _check_room("lines", drawn.rows[LINE].nunique(), MOST_CELLS * MOST_LINES)
-    ratios = _factors_over_best(_median_finals(drawn))
-    found = shares_within(
-        {str(line): row.to_numpy(float) for line, row in ratios.iterrows()},
-        len(ratios.columns),
-    )
-    reserve_styles(found)
-    looks = {line: _look_of_line(line, drawn.view) for line in found}
-
-    beside = [line for line in found if line in BASELINES]
+    table, factors = _standings_of_view(drawn, MOST_CELLS * MOST_LINES)
+    shares = shares_within(factors)
+    reserve_styles([[*shares]])
+    looks = {line: _look_of_line(line, drawn.view) for line in shares}
+    beside = [line for line in shares if line in BASELINES]
+    title = f"{len(factors.columns)} problems"
 
     def cell(ax: Axes, lines: Sequence[str]) -> None:
-        draw_profiles(ax, {line: found[line] for line in [*lines, *beside]}, looks)
-        ax.set_xlabel("factor over the best")
-        ax.set_title(f"{len(ratios.columns)} problems")
+        own = {line: shares[line] for line in [*lines, *beside]}
+        draw_profiles(ax, own, looks, title)
 
-    lines = [line for line in found if line not in BASELINES]
-    cells = [partial(cell, lines=part) for part in spread_lines(lines)]
-    text = join_paragraphs(
+    lines = [line for line in shares if line not in BASELINES]
+    about = (
         f"Performance profiles of the final {_measure_in_words(drawn)}: the share of "
-        "problems "
-        "(a panel at one epsilon) on which the median is within a factor of the best "
-        "line's, w = 0 included. A line that did not run on a problem reaches no "
-        "factor there.",
-        caption_paragraphs(drawn),
+        "problems (a panel at one epsilon) on which the median is within a factor of "
+        "the best line's, w = 0 included. A line that did not run on a problem reaches "
+        "no factor there."
     )
-    name = f"profile_{drawn.view.y}"
-    return Sheet(cells, len(cells), text, SIZE, "share of problems", width, name=name)
+    cells = [partial(cell, lines=part) for part in spread_lines(lines)]
+    text = caption_of_view(drawn, about, table=table)
+    name, mark = f"profile_{drawn.view.y}", smoke_mark(drawn.view.folder)
+    return Sheet(cells, text, "share of problems", width, name=name, mark=mark)
 
 
 def _measure_in_words(drawn: Shown) -> str:
@@ -561,79 +406,42 @@ def _measure_in_words(drawn: Shown) -> str:
     return f"{name}, as what it lacks to 1" if is_better_higher(drawn.view.y) else name
 
 
-def winners_sheet(drawn: Shown) -> Sheet:
+def winners_sheet(drawn: Shown, width: str) -> Sheet:
     """Return the sheet with the map of who wins where, as `profiles_sheet`."""
-    _check_room("lines", drawn.rows[LINE].nunique(), MOST_ROWS)
-    values = _median_finals(drawn)
-    values = values[sorted(values.columns, key=_in_order(values.columns))]
-    ratios, runs = _factors_over_best(values), _comparable_ends(drawn)
-    lines = [str(line) for line in values.index]
-    marks = _marks_of_winners(values, runs)
-    grid = ratios.to_numpy(float)
-    size = SIZE[0], ROW * (len(lines) + 1)
-    longest = max(map(len, lines))
-    names = [line if len(line) <= 40 else f"{line[:39]}…" for line in lines]
-    problems = [(literal_text(str(one[0])), float(one[1])) for one in values.columns]
+    table, factors = _standings_of_view(drawn, MOST_ROWS)
+    marks = _grid_of(table, "place").fillna("")
+    for problem, own in table.groupby([PANEL, "epsilon"], sort=False):
+        lines = own[own["runs"] > 0]
+        why = nothing_beats(lines["unbeaten"])
+        known = [] if why == NOTHING else [MODELS[name] for name in CONSTANTS]
+        at = next((one for one in (*known, ZERO) if one in marks.index), None)
+        if why and at and lines["ci_low"].notna().any():
+            marks.loc[at, problem] = NOTHING
+    bold = [literal_text(str(one))[:40] for one in factors.index]
 
     def cell(ax: Axes) -> None:
-        shown_names = [literal_text(name) for name in names]
-        draw_winners(ax, shown_names, problems, grid, marks)
-        for label, line in zip(ax.get_yticklabels(), lines, strict=True):
-            if stands_out(line, drawn.view):
+        draw_winners(ax, factors.set_axis(bold), marks)
+        for label, line in zip(ax.get_yticklabels(), factors.index, strict=True):
+            if stands_out(str(line), drawn.view):
                 label.set_fontweight("bold")
-        ax.set_title("\n")
 
-    few = lack_interval(runs, [LINE, PANEL, FACET, "epsilon"])
-    text = join_paragraphs(
+    few = table.loc[table["runs"] > 0, "ci_low"].isna().any()
+    about = (
         f"Colour: the median final {_measure_in_words(drawn)} over that of the best "
-        "line of the "
-        "problem, w = 0 included. Filled circle: the best of the lines whose 95 % "
-        "interval lies below w = 0 and the constant model; ring: one of these that "
-        f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run.",
-        f"{ALONE[0].upper()}{ALONE[1:]}." if few.any() else "",
-        caption_paragraphs(drawn),
+        "line of the problem, w = 0 included. Filled circle: the best of the lines "
+        "whose 95 % interval lies below w = 0 and the constant model; ring: one of "
+        "these that "
+        f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run."
     )
-    margins = {**MARGINS, "left": 0.3 + 0.062 * min(longest, 40)}
-    named: dict[str, Any] = {"name": f"winners_{drawn.view.y}", **margins}
-    return Sheet([cell], 1, text, size, "", "page", exact=True, **named)
-
-
-def _in_order(problems: Iterable[Any]) -> Any:
-    """Return a key that keeps the order of panels and sorts their epsilons."""
-    panels = list(dict.fromkeys(panel for panel, _ in problems))
-    return lambda problem: (panels.index(problem[0]), problem[1])
-
-
-def _marks_of_winners(values: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
-    """Return row and column of who wins, of who may be as good, and where nothing is.
-
-    As `places_of_lines` has it.
-    """
-    marks: dict[str, list[tuple[int, int]]] = {WINS: [], TIES: [], "nothing": []}
-    groups = dict(iter(runs.groupby([LINE, PANEL, "epsilon"])))
-    others = runs.loc[~runs["_alike"], [PANEL, "epsilon"]]
-    unlike: set[Any] = {*others.itertuples(index=False, name=None)}
-    row_of = {line: row for row, line in enumerate(values.index)}
-    for column, problem in enumerate(values.columns):
-        own = {line: groups.get((line, *problem)) for line in values.index}
-        errors = {
-            k: e if e is None else by_split(e["_y"], e["dataset_seed"])
-            for k, e in own.items()
-        }
-        models = {k: loss_beyond(ends) for k, ends in own.items() if ends is not None}
-        zero = values[problem].get(ZERO, math.nan)
-        found = places_of_lines(errors, zero, models) if problem not in unlike else {}
-        for line, one in found.items():
-            if one.place:
-                marks[one.place].append((row_of[line], column))
-        sure = any(not math.isnan(one.low) for one in found.values())
-        nothing = nothing_beats(one.unbeaten for one in found.values())
-        if sure and nothing:
-            known = [*(MODELS[one] for one in CONSTANTS), ZERO]
-            known = [ZERO] if nothing == NOTHING else known
-            drawn = [row_of[one] for one in known if one in row_of]
-            marks["nothing"] += [(row, column) for row in drawn[:1]]
-    return marks
+    said = f"{ALONE[0].upper()}{ALONE[1:]}." if few else ""
+    text = caption_of_view(drawn, join_paragraphs(about, said), table=table)
+    named: dict[str, Any] = {
+        "name": f"winners_{drawn.view.y}",
+        "mark": smoke_mark(drawn.view.folder),
+    }
+    return Sheet(
+        [cell], text, "", width or "page", tall=ROW * len(factors) + 1.2, **named
+    )
 
 
 KINDS = ("curves", "profile", "winners")
@@ -671,8 +479,8 @@ def plot(
         Line and band over the seeds, see `STATISTICS`.
     where : mapping of str to value or list
         The values of columns to keep, as in ``{"epsilon": 1}``.
-    width : {'column', 'page'}
-        Of a paper; by default a column for one panel.
+    width : {'column', 'page', 'slide'}
+        Of a paper, or a slide; by default a column for one panel.
     names : mapping of str to str
         What lines are called, as in ``{"gd": "DP-GD (ours)"}``.
     highlight : str or sequence of str
@@ -688,10 +496,13 @@ def plot(
     split = None if facet is None else names_of(facet)
     view = View(x, y, names_of(panel), names_of(line), split, statistic, kept)
     chosen = (highlight,) if isinstance(highlight, str) else tuple(highlight)
-    view = replace(view, names=names or {}, highlight=tuple(filter(None, chosen)))
+    folder = Path(results if isinstance(results, str | Path) else "")
+    chosen = tuple(filter(None, chosen))
+    view = replace(view, names=names or {}, highlight=chosen, folder=folder)
     with house_style():
         figure = plt.figure()
         plt.close(figure)
+        forget_styles()
         draw_sheet(figure, sheet_of_view(table, view, kind, width))
     return figure
 
@@ -742,13 +553,17 @@ def sheet_of_view(
     check_choice("kind", kind, [*KINDS])
     if width:
         check_choice("width", width, [*WIDTHS])
-    forget_styles()
-    check_lines(table, view, kind)
+    if view.line == (LINE,) and not view.where and view.x in ("", "epsilon", *ALONG):
+        # Before thousands of them are told apart.
+        lines = table[LINE].str.removesuffix(OVER).nunique()
+        _check_room("lines", lines, MOST_LINES * MOST_CELLS)
     if kind == "curves":
         views = [replace(view, y=y) for y in names_of(view.y) or ("",)]
         return curves_sheet([rows_of_view(table, one) for one in views], width)
-    drawn = rows_of_view(table, view)
-    return profiles_sheet(drawn, width) if kind == "profile" else winners_sheet(drawn)
+    if view.x:
+        column_of(table, view.x, "x")
+    drawn = rows_of_view(table, replace(view, x="epsilon"))
+    return (profiles_sheet if kind == "profile" else winners_sheet)(drawn, width)
 
 
 @dataclass(frozen=True)
@@ -794,7 +609,8 @@ class Curves(Figure):
         try:
             with house_style():
                 one = sheet_of_view(drawing.table, view, self.kind, self.width)
-                one = replace(one, caption=join_paragraphs(self.about, one.caption))
+                text = join_paragraphs(self.about, one.caption)
+                one = replace(one, caption=text, mark=drawing.mark)
                 return save_sheet(one, drawing.path(self.name or one.name))
         except UsageError as error:
             print(f"{drawing.paper}: no {self.kind}: {error}", file=sys.stderr)

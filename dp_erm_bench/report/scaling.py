@@ -19,19 +19,18 @@ from dp_erm_bench.registry import POPULATION
 from dp_erm_bench.report import curves
 from dp_erm_bench.report.curves import (
     Array,
-    Bands,
     Finals,
     LineErrors,
     Missing,
+    RunsAlong,
     report_runs,
 )
 from dp_erm_bench.report.figure import QUOTIENT, panels_of
-from dp_erm_bench.results.settings import RAN, column_of, unchecked_in
+from dp_erm_bench.results.settings import column_of
 from dp_erm_bench.results.statistics import (
     ZERO,
     baseline_columns,
     estimate_sum,
-    quantile,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def quotients_of(config: Mapping[str, Any], family: str) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling(Bands):
+class Scaling(RunsAlong):
     """Final values of the report runs of one line along an axis.
 
     Attributes
@@ -105,9 +104,6 @@ class Scaling(Bands):
         Final values of all runs at each of them; inf where a run diverged.
     skipped : mapping of float to str
         Values of the axis that the algorithm cannot serve, and why.
-    excess : float
-        Largest certified epsilon over the nominal one; infinite where none is proved,
-        not a number where it was not asked for.
     quantity : str
         Name of the column that they are of, empty of excess risks F(w) - F*.
     sets : tuple of k ndarrays
@@ -118,10 +114,14 @@ class Scaling(Bands):
 
     ends: tuple[Array, ...]
     skipped: Mapping[float, str] = field(default_factory=dict)
-    excess: float = math.nan
     quantity: str = ""
     sets: tuple[Array, ...] = ()
     zeros: tuple[Array, ...] = ()
+
+    @property
+    def samples(self) -> tuple[Array, ...]:
+        """Return the final values of all runs at each place."""
+        return self.ends
 
     def finals(self, place: int) -> Finals:
         """Return the final values of all runs at one value of the axis."""
@@ -150,10 +150,6 @@ class Scaling(Bands):
             for place, weight in enumerate(slope_weights(self.x))
         ]
         return estimate_sum(parts)[1:]
-
-    def quantile(self, q: float) -> Array:
-        """Return a quantile over the runs, shape (k,)."""
-        return np.array([quantile(runs, q) for runs in self.ends])
 
 
 def log_slope(x: Array, values: Array) -> float:
@@ -206,7 +202,6 @@ def scaling_of_line(
     skipped = rows[~served]
     rows = curves.rows_of_line(rows[served] if served.any() else rows, line)
     excess = _values_of_line(rows, line, quantity).astype(float).fillna(math.inf)
-    proved = (rows["epsilon_certified"] / rows["epsilon"]).astype(float)
     levels = baseline_columns(rows, quantity or "objective")
     if not quantity:  # above the optimum, which is no baseline of itself
         levels = levels[[ZERO]].sub(rows["optimum"], axis=0)
@@ -227,13 +222,11 @@ def scaling_of_line(
         x,
         tuple(ends[along == value] for value in x),
         unserved,
-        float(proved.fillna(math.inf).max()),
         beside={str(name): beside[name].to_numpy(float) for name in beside},
         quantity=quantity,
         sets=tuple(sets[along == value] for value in x),
         zeros=tuple(zeros[along == value] for value in x),
-        runs=curves.runs_in(rows),
-        unchecked=unchecked_in(rows),
+        rows=last,
     )
 
 
@@ -246,13 +239,6 @@ def _values_of_line(rows: pd.DataFrame, line: str, quantity: str) -> Any:
     if rows["optimum"].isna().any():
         raise Missing(f"{line} has no certified optimum to compare with")
     return rows["objective"] - rows["optimum"]
-
-
-def facts_of_panel(table: pd.DataFrame, panel: str) -> dict[str, Any]:
-    """Return one report row of a panel, for captions; `Missing` if there is none."""
-    rows = report_runs(table, panel)
-    ran = rows[rows["status"].isin(RAN)]
-    return curves.first_row(rows if ran.empty else ran)
 
 
 def _check_points(table: pd.DataFrame, family: Collection[str], axis: str) -> None:
@@ -315,6 +301,8 @@ def finals_along(
 
 def final_errors(runs: Sequence[tuple[float, LineErrors]]) -> Scaling:
     """Return the final errors of runs of one line, each with its value of an axis."""
+    import pandas as pd
+
     lines = [one for _, one in runs]
     return Scaling(
         np.array([x for x, _ in runs]),
@@ -322,6 +310,5 @@ def final_errors(runs: Sequence[tuple[float, LineErrors]]) -> Scaling:
         beside={ZERO: np.array([np.median(one.zeros) for one in lines])},
         sets=tuple(one.finals().sets for one in lines),
         zeros=tuple(one.zeros for one in lines),
-        runs=tuple(sorted({run for one in lines for run in one.runs})),
-        unchecked=tuple(sorted({name for one in lines for name in one.unchecked})),
+        rows=pd.concat([one.rows for one in lines]),
     )

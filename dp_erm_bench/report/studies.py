@@ -26,10 +26,10 @@ from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.papers.instances import violation_table
 from dp_erm_bench.plugins.names import is_file
 from dp_erm_bench.report import style
+from dp_erm_bench.report.captions import join_paragraphs
 from dp_erm_bench.report.curves import Array
 from dp_erm_bench.report.figure import Drawing, Facts, Figure, Study, check_stem
 from dp_erm_bench.report.layout import Cell, Sheet, save_sheet
-from dp_erm_bench.report.panels import join_paragraphs
 from dp_erm_bench.report.style import (
     BLACK,
     BLUE,
@@ -37,7 +37,8 @@ from dp_erm_bench.report.style import (
     VERMILLION,
     Style,
     house_style,
-    scale_numbers,
+    scale_x,
+    scale_y,
     style_of,
 )
 
@@ -93,7 +94,8 @@ class Nonzeros(Figure):
         text = [self.about, f"{'; '.join(told)}."]
         text += [f"Not drawn: {'; '.join(missing)}."] if missing else []
         cell = partial(draw_shares, title=self.title, lines=lines)
-        sheet = Sheet([cell], 1, join_paragraphs(*text), (4.4, 3.0), "share of records")
+        quantity, mark = "share of records", drawing.mark
+        sheet = Sheet([cell], join_paragraphs(*text), quantity, mark=mark)
         with house_style():
             return save_sheet(sheet, drawing.path(self.name))
 
@@ -139,7 +141,6 @@ OF_EPSILON = (("#9ECAE1", "<"), ("#4292C6", "h"), ("#08519C", ">"))
 OF_INSTANCE = (("#8C510A", "*", 6.0), ("#D8A25A", "p", 4.5), ("#543005", "8", 4.5))
 TITLES = {"greedy_cd": "DP-GCD", "random_cd": "DP-CD", "sgd": "DP-SGD"}
 PRINTED = ("greedy_cd", "random_cd")
-SIZE = (2.7, 2.2)
 SMALLEST = 1e-2
 XLABELS = {
     "n_iter": r"iterations $T$",
@@ -181,9 +182,7 @@ class Accounting(Study):
         drawn += [(_draw_proved_epsilon, name) for name in PRINTED if name in ran]
         cells: list[Cell] = [partial(f, name=name, rows=ran[name]) for f, name in drawn]
         cells.append(partial(_draw_violations, rows=broken))
-        sheet = Sheet(
-            cells, min(3, len(cells)), accounting_caption(noise), SIZE, "ratio"
-        )
+        sheet = Sheet(cells, accounting_caption(noise), "ratio", mark=drawing.mark)
         with style.house_style():
             return save_sheet(sheet, drawing.folder / "accounting")
 
@@ -262,7 +261,8 @@ def _draw_lines(
         ax.axhline(1.0, color=style.GREY, linewidth=1.0, **level)
     ax.set_title(title)
     ax.set_xlabel(XLABELS[x])
-    scale_numbers(ax, sorted(set(rows[x])), (min(drawn), max(drawn)))
+    scale_x(ax, "log", sorted(set(rows[x])))
+    scale_y(ax, "log", (min(drawn), max(drawn)))
 
 
 def accounting_caption(noise: pd.DataFrame) -> str:
@@ -293,7 +293,7 @@ ADJACENCIES = {
     "replace_one": ("replace one", BLUE, "o", 0.17),
     "zero_out": ("zero out", ORANGE, "s", -0.17),
 }
-ROW, WIDTH = 0.23, 3.0
+ROW = 0.22
 
 
 @dataclass(frozen=True)
@@ -327,19 +327,13 @@ class Audit(Study):
         table = drawing.table
         if table.empty:
             return []
-        labels = [_audit_label(audit) for _, audit in table.iterrows()]
-        rows = table.assign(label=labels)
-        names = list(dict.fromkeys(rows["label"]))
-        cells: list[Cell] = [partial(_write_names, names=names)]
-        cells += [
-            partial(_draw_bounds, rows=rows[rows["budget"] == epsilon], names=names)
-            for epsilon in sorted(set(rows["budget"]))
+        names = list(dict.fromkeys(table["algorithm"]))
+        cells: list[Cell] = [
+            partial(_draw_bounds, rows=table[table["budget"] == epsilon], names=names)
+            for epsilon in sorted(set(table["budget"]))
         ]
-        size = WIDTH, ROW * (len(names) + 1)
-        # As wide as its rows of text need.
-        sheet = Sheet(
-            cells, len(cells), _audit_caption(rows), size, quantity="", exact=True
-        )
+        tall, mark = ROW * len(names) + 0.6, drawing.mark
+        sheet = Sheet(cells, _audit_caption(table), "", "page", tall=tall, mark=mark)
         with house_style():
             return save_sheet(sheet, drawing.folder / "audit")
 
@@ -358,34 +352,15 @@ def _judge_audit(
     return audit_row(name, params, adjacency, judged) | asked
 
 
-def _audit_label(audit: Any) -> str:
-    """Return the algorithm with the parameters that tell its variants apart."""
-    params = json.loads(audit["params"])
-    words = [
-        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
-        for k, v in sorted(params.items())
-        if k != "n_iter"
-    ]
-    return ", ".join([audit["algorithm"], *words])
-
-
-def _write_names(ax: Axes, names: list[str]) -> None:
-    look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 8}
-    ax.set_axis_off()
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    for place, name in enumerate(names):
-        ax.text(1.1, place, name, transform=ax.get_yaxis_transform(), **look)
-
-
 def _draw_bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     for adjacency, (label, colour, marker, shift) in ADJACENCIES.items():
         audits = rows[rows["adjacency"] == adjacency]
-        y = audits["label"].map(names.index).to_numpy() - shift
+        y = audits["algorithm"].map(names.index).to_numpy() - shift
         shaped, bound = audits["gaussian"], audits["lower_bound"]
         claim = audits["epsilon"]
         left = shaped.fillna(bound)
-        dots: dict[str, Any] = {"color": colour, "ms": 4.5, "ls": "none"}
-        ax.hlines(y, left, claim, colors=colour, lw=1.0)
+        dots: dict[str, Any] = {"color": colour, "ms": 4.0, "ls": "none"}
+        ax.hlines(y, left, claim, colors=colour, lw=0.6)
         ax.plot(shaped, y, marker, label=f"{label}: if Gaussian", **dots)
         ax.plot(bound, y, marker, mfc="white", label=f"{label}: at delta", **dots)
         ax.plot(claim, y, "|", color=BLACK, ms=7, ls="none", label="claimed")
@@ -395,7 +370,8 @@ def _draw_bounds(ax: Axes, rows: pd.DataFrame, names: list[str]) -> None:
             ax.plot(left[broken], y[broken], "x", label="VIOLATION", **cross)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xlim(left=-0.03 * float(rows["epsilon"].max()))
-    ax.set_yticks(range(len(names)), [""] * len(names))
+    first = ax.get_subplotspec().is_first_col()  # type: ignore[union-attr]
+    ax.set_yticks(range(len(names)), names if first else [""] * len(names))
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(r"$\varepsilon$")
 
@@ -413,7 +389,8 @@ def _audit_caption(rows: pd.DataFrame) -> str:
         (
             f"{len(rows)} audits on worst-case neighbours, {count} runs a side, "
             f"delta = {deltas}; white-box likelihood ratio of all released "
-            f"values.{pays}",
+            f"values.{pays} A row has all variants of an algorithm; audits.csv names "
+            "each.",
             f"Verdicts are of the profile test: {broken} of {len(rows)} refuted "
             f"(probability of a false one in the whole table: at most {alarm:.2g}).",
             "Lower bounds on epsilon, each wrong with probability at most "

@@ -8,13 +8,11 @@ markers tell lines apart in grey.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from dp_erm_bench.results.statistics import MODELS, ZERO
 
@@ -40,17 +38,24 @@ class Style:
     width : float
         Line width in points.
     family : str
-        Its name in the legend of the authors' figure; the label up to its first
-        comma if not given.
+        Its name in the legend of the authors' figure, and in a narrow margin; the
+        label up to its first comma if not given.
+    dashes : str or tuple
+        Matplotlib line style.
     """
 
     label: str
-    colour: str
-    marker: str
+    colour: str = "#0072B2"
+    marker: str = "o"
     size: float = 4.5
     width: float = 1.6
     family: str = ""
     dashes: Any = "solid"
+
+    @property
+    def look(self) -> tuple[Any, ...]:
+        """Return what tells it apart from other lines of a figure."""
+        return self.colour, self.marker, self.dashes
 
     def curve(self) -> dict[str, Any]:
         """Return the arguments of a line plot."""
@@ -132,63 +137,127 @@ STYLES = {
     },
     MODELS["optimum"]: Style(MODELS["optimum"], BLACK, "", width=1.2, dashes="dashdot"),
     "whole gradient": Style("gradient descent, all p entries", VERMILLION, "^", 3.0),
+    "greedy_cd": Style("greedy_cd", GREEN, "P", 5.5),
+    "random_cd": Style("random_cd", BLUE, "o"),
+    "sgd": Style("sgd", VERMILLION, "^"),
+    "svrg": Style("svrg", GREY, "*", 6.0),
+    "gd": Style("gd", ORANGE, "v"),
+    "frank_wolfe": Style("frank_wolfe", "#332288", "h"),
+    "mirror_descent": Style("mirror_descent", SKY, "s", family="mirror"),
+    "output_perturbation": Style(
+        "output_perturbation", PURPLE, "D", 4.0, family="output"
+    ),
+    "objective_perturbation": Style(
+        "objective_perturbation", "#882255", "d", family="objective"
+    ),
+    "approximate_minima_perturbation": Style(
+        "approximate_minima_perturbation", "#DDAA88", "p", family="AMP"
+    ),
+    "permutation_sgd": Style("permutation_sgd", BROWN, "X", family="permutation"),
+    "newton": Style("newton", "#999933", ">"),
+    "feature_covariance": Style(
+        "feature_covariance", "#AA4499", "<", family="covariance"
+    ),
+    "ssp": Style("ssp", "#44AA99", "H", 5.0),
 }
-
+"""Looks of lines of our papers, of baselines, and of algorithms wherever they are."""
 
 # The last three are Tol's, for sheets with more lines than there are of the others.
-OTHERS = tuple(
-    zip(
-        (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN)
-        + ("#332288", "#999933", "#882255"),
-        "o^PvDsX*dph<",
-        strict=True,
-    )
+COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN) + (
+    *("#332288", "#999933", "#882255"),
 )
+MARKERS = "o^PvDsX*dph<"
+OTHERS = tuple(
+    (colour, MARKERS[(at + turn) % len(MARKERS)], "solid")
+    for turn in range(len(MARKERS))
+    for at, colour in enumerate(COLOURS)
+)
+"""Looks of lines that nobody planned: 144 before one comes again."""
+
+SHADES = (0.45, -0.4, 0.65, -0.6)
+"""How far towards white, or black, the colour of an algorithm's further lines is."""
+
+SHAPES: tuple[dict[str, Any], ...] = tuple(
+    {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 3.5}
+    for colour in ("#444444", BROWN)
+    for dashes in ((0, (6, 1.5, 1, 1.5)), (0, (4, 1, 1, 1, 1, 1)), "solid", (0, (1, 1)))
+)
+"""The looks of bounds, none of which is that of w = 0: above the lines, which they may
+lie on."""
+
 _given: dict[str, Style] = {}
+_bounds: dict[str, dict[str, Any]] = {}
 
 
-def style_of(line: str) -> Style:
+def style_of(line: str, beside: Iterable[str] = ()) -> Style:
     """Return the style of a line by its label in the table.
 
-    A line that has none, or that of another line, gets the next colour and marker,
-    until `forget_styles` is called.
+    An algorithm has its own colour. A line that has no style, or that of another line,
+    gets the next colour and marker, until `forget_styles` is called.
+
+    Parameters
+    ----------
+    line : str
+        Its label.
+    beside : iterable of str
+        Lines of the same panel, whose colours it is not to have.
     """
     if line not in _given:
-        own = STYLES.get(line)
-        taken = {_look_of_style(one): one.label for one in _given.values()}
-        if own and taken.get(_look_of_style(own), own.label) == own.label:
-            _given[line] = own
-        else:
-            own = own or Style(literal_text(line), BLUE, "o")
-            looks = [_look_of_place(k) for k in range(len(OTHERS) ** 2)]
-            free = (one for one in looks if (*one, "solid") not in taken)
-            colour, marker = next(free, looks[0])
-            _given[line] = replace(own, colour=colour, marker=marker, dashes="solid")
+        own = STYLES.get(line) or Style(literal_text(line))
+        planned = STYLES.get(line) or STYLES.get(line.partition(",")[0])
+        looks = [planned.look, *_shaded_looks(planned.colour)] if planned else []
+        taken = {one.look: one.label for one in _given.values()}
+        others = [_given[one] for one in beside if one in _given]
+        near = {one.colour for one in others if one.label != own.label}
+        free = [
+            one for one in (*looks, *OTHERS) if taken.get(one, own.label) == own.label
+        ]
+        apart = [one for one in free if one[0] not in near or one in looks[:1]]
+        colour, marker, dashes = (apart or free or OTHERS)[0]
+        _given[line] = replace(own, colour=colour, marker=marker, dashes=dashes)
     return _given[line]
 
 
-def _look_of_style(look: Style) -> tuple[Any, ...]:
-    return look.colour, look.marker, look.dashes
+def _shaded_looks(colour: str) -> list[tuple[str, str, str]]:
+    """Return the looks of further lines of an algorithm: shades of its colour."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    def shade(far: float) -> str:
+        red, green, blue = (
+            abs(far) * (far > 0) + (1 - abs(far)) * part for part in to_rgb(colour)
+        )
+        return to_hex((red, green, blue))
+
+    pairs = zip(map(shade, SHADES), MARKERS[1:], strict=False)
+    return [(own, mark, "solid") for own, mark in pairs]
 
 
-def _look_of_place(place: int) -> tuple[str, str]:
-    """Return colour and marker: 144 pairs before one comes again."""
-    turn, at = divmod(place, len(OTHERS))
-    return OTHERS[at][0], OTHERS[(at + turn) % len(OTHERS)][1]
+def reserve_styles(panels: Iterable[Sequence[str]]) -> None:
+    """Give the lines of some panels their styles, those that have one before others."""
+    panels = [[*lines] for lines in panels]
+    for planned in (True, False):
+        for lines in panels:
+            for line in lines:
+                if (line in STYLES) == planned:
+                    style_of(line, lines)
 
 
-def reserve_styles(lines: Iterable[str]) -> None:
-    """Give those of some lines that have a style this one, before all others."""
-    for line in lines:
-        if line in STYLES:
-            style_of(line)
+def bound_style(label: str) -> dict[str, Any]:
+    """Return the arguments of the plot of a bound, the same wherever it is drawn."""
+    return _bounds.setdefault(label, SHAPES[len(_bounds) % len(SHAPES)])
+
+
+def forget_styles() -> None:
+    """Give colours and markers again from the start, as of another experiment."""
+    _given.clear()
+    _bounds.clear()
 
 
 def literal_text(text: str) -> str:
     r"""Return a text as a picture shows it to the letter.
 
-    A dollar sign begins no formula, and a letter that the font lacks is written as
-    its code, as in ``\u4e2d``.
+    No dollar sign begins a formula: each is ``\$``. A letter that the font lacks is
+    written as its code, as in ``\u4e2d``.
     """
     known = _letters_of_font()
     letters = (
@@ -206,14 +275,9 @@ def _letters_of_font() -> frozenset[int]:
     return frozenset(get_font(findfont(FontProperties())).get_charmap())
 
 
-def forget_styles() -> None:
-    """Give colours and markers anew: the same experiment is drawn the same again."""
-    _given.clear()
-
-
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Set fonts and sizes of the figures drawn inside."""
+    """Set fonts and sizes of the figures drawn inside; no text is below 7 points."""
     import matplotlib
 
     settings: Any = {
@@ -238,192 +302,48 @@ def house_style() -> Iterator[None]:
         yield
 
 
-OWN = "{}, each line's own"
-"""What a legend says of baselines that differ from line to line."""
-
-
-def draw_baseline(
-    ax: Axes,
-    name: str,
-    levels: Mapping[str, tuple[Any, Any]],
-    looks: Mapping[str, Style] | None = None,
-    log: bool = True,
-) -> list[float]:
-    """Draw a baseline beside lines, and return what was drawn, for the extent.
-
-    Lines on the same problems share one, across the axes if it is one number. Lines on
-    problems of their own have one each, dotted in their colours.
-
-    Parameters
-    ----------
-    ax : Axes
-        The axes to draw on.
-    name : str
-        One of `BASELINES`.
-    levels : mapping of str to (array of shape (k,), array of shape (k,))
-        Where, and how large it is there, by line; not a number where it is unknown.
-    looks : mapping of str to Style
-        The lines' styles, by default those of their labels.
-    log : bool
-        Whether values that are not positive cannot be shown.
-    """
-    known: dict[str, dict[float, float]] = {}
-    for line, (x, values) in levels.items():
-        pairs = zip(np.asarray(x, float), np.asarray(values, float), strict=True)
-        own = {at: y for at, y in pairs if math.isfinite(y) and (y > 0 or not log)}
-        known |= {line: own} if own else {}
-    if not known:
-        return []
-    # Above the lines: one may lie on it.
-    look = STYLES[name].curve() | {"marker": None, "zorder": 3.2}
-    drawn = [y for own in known.values() for y in own.values()]
-    shared = {at: y for own in known.values() for at, y in own.items()}
-    if all(
-        math.isclose(y, shared[at], rel_tol=1e-6)
-        for own in known.values()
-        for at, y in own.items()
-    ):
-        if math.isclose(min(drawn), max(drawn), rel_tol=1e-6):
-            ax.axhline(float(np.median(drawn)), **look)
-        else:
-            ax.plot(*zip(*sorted(shared.items()), strict=True), **look)
-        return drawn
-    ax.plot(
-        [], [], **{**look, "linestyle": _dots_for_place(), "label": OWN.format(name)}
-    )
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for line, own in known.items():
-        alike.setdefault(tuple(f"{y:.5g}" for y in own.values()), []).append(line)
-    for lines in alike.values():
-        for place, line in enumerate(lines):
-            x, y = zip(*sorted(known[line].items()), strict=True)
-            colour = ((looks or {}).get(line) or style_of(line)).colour
-            mine = {"color": colour, "linestyle": _dots_for_place(place, len(lines))}
-            # A single place has no line between two.
-            mark = {"marker": "_", "markersize": 9.0} if len(x) == 1 else {}
-            ax.plot(x, y, **{**look, **mine, **mark, "label": f"_{name}"})
-    return drawn
-
-
-def _dots_for_place(
-    place: int = 0, lines: int = 1
-) -> tuple[float, tuple[float, float]]:
-    """Return dots that leave room for those of other lines at the same place."""
-    step = 2.8
-    return step * (lines - place), (1.0, step * lines - 1.0)
-
-
+MOST_TICKS = 5
 PASSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 
-def draw_line(ax: Axes, x: Any, band: Sequence[Any], look: Style, **more: Any) -> None:
-    """Draw a line within its band, which has an edge: no band hides another.
+def scale_x(ax: Axes, kind: str, values: Sequence[float]) -> None:
+    """Set the x axis.
 
     Parameters
     ----------
     ax : Axes
-        The axes to draw on.
-    x : array of shape (k,)
-        Where; a single place has a bar.
-    band : sequence of three arrays of shape (k,)
-        Lower end, line, upper end.
-    look : Style
-        The style of the line.
-    **more
-        Further arguments of the line plot.
-    """
-    low, line, high = (np.asarray(one, dtype=float) for one in band)
-    if len(x) > 1:
-        ax.fill_between(x, low, high, **look.band())
-    else:
-        ends = np.nan_to_num([line - low, high - line], nan=0.0, posinf=0.0)
-        ax.errorbar(x, line, yerr=ends, capsize=2.5, color=look.colour, linewidth=0.9)
-    ax.plot(x, line, **{**look.curve(), **more})
-
-
-def pass_ticks(end: float) -> list[float]:
-    """Return the ticks of an axis of passes from 0 to `end`, `end` included."""
-    return [tick for tick in PASSES if tick < 0.8 * end] + [float(end)]
-
-
-MOST_TICKS = 5
-
-
-def error_ticks(low: float, high: float) -> list[float]:
-    """Return three to five round ticks of a log axis.
-
-    Parameters
-    ----------
-    low, high : float
-        The range of the axis, both positive.
-    """
-    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for digits in ([1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]):
-        candidates = np.outer(decades, digits).ravel()
-        inside = candidates[(candidates >= low) & (candidates <= high)]
-        if len(inside) >= 3:
-            return [float(tick) for tick in inside[:: -(-len(inside) // MOST_TICKS)]]
-    return _linear_ticks(low, high)
-
-
-def _linear_ticks(low: float, high: float) -> list[float]:
-    """Return round ticks, six at most, where less than one digit changes."""
-    unit = 10.0 ** np.floor(np.log10((high - low) / 6))
-    for step in (unit, 2 * unit, 5 * unit, 10 * unit):
-        first, last = int(np.ceil(low / step)), int(np.floor(high / step))
-        if last - first <= MOST_TICKS:
-            break
-    return [float(f"{k * step:.10g}") for k in range(first, last + 1)]
-
-
-def scale_passes(ax: Axes, ticks: Sequence[float], log: bool) -> None:
-    """Set the x axis: linear, or linear up to 1 pass and log beyond."""
-    if log:
-        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
-        ax.set_xlabel(f"{ax.get_xlabel()} (linear up to 1, then log)")
-        _label_axis(ax.xaxis, ticks)
-    else:
-        _label_axis(ax.xaxis, _linear_ticks(0.0, ticks[-1]))
-    ax.set_xlim(0, ticks[-1] * 1.02)
-
-
-def scale_epsilon(ax: Axes, epsilons: Sequence[float]) -> None:
-    """Set the x axis to a log scale with the epsilons that ran as ticks."""
-    ax.set_xscale("log")
-    _label_axis(ax.xaxis, epsilons)
-    ax.set_xlim(epsilons[0] / 1.4, epsilons[-1] * 1.4)
-
-
-def scale_axis(ax: Axes, values: Sequence[float], ends: Sequence[float]) -> None:
-    """Set the x axis of any column.
-
-    Parameters
-    ----------
-    ax : Axes
-        The axes.
+        The axes, with the label of the x axis.
+    kind : {'log', 'linear', 'passes'}
+        `passes` is linear up to 1 and log beyond. On a log axis infinity is at
+        `place_of_infinity`.
     values : sequence of float
-        The values that ran, increasing: ticks of a log scale if they are positive and
-        far apart. An infinite one is at `place_of_infinity`.
-    ends : sequence of float
-        Where lines end, if x is along runs: of runs of very different lengths the axis
-        is linear up to the shortest, and log beyond.
+        The values that ran, increasing.
     """
-    last = place_of_infinity(values) if math.isinf(values[-1]) else math.nan
-    values = [*values[:-1], last] if math.isinf(values[-1]) else values
-    low, high = values[0], values[-1]
-    if ends:
-        short = min((end for end in ends if end > 0), default=high)
-        if high > 20 * short:
-            ax.set_xscale("symlog", linthresh=short)
-            ax.set_xlim(-0.2 * short, 1.2 * high)
-            ax.set_xlabel(f"{ax.get_xlabel()} (linear up to {short:.3g}, then log)")
-    elif low > 0 and high >= 8 * low:
+    end = values[-1]
+    if kind == "passes":
+        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        ax.set_xlabel(f"{ax.get_xlabel()} (linear to 1, then log)")
+        tens = [0.0, *(10.0**k for k in range(max(0, math.ceil(math.log10(end)))))]
+        ticks = PASSES if end <= PASSES[-1] else tens
+        label_ticks(ax.xaxis, [*(tick for tick in ticks if tick < 0.8 * end), end])
+        ax.set_xlim(0, end * 1.02)
+    elif kind == "log":
+        last = place_of_infinity(values)
+        finite = [one for one in values if math.isfinite(one)]
+        kept = [*finite, last] if math.isinf(end) else finite
         ax.set_xscale("log")
-        _label_axis(ax.xaxis, _labels_apart(values), last)
-    elif len(values) <= MOST_TICKS or high == last:
-        _label_axis(ax.xaxis, values, last)
+        ticks = [one if one % 1.0 == 0 else float(f"{one:.3g}") for one in kept]
+        label_ticks(ax.xaxis, _ticks_apart(ticks), last)
+        ax.set_xlim(kept[0] / 1.15, kept[-1] * 1.3)
+    elif len(values) <= MOST_TICKS:
+        label_ticks(ax.xaxis, values)
     else:
-        scale_plain(ax.xaxis)
+        scale_linear(ax.xaxis)
+
+
+def suits_log_scale(values: Sequence[float]) -> bool:
+    """Return whether numbers are positive and so far apart that a log scale suits."""
+    return bool(min(values) > 0 and max(values) >= 8 * min(values))
 
 
 def place_of_infinity(values: Sequence[float]) -> float:
@@ -433,37 +353,10 @@ def place_of_infinity(values: Sequence[float]) -> float:
     return known[-1] * max(step, 2.0) if known else 1.0
 
 
-def places_on_axis(x: Any, values: Sequence[float]) -> Any:
-    """Return places on an axis of some values, infinity being `beyond` them."""
-    return np.where(np.isposinf(x), place_of_infinity(values), x)
-
-
-def scale_errors(ax: Axes, extent: tuple[float, float]) -> None:
-    """Set the y axis to a log scale around the range of errors."""
-    ax.set_yscale("log")
-    margin = (extent[1] / extent[0]) ** 0.05 * 1.01
-    low, high = extent[0] / margin, extent[1] * margin
-    _label_axis(ax.yaxis, error_ticks(low, high))
-    ax.set_ylim(low, high)
-
-
-def scale_numbers(
-    ax: Axes, values: Sequence[float], extent: tuple[float, float]
-) -> None:
-    """Set both axes to log scales with the values that ran as ticks."""
-    ax.set_xscale("log")
-    whole = all(float(value).is_integer() for value in values)
-    ticks = [
-        value if whole else float(f"{value:.3g}") for value in _labels_apart(values)
-    ]
-    _label_axis(ax.xaxis, ticks)
-    ax.set_xlim(values[0] / 1.15, values[-1] * 1.3)
-    scale_errors(ax, extent)
-
-
-def _labels_apart(values: Sequence[float]) -> list[float]:
+def _ticks_apart(values: Sequence[float]) -> list[float]:
     """Return the values whose labels do not overlap on a log scale."""
-    least = (values[-1] / values[0]) ** 0.12
+    longest = max(len(plain_number(value)) for value in values)
+    least = (values[-1] / values[0]) ** max(0.12, 0.045 * longest)
     ticks = [values[0]]
     for value in values[1:]:
         if value >= ticks[-1] * least:
@@ -471,31 +364,66 @@ def _labels_apart(values: Sequence[float]) -> list[float]:
     return ticks
 
 
-def scale_plain(axis: Axis) -> None:
+def scale_y(ax: Axes, kind: str, extent: tuple[float, float]) -> None:
+    """Set the y axis.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes.
+    kind : {'log', 'symlog', 'linear'}
+        Of a `symlog` axis the part up to the smaller end of the extent is linear.
+    extent : (float, float)
+        The range that is to be seen.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    low, high = extent
+    if kind == "log":
+        ax.set_yscale("log")
+        margin = (high / low) ** 0.05 * 1.01
+        ax.set_ylim(low / margin, high * margin)
+        far = high > 10.0 * low
+        few = LogLocator(subs=(1, 3) if far else (1, 2, 5), numticks=MOST_TICKS)
+        few = LogLocator(numticks=MOST_TICKS) if high > 1e3 * low else few
+        near = MaxNLocator(MOST_TICKS, steps=[1, 2, 5, 10])
+        label_ticks(ax.yaxis, few if high > 3.0 * low else near)
+    elif kind == "symlog":
+        ax.set_yscale("symlog", linthresh=low)
+        locator: Any = ax.yaxis.get_major_locator()
+        locator.set_params(numticks=MOST_TICKS)
+    else:
+        scale_linear(ax.yaxis)
+
+
+def scale_linear(axis: Axis) -> None:
     """Give a linear axis few ticks, in plain numbers without an offset or a factor."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: plain_number(tick)))
-
-
-def plain_number(tick: float) -> str:
-    """Return a number as it is read: with a power of ten only if it is long."""
-    if tick == 0.0 or 1e-4 <= abs(tick) < 1e6:
-        return f"{tick:.6g}"
-    digits, _, exponent = f"{tick:.5e}".partition("e")
-    power, factor = f"10^{{{int(exponent)}}}", float(digits)
-    sign = {1.0: "", -1.0: "-"}.get(factor, rf"{factor:g}\cdot ")
-    return f"${sign}{power}$"
+    label_ticks(axis, MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _label_axis(axis: Axis, ticks: Sequence[float], endless: float = np.nan) -> None:
-    """Show exactly these ticks, in plain numbers; one of them may be infinity."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+def label_ticks(axis: Axis, ticks: Any, endless: float = math.nan) -> None:
+    """Show ticks, given or as a locator has them, in plain numbers; one may be ∞."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
 
     def tick_text(tick: float, _: Any) -> str:
         return "∞" if tick == endless else plain_number(tick)
 
-    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_major_locator(
+        ticks if isinstance(ticks, Locator) else FixedLocator([*ticks])
+    )
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(tick_text))
+
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def plain_number(tick: float) -> str:
+    """Return a number as it is read: with a power of ten only if it is long."""
+    if tick == 0.0 or 1e-4 <= abs(tick) < 1e5:
+        return f"{tick:.6g}"
+    digits, _, exponent = f"{tick:.5e}".partition("e")
+    factor = {1.0: "", -1.0: "-"}.get(float(digits), f"{float(digits):g}·")
+    return f"{factor}10{str(int(exponent)).translate(RAISED)}"

@@ -12,11 +12,12 @@ import numpy as np
 
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import OBJECTIVE, check_choice
-from dp_erm_bench.report.layout import escape_latex
+from dp_erm_bench.report.draw import ALONG, STATISTICS
 from dp_erm_bench.results.columns import COLUMNS as MEANING
 from dp_erm_bench.results.columns import COUNT, NUMBER, is_better_higher
 from dp_erm_bench.results.files import csv_of
 from dp_erm_bench.results.settings import (
+    ALGORITHM,
     DATASET,
     GIVEN,
     INTERNAL,
@@ -27,6 +28,7 @@ from dp_erm_bench.results.settings import (
     is_of_data,
     label_table,
     settings_in_words,
+    short_key,
     split_names,
     text_of,
     under_bounds,
@@ -41,17 +43,15 @@ from dp_erm_bench.results.statistics import (
     NO_INTERCEPT,
     WINS,
     ZERO,
+    Beyond,
     baseline_columns,
     beyond_of_lines,
     by_split,
-    centre_of,
     check_alike,
     lack_interval,
-    medians_of,
     nothing_beats,
     places_of_lines,
     pooled_in_words,
-    quantile,
     sharing_data,
     with_beyond,
 )
@@ -67,17 +67,6 @@ JUDGED_ON = {
 }
 """The parts of a problem on which a quantity depends."""
 
-ALONG = ("passes", "iteration", "seconds")
-"""Columns along a run; against any other only its end is drawn."""
-
-STATISTICS = {
-    "median": ("median and min..max", (0.0, 0.5, 1.0)),
-    "quantiles": ("median and 10..90 % quantiles", (0.1, 0.5, 0.9)),
-    "interval": ("median and its 95 % interval", None),
-    "mean": ("mean and min..max", (0.0, None, 1.0)),
-}
-"""Line and band over the runs, in words and as quantiles; None is the mean."""
-
 OVER_SPLITS = (
     "where a dataset_seed has several runs, the mean of its values' medians and "
     "Student's interval"
@@ -92,6 +81,8 @@ OWN = "_zero"
 """What w = 0 has on the problem of a run, whatever the others' problems are."""
 GUARANTEE = ("epsilon", "delta", "adjacency")
 PROOF = "whether epsilon is proved"
+SEVERAL = 4
+"""Problems, or values that are left out, which a caption names."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +193,8 @@ class Shown:
 
 def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, told apart; refuse what is not."""
-    rows = _rows_not_tuning(table, view)
+    view = _with_short_keys(view)
+    rows, kept = _rows_not_tuning(table, view)
     folders = [one for one in (view.folder, *view.others) if one != Path()]
     missing = {one: lacking_in_words(one) for one in folders}
     whose = "{0}: {1}" if view.others else "{1}"
@@ -232,22 +224,44 @@ def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
     view = replace(view, highlight=_highlighted_lines(told[LINE], view))
     told = told.loc[runs].set_axis(rows.index)
     rows = rows.assign(**{name: told[name] for name in (PANEL, LINE, FACET)})
-    if view.panel != (PANEL,):
-        keys = rows[[]].assign(
-            **{str(k): column_of(rows, one, PANEL) for k, one in enumerate(view.panel)}
-        )
-        in_order = keys.sort_values(
-            [*keys],
-            kind="stable",
-            key=lambda own: own if _are_numbers(own) else text_of(own),
-        )
-        rows = rows.loc[in_order.index]
+    rows = _in_order(rows, view)
     rows, apart = _mark_comparable(rows, view)
     rows = rows.assign(_one_function=rows["_alike"])
     unlike = under_bounds(rows) if y in ON_OPTIMUM else ""
     rows, guarantees = _same_guarantee(rows, view)
     unlike = " ".join(filter(None, (unlike, apart, guarantees)))
-    return Shown(rows, view, over, (*left_out, *lost), unlike)
+    return Shown(rows, view, over, (*kept, *left_out, *lost), unlike)
+
+
+def _with_short_keys(view: View) -> View:
+    """Return a view that names columns as the table does, however they are typed."""
+    x, y = short_key(view.x), short_key(view.y)
+    panel, line = (tuple(map(short_key, names)) for names in (view.panel, view.line))
+    facet = view.facet and tuple(map(short_key, view.facet))
+    where = {short_key(name): values for name, values in view.where.items()}
+    return replace(view, x=x, y=y, panel=panel, line=line, facet=facet, where=where)
+
+
+def _in_order(rows: pd.DataFrame, view: View) -> pd.DataFrame:
+    """Return rows with panels as in the table, or by what names them, then by facets.
+
+    Numbers are in the order of their values.
+    """
+    panels = [] if view.panel == (PANEL,) else [*view.panel]
+    keys = {str(k): column_of(rows, n, PANEL) for k, n in enumerate(panels)}
+    keys = keys or {
+        "": rows[PANEL].map({p: k for k, p in enumerate(rows[PANEL].unique())})
+    }
+    facets = {
+        f"facet {k}": column_of(rows, n, FACET) for k, n in enumerate(view.facet or ())
+    }
+    frame = rows[[]].assign(**keys, **facets)
+    order = frame.sort_values(
+        [*frame],
+        kind="stable",
+        key=lambda own: own if own.dtype.kind in "iuf" else text_of(own),
+    )
+    return rows.loc[order.index]
 
 
 def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
@@ -310,22 +324,29 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     return rows, f"Lines that differ in {listed} have other guarantees: none wins."
 
 
-def _rows_not_tuning(table: pd.DataFrame, view: View) -> pd.DataFrame:
-    """Return the rows of a view that do not only tune."""
+def _rows_not_tuning(
+    table: pd.DataFrame, view: View
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Return the rows of a view that do not only tune, and what it keeps."""
     import pandas as pd
 
+    kept = []
     for name, values in view.where.items():
         words = text_of(column_of(table, name, "where"))
         numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
         some = words.isin([*values, *numbers.map("{:.6g}".format)])
         if not some.any():
             check_choice(f"where={name}", ",".join(values), sorted({*words} - {""}))
+        rest = [*dict.fromkeys(words[~some])]
+        more = ", ..." * (len(rest) > SEVERAL)
+        out = ", ".join(one or "none" for one in rest[:SEVERAL]) + more
+        kept.append(f"Only {name} = {', '.join(values)}; left out: {out or 'nothing'}.")
         table = table[some]
     rows = table[table["phase"] != "tune"]
     if rows.empty:
         ran = "only trials that tune" if len(table) else "no trial with a record"
         raise UsageError(f"plot: the table has {ran}, nothing to draw yet")
-    return rows
+    return rows, tuple(kept)
 
 
 def first_of(rows: pd.DataFrame) -> str:
@@ -371,10 +392,11 @@ def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 
     names = pd.DataFrame(index=ends.index)
     for name, columns in ((PANEL, view.panel), (LINE, view.line)):
-        parts = [
-            _values_in_words(column_of(ends, one, name), one, name) for one in columns
-        ]
-        names[name] = sum((", " + one for one in parts[1:]), parts[0]) if parts else ""
+        names[name] = ""
+        for k, one in enumerate(columns):
+            words = _values_in_words(column_of(ends, one, name), one, name, not k)
+            comma = np.where(names[name].eq("") | words.eq(""), "", ", ")
+            names[name] = names[name] + comma + words
     names[FACET] = ""
     for one in view.facet or ():
         value = text_of(column_of(ends, one, FACET))
@@ -391,14 +413,16 @@ def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     return names, "; ".join(filter(None, (runs, sharing_data(told, by))))
 
 
-def _are_numbers(values: pd.Series[Any]) -> bool:
-    return values.dtype.kind in "iuf"
-
-
-def _values_in_words(values: pd.Series[Any], one: str, name: str) -> pd.Series[str]:
-    """Return values as words; a number alone would not say of what a panel is."""
-    words = text_of(values)
-    return f"{one} = " + words if name == PANEL and _are_numbers(values) else words
+def _values_in_words(
+    values: pd.Series[Any], one: str, name: str, first: bool
+) -> pd.Series[str]:
+    """Return values as words, after their key where they alone would not say it."""
+    words, numbers = text_of(values), values.dtype.kind in "iuf"
+    if name == PANEL and numbers:
+        return f"{one} = " + words
+    own = f"{one.rpartition('.')[2]}="
+    named = name == LINE and (numbers or not first) and one not in (ALGORITHM, DATASET)
+    return (own + words).where(words != "", "") if named else words
 
 
 def _rename_lines(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
@@ -444,30 +468,6 @@ def stands_out(line: str, view: View) -> bool:
     return line in chosen or line.partition(",")[0] in chosen
 
 
-def statistics_along(rows: pd.DataFrame, statistic: str, along: bool) -> pd.DataFrame:
-    """Return x, low, line, high and n at each place of the rows of one line.
-
-    Where x is `along` a run, a place is an iteration.
-    """
-    import pandas as pd
-
-    _, levels = STATISTICS[statistic]
-    found = []
-    needed = rows[["iteration", "_x", "_y", "dataset_seed"]]  # to split all is slow
-    for place, own in needed.groupby("iteration" if along else "_x", sort=True):
-        values = own["_y"].to_numpy(float)
-        if levels is None:
-            line, low, high = centre_of(by_split(values, own["dataset_seed"]))
-        else:
-            low, line, high = (
-                float(values.mean() if q is None else quantile(values, q))
-                for q in levels
-            )
-        x = float(np.nanmedian(own["_x"])) if along else place
-        found.append((x, low, line, high, len(values)))
-    return pd.DataFrame(found, columns=["x", "low", "line", "high", "n"])
-
-
 def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
     """Return where no line ends below w = 0, or below the constant model.
 
@@ -477,23 +477,24 @@ def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
     along = drawn.view.x in ALONG
     if table is None:
         table = summary_of(replace(drawn, rows=ends.assign(_x=0) if along else ends))
-    problems = table[table["runs"] > 0].groupby([PANEL, table.columns[1]], sort=False)
+    ran = table[table["runs"] > 0]
+    columns = [PANEL, table.columns[1], "unbeaten", "ci_low"]
+    problems: dict[Any, list[tuple[str, float]]] = {}
+    for panel, at, unbeaten, low in ran[columns].itertuples(index=False, name=None):
+        problems.setdefault((panel, at), []).append((unbeaten, low))
     where: dict[str, list[str]] = {}
-    for (panel, at), own in problems:
-        why = nothing_beats(own["unbeaten"])
-        if why and own["ci_low"].notna().any():
+    for (panel, at), lines in problems.items():
+        why = nothing_beats(unbeaten for unbeaten, _ in lines)
+        if why and not all(np.isnan(low) for _, low in lines):
             place = "" if along else f", {drawn.view.x} = {_plain_place(at)}"
             where.setdefault(why, []).append(f"{panel}{place}")
     told = [
-        f"{why[0].upper()}{why[1:]} in {len(places)} of {problems.ngroups} problems: "
+        f"{why[0].upper()}{why[1:]} in {len(places)} of {len(problems)} problems: "
         f"{'; '.join(places[:SEVERAL])}{', ...' * (len(places) > SEVERAL)}."
         for why, places in where.items()
     ]
     return " ".join(told)
 
-
-SEVERAL = 4
-"""Problems that a caption names."""
 
 FORMATS = ("csv", "latex", "markdown", "parquet")
 NUMBERS = ("median", "ci_low", "ci_high")
@@ -520,35 +521,40 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
     """
     import pandas as pd
 
+    rows, x, y = drawn.rows, drawn.view.x, drawn.view.y
+    sign, names = -1.0 if is_better_higher(y) else 1.0, drawn.baselines
+    place = [PANEL, FACET, "_x"]
+    # There may be thousands of lines: a frame of each takes long.
+    groups = rows.groupby([*place, LINE], sort=False).indices
+    ordered: list[Any] = sorted(groups.items(), key=lambda item: item[1][0])
+    beside = rows.groupby(place, sort=False)[names].median().to_dict("index")
+    reached, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
+    alike = rows["_alike"].to_numpy(bool)
+    models = beyond_of_lines(rows, [own for _, own in ordered])
+    problems: dict[Any, dict[str, tuple[Any, Beyond]]] = {}
+    for (key, own), model in zip(ordered, models, strict=True):
+        problems.setdefault(key[:-1], {})[str(key[-1])] = own, model
+    cells = {key[:2]: number for number, key in enumerate(reversed(problems))}
     found = []
-    x, y = drawn.view.x, drawn.view.y
-    sign = -1.0 if is_better_higher(y) else 1.0
-    names = drawn.baselines
-    for names_of_cell, cell in drawn.cells.items():
-        panel = ", ".join(filter(None, names_of_cell))
-        for at, rows in cell.groupby("_x", sort=True):
-            same = {PANEL: panel, x: at, "quantity": y}
-            beside = medians_of(rows[names])
-            # There may be thousands of lines: a frame of each takes long.
-            indices = rows.groupby(LINE, sort=False).indices
-            lines = {str(line): indices[line] for line in rows[LINE].unique()}
-            reached, seeds = rows["_y"].to_numpy(float), rows["dataset_seed"].to_numpy()
-            errors = {
-                k: sign * by_split(reached[i], seeds[i]) for k, i in lines.items()
-            }
-            models = beyond_of_lines(rows, lines.values())
-            others = dict(zip(lines, models, strict=True))
-            judged = places_of_lines(errors, sign * beside.get(ZERO, np.nan), others)
-            alike = rows["_alike"].all()
-            for line, one in judged.items():
-                one = one if alike else one._replace(place=LOSES)
-                ends = sorted((sign * one.low, sign * one.high))
-                values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
-                counted = {"runs": len(lines[line]), "best": one.place == WINS}
-                how = {**one._asdict(), "constant": others[line].constant}
-                found.append({**how, **same, LINE: line, **values, **counted})
-            known = {name: v for name, v in beside.items() if not np.isnan(v)}
-            for name, value in known.items():
+    for key in sorted(problems, key=lambda one: (-cells[one[:2]], one[2])):
+        lines, level = problems[key], beside[key]
+        panel = ", ".join(filter(None, key[:2]))
+        same = {PANEL: panel, x: key[2], "quantity": y}
+        errors = {
+            k: sign * by_split(reached[i], seeds[i]) for k, (i, _) in lines.items()
+        }
+        others = {k: model for k, (_, model) in lines.items()}
+        judged = places_of_lines(errors, sign * level.get(ZERO, np.nan), others)
+        compared = all(alike[own].all() for own, _ in lines.values())
+        for line, one in judged.items():
+            one = one if compared else one._replace(place=LOSES)
+            ends = sorted((sign * one.low, sign * one.high))
+            values = dict(zip(NUMBERS, (sign * one.median, *ends), strict=True))
+            counted = {"runs": len(lines[line][0]), "best": one.place == WINS}
+            how = {**one._asdict(), "constant": others[line].constant}
+            found.append({**how, **same, LINE: line, **values, **counted})
+        for name, value in level.items():
+            if not np.isnan(value):
                 values = dict(zip(NUMBERS, (value, np.nan, np.nan), strict=True))
                 rest = {**dict.fromkeys(VERDICT, ""), "runs": 0, "best": False}
                 found.append({**same, LINE: name, **values, **rest})
@@ -566,23 +572,23 @@ def summary_text(table: pd.DataFrame, kind: str) -> str:
     if kind == "csv":
         return csv_of(table)
     x = str(table.columns[1])
-    marks = [_cell_of_row(row, kind) for row in table.to_dict("records")]
-    problems = [
-        f"{panel}, {x} = {_plain_place(at)}{lost}"
-        for panel, at, lost in zip(
-            table[PANEL], table[x], _reasons_without_winner(table, x), strict=True
-        )
-    ]
-    mark_of = dict(zip(zip(problems, table[LINE], strict=True), marks, strict=True))
-    down, across = dict.fromkeys(problems), dict.fromkeys(table[LINE])
-    names = sorted(across, key=lambda name: name in BASELINES)
-    if len(names) > len(down):
-        lines = [["", *map(str, down)]]
-        lines += [[n, *(mark_of.get((p, n), "") for p in down)] for n in names]
-    else:
-        lines = [["", *names]]
-        lines += [[p, *(mark_of.get((p, n), "") for n in names)] for p in down]
-    return _latex_table(lines) if kind == "latex" else _markdown_table(lines)
+    reasons = _reasons_without_winner(table, x)
+    places = table[x].map(_plain_place)
+    problem = table[PANEL] + f", {x} = " + places + reasons
+    cells = table.assign(problem=problem, cell=_numbers_in_words(table))
+    names = sorted(dict.fromkeys(table[LINE]), key=lambda name: name in BASELINES)
+    grid, best = (
+        cells.pivot(index="problem", columns=LINE, values=of)
+        .reindex(index=problem.unique(), columns=names)
+        .rename_axis(index=None, columns=None)
+        for of in ("cell", "best")
+    )
+    if len(names) > len(grid):
+        grid, best = grid.T, best.T
+    grid, bold = grid.fillna(""), best.eq(True)
+    if kind == "latex":
+        return latex_table(grid, bold)
+    return markdown_table(grid.mask(bold, "**" + grid + "**"))
 
 
 def _plain_place(at: object) -> str:
@@ -605,28 +611,33 @@ def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
     return words
 
 
-def _cell_of_row(row: Mapping[Any, Any], kind: str) -> str:
-    median, low, high = (f"{row[name]:.3g}" for name in NUMBERS)
-    if np.isnan(row[NUMBERS[1]]):
-        return median
-    bold = (r"\textbf{", "}") if kind == "latex" else ("**", "**")
-    shown = f"{bold[0]}{median}{bold[1]}" if row["best"] else median
-    return f"{shown} [{low}, {high}]"
+def _numbers_in_words(table: pd.DataFrame) -> pd.Series[str]:
+    """Return the median of each row with its interval, if it has one."""
+    median, low, high = (table[name].map("{:.3g}".format) for name in NUMBERS)
+    return median.where(
+        table[NUMBERS[1]].isna(), median + " [" + low + ", " + high + "]"
+    )
 
 
-def _latex_table(lines: list[list[str]]) -> str:
-    """Return a tabular of the package booktabs; only the cells are LaTeX already."""
-    first, *rest = [[escape_latex(line[0]), *line[1:]] for line in lines]
-    head = " & ".join([first[0], *map(escape_latex, first[1:])])
-    body = [" & ".join(line) for line in rest]
-    kinds = "l" + "r" * (len(first) - 1)
-    rows = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{head} \\", r"\midrule"]
-    rows += [rf"{line} \\" for line in body]
-    return "\n".join([*rows, r"\bottomrule", r"\end{tabular}", ""])
+def latex_table(grid: pd.DataFrame, bold: pd.DataFrame) -> str:
+    """Return a table as a tabular of booktabs, in which nothing but bold is LaTeX.
+
+    Parameters
+    ----------
+    grid, bold : DataFrame
+        Texts, and which of them are bold; index and columns are its names.
+    """
+    styled = grid.style.format(escape="latex").format_index(escape="latex")
+    styled = styled.format_index(escape="latex", axis="columns")
+    marks = np.where(bold, "bfseries:;", "")
+    styled = styled.apply(lambda _: marks, axis=None)
+    return styled.to_latex(hrules=True, column_format="l" + "r" * len(grid.columns))
 
 
-def _markdown_table(lines: list[list[str]]) -> str:
+def markdown_table(grid: pd.DataFrame) -> str:
+    """Return a table of texts as Markdown, its index as the first column."""
     code = str.maketrans({"|": r"\|", "<": r"\<", "\n": " "})
-    safe = [[cell.translate(code) for cell in line] for line in lines]
-    rule = ["---", *["---:"] * (len(lines[0]) - 1)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (safe[0], rule, *safe[1:]))
+    rows = [[str(grid.index.name or ""), *grid.columns], *grid.itertuples(name=None)]
+    safe = [" | ".join(str(cell).translate(code) for cell in row) for row in rows]
+    rule = " | ".join(["---", *["---:"] * len(grid.columns)])
+    return "".join(f"| {row} |\n" for row in (safe[0], rule, *safe[1:]))

@@ -28,6 +28,7 @@ from dp_erm_bench.results.files import PLAN, count_with_noun, typed_path
 from dp_erm_bench.results.settings import (
     NO_NUMBER,
     final_rows,
+    label_table,
     mapping_of,
     name_files,
     parameters_of_rule,
@@ -340,8 +341,10 @@ def _values_of_key(finals: pd.DataFrame, option: str, name: str) -> pd.Series[st
     UsageError
         If no setting has such a key.
     """
+    if name in LABELS:
+        return label_table(finals)[name].astype(str)
     texts = {text: json.loads(text) for text in set(finals["setting"])}
-    _check_key(option, name, texts.values())
+    _check_key(option, name, texts.values(), LABELS)
     keys = {
         key
         for one in texts.values()

@@ -171,6 +171,11 @@ def spellings_of_key(key: str, datasets: Collection[str] = ()) -> set[str]:
     return {key, short, typed, key.removeprefix(f"{ALGORITHM}.")}
 
 
+def short_key(name: str) -> str:
+    """Return what the table calls a key such as `budget.epsilon`."""
+    return name.removeprefix("budget.").removeprefix("penalty.")
+
+
 def column_of(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
@@ -179,9 +184,8 @@ def column_of(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """
     import pandas as pd
 
-    plain = name.removeprefix("budget.").removeprefix("penalty.")
-    if plain in table:
-        return table[plain]
+    if (short := short_key(name)) in table:
+        return table[short]
     every, owners = settings_in_words(table), {*table[DATASET]}
     parts = [one for one in every if name in spellings_of_key(str(one), owners)]
     if not parts:

@@ -175,7 +175,7 @@ def test_collect_draws_and_judges_again(folder, monkeypatch, capsys):
     (folder / "manifest.json").write_bytes(sealed_json({"config": config}))
     (folder / "plan.jsonl").touch()
     monkeypatch.setattr(
-        "dp_erm_bench.report.paper.Panels.draw",
+        "dp_erm_bench.report.panels.Panels.draw",
         lambda panels, given: seen.append((given.folder, given.paper)) or [],
     )
     monkeypatch.setattr(

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,8 @@ import dp_erm_bench
 from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.report.plot import check_lines, sheet_of_view
-from dp_erm_bench.report.view import View, rows_of_view
+from dp_erm_bench.report.plot import sheet_of_view
+from dp_erm_bench.report.view import View, rows_of_view, summary_of
 from dp_erm_bench.results.columns import COLUMNS
 from dp_erm_bench.results.settings import INTERNAL, label_table
 from dp_erm_bench.results.statistics import BASELINES
@@ -83,23 +84,61 @@ def test_a_sweep_is_drawn_without_a_line_of_python(folder, capsys):
     stems = {"curves_relative_error_passes", "curves_relative_error_epsilon"}
     stems |= {"profile_relative_error", "winners_relative_error"}
     files = {path.name for path in (folder / "plots").iterdir()}
-    assert files == {f"{stem}.{suffix}" for stem in stems for suffix in FORMATS}
+    points = {f"{stem}.csv" for stem in stems if "curves" in stem}
+    assert files == points | {f"{one}.{suffix}" for one in stems for suffix in FORMATS}
     said = capsys.readouterr().out
     for stem in stems:
         assert f"{folder / 'plots' / stem}: .pdf, .png, .svg, .txt, .tex" in said
     caption = (folder / "plots" / "curves_relative_error_passes.txt").read_text()
     assert "Median and min..max of 6 seeds, 1 draw of the data." in caption
-    assert "epsilon = 1, 4; adjacency = replace_one" in caption
+    assert "epsilon: 1 (log1, epsilon = 1; log2, epsilon = 1); 4 (log1" in caption
+    assert "adjacency: replace_one." in caption
 
 
 def test_options_choose_what_is_drawn_and_written(folder, tmp_path):
     options = (
         "--x epsilon --y objective --statistic quantiles --format svg --no-caption"
     )
-    options += f" --width page --where panel=log1 --out {tmp_path}/figures"
+    options += f" --width slide --where panel=log1 --out {tmp_path}/figures"
     assert main(["plot", str(folder), *options.split()]) == 0
     (path,) = (tmp_path / "figures").iterdir()
     assert path.name == "curves_objective_epsilon.svg"
+
+
+def test_names_are_those_of_the_command_line_or_of_the_table(folder, capsys):
+    """In plot, export and compare, alike."""
+    for name in ("epsilon", "budget.epsilon"):
+        where = {name: ["1"]}
+        drawn = rows_of_view(load_results(folder), View(name, "objective", where=where))
+        assert drawn.view.x == "epsilon" and {*drawn.rows["_x"]} == {1.0}
+        assert "Only epsilon = 1; left out: 4." in drawn.left_out
+        one = sheet_of_view(load_results(folder), View("passes", facet=(name,)))
+        assert [chart.title for chart in one.cells][0] == "log1, ε = 1"
+        keep = f"{name}=1"
+        assert main(["export", str(folder), "--where", keep, "--y", "objective"]) == 0
+        assert "epsilon = 4" not in capsys.readouterr().out
+        between = ["--between", "algorithm", "--where", keep, "--where", "clip=1"]
+        assert main(["compare", str(folder), *between, "--where", "panel=log1"]) == 0
+        assert "log1" in (told := capsys.readouterr().out) and "log2" not in told
+
+
+def test_what_is_left_out_and_what_values_are_of_stands_in_caption_and_legend(table):
+    view = View("epsilon", "objective", line=("algorithm", "clip"))
+    one = sheet_of_view(table, replace(view, where={"panel": ["log1"]}))
+    assert one.cells[0].lines == [
+        "random_cd, clip=0.5",
+        "random_cd, clip=1",
+        "gd, clip=1",
+    ]
+    assert "Only panel = log1; left out: log2." in one.caption
+
+
+def test_panels_stand_in_the_order_of_epsilon(table):
+    frame = table.sort_values("epsilon", ascending=False, kind="stable")
+    titles = [ax.get_title() for ax in axes(plot(frame))]
+    assert titles == ["log1, ε = 1", "log1, ε = 4", "log2, ε = 1", "log2, ε = 4"]
+    rows = summary_of(rows_of_view(frame, View("epsilon")))
+    assert [*rows["epsilon"].drop_duplicates()] == [1.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +302,7 @@ def test_a_map_crosses_the_constant_model_where_it_is_not_beaten():
 @pytest.mark.parametrize("kind", ["profile", "winners"])
 def test_what_no_picture_holds_is_refused_before_it_is_computed(kind, monkeypatch):
     table = made(lines=500, seeds=1, places=2, epsilons=(1.0, 4.0))
-    monkeypatch.setattr("dp_erm_bench.report.plot._median_finals", None)
+    monkeypatch.setattr("dp_erm_bench.report.plot.summary_of", None)
     with pytest.raises(UsageError, match="500 lines are more than"):
         plot(table, kind=kind)
 
@@ -315,25 +354,22 @@ def test_epsilon_is_a_facet_where_it_varies(table):
     assert titles == ["log1, ε = 1", "log1, ε = 4", "log2, ε = 1", "log2, ε = 4"]
 
 
-def test_colour_is_a_bar_where_it_is_a_number():
+def test_lines_that_are_numbers_say_of_what():
     figure = plot(made(lines=1, epsilons=(0.1, 1.0, 10.0)), line="epsilon")
-    assert not figure.legends
-    (bar,) = axes(figure)[0].child_axes
-    assert bar.get_ylabel() == r"$\varepsilon$"
-    assert [t.get_text() for t in bar.get_yticklabels()] == ["0.1", "1", "10"]
+    assert legend(figure) == ["epsilon=0.1", "epsilon=1", "epsilon=10"]
 
 
 def test_sixty_lines_are_spread_over_facets():
     figure = plot(made(lines=60))
-    assert len(axes(figure)) == 8
-    assert max(len(ax.lines) for ax in axes(figure)) == 8
+    assert len(axes(figure)) == 9
+    assert max(len(ax.lines) for ax in axes(figure)) == 7
     assert sum(len(ax.lines) for ax in axes(figure)) == len(legend(figure)) == 60
 
 
 @pytest.mark.parametrize("kind", ["winners", "curves"])
 def test_only_lines_that_are_drawn_are_counted(kind, monkeypatch):
     """Those over epsilon have the name of the others, and some have no value of y."""
-    for name, most in (("MOST_ROWS", 2), ("MOST_CELLS", 1), ("MOST_LINES", 2)):
+    for name, most in (("MOST_ROWS", 2), ("MOST_CELLS", 1)):
         monkeypatch.setattr(f"dp_erm_bench.report.plot.{name}", most)
     table = made(lines=2, epsilons=(1.0, 4.0), phase="report")
     away = table["epsilon"].eq(4.0)
@@ -341,11 +377,11 @@ def test_only_lines_that_are_drawn_are_counted(kind, monkeypatch):
     bare = table.assign(line="bare", relative_error=math.nan, params="{}")
     bare["trial"] += " bare"
     view = View("epsilon", y="relative_error")
-    check_lines(pd.concat([table, bare]), view, kind)
     sheet_of_view(pd.concat([table, bare]), view, kind)
-    bare["relative_error"] = 1.0
+    many = [bare.assign(line=f"{k}", trial=bare["trial"] + f"{k}") for k in range(7)]
+    more = pd.concat([table, *many]).fillna({"relative_error": 1.0})
     with pytest.raises(UsageError, match="are more than"):
-        check_lines(pd.concat([table, bare]), view, kind)
+        sheet_of_view(more, view, kind)
 
 
 def test_more_panels_than_a_page_has_are_a_sentence():
@@ -424,13 +460,10 @@ def test_accuracies_are_better_the_higher_they_are():
     frame = made(lines=2, epsilons=(1.0, 2.0))
     frame["test_accuracy"] = np.where(frame["line"].str.contains("1.5"), 0.9, 0.6)
     view = View(y="test_accuracy")
-    from dp_erm_bench.report.plot import _marks_of_winners, _median_finals
-
-    drawn = rows_of_view(frame, view)
-    values = _median_finals(drawn)
     assert "what it lacks to 1" in sheet_of_view(frame, view, "profile").caption
-    runs = drawn.rows.assign(_y=1 - drawn.rows["_y"])
-    assert {row for row, _ in _marks_of_winners(values, runs)["wins"]} == {1}
+    (ax,) = axes(plot(frame, y="test_accuracy", kind="winners"))[:1]
+    wins, *_ = (c.get_offsets().data for c in ax.collections)
+    assert {row for _, row in wins.tolist()} == {1.0}
 
 
 @pytest.mark.slow

@@ -16,8 +16,7 @@ from dp_erm_bench import load_results, plot
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.registry import POPULATION
-from dp_erm_bench.report.panels import caption_paragraphs
-from dp_erm_bench.report.plot import sheet_of_view
+from dp_erm_bench.report.plot import caption_of_view, sheet_of_view
 from dp_erm_bench.report.view import (
     VERDICT,
     View,
@@ -75,7 +74,7 @@ def test_what_would_be_pooled_is_told_apart_as_the_refusal_says(folder, capsys):
     kept = said(capsys, *given, "--where", "random_cd.clip=0.5")
     assert kept.splitlines()[0].split(" | ")[1:] == ["random_cd", "w = 0 |"]
     added = said(capsys, *given[:-1], "algorithm,random_cd.clip").splitlines()[0]
-    assert "random_cd, 0.5 | random_cd, 1 | gd" in added
+    assert "random_cd, clip=0.5 | random_cd, clip=1 | gd" in added
 
 
 def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
@@ -97,7 +96,7 @@ def test_medians_and_intervals_are_exported(folder, capsys, tmp_path):
         assert line.count("**") == 2 * won
         crowned.append(won)
     latex = said(capsys, *given, "--format", "latex")
-    assert latex.count(r"\textbf{") == sum(crowned)
+    assert latex.count(r"\bfseries") == sum(crowned)
     assert r"random\_cd, clip=0.5" in latex
     assert latex.startswith(r"\begin{tabular}{lrrrr}")
     said(capsys, *given, "--format", "csv", "--out", tmp_path / "a.csv")
@@ -287,7 +286,8 @@ def test_a_table_is_told_what_a_caption_says(folder, capsys):
     assert main(["export", str(folder), "--y", "objective"]) == 0
     err = capsys.readouterr().err
     said = "Median and its 95 % interval of 6 seeds, 1 draw of the data.\n"
-    assert err.startswith(f"Objective F(w).\n{said}")
+    assert err.startswith("Objective F(w).\nData: log1 (log1); log2 (log2). n x p: 80 ")
+    assert f"\n{said}" in err
     assert "Uncharged: smoothness" in err and "Certified epsilon above" in err
 
 
@@ -296,8 +296,8 @@ def test_whose_uses_were_not_charged_is_told():
     tuned = frame["line"].str.contains("1.5")
     frame["uncharged"] = frame["uncharged"].mask(tuned, "smoothness,tuning")
     one, other = dict.fromkeys(frame["line"])
-    said = caption_paragraphs(rows_of_view(frame, View("epsilon")))
-    assert f"Uncharged: smoothness ({one}); smoothness, tuning ({other})." in said
+    said = caption_of_view(rows_of_view(frame, View("epsilon")), "About.")
+    assert f"Uncharged: smoothness; tuning ({other})." in said and one not in said
 
 
 @each(

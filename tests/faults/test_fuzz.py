@@ -17,7 +17,7 @@ from dp_erm_bench.cli import app
 from dp_erm_bench.datasets.load import load_arrays, save_arrays
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json, unsealed_json
-from dp_erm_bench.report.paper import open_choices
+from dp_erm_bench.report.panels import open_choices
 from dp_erm_bench.results import runs
 from dp_erm_bench.results.files import write_text
 from dp_erm_bench.results.runs import read_manifest, read_run, write_run

@@ -166,7 +166,7 @@ def test_only_modules_of_figures_are_taken_from_a_manifest(folder, name, capsys)
         {"blocks": 3, "claims": [[]]},
         {"figures": ["x"]},
         {"figures": [{"kind": "panels", "panels": [{"name": "../../a"}]}]},
-        {"figures": [{"kind": "dp_erm_bench.report.paper.Panels"}]},
+        {"figures": [{"kind": "dp_erm_bench.report.panels.Panels"}]},
     ],
 )
 def test_a_manifest_that_fits_nothing_is_a_sentence(folder, config, capsys):

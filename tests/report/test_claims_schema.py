@@ -14,7 +14,7 @@ from tests.loops import each
 
 LIGHT = """
 import sys
-import dp_erm_bench.report.make, dp_erm_bench.report.paper, dp_erm_bench.report.lines
+import dp_erm_bench.report.make, dp_erm_bench.report.panels, dp_erm_bench.report.lines
 print(*(name for name in ("pandas", "matplotlib", "numba") if name in sys.modules))
 """
 OURS = {"whose": "ours", "good": "none", "reason": "a constant"}

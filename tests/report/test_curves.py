@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.report.curves import Missing, line_errors, report_runs
+from dp_erm_bench.report.draw import BAND, STATISTICS, bands, bands_of_lines
 from dp_erm_bench.report.panels import Panel, decoded_curves, look_up, source_in_words
 
 
 def test_rows_are_seeds_and_columns_checkpoints(tabulate):
     run = line_errors(tabulate({"n_seeds": 3, "passes": 20.0}), "log1", "DP-CD cyclic")
     assert run.errors.shape == (3, 11)
-    assert run.n_seeds == 3
     np.testing.assert_allclose(run.x, np.linspace(0, 20, 11))
     np.testing.assert_allclose(run.errors[:, 0], 0.6)
     np.testing.assert_allclose(run.errors[:, -1], [0.09, 0.1, 0.11])
@@ -29,10 +29,12 @@ def test_order_of_rows_does_not_matter(tabulate):
 @pytest.mark.parametrize("n_seeds", [1, 2, 5, 10])
 def test_statistics_agree_with_numpy(tabulate, n_seeds):
     run = line_errors(tabulate({"n_seeds": n_seeds}), "log1", "DP-CD cyclic")
-    np.testing.assert_allclose(run.median, np.median(run.errors, axis=0))
-    np.testing.assert_allclose(run.mean, run.errors.mean(axis=0))
-    np.testing.assert_allclose(run.low, run.errors.min(axis=0))
-    np.testing.assert_allclose(run.high, run.errors.max(axis=0))
+    for statistic, of in (("median", np.median), ("mean", np.mean)):
+        found = bands_of_lines({"x": run}, statistic)
+        np.testing.assert_allclose(found["middle"], of(run.errors, axis=0))
+        np.testing.assert_allclose(found["low"], run.errors.min(axis=0))
+        np.testing.assert_allclose(found["high"], run.errors.max(axis=0))
+        assert {*found["count"]} == {n_seeds}
 
 
 def test_missing_numbers_are_infinite_errors(tabulate):
@@ -42,9 +44,8 @@ def test_missing_numbers_are_infinite_errors(tabulate):
     table.loc[table["seed"] == 2, "status"] = "diverged"
     run = line_errors(table, "log1", "DP-CD cyclic")
     assert np.isinf(run.errors).sum() == 6
-    assert math.isinf(run.mean[-1])
-    assert math.isfinite(run.median[-1])
-    assert math.isfinite(run.low[-1])
+    low, middle, high = (bands_of_lines({"x": run})[name].iloc[-1] for name in BAND)
+    assert math.isinf(high) and math.isfinite(middle) and math.isfinite(low)
 
 
 def test_rows_left_out_by_a_diverged_run_are_infinite_errors(tabulate):
@@ -94,15 +95,35 @@ def test_a_run_that_diverged_alone_on_its_data_has_lost_its_end(tabulate):
 def test_median_of_diverged_runs_warns_not(tabulate):
     table = tabulate({"n_seeds": 2})
     table.loc[table["iteration"] > 0, "relative_error"] = math.nan
-    assert math.isinf(line_errors(table, "log1", "DP-CD cyclic").median[-1])
+    found = bands_of_lines({"x": line_errors(table, "log1", "DP-CD cyclic")})
+    assert math.isinf(found["middle"].iloc[-1])
 
 
-def test_facts_are_those_of_the_line(tabulate):
+def test_rows_are_those_of_the_line(tabulate):
     table = tabulate({}, {"line": "DP-SGD authors", "calibration": "authors"})
-    facts = line_errors(table, "log1", "DP-SGD authors").facts
-    assert set(facts) == set(table.columns)
-    assert facts["calibration"] == "authors"
-    assert facts["n"] == 1000
+    rows = line_errors(table, "log1", "DP-SGD authors").rows
+    assert {*rows} == {*table}
+    assert {*rows["calibration"]} == {"authors"} and {*rows["n"]} == {1000}
+
+
+def test_bands_of_a_table_are_those_of_its_lines(tabulate):
+    """One definition of line and band, whoever asks for it."""
+    lines = [{"end": 0.1}, {"line": "DP-SGD authors", "end": 0.3, "n_seeds": 7}]
+    table = tabulate(*lines)
+    names = ["DP-CD cyclic", "DP-SGD authors"]
+    looked = {name: line_errors(table, "log1", name) for name in names}
+    for statistic in STATISTICS:
+        one = bands(table, "passes", "relative_error", ["line"], statistic)
+        if statistic != "interval":
+            other = bands_of_lines(looked, statistic)
+            for name in ("x", *BAND, "count"):
+                np.testing.assert_allclose(one[name], other[name])
+        assert [*dict.fromkeys(one["line"])] == names
+    ends = table[table["iteration"] == table["iteration"].max()]
+    beside = bands(
+        ends, "epsilon", "relative_error", ["line"], beside={"F*": "optimum"}
+    )
+    assert beside["F*"].tolist() == [0.5, 0.5] and beside["count"].tolist() == [4, 7]
 
 
 def test_epsilon_and_data_seed_select(tabulate):
@@ -112,11 +133,11 @@ def test_epsilon_and_data_seed_select(tabulate):
         {"end": 0.3, "dataset_seed": 11},
     )
     at = line_errors(table, "log1", "DP-CD cyclic", data_seed=10)
-    assert at.mean[-1] == pytest.approx(0.1)
+    assert at.errors.mean(axis=0)[-1] == pytest.approx(0.1)
     at = line_errors(table, "log1", "DP-CD cyclic", 10.0)
-    assert at.mean[-1] == pytest.approx(0.2)
+    assert at.errors.mean(axis=0)[-1] == pytest.approx(0.2)
     at = line_errors(table, "log1", "DP-CD cyclic", data_seed=11)
-    assert at.mean[-1] == pytest.approx(0.3)
+    assert at.errors.mean(axis=0)[-1] == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +224,5 @@ def test_panel_has_an_epsilon_of_its_own(tabulate):
     table = tabulate({"epsilon": 1.0, "end": 0.5}, {"epsilon": 10.0, "end": 0.05})
     for epsilon, end in ((1.0, 0.5), (10.0, 0.05)):
         panel = Panel("log1", "log1", ("DP-CD cyclic",), epsilon=epsilon)
-        assert look_up(table, panel).lines["DP-CD cyclic"].mean[-1] == (
-            pytest.approx(end)
-        )
+        found = look_up(table, panel).lines["DP-CD cyclic"].finals().values
+        assert found.mean() == pytest.approx(end)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from dp_erm_bench.paths import sealed_json
-from dp_erm_bench.report import paper
+from dp_erm_bench.report import panels
+from dp_erm_bench.report.draw import charts_of_figure
 from dp_erm_bench.report.layout import MAX_PNG_BYTES, Sheet, draw_sheet, save_sheet
-from dp_erm_bench.report.panels import draw_cross, look_up
+from dp_erm_bench.report.panels import look_up
 from dp_erm_bench.report.style import house_style, style_of
 from dp_erm_bench.results.runs import write_run
 from tests.report.papers import mangold2022, mangold2023
@@ -40,7 +41,7 @@ def sheet():
     def build(cell, caption="A caption."):
         with house_style():
             figure = plt.figure()
-            draw_sheet(figure, Sheet([cell], 1, caption, (4.4, 3.0)))
+            draw_sheet(figure, Sheet([cell], caption))
             return figure
 
     yield build
@@ -51,7 +52,7 @@ def sheet():
 def quick(monkeypatch):
     """Leave the files out where only the log matters."""
     monkeypatch.setattr(
-        paper,
+        panels,
         "save_sheet",
         lambda _, path: [path.with_suffix(".pdf"), path.with_suffix(".png")],
     )
@@ -67,10 +68,10 @@ def legend(figure):
 )
 def test_all_figures_of_a_paper(tabulate, tmp_path, name):
     module = PAPERS[name]
-    panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
+    every = [panel for f in module.figures for panel in getattr(f, "panels", ())]
     unique = {
         (line["panel"], line["line"], line.get("epsilon")): line
-        for panel in panels
+        for panel in every
         for line in panel_lines(panel)
     }
     folder = tmp_path / "figures"
@@ -79,7 +80,7 @@ def test_all_figures_of_a_paper(tabulate, tmp_path, name):
     expected |= {f"{one.name}_epsilon" for one in module.PANELS if one.over_epsilon}
     if name == "mangold2023":
         expected |= {f"{name}_rules", f"{name}_noise"}
-    for suffix in (".png", ".pdf", ".svg", ".tex"):
+    for suffix in (".png", ".pdf", ".svg", ".tex", ".csv"):
         assert {path.stem for path in written if path.suffix == suffix} == expected
     texts = {path.stem for path in written if path.suffix == ".txt"}
     assert texts == {*expected, "log"}
@@ -91,7 +92,7 @@ def test_all_figures_of_a_paper(tabulate, tmp_path, name):
 
 
 def test_files_are_the_same_twice(tmp_path):
-    sheet = Sheet([lambda ax: ax.plot([1, 2], [3, 4], label="one")], 1, "x", (2, 2))
+    sheet = Sheet([lambda ax: ax.plot([1, 2], [3, 4], label="one")], "x")
     with house_style():
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
@@ -103,7 +104,7 @@ def test_files_are_the_same_twice(tmp_path):
 def test_heavy_png_is_made_smaller(tmp_path, monkeypatch):
     monkeypatch.setattr("dp_erm_bench.report.layout.MAX_PNG_BYTES", 60_000)
     noise = np.random.default_rng(0).uniform(size=(60, 60))
-    sheet = Sheet([lambda ax: ax.imshow(noise)], 1, "x", (2, 2))
+    sheet = Sheet([lambda ax: ax.imshow(noise)], "x")
     with house_style():
         _, png, *_ = save_sheet(sheet, tmp_path / "noise")
     assert png.stat().st_size <= 60_000
@@ -166,16 +167,6 @@ def test_missing_line_is_named_in_the_log_only(tabulate, tmp_path, quick):
     assert "not drawn: DP-GCD poster (DP-GCD poster has no report runs" in log
 
 
-def test_log_has_the_numbers_drawn(tabulate, tmp_path, quick):
-    table = tabulate(*panel_lines(mangold2023.PANELS[0], n_seeds=3, certified=0.97))
-    mangold2023.draw(table, tmp_path, {"profile": "smoke"})
-    log = (tmp_path / "log.txt").read_text()
-    assert (
-        "DP-GCD tight: median 0.1, mean 0.1, min 0.09, max 0.11; 3 seeds, 10 passes; "
-        "certified epsilon 0.97; clip=1.25, passes=10, step=0.5" in log
-    )
-
-
 def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
     table = tabulate(*panel_lines(mangold2023.PANELS[0]))
     table["run"] = [f"0-here-{seed}" for seed in table["seed"]]
@@ -189,7 +180,7 @@ def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
 @pytest.mark.parametrize("data", [b"", b"\xff\x00", b"a,b\n1,2\n", b'"'])
 def test_log_says_that_the_choices_are_damaged(tmp_path, data):
     (tmp_path / "choices.csv").write_bytes(data)
-    assert paper.open_choices(tmp_path) == ["  unknown: choices.csv is damaged"]
+    assert panels.open_choices(tmp_path) == ["  unknown: choices.csv is damaged"]
 
 
 def test_log_lists_open_choices(tabulate, tmp_path, quick):
@@ -222,21 +213,51 @@ def test_log_of_a_run_without_choices(tabulate, tmp_path, quick):
 def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
     panel = mangold2022.PANELS[0]
     found = look_up(tabulate(*panel_lines(panel)), panel)
-    figure = sheet(lambda ax: draw_cross(ax, found.along_passes))
-    names = [" ".join(name.split()) for name in legend(figure)]
-    assert names[: len(panel.lines)] == [style_of(line).label for line in panel.lines]
-    assert names[len(panel.lines) :] == [
-        "DP-CD (authors' figure)",
-        "DP-CD, private $M_j$ (authors' figure)",
-        "DP-SGD (authors' figure)",
+    names = [
+        " ".join(name.split()) for c in found.along_passes for name in legend(sheet(c))
     ]
+    ours = [style_of(line).label for line in panel.lines]
+    theirs = [
+        f"{one} (authors' figure)"
+        for one in ("DP-CD", "DP-CD, private $M_j$", "DP-SGD")
+    ]
+    assert names == [*ours[:4], *theirs[:2], *ours[4:], theirs[2]]
+
+
+def test_beside_the_authors_curves_lines_are_means(tabulate, sheet):
+    for panel in mangold2022.PANELS:
+        table = tabulate(*panel_lines(panel, n_seeds=3))
+        lost = (table["seed"] == 0) & (table["iteration"] > 0)
+        table.loc[lost, "relative_error"] *= 1.5
+        found = look_up(table, panel)
+        (chart, *_) = found.along_passes
+        assert chart.statistic == ("mean" if panel.authors else "median")
+        run = found.lines[chart.lines[0]]
+        middle = run.errors.mean(0) if panel.authors else np.median(run.errors, 0)
+        own = chart.bands[chart.bands["line"] == chart.lines[0]]
+        np.testing.assert_allclose(own["middle"], middle)
+
+
+def test_lines_whose_steps_were_chosen_at_epsilon_1_say_so(tabulate, sheet):
+    panel = mangold2023.PANELS[0]
+    found = look_up(tabulate(*panel_lines(panel)), panel)
+    first, *others = panel.over_epsilon
+    (chart,) = found.along_epsilon([f"{first} over epsilon"])
+    names = [" ".join(name.split()) for name in legend(sheet(chart))]
+    assert names[0] == f"{style_of(first).label}, T of ε = 1"
+    assert names[1 : 1 + len(others)] == [style_of(one).label for one in others]
+    assert chart.look(first).dashes != style_of(first).dashes
+    config = {"blocks": [{"panel": panel.name, "line": "x", "tune": {"inherit": {}}}]}
+    assert not panels._inherited_lines(config)[panel.name]
+    config["blocks"][0]["tune"]["inherit"] = {"line": first}
+    assert panels._inherited_lines(config)[panel.name] == {"x"}
 
 
 def test_authors_curve_is_not_cut_off(tabulate, sheet):
     panel = mangold2022.PANELS[0]
     short = {"passes": 5.0, "start": 0.24, "end": 0.2, "spread": 0.0}
     table = tabulate({"panel": panel.name, "line": "DP-CD cyclic 50 passes", **short})
-    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
+    figure = sheet(look_up(table, panel).along_passes[0])
     ax = figure.axes[0]
     assert ax.get_xlim()[1] > 50
     assert ax.get_ylim()[0] < 0.0024182
@@ -249,7 +270,7 @@ def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
         {"panel": "log2", "line": "DP-GCD tight", "passes": 3.0},
         {"panel": "log2", "line": "DP-CD cyclic", "passes": 50.0},
     )
-    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
+    figure = sheet(look_up(table, panel).along_passes[0])
     drawn = {line.get_label(): line.get_xdata() for line in figure.axes[0].lines}
     assert drawn[style_of("DP-GCD tight").label][[0, -1]].tolist() == [0.0, 3.0]
     assert drawn[style_of("DP-CD cyclic").label][[0, -1]].tolist() == [0.0, 50.0]
@@ -259,11 +280,11 @@ def test_median_and_band_are_what_is_drawn(tabulate, sheet):
     panel = mangold2023.PANELS[1]
     table = tabulate({"panel": "log2", "line": "DP-GCD tight", "n_seeds": 5})
     found = look_up(table, panel)
-    ax = sheet(lambda ax: draw_cross(ax, found.along_passes)).axes[0]
+    ax = sheet(found.along_passes[0]).axes[0]
     run = found.lines["DP-GCD tight"]
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), run.median)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), np.median(run.errors, axis=0))
     band = ax.collections[0].get_paths()[0].vertices
-    assert band[:, 1].min() == pytest.approx(run.low.min())
+    assert band[:, 1].min() == pytest.approx(run.errors.min())
     assert ax.get_yscale() == "log"
 
 
@@ -276,7 +297,7 @@ def test_diverged_and_exact_runs_are_drawn_without_warnings(tabulate, sheet):
     gone = (table["line"] == "DP-CD cyclic") & (table["iteration"] > 400)
     table.loc[gone, "relative_error"] = math.nan
     table.loc[(table["seed"] == 1) & (table["iteration"] > 800), "relative_error"] = 0.0
-    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
+    figure = sheet(look_up(table, panel).along_passes[0])
     low, high = figure.axes[0].get_ylim()
     assert 0 < low < high < 10
 
@@ -285,7 +306,7 @@ def test_an_outlier_does_not_flatten_the_panel(tabulate, sheet):
     panel = mangold2023.PANELS[1]
     table = tabulate({"panel": "log2", "line": "DP-GCD tight"})
     table.loc[(table["seed"] == 0) & (table["iteration"] > 0), "relative_error"] = 1e9
-    figure = sheet(lambda ax: draw_cross(ax, look_up(table, panel).along_passes))
+    figure = sheet(look_up(table, panel).along_passes[0])
     assert figure.axes[0].get_ylim()[1] < 100
 
 
@@ -297,7 +318,7 @@ def test_error_against_epsilon_joins_the_main_line(tabulate, sheet):
         1.0,
         10.0,
     ]
-    ax = sheet(lambda ax: draw_cross(ax, found.along_epsilon)).axes[0]
+    ax = sheet(found.along_epsilon()[0]).axes[0]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "10"]
     assert len(ax.collections) == len(panel.over_epsilon)
@@ -310,7 +331,7 @@ def test_final_errors_stand_beside_that_of_w_0(tabulate, sheet):
     panel = mangold2023.PANELS[0]
     above = tabulate(*panel_lines(panel, start=7.0))
     found = look_up(above, panel)
-    ax = sheet(lambda ax: draw_cross(ax, found.along_epsilon)).axes[0]
+    ax = sheet(found.along_epsilon()[0]).axes[0]
     (zero,) = [line for line in ax.lines if line.get_label() == "w = 0"]
     assert list(zero.get_ydata()) == pytest.approx([7.0, 7.0])
     assert ax.get_ylim()[0] < 7.0 < ax.get_ylim()[1]
@@ -323,7 +344,7 @@ def test_error_against_one_epsilon_only(tabulate, sheet):
     lines = [one for one in panel_lines(panel) if "over" not in one["line"]]
     found = look_up(tabulate(*lines), panel)
     assert {len(runs) for runs in found.over_epsilon.values()} == {1}
-    sheet(lambda ax: draw_cross(ax, found.along_epsilon))
+    sheet(found.along_epsilon()[0])
 
 
 @pytest.mark.parametrize("words", [1, 6, 14])
@@ -332,7 +353,7 @@ def test_texts_do_not_overlap(tabulate, sheet, words):
     found = look_up(tabulate(*panel_lines(panel)), panel)
     titled = dataclasses.replace(panel, title="some word " * words)
     found = dataclasses.replace(found, panel=titled)
-    figure = sheet(lambda ax: draw_cross(ax, found.along_passes))
+    figure = sheet(found.along_passes[0])
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     ax = figure.axes[0]
@@ -349,16 +370,15 @@ def test_texts_do_not_overlap(tabulate, sheet, words):
 def test_cells_of_an_overview_do_not_overlap(tabulate, name):
     import matplotlib.pyplot as plt
 
-    panels = PAPERS[name].PANELS
-    table = tabulate(*(line for panel in panels for line in panel_lines(panel)))
-    found = [look_up(table, panel) for panel in panels]
-    cells, columns = paper.overview_grid(found)
-    assert columns == min(3, len(panels))
-    with_epsilon = sum(bool(one.over_epsilon) for one in found)
-    assert sum(cell is not None for cell in cells) == len(panels) + with_epsilon
+    found = PAPERS[name].PANELS
+    table = tabulate(*(line for panel in found for line in panel_lines(panel)))
+    ran = [look_up(table, panel) for panel in found]
+    charts = [
+        chart for one in ran for chart in (*one.along_passes, *one.along_epsilon())
+    ]
     with house_style():
         figure = plt.figure()
-        draw_sheet(figure, Sheet(cells, columns, "A caption. " * 40, (2.5, 2.0)))
+        draw_sheet(figure, Sheet(charts_of_figure(charts), "A caption. " * 40))
         figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     boxes = [ax.get_tightbbox(renderer) for ax in figure.axes]
@@ -369,11 +389,11 @@ def test_cells_of_an_overview_do_not_overlap(tabulate, name):
 
 
 def test_notes_of_an_overview_say_each_sentence_once(tabulate):
-    panels = [one for one in mangold2023.PANELS if "L1" in one.note][:2]
-    lines = [line for panel in panels for line in panel_lines(panel)]
-    found = [look_up(tabulate(*lines), panel) for panel in panels]
-    note = paper._notes_of_panels(found)
-    for sentence in {part for one in panels for part in one.note.split(". ")}:
+    some = [one for one in mangold2023.PANELS if "L1" in one.note][:2]
+    lines = [line for panel in some for line in panel_lines(panel)]
+    found = [look_up(tabulate(*lines), panel) for panel in some]
+    note = panels._notes_of_panels(found)
+    for sentence in {part for one in some for part in one.note.split(". ")}:
         assert note.count(sentence.rstrip(".")) == 1
     assert note.endswith(".")
-    assert paper._notes_of_panels([]) == ""
+    assert panels._notes_of_panels([]) == ""

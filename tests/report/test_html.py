@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -14,21 +15,18 @@ from PIL import Image
 from dp_erm_bench.cli.main import main, run_command
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import sealed_json
-from dp_erm_bench.report.html import page, parts
-from dp_erm_bench.report.html import page as chapters
+from dp_erm_bench.report.html import page
 from dp_erm_bench.report.html.page import (
     NOTHING,
     chapter_of,
-    failures_table,
+    failures_grid,
     report_page,
-    results_table,
+    results_grid,
     write_report,
 )
-from dp_erm_bench.report.html.parts import Room
-from dp_erm_bench.report.layout import Sheet, making_pictures, picture_mark, save_sheet
-from dp_erm_bench.report.make import digest_of_table, draw_and_judge
+from dp_erm_bench.report.make import draw_and_judge
+from dp_erm_bench.report.view import View, rows_of_view, summary_of
 from dp_erm_bench.results.runs import read_manifest, write_run
-from dp_erm_bench.results.table import load_results
 from tests.report import browser
 
 SWEEP = """
@@ -36,6 +34,7 @@ SWEEP = """
     algorithm.random_cd.clip=1 algorithm.random_cd.passes=2 algorithm.gd.clip=1
     algorithm.gd.n_iter=2 budget.epsilon=1,4 seed=range(0,2) runner.n_jobs=1
 """.split()
+PNG = b"\x89PNG\r\n\x1a\n"
 HOSTILE = "<script>alert(1)</script><img src=//evil.invalid/x>\"'&"
 NAMES = ("log1", HOSTILE, "a/b", r"$\frac{1}{n}$_%#", "数据集 données")
 BRINGS = ("src", "href", "srcset", "action", "data", "poster", "background")
@@ -129,70 +128,35 @@ def shown(drawn, tmp_path):
     shutil.copytree(drawn, copy)
 
     def shown():
-        made = chapter_of(copy, 1, Room(1 << 30))
-        return {p.name: p for panel in made.panels for p in panel.pictures}
+        made = chapter_of(copy, 1)
+        return {one.name: one for one in made.pictures}
 
     return copy, shown
 
 
-def test_captions_are_made_again_from_the_table(shown):
+def test_captions_are_those_beside_the_pictures(shown):
     folder, look = shown
     before = look()
     for path in (folder / "figures").glob("*.txt"):
         assert before[path.stem].caption.split() == path.read_text().split()
-        path.write_text("epsilon = 0.001 (certified)")
-    assert before and look() == before
-    for path in (folder / "figures").glob("*.txt"):
         path.unlink()
-    assert look() == before
+    assert {one.caption for one in look().values()} == {"No caption lies beside it."}
 
 
-def test_a_picture_of_another_table_or_name_and_a_damaged_one_are_not_shown(shown):
+def test_a_damaged_picture_is_not_shown(shown):
     folder, look = shown
     first, second = sorted((folder / "figures").glob("*.png"))[:2]
-    one, other = first.read_bytes(), second.read_bytes()
-    first.write_bytes(other), second.write_bytes(one)
-    assert all("of another table" in look()[p.stem].why for p in (first, second))
-    second.write_bytes(other)
+    one = first.read_bytes()
+    assert look()[first.stem].data and look()[second.stem].data
     for place in np.random.default_rng(0).integers(0, len(one), 40):
         flipped = bytearray(one)
         flipped[place] ^= 1 << (place % 8)
         first.write_bytes(flipped)
-        assert look_at(first, folder).why
+        assert page.picture_of(first, folder).why
     first.write_bytes(one[:-20])
-    assert look_at(first, folder).why == "it is damaged"
+    assert page.picture_of(first, folder).why == "it is no PNG, or damaged"
     first.write_bytes(one)
-    assert not look()[first.stem].why
-    # One of one's own, or of before, is shown, and told.
-    Image.new("RGB", (900, 20)).save(first)
-    plain = look()[first.stem]
-    assert plain.data and "not noted when it was drawn" in plain.caption
-    first.write_bytes(one)
-    table = load_results(folder)
-    table.loc[table.index[-1], "objective"] *= 2.0
-    assert digest_of_table(table) != digest_of_table(load_results(folder))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chapters, "load_results", lambda folder: table)
-        assert "of another table" in look()[first.stem].why
-
-
-def look_at(path, folder):
-    noted = digest_of_table(load_results(folder))
-    return parts.picture_of(path, folder, Room(1 << 30), "", noted)
-
-
-def test_every_format_notes_its_table(tmp_path, monkeypatch):
-    sheet = Sheet([lambda axes: axes.plot([1, 2])], 1, "a", (2.0, 1.0))
-    with making_pictures(table="t"):
-        save_sheet(sheet, tmp_path / "x")
-    for suffix in ("svg", "png", "pdf"):
-        assert (
-            picture_mark("t", "x").encode() in (tmp_path / f"x.{suffix}").read_bytes()
-        )
-    told = {}
-    with making_pictures(captions=told):
-        assert save_sheet(sheet, tmp_path / "y") == [] and told == {"y": "a\n"}
-    assert not [*tmp_path.glob("y.*")]
+    assert look()[first.stem].data
 
 
 def checked(text):
@@ -208,16 +172,16 @@ def checked(text):
     return found
 
 
-def test_every_claim_links_to_its_panel(folder):
+def test_every_claim_links_to_its_figure(folder):
     text = report_page([folder])
     found = checked(text)
-    panels = {one for one in found.ids if re.fullmatch(r"c1-p\d+", one)}
-    linked = [link[1:] for link in found.links if re.fullmatch(r"#c1-p\d+", link)]
-    assert set(linked[: len(NAMES)]) <= panels and len(set(linked[: len(NAMES)])) == 5
-    # The pictures against passes and epsilon are in the panel that the claim names.
+    linked = [link[1:] for link in found.links if re.fullmatch(r"#c1-p\w+", link)]
+    assert len(linked) == len(NAMES) and set(linked) <= set(found.ids)
+    # A figure of its own, else all of them.
     first = text.index(f'id="{linked[0]}"')
     section = text[first : text.index("</section>", first)]
-    assert section.count("data:image/png;base64,") == 2
+    assert "<h4>log1</h4>" in section and section.count("data:image/png;base64,") == 1
+    assert linked[2] == "c1-ps"
     said = "".join(found.text)
     for name in NAMES:
         assert name in said
@@ -230,7 +194,7 @@ def test_claims_say_whose_they_are_and_what_their_intervals_are_worth(folder):
     row |= {"of_zero": "0.2 [0.1, 0.3]", "expected": "fails: a tie", "open": ""}
     verdicts = ["holds", "vacuous (error of gcd / that of w = 0: 1)", "undecided"]
     write_csv(folder / "claims.csv", [{**row, "verdict": one} for one in verdicts])
-    made = chapter_of(folder, 1, Room(1 << 30))
+    made = chapter_of(folder, 1)
     assert made.verdicts == {"holds": 1, "vacuous": 1, "undecided": 1}
     (note,) = [one for one in made.notes if "settings are given" in one]
     assert "1 of 1 verdicts holds or fails rest on such an interval" in note
@@ -254,7 +218,7 @@ def test_open_choices_are_marked_and_first(folder):
     text = report_page([folder])
     assert "Choices: 1 open" in text
     assert '<span class="mark open">clip limit</span>' in text
-    table = text[text.index('aria-label="Choices of') :]
+    table = text[text.index('aria-label="Choices: 1 open of') :]
     assert table.index("clip limit") < table.index("</tr>", table.index("<tbody>"))
 
 
@@ -275,18 +239,38 @@ def test_what_was_plotted_is_on_the_page_with_its_caption(sweep, tmp_path):
     said = checked(report_page([own])).text
     text = " ".join(said)
     assert "curves_objective_passes" in text and "Objective" in text
-    assert "not noted when it was drawn" not in text
-    # A picture of another table is none of this one.
-    (picture,) = (own / "plots").glob("*.png")
-    picture.rename(picture.with_name("other.png"))
-    assert "it is that of another table" in " ".join(checked(report_page([own])).text)
 
 
-def test_the_rest_of_the_proof_is_there(sweep):
+def test_the_page_begins_with_what_was_asked_and_the_answer(sweep):
+    made = chapter_of(sweep, 1)
+    asked = dict(made.asked)
+    assert {*asked} == {"log1", "log2"}
+    for words in (
+        "n x p: 80 x 4",
+        "epsilon: 1, 4",
+        "adjacency: replace_one",
+        "options: ",
+    ):
+        assert words in asked["log1"]
+    assert any(
+        "fewer than 6 runs" in line or "nothing" in line for line in made.answers
+    ) or (made.answers == [])
+    text = report_page([sweep])
+    places = [text.index(one) for one in ("What was asked", "<h4>", "Machine, commit")]
+    assert places == sorted(places)
+
+
+def test_audits_twins_and_errata_are_only_where_a_folder_has_them(sweep, folder):
     said = "".join(checked(report_page([sweep])).text)
-    assert "What we found in the five papers" in said
-    assert "the_noise_is_recounted" in said
-    assert "approximate_minima_perturbation" in said
+    assert "the_noise_is_recounted" not in said and "What we found in" not in said
+    write_csv(folder / "audits.csv", [{"algorithm": "gd", "verdict": "VIOLATION"}])
+    said = "".join(checked(report_page([folder])).text)
+    assert "the_noise_is_recounted" in said and "VIOLATION" in said
+
+
+def summary_grid(table):
+    drawn = rows_of_view(table, View("epsilon"))
+    return results_grid(drawn.rows, summary_of(drawn))
 
 
 def test_results_mark_what_is_not_certified(tabulate):
@@ -294,16 +278,28 @@ def test_results_mark_what_is_not_certified(tabulate):
         {"line": HOSTILE, "certified": 0.99},
         {"line": "more", "certified": 1.5, "uncharged": ""},
         {"line": "failed", "status": "error", "message": "E: no\nTraceback"},
+    ).assign(
+        relative_error=lambda own: own["relative_error"].mask(own["line"] == "failed")
     )
-    shown = results_table(table, parts.Room(10**6))
-    at = shown.head.index("certified epsilon")
-    kinds = {row[1].text: (row[at].text, row[at].kind) for row in shown.rows}
-    assert kinds == {HOSTILE: ("0.99", ""), "more": ("1.5", "open")}
-    failed = failures_table(table, parts.Room(10**6))
-    assert [[one.text for one in row] for row in failed.rows] == [
-        ["4", "error", "E: no"]
+    shown = summary_grid(table)
+    # It is among the columns that a narrow window shows.
+    assert [*shown.rows.columns[:4]] == [
+        "panel",
+        "line",
+        "epsilon",
+        "certified epsilon",
     ]
-    assert not failures_table(table[table["status"] == "ok"], parts.Room(10**6)).rows
+    kinds = {
+        row["line"]: (
+            row["certified epsilon"],
+            shown.marks.get((k, "certified epsilon"), ""),
+        )
+        for k, row in shown.rows.iterrows()
+        if row["runs"]
+    }
+    assert kinds == {HOSTILE: (0.99, ""), "more": (1.5, "open")}
+    failed = failures_grid(table[table["status"] == "error"].drop_duplicates("trial"))
+    assert failed.rows.to_numpy().tolist() == [[4, "error", "E: no"]]
 
 
 def test_results_say_which_lines_do_not_beat_nothing(tabulate):
@@ -315,11 +311,21 @@ def test_results_say_which_lines_do_not_beat_nothing(tabulate):
     )
     lost = (table["line"] == "bad") & (table["seed"] < 4) & (table["iteration"] > 0)
     table.loc[lost, ["relative_error", "status"]] = [np.nan, "diverged"]
-    shown = results_table(table, parts.Room(10**6))
-    at = [shown.head.index(one) for one in ("median relative_error", NOTHING)]
-    said = {row[1].text: [row[k].text for k in at] for row in shown.rows}
-    assert said["good"][1] == "" and said["bad"] == ["inf", "w = 0"]
-    assert said["few"][1] == "w = 0"
+    shown = summary_grid(table).rows.set_index("line")
+    assert not shown.loc["good", NOTHING] or shown.isna().loc["good", NOTHING]
+    assert np.isinf(shown.loc["bad", "median"]) and shown.loc["bad", NOTHING] == "w = 0"
+    assert shown.loc["few", NOTHING] == "w = 0"
+
+
+def test_held_out_measures_stand_beside_the_base_rate_and_the_optimum(tabulate):
+    models = {"base_rate": {"auc": 0.5}, "optimum": {"auc": 0.9}}
+    table = tabulate({"n_seeds": 7}).assign(auc=0.7, references=json.dumps(models))
+    shown = summary_grid(table).rows.set_index("line")["auc"]
+    assert shown["DP-CD cyclic"] == 0.7 and shown["w = 0"] == 0.5
+    known = rows_of_view(table, View("epsilon", "auc"))
+    rows = results_grid(known.rows, summary_of(known)).rows.set_index("line")["auc"]
+    assert rows["base rate (not private)"] == 0.5
+    assert rows["optimum (not private)"] == 0.9
 
 
 @pytest.mark.parametrize(
@@ -353,7 +359,7 @@ def test_folders_without_results_of_damaged_files_and_other_versions(
     assert "no plan.jsonl" in (tmp_path / "empty" / "report.html").read_text()
     (folder / "choices.csv").write_text("x")
     (folder / "figures" / "log1.png").write_bytes(b"<svg onload=alert(1)>")
-    (folder / "figures" / "paper.png").write_bytes(parts.PNG)
+    (folder / "figures" / "paper.png").write_bytes(PNG)
     text = report_page([folder])
     checked(text)
     assert "choices.csv: is damaged" in text
@@ -375,7 +381,7 @@ def test_folders_of_other_versions_say_so_everywhere(sweep, tmp_path, version, c
     assert run_command("plot", [str(old), "--format=png"]) == 0
     assert not capsys.readouterr().err
     assert run_command("export", [str(old), "--y=objective"]) == 0
-    assert capsys.readouterr().err.startswith("Objective F(w).\nMedian and its ")
+    assert capsys.readouterr().err.startswith("Objective F(w).\nData: ")
 
 
 @pytest.mark.slow
@@ -396,7 +402,7 @@ def test_tables_with_other_columns_are_made_again_or_a_sentence(
         ("export", ("--y=objective", f"--out={tmp_path / 'ends.md'}")),
     ):
         assert run_command(name, [str(old), *options]) in (0, 2)
-        said = capsys.readouterr().err.partition("Objective F(w).\nMedian and its ")
+        said = capsys.readouterr().err.partition("Objective F(w).\nData: ")
         assert said[0].count("\n") <= 1
     checked((old / "report.html").read_text())
 
@@ -422,22 +428,15 @@ def test_wrong_options_are_a_sentence(sweep, given, capsys):
 
 
 def test_a_page_has_at_most_15_mb(folder, monkeypatch):
-    monkeypatch.setattr(page, "FRAME", page.LARGEST - 40_000)
-    text = report_page([folder] * 3)
-    assert "no room for it" in text or "more rows are left out" in text
-    checked(text)
     monkeypatch.setattr(page, "LARGEST", 10_000)
     with pytest.raises(UsageError, match="name fewer folders"):
         write_report([folder], folder / "report.html")
-
-
-def test_an_installation_without_published_audits_reports_too(folder, monkeypatch):
-    monkeypatch.setattr("dp_erm_bench.report.html.page.AUDITS", "none.csv")
-    assert "Published audits" not in report_page([folder])
+    monkeypatch.setattr(page, "MOST_ROWS", 2)
+    assert "more rows are left out" in report_page([folder])
 
 
 def test_prose_has_no_links_and_no_html():
-    text = parts.prose_as_html(
+    text = page.prose_as_html(
         f"# One\n[two](http://x.invalid) {HOSTILE}\n\n![i](a.png)"
     )
     found = Page(text)
@@ -446,11 +445,11 @@ def test_prose_has_no_links_and_no_html():
 
 
 def test_pictures_are_those_of_the_folder(folder, tmp_path):
-    (tmp_path / "secret.png").write_bytes(parts.PNG + bytes(50))
+    (tmp_path / "secret.png").write_bytes(PNG + bytes(50))
     (folder / "figures" / "link.png").symlink_to(tmp_path / "secret.png")
     text = report_page([folder])
     assert "link is not shown: leads out of its folder" in text
-    assert base64.b64encode(parts.PNG + bytes(50)).decode() not in text
+    assert base64.b64encode(PNG + bytes(50)).decode() not in text
 
 
 @pytest.mark.skipif(browser.PATH is None, reason="no Chromium on this machine")

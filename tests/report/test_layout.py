@@ -1,12 +1,17 @@
 """Sheets as wide as a paper's columns, their captions beside them, nothing lost."""
 
+import itertools
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from PIL import Image
 
-from dp_erm_bench.report import plot, style
+from dp_erm_bench.report import draw, plot, style
+from dp_erm_bench.report.draw import Chart, draw_rows, spread_lines
 from dp_erm_bench.report.layout import (
     WIDTHS,
     Sheet,
@@ -14,25 +19,23 @@ from dp_erm_bench.report.layout import (
     latex_figure,
     plain_caption,
     save_sheet,
+    wrap_text,
 )
 from dp_erm_bench.report.style import (
-    Style,
-    draw_line,
     forget_styles,
     house_style,
-    literal_text,
     reserve_styles,
-    scale_axis,
-    scale_passes,
+    scale_x,
     style_of,
 )
+from dp_erm_bench.results.statistics import NOTHING
 from tests.report.papers import mangold2022, mangold2023
 from tests.report.test_draw import panel_lines
 
 # What each sheet shows: panels, lines (w = 0 among them, once a panel of final values),
 # bands.
 BEFORE = {
-    "mangold2022": {"mangold2022": (9, 56, 46), "electricity_raw": (1, 12, 9)},
+    "mangold2022": {"mangold2022": (11, 56, 46), "electricity_raw": (2, 12, 9)},
     "mangold2023": {"mangold2023": (12, 68, 62), "mangold2023_rules": (3, 9, 9)},
 }
 
@@ -46,6 +49,13 @@ def drawn(sheet):
         figure = Figure()
         draw_sheet(figure, sheet)
     return figure
+
+
+def chart(x=(1.0, 2.0, 4.0), lines=("a",), **more):
+    """A chart of lines of ones."""
+    rows = [(line, at, 0.5, 1.0, 2.0, 3) for line in lines for at in x]
+    columns = ["line", "x", *draw.BAND, "count"]
+    return Chart("title", "n", pd.DataFrame(rows, columns=columns), **more)
 
 
 def counted(sheet):
@@ -65,7 +75,7 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
         found[path.name] = counted(sheet)
         return []
 
-    for module in ("paper", "lines"):
+    for module in ("panels", "lines"):
         monkeypatch.setattr(f"dp_erm_bench.report.{module}.save_sheet", keep)
     module = {"mangold2022": mangold2022, "mangold2023": mangold2023}[name]
     panels = [panel for f in module.figures for panel in getattr(f, "panels", ())]
@@ -78,19 +88,42 @@ def test_no_line_band_or_panel_was_lost(name, tabulate, tmp_path, monkeypatch):
     for stem, least in BEFORE[name].items():
         assert found[stem] == least, stem
     for panel in module.PANELS:
+        parts = len(spread_lines(panel.lines))
         shown = len(panel.lines), len(panel.lines) + len(panel.authors)
-        assert found[panel.name] == (1, shown[1], shown[0])
+        assert found[panel.name] == (parts, shown[1], shown[0])
 
 
 def test_no_two_lines_of_a_figure_look_alike():
-    style.forget_styles()
+    forget_styles()
     looks: dict = {}
     for name in ("mine", *style.STYLES, *map(str, range(40))):
-        one = style.style_of(name)
-        looks.setdefault((one.colour, one.marker, one.dashes), set()).add(one.label)
-        assert style.style_of(name) == one
-    style.forget_styles()
+        one = style_of(name)
+        looks.setdefault(one.look, set()).add(one.label)
+        assert style_of(name) == one
+    forget_styles()
     assert {len(labels) for labels in looks.values()} == {1}
+
+
+def test_an_algorithm_has_its_colour_in_every_folder_and_its_lines_differ():
+    looks = []
+    for before in ([], ["x", "y"], ["sgd", "random_cd"]):
+        forget_styles()
+        reserve_styles([[*before, "gd", "gd, clip=1", "gd, clip=2"]])
+        names = ("gd", "gd, clip=1", "gd, clip=2")
+        own = [style_of(name).look for name in names]
+        assert len({*own}) == 3
+        looks.append(own)
+    assert looks[0] == looks[1] == looks[2]
+    forget_styles()
+
+
+def test_lines_of_a_panel_differ_in_colour_whatever_others_a_paper_has():
+    forget_styles()
+    panels = [[f"{k} {panel}" for k in range(5)] for panel in range(7)]
+    reserve_styles(panels)
+    for lines in panels:
+        assert len({style_of(line).colour for line in lines}) == 5
+    forget_styles()
 
 
 def test_a_caption_of_text_says_formulas_in_letters():
@@ -104,25 +137,25 @@ def test_a_caption_of_text_says_formulas_in_letters():
         assert plain_caption(words) == told + "\n"
 
 
-@pytest.mark.parametrize(("cells", "width"), [(1, "column"), (2, "page"), (7, "page")])
-def test_sheets_are_as_wide_as_a_column_or_a_page(cells, width):
-    figure = drawn(Sheet([one] * cells, 4, "", (3.0, 2.0)))
-    assert figure.get_size_inches()[0] == WIDTHS[width]
-    assert len(figure.axes) == cells
-    wide = drawn(Sheet([one] * cells, 4, "", (3.0, 2.0), width="page"))
-    assert wide.get_size_inches()[0] == WIDTHS["page"]
+def test_sheets_are_as_wide_as_a_column_a_page_or_a_slide():
+    for cells, width in ((1, "column"), (2, "page"), (7, "page")):
+        figure = drawn(Sheet([one] * cells, ""))
+        assert figure.get_size_inches()[0] == WIDTHS[width]
+        assert len(figure.axes) == cells
+        wide = drawn(Sheet([one] * cells, "", width="page"))
+        assert wide.get_size_inches()[0] == WIDTHS["page"]
+    slide = drawn(Sheet([one] * 2, "", width="slide")).get_size_inches()
+    # A projector shows 6 inches as more than 13.
+    assert slide[0] == WIDTHS["slide"] and 0.5 < slide[1] / slide[0] < 0.75
 
 
-def test_the_caption_stands_beside_the_picture_as_text_and_as_latex(tmp_path):
+def test_the_caption_and_the_points_stand_beside_the_picture(tmp_path):
     words = r"100 % of a_b & c: $M_j$ costs \$5, {x} ~ y^2 # \z"
-    written = save_sheet(Sheet([one], 1, words, (3, 2)), tmp_path / "my_figure")
-    assert [path.name for path in written] == [
-        f"my_figure.{suffix}" for suffix in ("pdf", "png", "svg", "txt", "tex")
-    ]
-    assert (
-        written[3].read_text()
-        == words.replace("$M_j$", "M_j").replace(r"\$", "$") + "\n"
-    )
+    written = save_sheet(Sheet([chart()], words), tmp_path / "my_figure")
+    suffixes = ("pdf", "png", "svg", "txt", "tex", "csv")
+    assert [path.name for path in written] == [f"my_figure.{one}" for one in suffixes]
+    plain = words.replace("$M_j$", "M_j").replace(r"\$", "$")
+    assert written[3].read_text() == plain + "\n"
     text = written[4].read_text()
     assert r"\includegraphics[width=\columnwidth]{my_figure}" in text
     assert r"100 \% of a\_b \& c: $M_j$ costs \$5, \{x\}" in text
@@ -130,6 +163,9 @@ def test_the_caption_stands_beside_the_picture_as_text_and_as_latex(tmp_path):
     assert r"\#" in text and r"\textbackslash{}z" in text
     assert text.count(r"\begin{figure}") == text.count(r"\end{figure}") == 1
     assert b"costs" not in written[2].read_bytes()
+    points = pd.read_csv(written[5])
+    assert points["x"].tolist() == [1.0, 2.0, 4.0] and {*points["middle"]} == {1.0}
+    assert {*points["panel"]} == {"title"} and {*points["statistic"]} == {"median"}
 
 
 def test_a_wide_figure_spans_both_columns():
@@ -137,17 +173,29 @@ def test_a_wide_figure_spans_both_columns():
     assert plain_caption("x") == "x\n"
 
 
+@pytest.mark.parametrize(
+    "text", [r"$\input{/etc/passwd}$", r"$x^^5cinput$", r"\write18{ls}", "$a$b$"]
+)
+def test_what_is_no_formula_of_ours_is_text_in_captions_and_pictures(text, tmp_path):
+    latex = latex_figure(text.replace("$a$b$", r"\$a\$b\$"), "x")
+    assert r"\input" not in latex.replace(r"\includegraphics", "")
+    assert r"\write" not in latex and "^^" not in latex
+    figure = drawn(Sheet([lambda ax: ax.set_title(text)], ""))
+    (ax,) = figure.axes
+    if "a$b" not in text:
+        assert not ax.title.get_parse_math() and ax.get_title() == text
+    figure.savefig(tmp_path / "x.png")
+
+
 def test_formats_are_chosen_and_captions_left_out(tmp_path):
-    written = save_sheet(Sheet([one], 1, "x", (3, 2)), tmp_path / "a", ["svg"], False)
+    written = save_sheet(Sheet([one], "x"), tmp_path / "a", ["svg"], False)
     assert [path.name for path in written] == ["a.svg"]
     assert sorted(tmp_path.iterdir()) == written
 
 
 def test_every_band_has_an_edge_and_stands_below_the_lines():
     ax = Figure().add_subplot()
-    for name in ("a", "b"):
-        look = Style(name, "#0072B2", "o")
-        draw_line(ax, [1, 2, 3], ([1, 1, 1], [2, 2, 2], [3, 3, 3]), look)
+    draw.draw(ax, chart(lines="ab"))
     lines = [line.get_zorder() for line in ax.lines]
     for band in ax.collections:
         assert band.get_edgecolor()[0][3] > band.get_facecolor()[0][3]
@@ -156,21 +204,47 @@ def test_every_band_has_an_edge_and_stands_below_the_lines():
 
 def test_a_single_point_has_a_bar():
     ax = Figure().add_subplot()
-    draw_line(ax, [1.0], ([1.0], [2.0], [float("inf")]), style_of("x"))
+    draw.draw(ax, chart(x=[1.0]))
     assert len(ax.containers) == 1
+
+
+def test_few_points_are_rows_of_a_table():
+    few, many = chart(x=[1.0, 2.0], lines=["a", "b"]), chart()
+    assert few.has_few_points and not many.has_few_points
+    figure = drawn(Sheet([many], "", tabled=[few]))
+    assert len(drawn(Sheet([], "", tabled=[few])).axes) == 1
+    plotted, tabled = figure.axes
+    assert len(plotted.lines) == 1 and not tabled.lines
+    cells = [
+        cell.get_text().get_text() for cell in tabled.tables[0].get_celld().values()
+    ]
+    assert cells.count("1 [0.5, 2]") == 4 and "n = 2" in cells and "title" in cells
+    sizes = {c.get_text().get_fontsize() for c in tabled.tables[0].get_celld().values()}
+    assert min(sizes) >= 7
+
+
+def test_texts_of_a_printed_page_have_seven_points_at_least():
+    wide = chart(lines=[f"line {k}" for k in range(7)])
+    figure = drawn(Sheet([wide] * 4, "", width="page"))
+    figure.canvas.draw()
+    for ax in figure.axes:
+        texts = [ax.title, ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels()]
+        assert min(text.get_fontsize() for text in texts) >= 7
+    assert {t.get_fontsize() for t in figure.legends[0].get_texts()} == {7.5}
+
+
+def test_a_mark_stands_across_the_picture():
+    figure = drawn(Sheet([one], "", mark="profile smoke"))
+    assert [text.get_text() for text in figure.texts] == ["profile smoke"]
+    assert not drawn(Sheet([one], "")).texts
 
 
 def test_an_axis_that_is_symlog_says_so():
     ax = Figure().add_subplot()
     ax.set_xlabel("passes")
-    scale_passes(ax, [0.0, 1.0, 10.0], log=True)
+    scale_x(ax, "passes", [0.0, 1.0, 10.0])
     assert ax.get_xscale() == "symlog"
-    assert ax.get_xlabel() == "passes (linear up to 1, then log)"
-    # A negative pass has no place, and no line ends at the frame.
-    ax.plot([0.0, 100.0], [1.0, 1.0], "o")
-    scale_axis(ax, [0.0, 1.0, 100.0], [1.0, 100.0])
-    low, high = ax.get_xlim()
-    assert -0.5 < low < 0 and high > 100.0
+    assert ax.get_xlabel() == "passes (linear to 1, then log)"
 
 
 LONG = [
@@ -182,38 +256,24 @@ LONG = [
 
 
 @pytest.mark.parametrize(("width", "cells"), [("column", 1), ("page", 1), ("page", 3)])
-@pytest.mark.parametrize("size", [(4.4, 3.0), (10.4, 4.8)])
-def test_a_legend_of_many_lines_is_no_taller_than_the_plots(width, cells, size):
+def test_a_legend_of_many_lines_covers_nothing_and_fits(width, cells):
     def cell(ax):
         for label in LONG:
             ax.plot([1, 2], [1, 2], label=label)
 
-    figure = drawn(Sheet([cell] * cells, 3, "", size, width=width))
+    figure = drawn(Sheet([cell] * cells, "", width=width))
     key = figure.legends[0].get_window_extent()
-    assert key.height <= 1.02 * figure.axes[0].get_window_extent().height
     assert key.x0 >= 0 and key.x1 <= figure.bbox.x1
     assert key.y0 >= 0 and not key.overlaps(figure.axes[0].get_tightbbox())
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert [" ".join(one.split()) for one in words] == LONG
-
-
-def test_few_short_labels_are_neither_broken_nor_small():
-    def cell(ax):
-        for label in ("one", "two", "three"):
-            ax.plot([1, 2], [1, 2], label=label)
-
-    texts = drawn(Sheet([cell], 1, "", (4.4, 3.0))).legends[0].get_texts()
-    assert [one.get_text() for one in texts] == ["one", "two", "three"]
-    assert {one.get_fontsize() for one in texts} == {7.5}
+    tall = figure.axes[0].get_window_extent().height
+    assert tall > 0.35 * figure.axes[0].get_window_extent().width
 
 
 @pytest.mark.parametrize("values", [[100000, 160000, 250000, 400000, 640000], [1, 9]])
 def test_labels_of_ticks_do_not_overlap_in_narrow_cells(values):
-    def cell(ax):
-        ax.plot([*values], [*values], label="one")
-        style.scale_numbers(ax, [float(one) for one in values], (0.011, 0.49))
-
-    figure = drawn(Sheet([cell] * 3, 3, "", (2.9, 1.6)))
+    figure = drawn(Sheet([chart(x=[*map(float, values), 1e6])] * 3, ""))
     figure.canvas.draw()
     for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
         boxes = [one.get_window_extent() for one in axis.get_ticklabels()]
@@ -222,59 +282,91 @@ def test_labels_of_ticks_do_not_overlap_in_narrow_cells(values):
             assert not any(box.overlaps(other) for other in boxes[place + 1 :])
 
 
-def test_many_unknown_lines_are_told_apart():
-    forget_styles()
-    looks = [
-        (style_of(f"line {k}").colour, style_of(f"line {k}").marker) for k in range(81)
-    ]
-    assert len(set(looks)) == 81
-    forget_styles()
-
-
 @pytest.mark.parametrize("name", ["$x_", "a/b", "数据", r"\frac{1}{2}", "a & b %", ""])
 def test_names_are_drawn_to_the_letter(name, recwarn):
-    shown = literal_text(name)
-    assert shown.replace(r"\$", "").count("$") == 0
-    figure = drawn(Sheet([lambda ax: ax.set_title(shown)], 1, shown, (3, 2), shown))
+    shown = style.literal_text(name)
+    figure = drawn(Sheet([lambda ax: ax.set_title(shown)], shown, shown))
     figure.canvas.draw()
+    assert figure.axes[0].get_title() == (name if name.isascii() else r"\u6570\u636e")
     assert not recwarn.list
 
 
 def test_titles_are_broken_but_not_their_formulas():
     title = r"a very long title of a panel, $\varepsilon = 10$, with " + "words " * 9
-    figure = drawn(Sheet([lambda ax: ax.set_title(title)], 1, "", (3, 2)))
-    lines = figure.axes[0].get_title().split("\n")
+    lines = wrap_text(title, 30).split("\n")
     assert len(lines) > 1 and any(r"$\varepsilon = 10$" in line for line in lines)
     assert re.sub(r"\s+", " ", " ".join(lines)) == title.strip()
-    title = "file, test_fraction=0.2, path=siteA/data.csv, ε = 10"
-    (ax,) = drawn(Sheet([lambda ax: ax.set_title(title)], 1, "", (1.6, 2))).axes
-    assert "\n" in ax.get_title() and "ε\xa0=\xa010" in ax.get_title()
+    title = wrap_text("file, test_fraction=0.2, path=siteA/data.csv, ε = 10", 20)
+    assert "\n" in title and "ε = 10" in title
 
 
 def test_a_map_of_winners_has_epsilon_and_a_colour_bar():
-    import numpy as np
-
-    ax = Figure().add_subplot()
-    problems = [("a", 0.1), ("a", 1.0), ("b", 1.0)]
-    grid = np.array([[1.0, 2.0, np.nan], [3.0, 1.0, 100.0]])
-    plot.draw_winners(ax, ["x", "y"], problems, grid, {"wins": [(0, 0)]})
+    figure = Figure()
+    ax = figure.add_subplot()
+    problems = pd.MultiIndex.from_tuples([("a", 0.1), ("a", 1.0), ("b", 1.0)])
+    grid = pd.DataFrame(
+        [[1.0, 2.0, np.nan], [3.0, 1.0, 100.0]], "x y".split(), problems
+    )
+    marks = pd.DataFrame(
+        [["wins", "", ""], ["", "ties", NOTHING]], grid.index, problems
+    )
+    plot.draw_winners(ax, grid, marks)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "1"]
-    assert ax.get_xlabel() == r"$\varepsilon$"
-    (bar,) = ax.child_axes
-    assert bar.get_ylabel() == "factor over the best"
+    assert ax.get_xlabel() == "ε"
+    assert figure.axes[1].get_ylabel() == "factor over the best"
+    wins, ties, crosses = (c.get_offsets().tolist() for c in ax.collections)
+    assert (wins, ties, crosses) == ([[0, 0]], [[1, 1]], [[2, 1]])
+    sizes = [text.get_fontsize() for text in (*ax.texts, *ax.get_xticklabels())]
+    assert min(sizes) >= 7
 
 
-@pytest.mark.parametrize("lines", [0, 1, 8, 9, 12, 60])
-def test_no_cell_has_more_than_eight_lines(lines):
-    names = [str(k) for k in range(lines)]
-    parts = plot.spread_lines(names)
-    assert [name for part in parts for name in part] == names
-    assert all(len(part) <= plot.MOST_LINES for part in parts)
+def test_no_cell_has_more_than_seven_lines():
+    for lines in (0, 1, 7, 8, 12, 60):
+        names = [str(k) for k in range(lines)]
+        parts = spread_lines(names)
+        assert [name for part in parts for name in part] == names
+        assert all(len(part) <= 7 for part in parts)
+    parts = draw.split_chart(chart(lines=[str(k) for k in range(9)], shapes={"s": -1}))
+    assert [len(one.lines) for one in parts] == [4, 5]
+    assert [one.title for one in parts] == ["title (1/2)", "title (2/2)"]
+    assert [bool(one.shapes) for one in parts] == [True, False]
+
+
+def test_lines_on_each_other_are_found():
+    one = chart(lines=["a", "b", "c"])
+    bands = one.bands.assign(
+        middle=one.bands["middle"].where(one.bands["line"] != "c", 2.0)
+    )
+    (group,) = draw.lines_alike(Chart("t", "n", bands))
+    assert group == ["a", "b"]
+
+
+def test_axes_of_one_name_have_one_kind_of_scale():
+    linear = chart(along="linear", scales=("linear", "log"))
+    passes = chart(along="passes", scales=("passes", "log"))
+    found = draw.charts_of_figure([linear, passes])
+    assert [one.scales[0] for one in found] == ["passes", "passes"]
+    assert [one.letter for one in found] == ["a", "b"]
+    assert draw.charts_of_figure([linear])[0].letter == ""
 
 
 def test_a_line_that_nobody_planned_looks_like_none_that_somebody_did():
     forget_styles()
-    reserve_styles(["DP-CD cyclic", "mine"])
+    reserve_styles([["DP-CD cyclic", "mine"]])
     planned, mine = style_of("DP-CD cyclic"), style_of("mine")
     assert (planned.colour, planned.marker) != (mine.colour, mine.marker)
     forget_styles()
+
+
+def test_pictures_have_few_bytes_and_are_sharp(tmp_path):
+    _, png, *_ = save_sheet(Sheet([chart()] * 3, "x"), tmp_path / "a")
+    with Image.open(png) as image:
+        assert image.size[0] == 200 * WIDTHS["page"]
+
+
+def test_rows_of_a_table_show_what_w_0_has():
+    ax = Figure().add_subplot()
+    one = chart(x=[1.0])
+    draw_rows(ax, [Chart("t", "n", one.bands.assign(**{"w = 0": 7.5}))])
+    texts = [cell.get_text().get_text() for cell in ax.tables[0].get_celld().values()]
+    assert "7.5" in texts and list(itertools.islice(texts, 4))[-1] == "w = 0"

@@ -20,33 +20,31 @@ from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.errors import Unsupported
 from dp_erm_bench.report import leaderboard
 from dp_erm_bench.report.figure import Drawing
-from dp_erm_bench.report.html.page import Gallery
-from dp_erm_bench.report.html.parts import Room
+from dp_erm_bench.report.html.page import chapter_of
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.leaderboard import (
     BOARDS,
     COLUMNS,
     HELD_OUT,
-    STYLES,
+    ORDER,
     UNTUNED,
     ZERO,
     Leaderboard,
+    factors_of_board,
     pages_of_boards,
     pairs_by_board,
     pairs_table,
-    performance_profiles,
     problems_of,
     published_standings,
     reference_rows,
     sentences_on_searches,
     standings_by_board,
     standings_of,
-    title_of_panel,
     winners_by_problem,
 )
 from dp_erm_bench.report.make import check_report
-from dp_erm_bench.report.plot import FACTORS
-from dp_erm_bench.results.runs import write_run
+from dp_erm_bench.report.plot import FACTORS, shares_within
+from dp_erm_bench.report.style import STYLES
 from dp_erm_bench.solvers.defaults import RULES
 from tests.serving import RISKS
 
@@ -242,14 +240,11 @@ def test_what_others_wrote_of_references_is_read_with_care(text, table):
     assert "| *optimum, not private* | - | - |" in text_of(wild)
 
 
-def test_tables_without_held_out_measures_have_none(table, tmp_path):
+def test_tables_without_held_out_measures_have_none(table):
     names = ["test_risk", "balanced_accuracy", "auc"]
     old = table.assign(references="{}", **dict.fromkeys(names, math.nan))
     assert standings_of(old)[names].isna().all(axis=None)
     assert "- / 0.800 / - / -" in text_of(old)
-    written = {path.stem for path in draw(old, tmp_path)}
-    assert "leaderboard_accuracy" in written
-    assert not {"leaderboard_auc", "leaderboard_risk"} & written
 
 
 def test_one_row_per_problem_epsilon_and_algorithm(table):
@@ -387,18 +382,18 @@ def test_a_problem_on_which_all_is_skipped_has_no_winner():
 
 def test_profiles_count_the_problems_within_a_factor(table):
     found = standings_of(table)
-    shares = performance_profiles(
-        found[found["panel"].str.endswith("_l2")], np.array([1.0, 1.3, 5])
-    )
+    l2 = factors_of_board(found[found["panel"].str.endswith("_l2")])
+    shares = shares_within(l2)
+    at = [int(np.searchsorted(FACTORS, factor)) for factor in (1.0, 1.3, 5)]
     # a9a at two epsilons: factors 1, 1.005, 4; madelon: 1.2, 1, refused.
-    assert shares["gd"].tolist() == [0.5, 1.0, 1.0]
-    assert shares["random_cd"].tolist() == [0.0, 0.0, 0.5]
-    assert shares[ZERO].tolist() == [0.5, 0.5, 0.5]
-    assert performance_profiles(found, np.array([20.0]))[ZERO].tolist() == [1.0]
+    assert shares["gd"][at].tolist() == [0.5, 1.0, 1.0]
+    assert shares["random_cd"][at].tolist() == [0.0, 0.0, 0.5]
+    assert shares[ZERO][at].tolist() == [0.5, 0.5, 0.5]
+    assert (factors_of_board(found).loc[ZERO] <= 20.0).all()
 
 
 def test_profiles_rise_and_leave_out_who_never_ran(table):
-    shares = performance_profiles(standings_of(table), FACTORS)
+    shares = shares_within(factors_of_board(standings_of(table)))
     assert "svrg" not in shares
     for values in shares.values():
         assert (np.diff(values) >= 0).all() and values.max() <= 1
@@ -408,7 +403,7 @@ def test_profiles_rise_and_leave_out_who_never_ran(table):
 def test_a_perfect_answer_does_not_divide_by_zero():
     found = standings_of(table_of(runs("a9a_l2", "gd", [0.0] * 3)))
     assert row_of(found, "a9a_l2", "gd")["factor"] == 1.0
-    assert performance_profiles(found, np.array([1.0]))["gd"].tolist() == [1.0]
+    assert factors_of_board(found).loc["gd"].tolist() == [1.0]
 
 
 # Figures
@@ -431,7 +426,7 @@ def drawn(tmp_path_factory):
 @pytest.mark.slow
 def test_draw_writes_figures_page_and_table(drawn, table):
     folder = drawn[0] / "figures"
-    for stem in ("profiles", "heat", "error", "risk", "accuracy", "auc"):
+    for stem in ("profiles", "heat"):
         assert (folder / f"leaderboard_{stem}.pdf").stat().st_size
         path = folder / f"leaderboard_{stem}.png"
         assert path.stat().st_size <= MAX_PNG_BYTES
@@ -454,23 +449,11 @@ def test_drawing_again_gives_the_same_files(drawn):
         assert first.read_bytes() == second.read_bytes(), first.name
 
 
-def test_the_board_is_a_part_of_the_page(drawn, table, tmp_path):
+def test_the_board_is_a_part_of_the_page(drawn, tmp_path):
     folder = shutil.copytree(drawn[0], tmp_path / "leaderboard")
-    config = {"figures": [{"kind": "leaderboard"}], "profile": "smoke"}
-    write_run(folder, {"run": "1", "config": config})
-    gallery = Gallery("c1", Room(1 << 30))
-    gallery.fill(folder, table, [])
-    ((title, html),) = gallery.pages
+    ((title, html),) = chapter_of(folder, 1).pages
     assert title == "Leaderboard" and "<h4>Problems: l2 penalty</h4>" in html
     assert "<td>a9a_l2</td>" in html
-    # It is made of the table: what lies in the folder is anyone's.
-    (folder / "leaderboard.md").write_text("# gd wins")
-    again = Gallery("c1", Room(1 << 30))
-    again.fill(folder, table, [])
-    assert again.pages == gallery.pages
-    full = Gallery("c1", Room(0))
-    full.fill(folder, table, [])
-    assert not full.pages and "Leaderboard: there is no room for it" in full.notes
 
 
 def test_a_table_without_any_run_draws_no_figure(tmp_path):
@@ -481,19 +464,15 @@ def test_a_table_without_any_run_draws_no_figure(tmp_path):
 
 
 def test_every_algorithm_has_a_style_of_its_own():
-    assert {*RANKED, ZERO} == set(STYLES)
-    looks = {(style.colour, style.marker) for style in STYLES.values()}
-    assert len(looks) == len(STYLES)
+    assert {*RANKED, ZERO} == {*ORDER}
+    looks = {(STYLES[line].colour, STYLES[line].marker) for line in ORDER}
+    assert len(looks) == len(ORDER)
 
 
 def test_the_page_names_what_it_does_not_rank():
     text = (files("dp_erm_bench.report") / "leaderboard.md").read_text()
     for name in UNRANKED:
         assert f"`{name}`" in text
-
-
-def test_titles():
-    assert title_of_panel("quasi_sparse_l1") == f"quasi_sparse, {BOARDS['l1']}"
 
 
 # The page
@@ -579,12 +558,6 @@ def test_of_numbers_a_page_tells_rmse_and_r2_beside_the_mean(table):
     assert "(the mean of the labels is as good): -" in own
     # The other boards say what they said.
     assert text_of(table).split("## Problems")[1] == text.split("## Problems")[1]
-
-
-def test_figures_of_numbers_show_their_panels_alone(table, tmp_path):
-    written = {path.stem for path in draw(with_numbers(table), tmp_path)}
-    assert {f"leaderboard_{stem}" for stem in ("accuracy", "rmse", "r2")} <= written
-    assert "rmse" not in " ".join(path.stem for path in draw(table, tmp_path / "old"))
 
 
 def test_the_page_has_every_number_and_every_refusal(table):

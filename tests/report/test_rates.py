@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.papers.claims import mean_bound
 from dp_erm_bench.problems.erm.build import erm_from_arrays
-from dp_erm_bench.report import lines
+from dp_erm_bench.report.captions import caption_of
 from dp_erm_bench.report.claims.judge import evaluate_claims
 from dp_erm_bench.report.curves import Missing
+from dp_erm_bench.report.draw import bands_of_lines, chart_of_lines, drawn_shape
 from dp_erm_bench.report.figure import look_up_lines
 from dp_erm_bench.report.layout import Sheet, draw_sheet
-from dp_erm_bench.report.lines import save_crosses, slopes_in_words
-from dp_erm_bench.report.panels import Cross, draw_cross, drawn_shape
+from dp_erm_bench.report.lines import slopes_in_words
 from dp_erm_bench.report.scaling import (
     Scaling,
     finals_along,
@@ -78,9 +78,10 @@ def test_slope_of_what_has_none(x, values):
 def test_statistics_of_a_scaling():
     found = Scaling(np.array([1.0, 2.0]), (np.array([3.0, 1.0, 8.0]), np.array([2.0])))
     assert found.mean.tolist() == [4.0, 2.0]
-    assert found.median.tolist() == [3.0, 2.0]
-    assert found.low.tolist() == [1.0, 2.0]
-    assert found.high.tolist() == [8.0, 2.0]
+    bands = bands_of_lines({"x": found})
+    assert bands["middle"].tolist() == [3.0, 2.0]
+    assert bands["low"].tolist() == [1.0, 2.0]
+    assert bands["high"].tolist() == [8.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -94,14 +95,13 @@ def test_statistics_of_a_scaling():
 )
 def test_median_of_an_even_number_is_the_mean_of_the_middle_two(axes, ends, median):
     rate = Scaling(np.array([1.0, 2.0]), (np.array(ends), np.array([5.0, 5.0])))
-    assert rate.median.tolist() == [median, 5.0]
-    flat = {"flat": 0}
-    ax = axes(Cross("title", "p", {LINE: rate}, flat))
+    assert bands_of_lines({LINE: rate})["middle"].tolist() == [median, 5.0]
+    ax = axes({LINE: rate}, shapes={"flat": 0})
     drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
     # What a log axis cannot show is a gap.
     shown = median if math.isfinite(median) else math.nan
     np.testing.assert_array_equal(drawn[style_of(LINE).label], [shown, 5.0])
-    assert drawn["flat"][0] == median
+    np.testing.assert_array_equal(drawn["flat"][0], shown)
 
 
 def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes):
@@ -110,15 +110,15 @@ def test_rates_and_quotients_draw_the_median_of_even_runs(rows, unbalanced, axes
     rate = scaling_of_line(wide, "theory_p", LINE, "p")
     middle = [np.median(ends) for ends in rate.ends]
     assert all(len(ends) == 4 for ends in rate.ends)
-    np.testing.assert_allclose(rate.median, middle, rtol=1e-12)
+    found = bands_of_lines({LINE: rate})["middle"]
+    np.testing.assert_allclose(found, middle, rtol=1e-12)
     table = unbalanced.copy()
     last = table["iteration"] == table["iteration"].max()
     odd = last & (table["seed"] % 2 == 1)
     table.loc[odd, "relative_error"] *= 3
     line = "DP-CD cyclic"
     found = finals_along(table, {"blocks": BLOCKS}, "unbalanced", "quotient", line)
-    np.testing.assert_allclose(found.median, [0.04, 0.04])
-    ax = axes(Cross("title", "x", {line: found}))
+    ax = axes({line: found})
     drawn = next(one for one in ax.lines if one.get_label() == style_of(line).label)
     np.testing.assert_allclose(drawn.get_ydata(), [0.04, 0.04])
 
@@ -159,7 +159,7 @@ def test_diverged_run_has_no_slope(rows):
     last = (table["iteration"] == table["iteration"].max()) & (table["seed"] == 1)
     table.loc[last, "objective"] = math.nan
     found = scaling_of_line(table, "theory_p", LINE, "p")
-    assert np.isinf(found.high[-1])
+    assert np.isinf(found.ends[-1]).any()
     assert math.isnan(found.slope)
 
 
@@ -314,14 +314,14 @@ def test_figures_of_the_theory(rows, unbalanced, tmp_path):
 
 @pytest.fixture
 def axes():
-    """Draw one cross and return its axes."""
+    """Draw one chart of lines and return its axes."""
     import matplotlib.pyplot as plt
 
-    def build(cross):
+    def build(lines, **more):
         with house_style():
             figure = plt.figure()
-            cell = [lambda ax: draw_cross(ax, cross)]
-            draw_sheet(figure, Sheet(cell, 1, "x", (3.0, 2.0), "quantity"))
+            cell = chart_of_lines("title", "p", lines, **more)
+            draw_sheet(figure, Sheet([cell.__call__], "x", "quantity"))
             figure.canvas.draw()
         return figure.axes[0]
 
@@ -331,7 +331,7 @@ def axes():
 
 def test_shapes_go_through_the_anchor(axes):
     rates = {"DP-CD cyclic": constant([4, 3, 2, 1]), LINE: constant([8, 4, 2, 1])}
-    ax = axes(Cross("title", "p", rates, {"one over x": -1}, LINE))
+    ax = axes(rates, shapes={"one over x": -1}, anchor=LINE)
     drawn = {line.get_label(): line for line in ax.lines}
     along, values = drawn["one over x"].get_data()
     np.testing.assert_allclose(along * values, 50 * 8)
@@ -346,7 +346,7 @@ def test_shapes_go_through_the_anchor(axes):
 
 def test_a_shape_with_a_value_stands_where_it_is(axes):
     lower = {"lower bound": {"power": "-1/2", "times": 3}}
-    ax = axes(Cross("title", "p", {LINE: constant([8, 4, 2, 1])}, lower))
+    ax = axes({LINE: constant([8, 4, 2, 1])}, shapes=lower)
     drawn = {line.get_label(): line for line in ax.lines}
     along, values = drawn["lower bound"].get_data()
     assert values == pytest.approx(3 / np.sqrt(along))
@@ -362,7 +362,7 @@ def test_a_shape_whose_value_is_no_number_above_0_is_refused(shape):
 
 def test_level_of_doing_nothing_is_drawn_where_it_is_known(axes):
     for zeros, expected in ((X, True), ((), False), ([1e-3] * 4, True)):
-        ax = axes(Cross("t", "p", {LINE: constant([1, 2, 3, 4], zeros)}))
+        ax = axes({LINE: constant([1, 2, 3, 4], zeros)})
         drawn = {line.get_label(): line.get_ydata() for line in ax.lines}
         assert ("w = 0" in drawn) == expected
         if expected:
@@ -376,7 +376,7 @@ def test_lines_on_problems_of_their_own_have_each_its_own_w_0(axes):
     zeros = [[9.0] * 4, [9.0] * 4, [6.0, 5.0, 4.0, 3.0]]
     pairs = zip(names, zeros, strict=True)
     rates = {k: constant([1, 2, 3, 4], own) for k, own in pairs}
-    ax = axes(Cross("t", "p", rates))
+    ax = axes(rates)
     own = [line for line in ax.lines if line.get_label() == "_w = 0"]
     assert [line.get_color() for line in own] == [
         style_of(name).colour for name in names
@@ -400,57 +400,47 @@ def test_held_out_measures_stand_beside_the_models_too(rows):
     assert set(scaling_of_line(table, "theory_n", LINE, "n").beside) == {ZERO}
 
 
-def test_shapes_of_all_cells_of_a_sheet_are_told_apart(tmp_path, monkeypatch):
-    found = []
-    monkeypatch.setattr(lines, "save_sheet", lambda sheet, _: found.append(sheet) or [])
+def test_shapes_of_all_cells_of_a_sheet_are_told_apart():
     line = {LINE: constant([1, 2, 3, 4])}
-    crosses = [Cross("t", "n", line, {label: -1}) for label in ("one", "two", "three")]
-    save_crosses(crosses, tmp_path / "x", "", "y")
+    labels = ("one", "two", "three")
+    cells = [chart_of_lines("t", "n", line, shapes={label: -1}) for label in labels]
     figure = Figure()
-    draw_sheet(figure, found[0])
+    draw_sheet(figure, Sheet(cells, ""))
     dashes = {
         str(one._unscaled_dash_pattern)
         for ax in figure.axes
         for one in ax.lines
-        if one.get_label() in ("one", "two", "three")
+        if one.get_label() in labels
     }
     assert len(dashes) == 3
 
 
 def test_diverged_point_does_not_hide_the_others(axes):
-    ax = axes(Cross("t", "p", {LINE: constant([1.0, 2.0, 3.0, math.inf])}))
+    ax = axes({LINE: constant([1.0, 2.0, 3.0, math.inf])})
     low, high = ax.get_ylim()
     assert 0.5 < low < 1 < 3 < high < 100
 
 
 def test_slopes_in_words():
     rates = {LINE: constant(X**0.5), "DP-CD cyclic": constant(X**-1.0)}
-    assert slopes_in_words(Cross("t", "p", rates)) == (
-        "Slopes against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00."
+    assert slopes_in_words("p", rates) == (
+        "slopes against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00"
     )
+    assert slopes_in_words("p", {}) == ""
 
 
-def test_scaling_names_the_runs_behind_it(tabulate):
+def test_the_caption_of_lines_names_the_runs(tabulate):
     lines = [{"panel": "theory_n", "n": n, "dataset_seed": n} for n in (100, 200)]
     table = tabulate(*lines)
-    assert scaling_of_line(table, "theory_n", "DP-CD cyclic", "n").runs == ()
-    table["run"] = [f"{n}-here-1" for n in table["n"]]
-    found = scaling_of_line(table, "theory_n", "DP-CD cyclic", "n")
-    assert found.runs == ("100-here-1", "200-here-1")
-
-
-def test_the_caption_of_crosses_names_the_runs(tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(
-        lines, "save_sheet", lambda sheet, path: said.append(sheet) or []
-    )
-    named = {LINE: Scaling(X, (X, X, X, X), runs=("7-here-1",))}
-    for one in (named, {LINE: Scaling(X, (X, X, X, X))}):
-        cross = Cross("title", "n", one)
-        save_crosses([cross], tmp_path / "figures" / "x", "About.", "risk")
-    named, unnamed = (sheet.caption.splitlines() for sheet in said)
-    assert named[-1] == "Computed by runs/7-here-1 (commit unknown)."
-    assert unnamed == named[:-1]
+    for runs in ("", table["n"].astype(str) + "-here-1"):
+        found = scaling_of_line(table.assign(run=runs), "theory_n", "DP-CD cyclic", "n")
+        chart = chart_of_lines("t", "n", {"DP-CD cyclic": found})
+        said.append(caption_of([chart], about="About.").splitlines())
+    unnamed, named = said
+    assert named[:-1] == unnamed
+    runs = [f"{n}-here-1 (commit unknown)" for n in (200, 100)]
+    assert named[-1] == f"Computed by runs/{', '.join(runs)}."
 
 
 def judged_rows(rows, exponent, sizes=(0.5, 1.5, 1.0)):

@@ -10,11 +10,10 @@ from omegaconf import OmegaConf
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.bounds import mu_for
-from dp_erm_bench.report import lines
 from dp_erm_bench.report.claims.judge import evaluate_claims
+from dp_erm_bench.report.draw import chart_of_lines
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
-from dp_erm_bench.report.panels import Cross, draw_cross
-from dp_erm_bench.report.scaling import Scaling, scaling_of_line
+from dp_erm_bench.report.scaling import scaling_of_line
 from dp_erm_bench.report.style import STYLES
 from tests.report.papers import talwar2015
 
@@ -70,13 +69,13 @@ def drawn(table, folder):
 def captions(monkeypatch):
     """The captions of the sheets of rates by their stem; no sheet is written."""
     found = {}
-    monkeypatch.setattr("dp_erm_bench.report.paper.save_sheet", lambda *_: [])
+    monkeypatch.setattr("dp_erm_bench.report.panels.save_sheet", lambda *_: [])
 
-    def keep(crosses, path, caption, label, size):
-        found[path.stem] = caption
+    def keep(sheet, path):
+        found[path.stem] = sheet.caption
         return []
 
-    monkeypatch.setattr("dp_erm_bench.report.lines.save_crosses", keep)
+    monkeypatch.setattr("dp_erm_bench.report.lines.save_sheet", keep)
     return found
 
 
@@ -111,38 +110,23 @@ def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captio
     # None of the authors' curves are here.
     assert "Dashed" not in (tmp_path / "log.txt").read_text()
     lasso, answers = (captions[f"talwar2015_{one}"] for one in ("lasso", "answers"))
-    assert "nominal one: Frank-Wolfe, printed (not proved)" in lasso
-    assert "(up to 1.61 times)" in lasso
-    assert "Certified epsilon above the nominal one: no line." in answers
-    assert "Uncharged: smoothness, tuning, standardisation." in answers
+    assert "unknown: Frank-Wolfe, printed (not proved) (up to 1.61 times)" in lasso
+    assert "Certified epsilon above the nominal one or unknown: no line." in answers
+    # Nine lines are two panels: a and b are of the first data set.
+    assert "smoothness (a, b); standardisation (e, f); tuning." in answers
 
 
 def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
     table.loc[table["line"] == "AMP", "epsilon_certified"] = math.nan
     drawn(table, tmp_path)
-    assert "nominal one: AMP (none is proved)." in captions["talwar2015_answers"]
+    assert "unknown: AMP (none is proved)." in captions["talwar2015_answers"]
 
 
-def test_slopes_name_their_cell_where_an_axis_comes_twice(tmp_path, monkeypatch):
-    said = []
-    monkeypatch.setattr(
-        lines, "save_sheet", lambda sheet, path: said.append(sheet) or []
-    )
-    x = np.array([1.0, 10.0])
-    falling = Scaling(x, (np.array([1.0]), np.array([0.1])))
-    alone = Scaling(x[1:], (np.array([0.1]),))
-    cells = [
-        Cross("one", "n", {"AMP": falling, "Output gamma": alone}),
-        Cross("two", "n", {"Output gamma": alone}),
-        Cross("three", "p", {"AMP": falling}),
-    ]
-    lines.save_crosses(cells, tmp_path / "figures" / "x", "About.", "risk")
-    assert said[0].caption.splitlines() == [
-        "About.",
-        "one. Slopes against n: AMP -1.00.",
-        "two. Slopes against n: none.",
-        "Slopes against p: AMP -1.00.",
-    ]
+def test_slopes_name_their_panel(table, tmp_path, captions):
+    drawn(table, tmp_path)
+    said = captions["talwar2015_lasso"]
+    assert "\na: slopes against n: Frank-Wolfe, Gumbel noise -" in said
+    assert ". b: slopes against steps T: Frank-Wolfe, Gumbel noise 0." in said
 
 
 def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
@@ -157,8 +141,7 @@ def test_the_legend_of_a_single_panel_is_on_the_sheet(table):
     assert list(found.lines) == list(LASSO.cells[0].lines)
     with house_style():
         figure = plt.figure()
-        cell = functools.partial(draw_cross, cross=found.along_passes)
-        draw_sheet(figure, Sheet([cell], 1, "A caption.", (4.4, 3.0)))
+        draw_sheet(figure, Sheet(found.along_passes, "A caption."))
         figure.canvas.draw()
     box = figure.legends[0].get_window_extent(figure.canvas.get_renderer())
     assert box.x1 <= figure.bbox.x1
@@ -181,9 +164,10 @@ def test_a_line_starts_where_the_algorithm_serves_and_says_why(
     line = "Objective Gaussian no ridge"
     table = skip(table, line, (0.01, 0.1), "the curvature alone costs 0.223")
     drawn(table, tmp_path)
+    name = "objective, Gaussian, no ridge at $\\varepsilon$ = "
     assert (
-        "objective, Gaussian, no ridge: no point at $\\varepsilon$ = 0.01, 0.1 "
-        "(skipped: the curvature alone costs 0.223)." in captions["talwar2015_answers"]
+        f"Not drawn: {name}0.01; {name}0.1: skipped: the curvature alone costs 0.223."
+        in captions["talwar2015_answers"]
     )
 
 
@@ -199,8 +183,8 @@ def test_captions_are_about_what_ran(table, tmp_path, captions):
     table.loc[first, "status"] = "error"
     drawn(table, tmp_path)
     text = captions["talwar2015_answers"]
-    assert "adjacency replace_one" in text
-    assert "Uncharged: smoothness, tuning." in text
+    assert "adjacency: replace_one." in text
+    assert "Uncharged: smoothness; tuning." in text
 
 
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):
@@ -211,7 +195,7 @@ def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp
     rates = {one: scaling_of_line(table, "a9a", one, "epsilon") for one in names}
     assert rates["Objective Gaussian"].x.tolist() == [1.0]
     figure, ax = plt.subplots()
-    draw_cross(ax, Cross("t", "epsilon", rates))
+    chart_of_lines("t", "epsilon", rates)(ax)
     assert ax.get_xlim()[0] < 0.01
     plt.close(figure)
 

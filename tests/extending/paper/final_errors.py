@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from dp_erm_bench.report.curves import line_errors
 from dp_erm_bench.report.figure import Figure
 from dp_erm_bench.report.layout import Sheet, save_sheet
@@ -16,10 +18,10 @@ class FinalErrors(Figure):
 
     def draw(self, drawing):
         ends = {
-            line: line_errors(drawing.table, self.panel, line).median[-1]
+            line: np.median(line_errors(drawing.table, self.panel, line).errors[:, -1])
             for line in self.lines
         }
-        sheet = Sheet([partial(bars, ends=ends)], 1, "Final errors.", (3.0, 2.0))
+        sheet = Sheet([partial(bars, ends=ends)], "Final errors.")
         with house_style():
             return save_sheet(sheet, drawing.path("ends"))
 

@@ -1,0 +1,293 @@
+"""The maker of captions: what stands behind a figure, and what its epsilon is worth.
+
+It reads the rows that were drawn. What holds of all panels stands once, what differs
+stands with its panel or its line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp_erm_bench.report.draw import STATISTICS, Chart, lines_alike
+from dp_erm_bench.report.style import literal_text
+from dp_erm_bench.results.runs import read_run
+from dp_erm_bench.results.settings import (
+    final_rows,
+    text_of,
+    unchecked_in,
+    under_bounds,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_NAMES = 8
+"""Lines or panels that a sentence names."""
+
+NAMED_RUNS = 3
+"""More runs than these are named in log.txt only."""
+
+UNKNOWN = "commit unknown"
+TITLE, LABEL = "_title", "_label"
+"""Columns of the rows that were drawn: what panel and line are called in the figure."""
+
+
+def join_paragraphs(*parts: str) -> str:
+    """Return the parts of a caption that are not empty, each on a line of its own."""
+    return "\n".join(part for part in parts if part)
+
+
+def name_few(names: Iterable[str]) -> str:
+    """Return names in words, of many the first."""
+    names = [*dict.fromkeys(names)]
+    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    apart = "; " if any("," in name for name in names) else ", "
+    return apart.join([*names[:MOST_NAMES], *more])
+
+
+def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
+    """Return the rows behind some charts with `TITLE` and `LABEL`, None of no runs."""
+    import pandas as pd
+
+    found = []
+    for one in (chart for chart in charts if chart.rows is not None):
+        labels = {line: one.look(line).label for line in one.lines}
+        named: dict[str, Any] = {TITLE: one.name, LABEL: one.rows["line"].map(labels)}
+        found.append(one.rows.assign(**named))
+    return pd.concat(found) if found else None
+
+
+def tell_apart(rows: pd.DataFrame, texts: pd.Series[str]) -> str:
+    """Return a text if it is that of all rows, else each but '' with whose it is.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        With `TITLE` and `LABEL`.
+    texts : Series
+        On their index.
+    """
+    pairs = rows[[TITLE, LABEL]].assign(text=texts.to_numpy()).drop_duplicates()
+    if pairs["text"].nunique() == 1:
+        return str(pairs["text"].iloc[0])
+    whose = pairs[TITLE]
+    if pairs[[TITLE, "text"]].drop_duplicates()[TITLE].duplicated().any():
+        whose = pairs[LABEL]
+        if pairs[[LABEL, "text"]].drop_duplicates()[LABEL].duplicated().any():
+            by_line = pairs.groupby([LABEL, "text"], sort=False)[TITLE]
+            whose = whose + " in " + by_line.transform(name_few)
+    groups = whose.groupby(pairs["text"], sort=False)
+    return "; ".join(f"{text} ({name_few(names)})" for text, names in groups if text)
+
+
+def caption_of(
+    charts: Sequence[Chart],
+    *more: str,
+    about: str = "",
+    profile: str = "",
+    folders: Sequence[Path] = (),
+    statistic: str = "",
+    rows: pd.DataFrame | None = None,
+) -> str:
+    """Return the caption of a figure.
+
+    Parameters
+    ----------
+    charts : sequence of Chart
+        What was drawn.
+    *more : str
+        Further paragraphs, before that on the runs.
+    about : str
+        Its beginning.
+    profile : str
+        The profile that was run, if it is known.
+    folders : sequence of Path
+        The results folders, with the manifests of the runs.
+    statistic : str
+        The statistic in words, if not that of the charts.
+    rows : DataFrame
+        What was drawn, with `TITLE` and `LABEL`, if not that of the charts.
+    """
+    rows = drawn_rows(charts) if rows is None else rows
+    beneath = [
+        f"{' and '.join(one.look(line).label for line in group)} ({one.name})"
+        for one in charts
+        for group in lines_alike(one)
+    ]
+    same = f"Lie on each other: {'; '.join(beneath)}." if beneath else ""
+    measured = " ".join(
+        f"{one.name}: {one.said}."
+        if one.letter
+        else f"{one.said[0].upper()}{one.said[1:]}."
+        for one in charts
+        if one.said
+    )
+    if rows is None:
+        return join_paragraphs(about, same, *more, measured)
+    counts = {one.name: _statistic_in_words(one) for one in charts}
+    facts = facts_of_panels(rows)
+    tuned = ", at settings tuned on other seeds" * bool(
+        (rows["phase"] == "report").any()
+    )
+    words = statistic or tell_apart(rows, rows[TITLE].map(counts))
+    ran = f" (profile {profile})" if profile else ""
+    lost = final_rows(rows[rows["status"] == "diverged"])
+    authors = any(one.authors for one in charts)
+    return join_paragraphs(
+        about,
+        " ".join(
+            f"{name}: {tell_apart(rows, rows[TITLE].map(own))}."
+            for name, own in facts.items()
+        ),
+        f"Calibration: {tell_apart(rows, text_of(rows['calibration']))}.",
+        f"{words[0].upper()}{words[1:]}{tuned}{ran}.",
+        "Dashed: the authors' own figure, means of ten runs." if authors else "",
+        f"Uncharged: {_uses_in_words(rows)}.",
+        f"Certified epsilon above the nominal one or unknown: {_unproved_lines(rows)}.",
+        same,
+        f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
+        literal_text(under_bounds(rows)),
+        *more,
+        measured,
+        origin_in_words(rows, *folders),
+    )
+
+
+def _statistic_in_words(chart: Chart) -> str:
+    counts = chart.bands["count"]
+    least, most = int(counts.min()), int(counts.max())
+    many = f"{least}" if least == most else f"{least} to {most}"
+    return f"{STATISTICS[chart.statistic][0]} of {many} report runs"
+
+
+def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return data, objective and budget of each panel in words, by what they are."""
+    facts: dict[str, dict[str, str]] = {}
+    for title, own in rows.groupby(TITLE, sort=False):
+        sizes = own["n"].astype(float)
+        squares = (own["delta"] * sizes**2 - 1).abs() < 1e-6
+        form = own["standardise"].map({True: ", standardised"}).fillna("")
+        words = own["penalty"].astype(str)
+        one = {
+            "Data": words_of(own["dataset"].astype(str) + form),
+            "n x p": f"{span_of(sizes)} x {span_of(own['p'])}",
+            "loss": words_of(own["loss"]),
+            "penalty": words_of(words),
+            "strength": span_of(own["strength"][words != "none"]),
+            "epsilon": span_of(own["epsilon"]),
+            "delta": "1/n^2" if squares.all() else span_of(own["delta"]),
+            "adjacency": words_of(own["adjacency"]),
+        }
+        for name, text in one.items():
+            facts.setdefault(name, {})[str(title)] = text or "none"
+    return {
+        k: v for k, v in facts.items() if k != "strength" or {*v.values()} != {"none"}
+    }
+
+
+def words_of(values: pd.Series[Any]) -> str:
+    """Return the values of a column of words."""
+    return literal_text(" or ".join(text_of(values).unique()[:MOST_NAMES]))
+
+
+def span_of(values: pd.Series[Any]) -> str:
+    """Return the value of a column, few in full, of many the ends."""
+    found = sorted({float(one) for one in values.dropna()})
+    words = [f"{one:.6g}" if one % 1 == 0 else f"{one:.3g}" for one in found]
+    return ", ".join(words) if len(words) <= 3 else f"{words[0]} to {words[-1]}"
+
+
+def _uses_in_words(rows: pd.DataFrame) -> str:
+    """Return the uses of the data that no budget pays for, and whose they are."""
+    texts = text_of(rows["uncharged"])
+    found = {use for text in texts.unique() for use in text.split(",")} - {""}
+    said = []
+    for use in sorted(found):
+        has = texts.map({text: use in text.split(",") for text in texts.unique()})
+        of_line = has.groupby([rows[TITLE], rows[LABEL]]).transform("any")
+        said.append(tell_apart(rows, of_line.map({True: literal_text(use), False: ""})))
+    return "; ".join(said) or "none"
+
+
+def _unproved_lines(rows: pd.DataFrame) -> str:
+    """Return the lines of which the nominal epsilon is not proved, and its excess."""
+    share = (rows["epsilon_certified"] / rows["epsilon"]).astype(float).fillna(math.inf)
+    share = share.where(rows["epsilon"].astype(float) < math.inf, 0.0)
+    worst = share.groupby(rows[LABEL], sort=False).max()
+    return (
+        name_few(
+            f"{line} (none is proved)"
+            if math.isinf(most)
+            else f"{line} (up to {most:.2f} times)"
+            for line, most in worst.items()
+            if most > 1 + 1e-6
+        )
+        or "no line"
+    )
+
+
+def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:
+    """Return the runs that computed some rows with their commits, the latest first.
+
+    Also which of their algorithms have not passed `dp-erm-bench check`, or with a
+    doubt.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the table.
+    *folders : Path
+        The results folders, with the manifests of their runs.
+    """
+    names = runs_of(rows)
+    known = {
+        run: next(
+            (c for c in (commit_in_words(one, run) for one in folders) if c != UNKNOWN),
+            UNKNOWN,
+        )
+        for run in names[:NAMED_RUNS]
+    }
+    shown = ", ".join(f"{run} ({commit})" for run, commit in known.items())
+    more = len(names) - NAMED_RUNS
+    tail = f"; {more} more in log.txt" if more > 0 else ""
+    return join_paragraphs(
+        f"Computed by runs/{shown}{tail}." if shown else "",
+        in_doubt(unchecked_in(rows)),
+    )
+
+
+def in_doubt(names: Sequence[str]) -> str:
+    """Return which algorithms have not passed `check`, or passed with a doubt.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What `unchecked_in` returns.
+    """
+    half = [name for name in names if name.endswith(")")]
+    foreign = ", ".join(name for name in names if name not in half)
+    return join_paragraphs(
+        f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
+        f"Passed with a doubt: {', '.join(half)}." if half else "",
+    )
+
+
+def runs_of(rows: pd.DataFrame) -> list[str]:
+    """Return the runs that computed rows, the latest first."""
+    named = rows["run"].dropna().unique() if "run" in rows else ()
+    return sorted((str(run) for run in named if run), reverse=True)
+
+
+def commit_in_words(folder: Path, run: str) -> str:
+    """Return a run's commit, and whether files were changed since."""
+    environment = read_run(folder, run).get("environment")
+    git = environment.get("git") if isinstance(environment, Mapping) else None
+    name = git.get("commit") if isinstance(git, Mapping) else None
+    if not isinstance(git, Mapping) or not isinstance(name, str) or not name:
+        return UNKNOWN
+    if "dirty" not in git:
+        return f"commit {name[:7]}, with or without changes"
+    return f"commit {name[:7]}{', with changes' if git['dirty'] else ''}"

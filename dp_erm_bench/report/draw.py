@@ -1,0 +1,534 @@
+"""Lines with their bands along an axis: the statistics over runs, and the painter."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_erm_bench.errors import UsageError, real_number
+from dp_erm_bench.report import style
+from dp_erm_bench.report.curves import Array, RunsAlong
+from dp_erm_bench.report.style import Style, style_of
+from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.statistics import BASELINES, by_split, centre_of, quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+ALONG = ("passes", "iteration", "seconds")
+"""Columns along a run; against any other only its end is drawn."""
+
+STATISTICS = {
+    "median": ("median and min..max", (0.0, 0.5, 1.0)),
+    "quantiles": ("median and 10..90 % quantiles", (0.1, 0.5, 0.9)),
+    "interval": ("median and its 95 % interval", None),
+    "mean": ("mean and min..max", (0.0, None, 1.0)),
+}
+"""Line and band over the runs, in words and as quantiles; None is the mean."""
+
+BAND = ("low", "middle", "high")
+MOST_LINES = 7
+"""Lines of a panel; of more there are several panels."""
+
+FEW = 2
+"""Points of a panel, at most, that are rows of a table."""
+
+ALIKE = 0.01
+"""A relative difference that no eye sees on a log scale."""
+
+
+def bands(
+    rows: pd.DataFrame,
+    x: str,
+    y: str,
+    by: Sequence[str],
+    statistic: str = "median",
+    beside: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
+    """Return the statistics over the runs of each group, along an axis.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of the tidy table.
+    x, y : str
+        Columns. Against one of `ALONG` a place is an iteration, and x the median there.
+    by : sequence of str
+        Columns that tell the groups apart.
+    statistic : str
+        One of `STATISTICS`.
+    beside : mapping of str to str
+        Columns of baselines by their names, which are columns of the result.
+
+    Returns
+    -------
+    DataFrame
+        A row per group, in the order of the rows, and place: `by`, `x`, `low`,
+        `middle`, `high`, `count`, and the medians of the baselines.
+    """
+    import pandas as pd
+
+    groups = rows.groupby([*by, "iteration" if x in ALONG else x], sort=False).indices
+    order = rows.groupby([*by], sort=False).ngroup().to_numpy()
+    at, values, seeds = (rows[name].to_numpy() for name in (x, y, "dataset_seed"))
+    levels = {name: rows[of].to_numpy(float) for name, of in (beside or {}).items()}
+    found = []
+    for key, own in groups.items():
+        assert isinstance(key, tuple)
+        place = float(np.nanmedian(at[own])) if x in ALONG else key[-1]
+        row = (*key[:-1], place, *band_of(values[own], seeds[own], statistic), len(own))
+        beneath = (_known_median(one[own]) for one in levels.values())
+        found.append((order[own[0]], *row, *beneath))
+    frame = pd.DataFrame(found, columns=["order", *by, "x", *BAND, "count", *levels])
+    return frame.sort_values(["order", "x"], ignore_index=True).drop(columns="order")
+
+
+def band_of(values: Array, seeds: Array, statistic: str) -> tuple[float, float, float]:
+    """Return lower end, line and upper end of a statistic over runs.
+
+    Parameters
+    ----------
+    values, seeds : ndarray of shape (runs,)
+        The value of each run, and its `dataset_seed`.
+    statistic : str
+        One of `STATISTICS`.
+    """
+    levels = STATISTICS[statistic][1]
+    if levels is None:
+        middle, low, high = centre_of(by_split(values, seeds))
+        return low, middle, high
+    low, middle, high = (
+        float(np.mean(values) if q is None else quantile(values, q)) for q in levels
+    )
+    return low, middle, high
+
+
+def _known_median(values: Array) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def bands_of_lines(
+    lines: Mapping[str, RunsAlong], statistic: str = "median"
+) -> pd.DataFrame:
+    """Return the same of lines that were looked up; their column is `line`.
+
+    Parameters
+    ----------
+    lines : mapping of str to RunsAlong
+        By label, at least one.
+    statistic : str
+        One of `STATISTICS`.
+    """
+    import pandas as pd
+
+    found = []
+    for line, one in lines.items():
+        for place, runs in enumerate(one.samples):
+            row = dict(zip(BAND, band_of(runs, np.zeros(0), statistic), strict=True))
+            levels = {name: own[place] for name, own in one.beside.items()}
+            found.append({"line": line, "x": one.x[place], **row, **levels})
+            found[-1]["count"] = len(runs)
+    return pd.DataFrame(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """A panel of a figure: lines along an axis, and what they are held against.
+
+    Attributes
+    ----------
+    title, axis : str
+        Its title, and the label of its x axis.
+    bands : DataFrame
+        What `bands` returns of its lines, told apart by the column `line`.
+    rows : DataFrame or None
+        The rows of the table behind them with `line`, for the caption; None of lines
+        that needed no run.
+    along : str
+        The scale of an axis along runs, `linear` or `passes`; empty of any other axis.
+    scales : (str, str)
+        The scales of the axes; of words on the x axis the first is empty.
+    shapes : mapping of str to (float, str, mapping)
+        How bounds depend on the axis, by label, see `drawn_shape`; the anchor is the
+        first point of the line `anchor`, by default of the first line.
+    authors : mapping of str to ndarray of shape (k, 2)
+        The authors' own points (x, y) by line.
+    looks : mapping of str to Style
+        Styles that are not those of the lines' labels.
+    statistic : str
+        One of `STATISTICS`, of lines of runs.
+    said : str
+        A sentence of its own for the caption.
+    letter : str
+        By which captions name it, if not by its title.
+    """
+
+    title: str
+    axis: str
+    bands: pd.DataFrame
+    rows: Any = None
+    along: str = ""
+    scales: tuple[str, str] = ("log", "log")
+    shapes: Mapping[str, Any] = field(default_factory=dict)
+    anchor: str = ""
+    authors: Mapping[str, Array] = field(default_factory=dict)
+    looks: Mapping[str, Style] = field(default_factory=dict)
+    statistic: str = "median"
+    said: str = ""
+    letter: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return what captions call it."""
+        return self.letter or self.title
+
+    @property
+    def heading(self) -> str:
+        """Return what stands above it."""
+        return f"({self.letter}) {self.title}" if self.letter else self.title
+
+    @property
+    def lines(self) -> list[str]:
+        """Return its lines in the order of the legend."""
+        return [*dict.fromkeys(self.bands["line"])]
+
+    @property
+    def has_few_points(self) -> bool:
+        """Return whether it has so few points that they are rows of a table."""
+        return not self.along and self.bands["x"].nunique() <= FEW
+
+    def look(self, line: str) -> Style:
+        """Return the style of a line."""
+        return self.looks.get(line) or style_of(line, self.lines)
+
+    def __call__(self, ax: Axes) -> None:
+        """Draw it."""
+        draw(ax, self)
+
+
+def draw(ax: Axes, chart: Chart) -> None:
+    """Draw the lines of a chart with their bands, and what they are held against.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    chart : Chart
+        What to draw.
+    """
+    x_scale, y_scale = chart.scales
+    places = [*dict.fromkeys(chart.bands["x"])]
+    places = sorted(places) if x_scale else places
+    x = _places_on_axis(chart.bands["x"], x_scale, places)
+    frame = chart.bands.assign(x=x)
+    shown = [name for name in BASELINES if name in frame]
+    for name in (*BAND, *shown):
+        frame[name] = _without_undrawable(frame[name], y_scale)
+    for order, (line, own) in enumerate(frame.groupby("line", sort=False)):
+        _draw_line(ax, own, chart.look(str(line)), order, bool(chart.along))
+    for name in shown:
+        _draw_baseline(ax, name, frame, chart)
+    for name, points in chart.authors.items():
+        ax.plot(*points.T, **chart.look(name).authors())
+    for label, shape in chart.shapes.items():
+        own = frame[frame["line"] == (chart.anchor or chart.lines[0])]
+        # Longer than the line: it may lie on it.
+        along = np.geomspace(own["x"].min() / 1.1, own["x"].max() * 1.2, 60)
+        values = drawn_shape(shape, along, (own["x"].iloc[0], own["middle"].iloc[0]))
+        ax.plot(along, values, label=label, **style.bound_style(label))
+    ax.set_title(chart.heading)
+    ax.set_xlabel(chart.axis)
+    if not x_scale:
+        ax.set_xticks(range(len(places)), [style.literal_text(str(p)) for p in places])
+        ax.tick_params("x", rotation=30 if sum(len(str(p)) for p in places) > 24 else 0)
+    else:
+        ends = [float(points[-1, 0]) for points in chart.authors.values()]
+        whole = sorted({*map(float, places), *ends}) if chart.along else places
+        style.scale_x(ax, x_scale, whole)
+    style.scale_y(ax, y_scale, _extent_to_show(frame, shown, chart))
+
+
+def _places_on_axis(x: Any, scale: str, places: Sequence[Any]) -> Array:
+    """Return where values are drawn: words in a row, infinity beyond all numbers."""
+    if not scale:
+        return np.array([places.index(one) for one in x], float)
+    values = np.asarray(x, float)
+    beyond = style.place_of_infinity(places) if np.isinf(values).any() else 0.0
+    return np.where(np.isposinf(values), beyond, values)
+
+
+def _without_undrawable(values: Any, scale: str) -> Array:
+    """Return values, nan where the axis cannot show them."""
+    column = np.asarray(values, float)
+    good = np.isfinite(column) & ((column > 0) | (scale != "log"))
+    return np.where(good, column, np.nan)
+
+
+def _draw_line(
+    ax: Axes, own: pd.DataFrame, look: Style, order: int, along: bool
+) -> None:
+    """Draw a line within its band, which has an edge: no band hides another."""
+    x, low, middle, high = (own[name].to_numpy() for name in ("x", *BAND))
+    if len(x) > 1:
+        ax.fill_between(x, low, high, **look.band())
+    else:
+        ends = np.nan_to_num([middle - low, high - middle])
+        ax.errorbar(x, middle, yerr=ends, capsize=2.5, color=look.colour, linewidth=0.9)
+    few: dict[str, Any] = {"markevery": max(1, len(x) // 8)} if along else {}
+    ax.plot(x, middle, zorder=3 - order / 100, **look.curve(), **few)
+
+
+def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> None:
+    """Draw a baseline beside lines.
+
+    Lines on the same problems share one, across the axes if it is one number. Lines on
+    problems of their own have one each, dotted in their colours.
+    """
+    known = frame[["line", "x", name]].dropna()
+    if known.empty:
+        return
+    # Above the lines: one may lie on it.
+    look = style.STYLES[name].curve() | {"marker": None, "zorder": 3.2}
+    ends: Any = known.groupby("x")[name].agg(["min", "max"])
+    if np.allclose(ends["min"], ends["max"], rtol=1e-6, atol=0.0):
+        if np.allclose(ends, ends.iloc[0, 0], rtol=1e-6, atol=0.0):
+            ax.axhline(float(ends.iloc[0, 0]), **look)
+        else:
+            ax.plot(ends.index, ends["min"], **look)
+        return
+    ax.plot(
+        [], [], **look | {"linestyle": (0, (1, 2)), "label": f"{name}, each line's own"}
+    )
+    drawn: dict[tuple[float, ...], int] = {}
+    for line, own in known.groupby("line", sort=False):
+        level = tuple(float(f"{value:.4g}") for value in own[name])
+        turn = drawn[level] = drawn.get(level, -1) + 1
+        # Dots leave room for those of other lines at the same place.
+        mine: dict[str, Any] = {"linestyle": (2.8 * turn, (1.0, 7.4))}
+        mine |= {"color": chart.look(str(line)).colour, "label": f"_{name}"}
+        mark = {"marker": "_", "markersize": 9.0} if len(own) == 1 else {}
+        ax.plot(own["x"], own[name], **look | mine | mark)
+
+
+def _extent_to_show(
+    frame: pd.DataFrame, shown: Sequence[str], chart: Chart
+) -> tuple[float, float]:
+    """Return the range of values to show: the bands, but no far outlier.
+
+    On a log axis that is beyond 10 times the largest, or along runs below a tenth of
+    the least value of the lines. On one that is partly linear it is the smallest and
+    the largest size.
+    """
+    beside = [points[:, 1] for points in chart.authors.values()]
+    beside += [frame[name].to_numpy() for name in shown]
+    low, middle, high = (frame[name].to_numpy() for name in BAND)
+    if chart.scales[1] != "log":
+        every = np.abs(np.concatenate([low, middle, high, *beside]))
+        size = every[np.isfinite(every) & (every > 0)]
+        return (float(size.min()), float(size.max())) if len(size) else (1.0, 1.0)
+    if np.isnan(middle).all():
+        return 1e-3, 1.0
+    least = np.nanmin(middle) / (10.0 if chart.along else math.inf)
+    # A band may be unknown.
+    ends = [max(np.fmin(low, middle)[~np.isnan(middle)].min(), least)]
+    ends += [min(np.nanmax(np.fmax(high, middle)), 10.0 * np.nanmax(middle))]
+    ends += [value for own in beside for value in own if not math.isnan(value)]
+    return float(min(ends)), float(max(ends))
+
+
+def draw_rows(ax: Axes, charts: Iterable[Chart]) -> None:
+    """Draw the points of charts that have few of them as rows of a table.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes that the table is in the place of.
+    charts : iterable of Chart
+        Those that have few points.
+    """
+    from matplotlib.transforms import Bbox
+
+    cells = [["", "at", "value [range]", "w = 0"]]
+    for chart in charts:
+        cells.append([chart.heading, "", "", ""])
+        for row in chart.bands.to_dict("records"):
+            zero = row.get(BASELINES[0], math.nan)
+            low, middle, high = (f"{row[name]:.3g}" for name in BAND)
+            cells.append(
+                [
+                    chart.look(str(row["line"])).label,
+                    f"{chart.axis} = {row['x']:.6g}",
+                    middle if row["count"] == 1 else f"{middle} [{low}, {high}]",
+                    "" if math.isnan(zero) else f"{zero:.3g}",
+                ]
+            )
+    ax.set_axis_off()
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    table = ax.table(
+        cells,
+        cellLoc="left",
+        edges="open",
+        colWidths=[one / sum(widths) for one in widths],
+        bbox=Bbox.unit(),
+    )
+    table.auto_set_font_size(False)
+    table.set_fontsize(7)
+    table.set_in_layout(False)
+
+
+def chart_of_lines(
+    title: str,
+    axis: str,
+    lines: Mapping[str, RunsAlong],
+    statistic: str = "median",
+    **more: Any,
+) -> Chart:
+    """Return the chart of lines that were looked up.
+
+    Parameters
+    ----------
+    title, axis, statistic : str
+        As a chart has them.
+    lines : mapping of str to RunsAlong
+        By label, at least one.
+    **more
+        Further attributes of the chart.
+    """
+    import pandas as pd
+
+    rows = [
+        final_rows(one.rows).assign(line=line)
+        for line, one in lines.items()
+        if one.rows is not None
+    ]
+    frame = bands_of_lines(lines, statistic)
+    behind = pd.concat(rows) if rows else None
+    return Chart(title, axis, frame, behind, statistic=statistic, **more)
+
+
+def spread_lines(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
+    """Return lines in as few parts of about equal length as panels may show."""
+    parts = max(1, -(-len(lines) // most))
+    ends = [round(part * len(lines) / parts) for part in range(parts + 1)]
+    return [lines[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def split_chart(chart: Chart) -> list[Chart]:
+    """Return a chart, or several of some of its lines if it has too many."""
+    parts = spread_lines(chart.lines)
+    if len(parts) == 1:
+        return [chart]
+    anchor = chart.anchor or chart.lines[0]
+    return [
+        replace(
+            chart,
+            title=f"{chart.title} ({k}/{len(parts)})",
+            bands=chart.bands[chart.bands["line"].isin(part)],
+            rows=None
+            if chart.rows is None
+            else chart.rows[chart.rows["line"].isin(part)],
+            shapes=chart.shapes if anchor in part else {},
+            authors={name: own for name, own in chart.authors.items() if name in part},
+            said=chart.said if k == 1 else "",
+        )
+        for k, part in enumerate(parts, 1)
+    ]
+
+
+def charts_of_figure(charts: Sequence[Chart]) -> list[Chart]:
+    """Return charts with letters, and one kind of scale on axes of one name."""
+    kinds: dict[str, set[str]] = {}
+    for one in charts:
+        kinds.setdefault(one.axis, set()).add(one.along or one.scales[0])
+    letters = iter(string.ascii_letters)
+    found = []
+    for one in charts:
+        kind = max(kinds[one.axis], key=("", "linear", "log", "passes").index)
+        kind = one.scales[0] and kind
+        along = kind if one.along else ""
+        letter = next(letters) if len(charts) > 1 else ""
+        scales = kind, one.scales[1]
+        found.append(replace(one, along=along, scales=scales, letter=letter))
+    return found
+
+
+def drawn_points(charts: Iterable[Chart]) -> pd.DataFrame:
+    """Return the points of all lines of charts, to four digits, and the authors'."""
+    import pandas as pd
+
+    parts = []
+    for one in charts:
+        said = {"panel": one.heading, "axis": one.axis, "statistic": one.statistic}
+        parts.append(one.bands.assign(**said))
+        for line, points in one.authors.items():
+            theirs = pd.DataFrame(points, columns=["x", "middle"])
+            parts.append(theirs.assign(**said | {"statistic": "authors"}, line=line))
+    frame = pd.concat(parts)[[*said, *parts[0].columns.drop([*said])]]
+    numbers = frame.select_dtypes(float).columns.drop("x", errors="ignore")
+    frame[numbers] = frame[numbers].map(lambda one: float(f"{one:.4g}"))
+    return frame
+
+
+def lines_alike(chart: Chart) -> list[list[str]]:
+    """Return the lines of a chart of which one lies under the other."""
+    middles = chart.bands.pivot_table("middle", "x", "line", sort=False)
+    found: list[list[str]] = []
+    for line in middles:
+        for group in found:
+            if np.allclose(middles[line], middles[group[0]], rtol=ALIKE, atol=0.0):
+                group.append(str(line))
+                break
+        else:
+            found.append([str(line)])
+    return [group for group in found if len(group) > 1]
+
+
+def form_of_axis(power: float | str) -> Callable[[Array], Array]:
+    """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
+    if power == "log":
+        return np.log
+    try:
+        exponent = float(Fraction(str(power)))
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(
+            f"shapes={power}: must be log, or a power such as -1 or -2/3"
+        ) from None
+    return lambda x: x**exponent
+
+
+def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
+    """Return a shape along an axis, (len(x),).
+
+    Parameters
+    ----------
+    shape : float, str or mapping
+        A power, or `log`, goes through the anchor; a mapping of `power` and `times`,
+        its value at 1, stands where it is.
+    x : ndarray
+        Values of the axis.
+    anchor : (float, float)
+        A point x, y.
+
+    Raises
+    ------
+    UsageError
+        If it is no power, or its value no positive number.
+    """
+    if not isinstance(shape, Mapping):
+        at = form_of_axis(shape)
+        return np.asarray(at(x) / at(np.array([anchor[0]])) * anchor[1])
+    times = real_number(shape.get("times"))
+    if {*shape} != {"power", "times"} or not 0.0 < times < math.inf:
+        raise UsageError(
+            f"shapes={dict(shape)}: must be power and times, a number above 0"
+        )
+    return np.asarray(times * form_of_axis(shape["power"])(x))
