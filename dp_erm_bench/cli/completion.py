@@ -44,6 +44,9 @@ COMMON = (
 )
 """Keys of every dataset; its yaml has more."""
 
+UNTYPED = {"name", "_target_", "task", "default_bounds", "default_bounds_standardised"}
+"""Keys of yaml files that are no keys of the command line, or are offered apart."""
+
 FOLDER = ("-cd", "--config-dir")
 FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path": ""}
 """Keys whose values may be files, and how these end."""
@@ -170,7 +173,7 @@ def _dotted_keys(command: str, before: Sequence[str], last: str) -> Iterator[str
             for parameter in parameter_names(target):
                 yield f"{ALGORITHM}.{name}.{parameter}"
     for name in _chosen_names(group, before) if group in POSED else ():
-        keys = registry.read_choice(group, name).keys() - {"name", "_target_", "task"}
+        keys = registry.read_choice(group, name).keys() - UNTYPED
         yield from (f"{group}.{key}" for key in keys)
     yield from (f"dataset.{key}" for key in COMMON if group == "dataset")
 

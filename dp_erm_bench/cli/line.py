@@ -331,7 +331,8 @@ def _check_tune_key(key: str) -> None:
     of_line = part[:1] in ([one] for one in OF_LINES) and len(part) == 3
     if not (of_line or part[:2] == ["search", "ratio"]):
         own = [one for one in block_keys() if one.startswith(f"{TUNE}.")]
-        plain = [one for one in own if one.split(".")[1] not in OF_LINES]
+        apart = (*OF_LINES, "aside", "inherit")
+        plain = [one for one in own if one.split(".")[1] not in apart]
         check_key(key, [*plain, f"{TUNE}.search", *lines])
 
 

@@ -329,7 +329,8 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             parts = {one: (choices.get(one, chosen[one]), config[one]) for one in POSED}
             parts[ALGORITHM] = name, config[ALGORITHM][label_of(name)]
             block: Section = {one: _changed_part(one, *of) for one, of in parts.items()}
-            if config["dataset"].get("bounds") is None:
+            typed = "dataset.bounds" in request.axes  # null, too, is meant
+            if config["dataset"].get("bounds") is None and not typed:
                 # Nobody names bounds: the yaml's are taken where they are needed.
                 block["dataset"]["bounds"] = "auto"
             if block[PROBLEM] == {"name": ERM}:
@@ -339,7 +340,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             block["calibration"] = (given if several else config)["calibration"]
             for argument in request.axes.values():
                 # What is typed is meant, where it is as in the yaml, too.
-                if argument.swept or argument.key in ("dataset.task", "dataset.bounds"):
+                if argument.swept or argument.key == "dataset.task":
                     place_key(block, argument)
             blocks.append(block)
     names = [*dict.fromkeys(label_of(block[ALGORITHM]["name"]) for block in blocks)]

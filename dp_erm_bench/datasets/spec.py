@@ -173,7 +173,12 @@ def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any
     word = overrides.get(BOUNDS)
     if not isinstance(word, str):
         return overrides
-    check_choice(f"dataset.{BOUNDS} in one word", word, [AUTO, BY_DEFAULT])
+    if word not in (AUTO, BY_DEFAULT):
+        raise dataset_error(
+            BOUNDS,
+            word,
+            f"{AUTO}, {BY_DEFAULT}, null or a mapping, as in {{columns:1,label:1}}",
+        )
     others = {key: one for key, one in overrides.items() if key != BOUNDS}
     if word == AUTO:
         return others
@@ -183,7 +188,11 @@ def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any
             f"dataset.{BOUNDS}={BY_DEFAULT}: {name} has no default bounds; name some, "
             f"as in dataset.{BOUNDS}={{columns:1,label:1}}"
         )
-    return {"clip_to_bounds": True, **others, BOUNDS: bounds}
+    if others.get("clip_to_bounds") is False:
+        raise dataset_error(
+            "clip_to_bounds", False, f"true with dataset.{BOUNDS}={BY_DEFAULT}"
+        )
+    return {**others, "clip_to_bounds": True, BOUNDS: bounds}
 
 
 def _spell_dates(given: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
-from dp_erm_bench.code_identity import is_ours
 from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, LISTS, default_bounds
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
@@ -28,6 +27,7 @@ from dp_erm_bench.experiment.schema import (
     axis_values,
     blocks_of,
     distinct_values,
+    grid_size,
     is_list,
     is_matrix,
     multiples_of,
@@ -103,7 +103,7 @@ def _count_trials(block: Block) -> int:
     if block.tune is None:
         return count * len(axis_values(block.seed))
     count *= block.tune.splits
-    tuning = _count_points(block.tune.axes) * len(block.tune.seeds)
+    tuning = grid_size(block.tune.axes, block.tune.aside) * len(block.tune.seeds)
     if block.tune.search is not None:
         tuning = block.tune.search.trials
     return count * (tuning + len(block.tune.report))
@@ -173,8 +173,8 @@ def _needs_bounds(
     """Return whether an algorithm refuses a problem, whatever it clips gradients to.
 
     At one of the budgets is enough: all of a sweep have the same records. Why it does
-    is not asked: where default bounds do not help, it refuses these, too. A solver of
-    one's own, which only its trials ask, needs them where it has no threshold.
+    is not asked: where default bounds do not help, it refuses these, too. Without a
+    threshold, `clip=null`, all need them, a solver of one's own, too.
     """
     values = _values_without_unit(axes, problem)
     first = {key: one[0] for key, one in values.items() if one}
@@ -183,8 +183,9 @@ def _needs_bounds(
     def is_refused(clip: Any, privacy: tuple[dict[str, Any], str]) -> bool:
         given = {**first, "clip": clip} if "clip" in first else first
         numbers, _ = parameters.by_rule(algorithm, given, problem, privacy[0])
-        if not is_ours(found.cls):
-            return found.full(numbers).get("clip") is None
+        noisy = math.isfinite(float(privacy[0]["epsilon"]))
+        if noisy and found.full(numbers).get("clip", 0.0) is None:
+            return True  # whatever the records are: a refusal may rest on them
         return bool(refusal_of_algorithm(found, numbers, problem, *privacy))
 
     thresholds = values.get("clip", (None,))
@@ -283,7 +284,9 @@ def _problems_of_block(
         clipped = None
         for kind, *parts_ in objectives:
             posed = partial(parameters.problem_named, kind=kind)
-            if overrides.get(BOUNDS) == AUTO and default_bounds(name, overrides):
+            wanted = overrides.get(BOUNDS) == AUTO
+            wanted &= overrides.get("clip_to_bounds") is not False
+            if wanted and default_bounds(name, overrides):
                 within = {**overrides, BOUNDS: BY_DEFAULT}
                 clipped = partial(posed, name, within, *parts_)
             try:

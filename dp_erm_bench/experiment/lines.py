@@ -808,11 +808,14 @@ class FitLine(Line):
     def __post_init__(self) -> None:
         """Fill in what rules give, before anything is named by the parameters."""
         where = self.problem, self.budget
-        params, rule = by_rule(self.algorithm, self.params, *where, also=self.axes)
+        # A block with labels says all of its parameters: it has no default threshold.
+        said = [*self.axes, *["clip"] * any(self.label)]
+        params, rule = by_rule(self.algorithm, self.params, *where, also=said)
         filled, ruled = dict(self.axes), algorithm_of(self.algorithm).is_ruled
         for key, values in self.axes.items():
             if any(ruled(key, value) for value in values):
-                one, told = by_rule(self.algorithm, {**params, key: AUTO}, *where)
+                given = {**params, key: AUTO}
+                one, told = by_rule(self.algorithm, given, *where, also=said)
                 rule = rule or told.partition(":")[0]
                 others = (one[key] if ruled(key, v) else v for v in values)
                 filled[key] = tuple(dict.fromkeys(others))

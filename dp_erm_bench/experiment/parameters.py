@@ -343,7 +343,7 @@ def by_rule(
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__
     open_ = [key for key, value in given.items() if found.is_ruled(key, value)]
-    if "clip" in fields and "clip" not in also and given.get("clip", AUTO) == AUTO:
+    if "clip" not in also and given.get("clip", AUTO) == AUTO:
         clip = _default_clip(found, problem, budget)
         if clip is not None:
             whole = {**given, "clip": clip}
@@ -375,6 +375,9 @@ def _default_clip(
     algorithm: Algorithm, problem: Any, budget: Mapping[str, Any]
 ) -> float | None:
     """Return the default threshold, None where there is no noise or another bound."""
+    field = algorithm.cls.__dataclass_fields__.get("clip")
+    if field is None or algorithm.preset.get("clip", field.default) is not None:
+        return None
     noisy = math.isfinite(float(budget["epsilon"])) and hasattr(problem, "loss")
     if not noisy or problem.kind != algorithm.cls.serves.kind:
         return None

@@ -649,7 +649,7 @@ class PatternTuner(Tuner):
         if not autos:
             return []
         where = line.problem, line.budget
-        params, _ = by_rule(line.algorithm, {**given, **autos}, *where)
+        params, _ = by_rule(line.algorithm, {**given, **autos}, *where, also=["clip"])
         solver = algorithm.solver(params)
         return [{**inherited, **{key: getattr(solver, key) for key in self.space}}]
 

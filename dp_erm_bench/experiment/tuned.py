@@ -18,7 +18,12 @@ from typing import Any
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, default_bounds
-from dp_erm_bench.errors import DataUnavailable, UsageError, typed_text
+from dp_erm_bench.errors import (
+    DataUnavailable,
+    UsageError,
+    typed_text,
+    value_error,
+)
 from dp_erm_bench.experiment.expand import datasets_of, named_choices, parts_of
 from dp_erm_bench.experiment.lines import refusal_of_algorithm
 from dp_erm_bench.experiment.parameters import (
@@ -306,6 +311,10 @@ def _tuned_block(
     tune |= {key: one for key, one in asked.items() if key not in OF_LINES}
     if isinstance(tune["search"], Mapping):
         tune["search"] = {**search, **tune["search"]}
+    elif tune["search"] is not None:
+        raise value_error(
+            "tune.search", tune["search"], "a mapping of its keys or null"
+        )
     axes, bounds = (asked.get(part, {}).get(label_of(name), {}) for part in OF_LINES)
     for key in (*given, *axes, *bounds):
         check_parameter(name, key)
@@ -346,7 +355,8 @@ def _tuned_block(
 def _within_default_bounds(point: Section) -> Section:
     """Return a block within default bounds; empty where none are offered, or wanted."""
     data = point["dataset"]
-    if data.get(BOUNDS) != AUTO or default_bounds(str(data["name"]), data) is None:
+    wanted = data.get(BOUNDS) == AUTO and data.get("clip_to_bounds") is not False
+    if not wanted or default_bounds(str(data["name"]), data) is None:
         return {}
     return {**point, "dataset": {**data, BOUNDS: BY_DEFAULT}}
 
@@ -368,7 +378,9 @@ def _refusal_on_grid(whole: Section, axes: Mapping[str, Any], problem: Problem) 
     name = params.pop("name")
     algorithm = algorithm_of(name)
     budget = {**dataclasses.asdict(BudgetConfig()), **whole["budget"]}
-    budget["epsilon"] = max(axis_values(budget["epsilon"]))
+    every = axis_values(budget["epsilon"])
+    # Without noise nothing needs a bound: what is asked is the largest with noise.
+    budget["epsilon"] = max([e for e in every if e < math.inf] or every)
     spec = Budget(**budget).spec
     reason = ""
     for point in points_of({key: axis_values(one) for key, one in axes.items()}):

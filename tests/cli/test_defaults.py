@@ -2,13 +2,20 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from dp_erm_bench import fit, load_problem, load_results, registry
+from dp_erm_bench import (
+    fit,
+    load_problem,
+    load_results,
+    problem_from_arrays,
+    registry,
+)
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.datasets.spec import dataset_spec, default_bounds
 from dp_erm_bench.errors import DataUnavailable, Unsupported, UsageError
-from dp_erm_bench.experiment.expand import expand_blocks
+from dp_erm_bench.experiment.expand import _needs_bounds, expand_blocks
 from dp_erm_bench.experiment.lines import refusal_of_algorithm
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.tuned import tuned_blocks
@@ -110,7 +117,7 @@ def test_in_python_default_bounds_are_asked_for_by_their_name():
             load_problem("communities", bounds="default")
         except DataUnavailable:
             pytest.skip("the data are not here")
-    with pytest.raises(UsageError, match="must be one of auto, default"):
+    with pytest.raises(UsageError, match="must be auto, default, null"):
         load_problem("log1", bounds="defualt")
 
 
@@ -137,3 +144,31 @@ def test_what_is_tuned_together_has_the_same_records():
     both = tuned_blocks([gd, solved], {})
     assert [one["dataset"]["bounds"] for one in both] == ["default"] * 2
     assert all("tune" in one for one in both)
+
+
+def test_default_bounds_are_always_clipped_to():
+    block = {"name": "log1", "bounds": "auto", "clip_to_bounds": False}
+    (line,), _ = expand_blocks([{"dataset": block, "algorithm": "gd"}])
+    assert line.problem.dataset.bounds is None
+    with pytest.raises(UsageError, match="clip_to_bounds=False: must be true"):
+        load_problem("log1", bounds="default", clip_to_bounds=False)
+
+
+def test_whether_bounds_are_needed_does_not_rest_on_the_records():
+    """Of records that are all zero no coordinate ever moves, and none is refused."""
+    y = np.repeat([-1.0, 1.0], 15)
+    zeros = problem_from_arrays(np.zeros((30, 4)), y, loss="logistic")
+    budget = {"epsilon": 1.0, "delta": 0.01, "adjacency": "replace_one"}
+    for name in ("greedy_cd", "random_cd", "gd", "svrg"):
+        assert _needs_bounds(name, {}, zeros, [(budget, "certified")]), name
+        clip = {"clip": ([1.0], False)}
+        assert not _needs_bounds(name, clip, zeros, [(budget, "certified")]), name
+
+
+def test_an_experiments_block_says_all_of_its_parameters():
+    data = {"name": "diabetes", "bounds": "auto"}
+    block = {"dataset": data, "algorithm": "greedy_cd"}
+    (line,), _ = expand_blocks([block])
+    assert line.params["clip"] > 0.0 and line.rule == "greedy_cd-0: clip"
+    (labelled,), _ = expand_blocks([{**block, "panel": "diabetes", "line": "greedy"}])
+    assert "clip" not in labelled.params and labelled.rule == ""

@@ -277,7 +277,7 @@ def test_an_entry_point_is_an_algorithm(package, capsys):
     assert "offered" not in registry.built_in("algorithm")
     assert main(["list", "algorithm"]) == 0
     listed = capsys.readouterr().out
-    assert "offered        Proximal gradient descent along noisy gradients." in listed
+    assert "  Proximal gradient descent along noisy gradients." in listed
     assert trial("offered").spec["algorithm"] == {
         "name": "offered",
         "params": {"clip": 1.0},

@@ -91,7 +91,8 @@ def test_it_is_served_or_refused_alike_by_sweeps_and_fits(algorithm, case):
         return
     # Of a fit it names arguments of Python.
     said = str(in_python(UsageError(record["message"])))
-    assert (record["status"], said) == ("skipped", sentence)
+    # Of a shipped dataset it names the default bounds, too.
+    assert record["status"] == "skipped" and sentence.startswith(said)
     assert "\n" not in sentence and len(sentence.split()) > 4
 
 
