@@ -13,6 +13,7 @@ from pathlib import Path
 from dp_erm_bench import registry
 from dp_erm_bench.cli.line import TUNE, experiment_files
 from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, HELP
+from dp_erm_bench.code_identity import file_of
 from dp_erm_bench.experiment.schema import block_keys, frame_keys
 from dp_erm_bench.plugins.names import is_file, label_of
 from dp_erm_bench.registry import ALGORITHM, POSED, QUANTITIES
@@ -58,9 +59,10 @@ def class_definitions(target: str) -> Iterator[ast.ClassDef]:
     It is read, for to import a solver takes too long. Of a user's file all classes.
     """
     module, _, name = target.rpartition(".")
-    path = Path(registry.__file__).parents[1] / f"{module.replace('.', '/')}.py"
+    path = file_of(module) if module else None
     path = Path(target).expanduser() if is_file(target) else path
-    tree = ast.parse(path.read_text("utf-8")) if path.is_file() else ast.Module([], [])
+    there = path is not None and path.is_file()
+    tree = ast.parse(path.read_text("utf-8")) if path and there else ast.Module([], [])
     homes = {
         alias.name: f"{node.module}.{alias.name}"
         for node in tree.body

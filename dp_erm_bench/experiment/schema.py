@@ -572,9 +572,11 @@ def tune_of(section: Any, panel: str) -> Tune:
     seeds = seeds_of("tune.seeds", fields["seeds"])
     report = seeds_of("tune.report", fields["report"])
     aside = fields.get("aside", [])
-    if not is_list(aside) or len({*map(str, aside)} & {*axes}) < len(aside):
-        allowed = f"a list of axes, each once ({', '.join(axes)})"
-        raise value_error("tune.aside", aside, allowed)
+    for name in aside if is_list(aside) else [aside]:
+        if name not in [*axes]:
+            raise value_error("tune.aside", name, f"an axis ({', '.join(axes)})")
+    if not is_list(aside) or len({*aside}) < len(aside):
+        raise value_error("tune.aside", aside, "a list of axes, each once")
     # A choice must not be reported on what it was made on.
     for seed in sorted({*report} & {*seeds}):
         raise UsageError(

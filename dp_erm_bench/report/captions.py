@@ -149,7 +149,7 @@ def caption_of(
         f"Certified epsilon above the nominal one or unknown: {_unproved_lines(rows)}.",
         same,
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
-        literal_text(under_bounds(rows)),
+        "" if statistic else literal_text(under_bounds(rows)),  # a view says it
         *more,
         measured,
         origin_in_words(rows, *folders),

@@ -37,7 +37,7 @@ claims:
      within: 100, whose: ours, good: none, reason: w = 0 itself,
      statement: There is an error at 0}
   - {id: never, figure: log1, measure: later, reason: not there, statement: Later,
-     whose: ours, good: none}
+     at_least: 0, whose: ours, good: none}
 """
 
 
@@ -199,7 +199,7 @@ blocks:
 figures: [{kind: panels_of_mine.py}]
 claims:
   - {id: never, figure: a, measure: later, reason: not there, statement: Later,
-     whose: ours, good: none}
+     at_least: 0, whose: ours, good: none}
 """
 DRAW = """
 from dataclasses import dataclass

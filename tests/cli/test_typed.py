@@ -43,7 +43,7 @@ def test_the_commands_of_the_readme(here, capsys):
         folder / "plots" / "curves_relative_error_epsilon.pdf"
     ).stat().st_size > 1000
     assert said["export"].startswith(r"\begin{tabular}")
-    assert r"\textbf{" in said["export"]
+    assert r"\bfseries" in said["export"]
     assert "results/tune" in said["report"]
     assert "results/tune" in said["list"]
     assert "dp-erm-bench tune dataset=file" in said["list"]

@@ -17,8 +17,8 @@ from dp_erm_bench.contract.candidate import require
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed
+from dp_erm_bench.report.captions import origin_in_words
 from dp_erm_bench.report.curves import LineErrors
-from dp_erm_bench.report.panels import origin_in_words
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.table import NAME, load_results
 from tests.contract.own import SOUND

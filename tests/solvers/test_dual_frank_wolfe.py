@@ -164,7 +164,11 @@ def test_no_neighbour_moves_a_point_further():
             {"penalty": {"name": "box", "lower": -1.0, "upper": 1.0}},
             "penalty=box: dual_frank_wolfe serves a norm",
         ),
-        ({}, {"loss": "squared"}, "DualFrankWolfe needs declared bounds"),
+        (
+            {},
+            {"loss": "squared"},
+            "loss=squared: DualFrankWolfe needs a loss of bounded",
+        ),
         ({}, {"bounds": None}, "DualFrankWolfe needs declared bounds"),
     ],
 )

@@ -453,6 +453,12 @@ def violations(study: Lookup) -> float:
     return float((study.table["verdict"] == VIOLATION).sum())
 
 
+@says("nothing yet", NOTHING)
+def later(_: Lookup, reason: str) -> float:
+    """Refuse: the panel belongs to a later version."""
+    raise Missing(f"later: {reason}")
+
+
 PAPERS = "dp_erm_bench.papers.claims"
 OF_PAPERS = {
     "width_error": "Monte Carlo width / closed form, the furthest from 1: distance",
