@@ -102,7 +102,6 @@ FIGURES = [
     (RATES, "panel: a", "panel: c", "figure 1: panel=c: must be one of a"),
     (RATES, "[b]", "[c]", "figure 1: panel a: lines=c: must be one of b"),
     (RATES, "name: r", "name: /r", "must be a plain name for a file"),
-    (RATES, "name: r", "name: r, size: [1]", "size=[1]: must be width and height"),
     (NOISE, "axis: p", "axis: n", "axis=n: must be one of p"),
     (NOISE, "greedy_cd", "greedy", "x: algorithm=greedy (did you mean"),
     (NOISE, "[1, 2]", "[1, x]", "values 2=x: must be an integer"),

@@ -18,7 +18,6 @@ from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.errors import UncheckedSolver
 from dp_erm_bench.plugins import passed
 from dp_erm_bench.report.captions import origin_in_words
-from dp_erm_bench.report.curves import LineErrors
 from dp_erm_bench.results.settings import unchecked_in
 from dp_erm_bench.results.table import NAME, load_results
 from tests.contract.own import SOUND
@@ -340,19 +339,13 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     doubt = ["", "not checked", HALF, ""]
     assert unchecked_in(rows.assign(doubt=doubt)) == ("b", f"b ({HALF})")
     assert unchecked_in(rows.drop(columns="checked")) == ()
-    errors = np.ones((1, 1))
-    given = (errors[0], errors, {}, errors)
-    drawn = [
-        LineErrors(*given, runs=("run",)),
-        LineErrors(*given, runs=("run",), unchecked=unchecked_in(rows)),
-    ]
-    told = origin_in_words(iter(drawn), tmp_path)
+    told = origin_in_words(rows.assign(run="run"), tmp_path)
     assert told.splitlines() == [
         "Computed by runs/run (commit unknown).",
         "Not passed by dp-erm-bench check: b.",
     ]
-    assert "passed" not in origin_in_words(drawn[:1], tmp_path)
-    half = LineErrors(*given, runs=("run",), unchecked=(f"b ({HALF})",))
-    assert origin_in_words([half], tmp_path).endswith(
+    assert "passed" not in origin_in_words(rows[:1].assign(run="run"), tmp_path)
+    half = rows[2:].assign(run="run", doubt=[HALF, ""])
+    assert origin_in_words(half, tmp_path).endswith(
         f"\nPassed with a doubt: b ({HALF})."
     )
