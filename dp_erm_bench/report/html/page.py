@@ -403,7 +403,8 @@ def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
         columns={"unbeaten": NOTHING}
     )
     beyond = ~(proved <= proved.index.get_level_values("_x") * (1 + 1e-6))
-    shown.insert(0, "certified epsilon", proved.astype(object).fillna("unknown"))
+    known = proved.astype(object).where(proved.notna(), "unknown")
+    shown.insert(0, "certified epsilon", known)
     for name in (one for one in HELD_OUT if rows[one].notna().any()):
         levels = (
             baseline_columns(rows, name).groupby([rows[PANEL], rows["_x"]]).median()
