@@ -110,7 +110,9 @@ def keep(name: str) -> None:
 
 def chapter(name: str) -> str:
     """Return the part of the page on an experiment, from its folder and its claims."""
-    claims = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
+    rows = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
+    # Facts and arithmetic compare no errors of algorithms.
+    claims = rows[rows["kind"] == "claim"] if "kind" in rows else rows
     manifest = read_manifest(RESULTS / name)
     # What is recorded was not run again: all runs of the folder made it. Seconds are
     # shared out by trials: those that the folder no longer names do not count.
@@ -128,7 +130,7 @@ def chapter(name: str) -> str:
         f"## {name}",
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}`: "
         f"{took} on {usable} cores, commit "
-        f"{git['commit'][:7]}{changed}. {len(claims)} claims "
+        f"{git['commit'][:7]}{changed}. {len(claims)} claims of {len(rows)} rows "
         f"([table](../results/published/{name}_claims.csv)): {judged}. "
         f"[Choices](../results/published/{name}_choices.csv).",
     ]

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.report.claims.judge import WHOSE, _rows_of, evaluate_claims
+from dp_erm_bench.report.claims.judge import KINDS, WHOSE, _rows_of, evaluate_claims
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, WRONG
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import figures_of, panels_of
@@ -538,6 +538,10 @@ def by_ratio(config, family):
 def test_every_claim_says_whose_it_is_and_why_no_line_is_good(name):
     for claim in load(name, "default")["claims"]:
         assert claim["whose"] in WHOSE
+        assert claim["whose"] == "ours" or claim["source"].strip()
+        assert claim.get("kind", "claim") in KINDS
+        if claim["measure"] in ("error_at_zero", "certified_epsilon", "noise_slope"):
+            assert claim["kind"] == "fact"
         assert claim["good"] != "none" or claim["reason"]
         assert "expected" not in claim["statement"]
         assert "may fail" not in claim["statement"]

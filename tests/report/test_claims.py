@@ -602,6 +602,9 @@ def test_medians_are_asked_for_by_the_claim(tabulate):
 def test_what_a_claim_says_of_itself_is_in_its_row(tabulate):
     claim = {**GOOD, "expected": "fails: a tie", "good": "none", "reason": "a constant"}
     row = judge(tabulate({}), claim)
+    assert row["source"] == "" and row["kind"] == "claim"
+    row = judge(tabulate({}), {**claim, "source": "figure, {figure}", "kind": "fact"})
+    assert row["source"] == "figure, log1" and row["kind"] == "fact"
     assert row["whose"] == "paper" and row["expected"] == "fails: a tie"
     assert row["good"] == "none (a constant)" and row["of_zero"] == ""
 

@@ -106,6 +106,7 @@ def test_a_cell_is_found_by_a_mapping(where):
 
 SLOPE = {"id": "x", "figure": "size", "statement": "S", "at_most": 1, "axis": "n"}
 SLOPE |= {"measure": "slope", "line": ["a", "b"], "whose": "paper", "good": "{line}"}
+SLOPE |= {"source": "Theorem 2, {axis}", "kind": "claim"}
 
 
 @pytest.mark.parametrize(
@@ -121,12 +122,21 @@ SLOPE |= {"measure": "slope", "line": ["a", "b"], "whose": "paper", "good": "{li
             "whose=theirs: must be one of paper, authors' figure, ou",
         ),
         ({"expected": "loses: a tie"}, "expected=loses: must be one of vacuous, undec"),
+        ({"source": None}, "source=None: must be a word"),
+        ({"source": ""}, "source: must be given for whose=paper"),
+        ({"whose": "as reported", "source": ""}, "source: must be given for whose=as "),
+        ({"source": "Theorem {n}"}, "source=Theorem {n}: braces must name keys"),
+        ({"kind": "guess"}, "kind=guess: must be one of claim, fact, arithmetic"),
         ({"statistic": "mode"}, "statistic=mode.*must be one of mean, median"),
         ({"per": "data_seed"}, "key=per: must be one of"),
     ],
 )
 def test_a_claim_says_whose_it_is_and_what_is_good(change, said):
+    without = {k: v for k, v in SLOPE.items() if k not in ("source", "kind")}
     check_claims([SLOPE, {**SLOPE, "expected": "fails: a tie"}], LINES)
+    check_claims([{**without, "whose": "ours"}], LINES)
+    with pytest.raises(ValueError, match="x: source: must be given for whose=paper$"):
+        check_claims([without], LINES)
     with pytest.raises(ValueError, match=f"claim x: {said}"):
         check_claims([{**SLOPE, **change}], LINES)
 

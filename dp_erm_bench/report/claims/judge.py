@@ -45,14 +45,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
-    *("paper", "figure", "statement", "whose", "good", "measured", "threshold"),
+    *("paper", "figure", "statement", "whose", "source", "kind", "good"),
+    *("measured", "threshold"),
     *("value", "interval", "of_zero", "verdict", "expected", "open", "profile"),
 )
 COMMON = ("id", "figure", "measure", "statement", "whose", "good")
-OPTIONAL = ("epsilon", "quantity", "statistic", "reason", "expected")
+OPTIONAL = ("epsilon", "quantity", "statistic", "reason", "expected", "source", "kind")
 WHOSE = ("paper", "authors' figure", "ours", "as reported")
 """Where a claim stands: in the paper; in a figure of the authors' that is decoded; in
-neither, as we ask it; or in a figure or paper that is known from a report only."""
+neither, as we ask it; or in a paper that is known from another one or its abstract. All
+but ours name the place, their `source`."""
+
+KINDS = ("claim", "fact", "arithmetic")
+"""What a row is: a statement on errors of algorithms; a fact of data, of noise or of a
+line that does not move; or a formula beside itself."""
 
 NO_LINE = "none"
 """What is good in a claim that calls no line good; its `reason` says why not."""
@@ -73,7 +79,7 @@ LINES = ("line", "under", "over", "other")
 QUANTITIES, AXES = [*MEASURED, *registry.POPULATION], [*SYMBOLS]
 WORDS = {
     **{"axis": AXES, "quantity": QUANTITIES, "statistic": ["mean", "median"]},
-    **{"whose": [*WHOSE], "at": [*AUTHORS]},
+    **{"whose": [*WHOSE], "kind": [*KINDS], "at": [*AUTHORS]},
 }
 LISTS = ("figure", "line", "under", "over", "other", "at")
 """Keys of which a list stands for one claim per value."""
@@ -121,6 +127,8 @@ def _check_claim(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
     for key, value in claim.items():
         for one in _several_values(key, value):
             _check_value(key, one)
+    if claim["whose"] != "ours" and not claim.get("source"):
+        raise UsageError(f"source: must be given for whose={claim['whose']}")
     threshold_in_words(claim)
     expected = str(claim.get("expected", HOLDS)).partition(":")[0]
     registry.check_choice("expected", expected, [*EXPECTED])
@@ -129,6 +137,7 @@ def _check_claim(claim: Claim, lines: LinesOf, noise: LinesOf) -> None:
     for one in _rows_of(claim):
         _check_good(one, measure, lines)
     _fill_braces("statement", claim)
+    _fill_braces("source", claim)
 
 
 def _check_value(key: str, value: Any) -> None:
@@ -177,7 +186,7 @@ def _good_line(claim: Claim) -> str:
 def _fill_braces(key: str, claim: Claim) -> str:
     """Return words of a claim, with the claim's keys in the place of their braces."""
     try:
-        return str(claim[key]).format(**claim)
+        return str(claim.get(key, "")).format(**claim)
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         raise UsageError(
             f"{key}={claim[key]}: braces must name keys of the claim "
@@ -268,6 +277,8 @@ def _row_of_claim(
         "figure": claim["figure"],
         "statement": _fill_braces("statement", claim),
         "whose": claim.get("whose", ""),
+        "source": _fill_braces("source", claim),
+        "kind": claim.get("kind", "claim"),
         "good": none if good == NO_LINE else good,
         "measured": "",
         "threshold": threshold_in_words(claim),

@@ -78,8 +78,8 @@ EPSILON = "_epsilon"
 NOTHING = "may be no better than"
 HELD_OUT = ("test_accuracy", "balanced_accuracy", "auc", "test_risk", "rmse", "r2")
 CLAIM = (
-    *("statement", "whose", "measured", "threshold", "value", "interval"),
-    *("good", "of_zero", "expected"),
+    *("statement", "whose", "source", "kind", "measured", "threshold", "value"),
+    *("interval", "good", "of_zero", "expected"),
 )
 """Columns of claims.csv that are shown as they are, those that a folder has."""
 
