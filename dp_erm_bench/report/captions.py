@@ -170,9 +170,10 @@ def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
         sizes = own["n"].astype(float)
         squares = (own["delta"] * sizes**2 - 1).abs() < 1e-6
         form = own["standardise"].map({True: ", standardised"}).fillna("")
+        clipped = (", " + text_of(own["by_default"])).replace(", ", "")
         words = own["penalty"].astype(str)
         one = {
-            "Data": words_of(own["dataset"].astype(str) + form),
+            "Data": words_of(own["dataset"].astype(str) + form + clipped),
             "n x p": f"{span_of(sizes)} x {span_of(own['p'])}",
             "loss": words_of(own["loss"]),
             "penalty": words_of(words),

@@ -89,6 +89,8 @@ VERMILLION, ORANGE, PURPLE, BLACK = "#D55E00", "#E69F00", "#CC79A7", "#000000"
 GREY, BROWN = "#7F7F7F", "#8C510A"
 
 STYLES = {
+    "DP-CD": Style("DP-CD", BLUE, "o"),
+    "DP-CD 5 passes": Style("DP-CD", BLUE, "o"),
     "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
     "DP-CD cyclic 50 passes": Style("DP-CD, cyclic", BLUE, "o"),
     "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "<"),
@@ -105,14 +107,16 @@ STYLES = {
     "DP-CD public M": Style("DP-CD, public $M_j$", BLACK, "x", 5.0),
     "DP-SGD authors": Style("DP-SGD, authors' noise", VERMILLION, "^"),
     "DP-SGD authors 50 passes": Style("DP-SGD, authors' noise", VERMILLION, "^"),
+    "DP-SGD authors 3 passes": Style("DP-SGD, authors' noise", VERMILLION, "^"),
     "DP-SGD tight batch 1": Style("DP-SGD, tight, batch 1", ORANGE, "v"),
     "DP-SGD tight batch 100": Style("DP-SGD, tight, batch 100", PURPLE, "D", 4.0),
     "DP-SGD tight full batch": Style("DP-SGD, tight, full batch", BROWN, "d"),
     "DP-SVRG": Style("DP-SVRG, tight, batch 100", GREY, "*", 6.0),
     "DP-GCD tight": Style("DP-GCD, tight noise", GREEN, "P", 5.5, 2.0),
     "DP-GCD poster": Style("DP-GCD, poster noise", BLACK, "X", 5.5),
-    "DP-GCD tight GS-s": Style("DP-GCD, rule GS-s", ORANGE, "v"),
-    "DP-GCD tight GS-q": Style("DP-GCD, rule GS-q", BLUE, "o"),
+    "DP-GCD poster 7 passes": Style("DP-GCD, poster noise", BLACK, "X", 5.5),
+    "DP-GCD tight GS-s": Style("DP-GCD, rule GS-s", "#882255", "v"),
+    "DP-GCD tight GS-q": Style("DP-GCD, rule GS-q", "#332288", "o"),
     "DP-GCD selection": Style("DP-GCD, selection", GREEN, "P", 5.5, 2.0),
     "DP-GCD measurement": Style("DP-GCD, chosen entry", BLACK, "X"),
     "DP-CD coordinate": Style("DP-CD, one entry of p a pass", BLUE, "o"),
@@ -324,8 +328,9 @@ def scale_x(ax: Axes, kind: str, values: Sequence[float]) -> None:
         ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
         ax.set_xlabel(f"{ax.get_xlabel()} (linear to 1, then log)")
         tens = [0.0, *(10.0**k for k in range(max(0, math.ceil(math.log10(end)))))]
-        ticks = PASSES if end <= PASSES[-1] else tens
-        label_ticks(ax.xaxis, [*(tick for tick in ticks if tick < 0.8 * end), end])
+        # That of the end needs room beside the one before it.
+        ticks, room = (PASSES, 0.8) if end <= PASSES[-1] else (tens, 0.45)
+        label_ticks(ax.xaxis, [*(tick for tick in ticks if tick < room * end), end])
         ax.set_xlim(0, end * 1.02)
     elif kind == "log":
         last = place_of_infinity(values)

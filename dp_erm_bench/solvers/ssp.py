@@ -47,6 +47,8 @@ class SufficientStatistics(SingleAnswer):
     share k (`moments_change`). With noise of deviation s on X'X the solution is that
     of X'X + noise, its eigenvalues at least 0, and the ridge r s sqrt(p), a measure of
     the largest eigenvalue of the noise; without noise there is no ridge.
+    ridge=identity adds R^2, what a single record may add, whatever the noise: the plain
+    rival in the experiments of Wang 2018, whose records have norm 1.
 
     ridge=adaptive (AdaSSP) publishes the smallest eigenvalue l of X'X, too. It moves by
     at most R^2: let M be the sum of the other records' xx', l0 its smallest eigenvalue;
@@ -82,8 +84,9 @@ class SufficientStatistics(SingleAnswer):
     ridge: float | str = shape(
         0.3,
         above=0.0,
-        words=("adaptive",),
-        help="ridge over deviation of the noise of X'X, per sqrt(p); adaptive: AdaSSP",
+        words=("adaptive", "identity"),
+        help="ridge over deviation of the noise of X'X, per sqrt(p); adaptive: AdaSSP; "
+        "identity: R^2",
     )
     parabola: float = value(
         0.1, above=0.0, help="c, curvature of the parabola for the logistic loss"
@@ -132,7 +135,7 @@ class SufficientStatistics(SingleAnswer):
         noisy = mechanisms["moments"](both)
         # Deviation of the noise on the diagonal of X'X, of each trial.
         s = np.broadcast_to(mechanisms["moments"].scale / u, (oracle.batch, 1))[:, 0]
-        ridges = self.ridges(gram, s, mechanisms, p)
+        ridges = self.ridges(gram, s, mechanisms, p, R)
         bends, slope = self.parts(oracle)
         strength = problem.n * problem.penalty.strong_convexity
         w = np.zeros_like(oracle.w)
@@ -154,8 +157,12 @@ class SufficientStatistics(SingleAnswer):
             return np.ones_like(bends), 1.0
         return bends, 0.5
 
-    def ridges(self, gram: Array, s: Array, mechanisms: Mechanisms, p: int) -> Array:
+    def ridges(
+        self, gram: Array, s: Array, mechanisms: Mechanisms, p: int, R: float
+    ) -> Array:
         """Return the ridges that are added to X'X, (B,)."""
+        if self.ridge == "identity":
+            return np.full_like(s, R**2)
         if self.ridge != "adaptive":
             return np.asarray(float(self.ridge) * math.sqrt(p) * s)
         smallest = mechanisms["smallest"]

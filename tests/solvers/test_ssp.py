@@ -95,7 +95,7 @@ def answered(solver, problem, z):
 
 
 @each("z", [0.01, 1.0])
-@each("ridge", [0.5, "adaptive"])
+@each("ridge", [0.5, "identity", "adaptive"])
 def test_the_solution_is_a_function_of_what_was_published(ridge, z):
     problem, p = well_conditioned_problem("squared", "l2"), 8
     R, n = problem.dataset.bounds.norm, problem.n
@@ -111,7 +111,8 @@ def test_the_solution_is_a_function_of_what_was_published(ridge, z):
         added, values = max(bound - max(least, 0.0), 0.0), np.maximum(values, s)
         assert (added > 0.0) == (z == 1.0)
     else:
-        added, values = 0.5 * math.sqrt(p) * s, np.maximum(values, 0.0)
+        added = R**2 if ridge == "identity" else 0.5 * math.sqrt(p) * s
+        values = np.maximum(values, 0.0)
     d = values + added + n * problem.penalty.strong_convexity
     np.testing.assert_allclose(w, V @ ((V.T @ row[-p:]) / v / d), rtol=1e-9)
 
@@ -273,7 +274,7 @@ def test_an_eigenvalue_of_a_mean_that_is_one_of_a_sum_is_found(monkeypatch):
 
 
 def test_an_eigenvalue_that_is_not_paid_is_found(monkeypatch):
-    def exact(self, gram, s, mechanisms, p):
+    def exact(self, gram, s, mechanisms, p, *_):
         mechanisms["smallest"](np.zeros(len(gram)))
         least = ssp.eigen_decomposition(unpack_symmetric(gram[0], p))[0][0]
         return np.maximum(2.0 * s - least, 0.0)
