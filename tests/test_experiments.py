@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from omegaconf import OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.experiment.schema import grid_size
 from dp_erm_bench.report.claims.judge import KINDS, WHOSE, _rows_of, evaluate_claims
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, WRONG
 from dp_erm_bench.report.claims.measures import MEASURES
@@ -39,17 +41,17 @@ LENGTHS = {
 THEORY = ("theory_", "unbalanced_")
 # Trials at most, those of reports too: (paper, default, smoke).
 TRIALS = {
-    "mangold2022": (30906, 16546, 1168),
-    "mangold2023": (109720, 38030, 1417),
+    "mangold2022": (35946, 18146, 1168),
+    "mangold2023": (113760, 44440, 1459),
     "talwar2015": (72025, 35395, 880),
     "arora2020": (11280, 4840, 141),
     "ghazi2024": (11010, 9290, 1210),
-    "ganesh2023": (39060, 23940, 342),
-    "wang2018": (16560, 7236, 432),
+    "ganesh2023": (45360, 27720, 396),
+    "wang2018": (27390, 11934, 702),
     "curvature": (132300, 43200, 450),
 }
 # Tuning trials of the paper profiles at most.
-MOST = {"mangold2022": 29_000, "mangold2023": 102_000}
+MOST = {"mangold2022": 34_000, "mangold2023": 106_000}
 
 
 @functools.cache
@@ -88,7 +90,7 @@ def tuned(config, over_epsilon=False):
         block
         for block in config["blocks"]
         if "tune" in block
-        and bool(block["tune"].get("inherit")) == over_epsilon
+        and block["line"].endswith(" over epsilon") == over_epsilon
         and block["line"] != "DP-CD printed noise"
         and not block["panel"].startswith(THEORY)
     ]
@@ -173,18 +175,21 @@ def test_every_line_with_something_to_choose_is_searched(name, profile):
         assert not set(seeds(tune["seeds"])) & set(seeds(tune["report"]))
         if tune.get("search"):
             race = tune["search"].get("race", [2, 4, 8, 16])
-            grid = math.prod(len(axis(block, key)) for key in tune["axes"])
+            grid = grid_size(tune["axes"], tune.get("aside", ()))
             if profile != "smoke":
                 # A third of the trials at least are left for what the grid lacks.
                 assert grid * race[0] <= 2 / 3 * tune["search"]["trials"]
-            assert len(seeds(tune["report"])) == (2 if profile == "smoke" else 20)
+            # Beside the authors' curves, which are means, there are more runs.
+            usual = 60 if re.search(r"\d passes", block["line"]) else 20
+            assert len(seeds(tune["report"])) == (2 if profile == "smoke" else usual)
 
 
 @pytest.mark.parametrize(("name", "profile"), BOTH)
 def test_runs_are_no_longer_than_figures_show(name, profile):
     """A pass of DP-SGD is n vectors of p; the papers' figures have 50."""
     for block in tuned(load(name, profile)):
-        if block["algorithm"]["name"] in ("sgd", "svrg") and "50" not in block["line"]:
+        given = "passes" in block["algorithm"]
+        if block["algorithm"]["name"] in ("sgd", "svrg") and not given:
             assert block["tune"]["limits"]["passes"][1] <= 50
 
 
@@ -214,28 +219,18 @@ def test_theory_fixes_all_but_one_axis():
     [("paper", [0.1, 0.3, 3, 10]), ("default", [0.1, 10]), ("smoke", [0.1, 10])],
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_other_epsilons_retune_step_and_clip_only(name, profile, others):
-    blocks = tuned(load(name, profile), over_epsilon=True)
+def test_other_epsilons_are_tuned_as_the_first_one(name, profile, others):
+    config = load(name, profile)
+    blocks = tuned(config, over_epsilon=True)
     assert blocks
+    every = {(block["panel"], block["line"]): block for block in config["blocks"]}
     for block in blocks:
         assert block["budget"]["epsilon"] == others
-        assert set(block["tune"]["axes"]) == {"step", "clip"}
-        length = LENGTHS[block["algorithm"]["name"]]
-        inherit = block["tune"]["inherit"]
-        assert inherit["parameters"] == [length]
-        assert block["line"] == f"{inherit['line']} over epsilon"
-
-
-def test_inherited_lines_come_first_and_are_the_same_algorithm(resolved):
-    seen = {}
-    for block in resolved["blocks"]:
-        inherit = block.get("tune", {}).get("inherit")
-        if inherit:
-            main = seen[block["panel"], inherit["line"]]
-            for key in ("dataset", "algorithm", "calibration"):
-                assert block[key] == main[key]
-            assert main["budget"]["epsilon"] == 1
-        seen[block["panel"], block["line"]] = block
+        main = every[block["panel"], block["line"].removesuffix(" over epsilon")]
+        assert LENGTHS[block["algorithm"]["name"]] in block["tune"]["axes"]
+        for key in ("dataset", "algorithm", "calibration", "tune"):
+            assert block[key] == main[key]
+        assert main["budget"]["epsilon"] == 1
 
 
 def test_labels_are_unique(anything):
@@ -270,7 +265,7 @@ def test_each_noise_has_its_calibration(resolved):
         line, algorithm = block["line"], block["algorithm"]
         if line.startswith("DP-SGD authors"):
             assert (block["calibration"], algorithm["batch_size"]) == ("authors", 1)
-        elif line in ("DP-GCD poster", "DP-CD printed noise"):
+        elif line.startswith(("DP-GCD poster", "DP-CD printed noise")):
             assert block["calibration"] == "paper"
         else:
             assert block["calibration"] == "certified"
@@ -305,13 +300,16 @@ def test_orders_of_coordinates(resolved):
 
 
 def test_repeats_use_other_data_seeds():
-    for profile, number in (("paper", 8), ("default", 2), ("smoke", 1)):
+    log1, log2 = {"paper": 8, "default": 2, "smoke": 1}, {"paper": 8, "default": 8}
+    for profile, number in log1.items():
         for block in load("mangold2023", profile)["blocks"]:
             if not block["panel"].endswith("_repeats"):
                 again = block["panel"].startswith(THEORY)
                 assert ("seed" in block["dataset"]) == again
                 continue
             own = registry.read_choice("dataset", block["dataset"]["name"])["seed"]
+            if block["dataset"]["name"] == "log2":
+                number = log2.get(profile, 1)
             assert len(set(block["dataset"]["seed"])) == number
             assert own not in block["dataset"]["seed"]
 
@@ -405,10 +403,13 @@ def empty_table():
         ("mangold2022", "california_standardised", "cd_is_faster", "<= 1.5"),
         ("mangold2022", "electricity_raw", "public_smoothness", ">= 10"),
         ("mangold2022", "electricity_raw", "cd_like_authors", "<= 2"),
-        ("mangold2022", "california_raw", "sgd_like_authors", "<= 2"),
-        ("mangold2023", "log2", "gcd_beats_sgd", "<= 0.6"),
-        ("mangold2023", "log2", "disjoint_bands", ">= 1"),
-        ("mangold2023", "madelon", "disjoint_bands", ">= 1"),
+        (
+            *("mangold2022", "california_raw", "sgd_like_authors"),
+            "<= 2, and at most 0.9 of w = 0's error",
+        ),
+        ("mangold2023", "log2_repeats", "gcd_beats_sgd", "<= 0.6"),
+        ("mangold2023", "log2_repeats", "disjoint_bands", ">= 1.01"),
+        ("mangold2023", "madelon", "disjoint_bands", ">= 1.01"),
         ("mangold2023", "madelon", "first_iterations", ">= 0.7"),
         ("mangold2023", "log1", "tie", "<= 1"),
         ("mangold2023", "madelon", "sgd_stuck", "<= 0.2"),
@@ -418,10 +419,16 @@ def empty_table():
         ("mangold2022", "sparse_lasso", "cd_moves", "<= 0.6"),
         ("mangold2022", "sparse_lasso", "error_at_zero", "0.8733 +- 5e-05"),
         ("mangold2023", "california", "gcd_like_cd", "<= 1"),
-        ("mangold2023", "dorothea", "sparse_iterates", "<= 0"),
+        (
+            *("mangold2023", "dorothea", "sparse_iterates"),
+            "<= 0, and at most 0.9 of w = 0's error",
+        ),
         ("mangold2023", "dorothea", "error_at_zero", "0.783 +- 0.0005"),
         ("mangold2023", "theory_n", "records", "<= -0.667"),
-        ("mangold2023", "log1", "gcd_like_authors", "<= 2"),
+        (
+            *("mangold2023", "log1", "gcd_like_authors"),
+            "<= 2, and at most 1 of w = 0's error",
+        ),
         ("arora2020", "steps", "steps", f"<= {2 * math.exp(-1):.4g}"),
         ("arora2020", "steps", "steps", f"<= {2 * math.exp(-2):.4g}"),
         ("arora2020", "steps", "steps", f"<= {2 * math.exp(-4):.3g}"),
@@ -496,9 +503,10 @@ def assert_w_0_is_vacuous(name):
     assert len(claims) > 2
     given = {**config, "claims": claims, "profile": "default", "paper": name}
     good = {
-        (one["figure"], str(one["good"]).format(**one))
+        (figure, str(one["good"]).format(**one))
         for claim in claims
         for one in _rows_of(claim)
+        for figure in as_list(one["figure"])
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.report.conftest.CHECKPOINTS", 3)
@@ -522,7 +530,11 @@ def assert_w_0_is_vacuous(name):
         for one in _rows_of(claim)
     ]
     decided = before["verdict"].str.startswith(("holds", "fails", "undecided"))
+    decided |= before["verdict"].str.contains("w = 0 in the place of", regex=False)
     assert (decided | np.array(bounds)).all(), before[~decided]["verdict"].tolist()
+    over_sets = after["measured"].str.startswith("share of figures")
+    assert not after["verdict"][over_sets].eq("holds").any()
+    after = after[~over_sets]
     assert after["verdict"].str.startswith("vacuous (error of ").all()
     assert after["of_zero"].str.startswith("1 [1, 1]").all()
 
@@ -576,11 +588,14 @@ def test_a_claim_that_w_0_gets_from_the_data_alone_is_vacuous():
     assert found["value"].tolist() == pytest.approx([-0.5, 2**0.5], rel=1e-6)
     assert found["verdict"].str.startswith("vacuous (error of projection").all()
     assert found["of_zero"].str.startswith("1.6 [1.5").all()
-    # Where the line does beat w = 0 the same numbers hold.
+    # Where the line beats w = 0 its slope is still that of w = 0; the quotient holds.
     starts = table["iteration"] == 0
     table.loc[starts, "objective"] *= 4.0
     again = evaluate_claims(table, {"claims": claims, "profile": "default"})
-    assert again["verdict"].tolist() == ["holds", "holds"]
+    assert again["verdict"].tolist() == [
+        "vacuous (w = 0 in the place of projection meets it, too)",
+        "holds",
+    ]
 
 
 # Nothing is random in these; of the measures without lines these draw.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -117,6 +117,12 @@ class LineErrors(RunsAlong):
     def samples(self) -> Array:
         """Return the errors of all seeds at each checkpoint."""
         return self.errors.T
+
+    @property
+    def standing_still(self) -> LineErrors:
+        """Return the runs as if they stayed where they begin, at w = 0."""
+        start = np.zeros(len(self.x), int)
+        return replace(self, errors=self.errors[:, start], nnz=self.nnz[:, start])
 
     def finals(self, passes: float | None = None) -> Finals:
         """Return the errors of all runs at their end, or at some passes between."""

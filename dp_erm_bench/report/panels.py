@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
@@ -44,7 +43,7 @@ from dp_erm_bench.report.figure import (
 )
 from dp_erm_bench.report.layout import Sheet, save_sheet, write_text_file
 from dp_erm_bench.report.scaling import final_errors
-from dp_erm_bench.report.style import house_style, style_of
+from dp_erm_bench.report.style import house_style
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import CHOICES, list_open_choices, read_choices
 
@@ -134,27 +133,12 @@ class PanelRuns:
         chart = partial(chart_of_lines, panel.title, "passes", self.lines, **more)
         return split_chart(chart()) if self.lines else []
 
-    def along_epsilon(self, inherited: Collection[str] = ()) -> list[Chart]:
-        """Return the chart of the final errors against epsilon, none if none ran.
-
-        Parameters
-        ----------
-        inherited : collection of str
-            Lines whose number of steps was chosen at epsilon = 1: they say so, and are
-            dotted, for they are not tuned over epsilon.
-        """
+    @property
+    def along_epsilon(self) -> list[Chart]:
+        """Return the chart of the final errors against epsilon, none if none ran."""
         lines = {line: final_errors(runs) for line, runs in self.over_epsilon.items()}
-        looks = {
-            line: replace(
-                style_of(line),
-                label=f"{style_of(line).label}, T of ε = 1",
-                dashes=(0, (1, 1)),
-            )
-            for line in lines
-            if f"{line} over epsilon" in inherited
-        }
         title = f"{self.panel.title}, over ε"
-        return [chart_of_lines(title, "ε", lines, looks=looks)] if lines else []
+        return [chart_of_lines(title, "ε", lines)] if lines else []
 
 
 def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
@@ -256,22 +240,16 @@ class Panels(Figure):
         missing = {"not_run": read_manifest(folder.parent).get("not_run")}
         table = add_failed_lines(drawing.table, missing | {**drawing.config})
         found = [look_up(table, panel) for panel in self.panels]
-        chosen = _inherited_lines(drawing.config)
         ran = [one for one in found if one.lines]
         written: list[Path] = []
         with house_style():
             for one in found if self.alone else ():
-                over = one.along_epsilon(chosen[one.panel.name])
-                beside = one.panel.note
+                beside, over = one.panel.note, one.along_epsilon
                 for charts, end in ((one.along_passes, ""), (over, "_epsilon")):
                     path = folder / f"{one.panel.name}{end}"
                     written += _save_charts(charts, path, drawing, beside)
             above = [chart for one in ran for chart in one.along_passes]
-            below = [
-                chart
-                for one in ran
-                for chart in one.along_epsilon(chosen[one.panel.name])
-            ]
+            below = [chart for one in ran for chart in one.along_epsilon]
             lost = ", ".join(one.panel.title for one in found if not one.lines)
             notes = [_notes_of_panels(ran)]
             notes += [f"Not run: {lost} (log.txt says why)."] if lost else []
@@ -280,15 +258,6 @@ class Panels(Figure):
         if self.alone:
             written.append(write_log(drawing, found))
         return written
-
-
-def _inherited_lines(config: Mapping[str, Any]) -> Mapping[str, set[str]]:
-    """Return the lines of each panel whose settings are those of another line."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for block in config.get("blocks") or ():
-        if (block.get("tune") or {}).get("inherit"):
-            found[str(block["panel"])].add(str(block["line"]))
-    return found
 
 
 def _save_charts(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +127,11 @@ class Scaling(RunsAlong):
         """Return the final values of all runs at one value of the axis."""
         runs = self.ends[place]
         return Finals(runs, self.sets[place] if self.sets else np.zeros(len(runs)))
+
+    @property
+    def standing_still(self) -> Scaling:
+        """Return the runs as if they stayed at w = 0."""
+        return replace(self, ends=self.zeros)
 
     @property
     def mean(self) -> Array:

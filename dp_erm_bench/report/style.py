@@ -91,10 +91,10 @@ GREY, BROWN = "#7F7F7F", "#8C510A"
 STYLES = {
     "DP-CD": Style("DP-CD", BLUE, "o"),
     "DP-CD 5 passes": Style("DP-CD", BLUE, "o"),
-    "DP-CD cyclic": Style("DP-CD, cyclic", BLUE, "o"),
-    "DP-CD cyclic 50 passes": Style("DP-CD, cyclic", BLUE, "o"),
-    "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", BLUE, "<"),
-    "DP-CD cyclic reversed 50 passes": Style("DP-CD, cyclic reversed", BLUE, "<"),
+    "DP-CD cyclic": Style("DP-CD, cyclic", "#44AA99", "h"),
+    "DP-CD cyclic 50 passes": Style("DP-CD, cyclic", "#44AA99", "h"),
+    "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", "#44AA99", "<"),
+    "DP-CD cyclic reversed 50 passes": Style("DP-CD, cyclic reversed", "#44AA99", "<"),
     "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
     "DP-CD averaged": Style("DP-CD, averaged", BROWN, ">"),
     "DP-GD": Style("DP-GD", VERMILLION, "^"),
@@ -333,12 +333,12 @@ def scale_x(ax: Axes, kind: str, values: Sequence[float]) -> None:
         label_ticks(ax.xaxis, [*(tick for tick in ticks if tick < room * end), end])
         ax.set_xlim(0, end * 1.02)
     elif kind == "log":
-        last = place_of_infinity(values)
         finite = [one for one in values if math.isfinite(one)]
-        kept = [*finite, last] if math.isinf(end) else finite
+        kept = [*finite, place_of_infinity(values)] if math.isinf(end) else finite
         ax.set_xscale("log")
         ticks = [one if one % 1.0 == 0 else float(f"{one:.3g}") for one in kept]
-        label_ticks(ax.xaxis, _ticks_apart(ticks), last)
+        endless = ticks[-1] if math.isinf(end) else math.nan
+        label_ticks(ax.xaxis, _ticks_apart(ticks), endless)
         ax.set_xlim(kept[0] / 1.15, kept[-1] * 1.3)
     elif len(values) <= MOST_TICKS:
         label_ticks(ax.xaxis, values)

@@ -51,6 +51,7 @@ def line_rows(
                     "tuned": True,
                     "dataset": dataset,
                     "standardise": standardise,
+                    "by_default": "",
                     "n": n,
                     "p": p,
                     "loss": loss,

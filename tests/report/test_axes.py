@@ -1,6 +1,7 @@
 """Ticks and styles."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_authors_curves_have_the_colour_of_ours_but_thin_and_dashed():
 
 def test_panels_against_epsilon_are_drawn_against_passes_too():
     for panel in PANELS:
-        shown = {line.removesuffix(" 50 passes") for line in panel.lines}
+        shown = {re.sub(r" \d+ passes$", "", line) for line in panel.lines}
         assert set(panel.over_epsilon) <= shown
         assert set(panel.authors) <= set(panel.lines)
 
@@ -149,3 +150,13 @@ def test_long_numbers_are_rounded_on_the_axis():
     ax = Figure().add_subplot()
     style.scale_x(ax, "log", [0.0315944, 2.15381])
     assert ax.get_xticks().tolist() == [0.0316, 2.15]
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.3, 1, 3, 10], [1, 10], [0.1, 1, 7]])
+def test_no_privacy_is_an_infinity_beyond_the_largest_epsilon(values):
+    ax = Figure().add_subplot()
+    style.scale_x(ax, "log", [*values, float("inf")])
+    ax.figure.draw_without_rendering()
+    labels = [one.get_text() for one in ax.get_xticklabels()]
+    assert labels[-1] == "∞" and "∞" not in labels[:-1]
+    assert ax.get_xticks()[-1] >= 2 * values[-1] * 0.999

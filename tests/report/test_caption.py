@@ -104,7 +104,7 @@ def test_over_epsilon_the_caption_has_all_of_them(tabulate):
         {"line": "DP-CD cyclic over epsilon", "epsilon": 0.1, "certified": 0.097},
         {"line": "DP-CD cyclic over epsilon", "epsilon": 10.0, "certified": 10.9},
     )
-    found = caption_of(look_up(table, PANEL).along_epsilon(), profile="default")
+    found = caption_of(look_up(table, PANEL).along_epsilon, profile="default")
     assert "epsilon: 0.1, 1, 10. delta: 1/n^2." in found
     assert "DP-CD, cyclic (up to 1.09 times)." in found
     assert "Median and min..max of 4 report runs" in found

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -406,12 +407,16 @@ def test_quotient_of_the_seconds_until_errors_stay_near_their_end(tabulate):
     assert row["verdict"] == "holds"
     assert row["measured"].startswith(
         "seconds of DP-SGD authors / DP-CD cyclic until their mean error stays within "
-        "1.1 of that at their end; 20 runs"
+        "1.1 of the higher of their two ends; 20 runs"
     )
+    # One that ends higher sets the target of both: the other is there sooner.
+    higher = table.assign(
+        relative_error=table["relative_error"] * np.where(own, 3.0, 1.0)
+    )
+    assert judge(higher, FAST)["value"] == pytest.approx(1 * 30 / 2)
     # Who stays at w = 0 is there at the first checkpoint, and says nothing.
     table.loc[own, "relative_error"] = 9.0
     row = judge(table, {**FAST, "good": "{under}"})
-    assert row["value"] == pytest.approx(3 * 30)
     assert row["verdict"].startswith("vacuous")
 
 
@@ -547,10 +552,50 @@ def test_a_good_line_that_does_not_beat_zero_says_nothing(tabulate):
             row = judge(table, {**GOOD, **bound})
             assert row["verdict"].startswith("vacuous (error of DP-CD cyclic / that of")
             assert row["value"] == pytest.approx(5.0 / end)
-    table = tabulate({"end": 0.3}, {"line": "DP-SGD authors", "end": 5.0})
+    table = tabulate({"end": 0.1}, {"line": "DP-SGD authors", "end": 0.5})
     row = judge(table, GOOD)
     assert row["verdict"] == "holds" and row["good"] == "DP-CD cyclic"
-    assert row["of_zero"].startswith("0.5 [0.4")
+    assert row["of_zero"].startswith("0.16")
+
+
+def test_what_standing_still_meets_is_vacuous(tabulate):
+    """A rival above w = 0 loses to it, too; a slope or count has to say how low."""
+    above = tabulate({"end": 0.3}, {"line": "DP-SGD authors", "end": 5.0})
+    row = judge(above, GOOD)
+    assert (
+        row["verdict"] == "vacuous (w = 0 in the place of DP-CD cyclic meets it, too)"
+    )
+    assert float(row["standing"]) == pytest.approx(5.0 / 0.6, rel=0.1)
+    assert judge(above, {**GOOD, "below_zero": 0.9})["verdict"] == "holds"
+    row = judge(above, {**GOOD, "below_zero": 0.5})
+    assert row["verdict"] == "undecided"
+    assert row["threshold"] == ">= 3, and at most 0.5 of w = 0's error"
+    assert judge(above, {**GOOD, "below_zero": 0.3})["verdict"] == "fails"
+    # What decided without it stays what it is.
+    assert judge(above, {**GOOD, "at_least": 90})["verdict"] == "fails"
+    assert judge(above, RATIO)["verdict"] == "holds"
+    still = tabulate({"end": 0.3}, {"line": "DP-SGD authors", "start": 0.6, "end": 0.6})
+    flat = still["line"] == "DP-SGD authors"
+    still.loc[flat, "relative_error"] = 0.6
+    row = judge(still, {**GOOD, "at_least": 1.5})
+    assert row["verdict"] == "holds"
+    assert row["standing"].endswith("; DP-SGD authors stays at w = 0")
+
+
+def test_nearly_all_is_one_row_over_the_sets(tabulate):
+    panels = [f"set {k}" for k in range(6)]
+    ends = [0.1, 0.1, 0.1, 0.1, 0.1, 0.5]
+    table = tabulate(
+        *({"panel": one, "end": end} for one, end in zip(panels, ends, strict=True)),
+        *({"panel": one, "line": "DP-SGD authors", "end": 0.3} for one in panels),
+    )
+    claim = {**GOOD, "figure": panels, "measure": "share_of_sets"}
+    (row,) = [judge(table, {**claim, "at_least": 0.8})]
+    assert row["figure"] == ", ".join(panels) and row["value"] == pytest.approx(5 / 6)
+    assert row["interval"] == "[0.5, 1]" and row["verdict"] == "undecided"
+    assert row["standing"] == "0"
+    row = judge(table, {**claim, "figure": panels[:5], "at_least": 0.8})
+    assert row["value"] == 1.0 and row["verdict"] == "holds"
 
 
 def test_vacuous_goes_before_undecided_and_not_run_before_both(tabulate):

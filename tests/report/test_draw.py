@@ -23,7 +23,7 @@ def panel_lines(panel, **more):
     found = [
         {"panel": panel.name, "line": line, "epsilon": panel.epsilon}
         | {"end": 0.1 * (k + 1), **more}
-        for k, line in enumerate(panel.lines)
+        for k, line in enumerate(dict.fromkeys((*panel.lines, *panel.over_epsilon)))
     ]
     for line in panel.over_epsilon:
         for epsilon, end in ((0.1, 0.5), (10.0, 0.02)):
@@ -160,11 +160,11 @@ def test_nothing_to_draw_is_no_error(tabulate, tmp_path):
 
 def test_missing_line_is_named_in_the_log_only(tabulate, tmp_path, quick):
     panel = mangold2023.PANELS[0]
-    lines = [one for one in panel_lines(panel) if one["line"] != "DP-GCD poster"]
+    lines = [one for one in panel_lines(panel) if one["line"] != "DP-CD uniform"]
     written = mangold2023.draw(tabulate(*lines), tmp_path, {"profile": "smoke"})
     assert tmp_path / "log1.png" in written
     log = (tmp_path / "log.txt").read_text()
-    assert "not drawn: DP-GCD poster (DP-GCD poster has no report runs" in log
+    assert "not drawn: DP-CD uniform (DP-CD uniform has no report runs" in log
 
 
 def test_log_names_every_run_behind_the_figures(tabulate, tmp_path, quick):
@@ -221,7 +221,7 @@ def test_legend_names_our_lines_then_the_authors(tabulate, sheet):
         f"{one} (authors' figure)"
         for one in ("DP-CD", "DP-CD, private $M_j$", "DP-SGD")
     ]
-    assert names == [*ours[:4], *theirs[:2], *ours[4:], theirs[2]]
+    assert names == [*ours[:5], *theirs[:2], *ours[5:], theirs[2]]
 
 
 def test_beside_the_authors_curves_lines_are_means(tabulate, sheet):
@@ -236,21 +236,6 @@ def test_beside_the_authors_curves_lines_are_means(tabulate, sheet):
         middle = run.errors.mean(0) if panel.authors else np.median(run.errors, 0)
         own = chart.bands[chart.bands["line"] == chart.lines[0]]
         np.testing.assert_allclose(own["middle"], middle)
-
-
-def test_lines_whose_steps_were_chosen_at_epsilon_1_say_so(tabulate, sheet):
-    panel = mangold2023.PANELS[0]
-    found = look_up(tabulate(*panel_lines(panel)), panel)
-    first, *others = panel.over_epsilon
-    (chart,) = found.along_epsilon([f"{first} over epsilon"])
-    names = [" ".join(name.split()) for name in legend(sheet(chart))]
-    assert names[0] == f"{style_of(first).label}, T of ε = 1"
-    assert names[1 : 1 + len(others)] == [style_of(one).label for one in others]
-    assert chart.look(first).dashes != style_of(first).dashes
-    config = {"blocks": [{"panel": panel.name, "line": "x", "tune": {"inherit": {}}}]}
-    assert not panels._inherited_lines(config)[panel.name]
-    config["blocks"][0]["tune"]["inherit"] = {"line": first}
-    assert panels._inherited_lines(config)[panel.name] == {"x"}
 
 
 def test_authors_curve_is_not_cut_off(tabulate, sheet):
@@ -268,12 +253,12 @@ def test_each_line_is_drawn_along_its_own_passes(tabulate, sheet):
     panel = mangold2023.PANELS[1]
     table = tabulate(
         {"panel": "log2", "line": "DP-GCD tight", "passes": 3.0},
-        {"panel": "log2", "line": "DP-CD cyclic", "passes": 50.0},
+        {"panel": "log2", "line": "DP-CD", "passes": 50.0},
     )
     figure = sheet(look_up(table, panel).along_passes[0])
     drawn = {line.get_label(): line.get_xdata() for line in figure.axes[0].lines}
     assert drawn[style_of("DP-GCD tight").label][[0, -1]].tolist() == [0.0, 3.0]
-    assert drawn[style_of("DP-CD cyclic").label][[0, -1]].tolist() == [0.0, 50.0]
+    assert drawn[style_of("DP-CD").label][[0, -1]].tolist() == [0.0, 50.0]
 
 
 def test_median_and_band_are_what_is_drawn(tabulate, sheet):
@@ -318,7 +303,7 @@ def test_error_against_epsilon_joins_the_main_line(tabulate, sheet):
         1.0,
         10.0,
     ]
-    ax = sheet(found.along_epsilon()[0]).axes[0]
+    ax = sheet(found.along_epsilon[0]).axes[0]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.1", "1", "10"]
     assert len(ax.collections) == len(panel.over_epsilon)
@@ -331,7 +316,7 @@ def test_final_errors_stand_beside_that_of_w_0(tabulate, sheet):
     panel = mangold2023.PANELS[0]
     above = tabulate(*panel_lines(panel, start=7.0))
     found = look_up(above, panel)
-    ax = sheet(found.along_epsilon()[0]).axes[0]
+    ax = sheet(found.along_epsilon[0]).axes[0]
     (zero,) = [line for line in ax.lines if line.get_label() == "w = 0"]
     assert list(zero.get_ydata()) == pytest.approx([7.0, 7.0])
     assert ax.get_ylim()[0] < 7.0 < ax.get_ylim()[1]
@@ -344,7 +329,7 @@ def test_error_against_one_epsilon_only(tabulate, sheet):
     lines = [one for one in panel_lines(panel) if "over" not in one["line"]]
     found = look_up(tabulate(*lines), panel)
     assert {len(runs) for runs in found.over_epsilon.values()} == {1}
-    sheet(found.along_epsilon()[0])
+    sheet(found.along_epsilon[0])
 
 
 @pytest.mark.parametrize("words", [1, 6, 14])
@@ -373,9 +358,7 @@ def test_cells_of_an_overview_do_not_overlap(tabulate, name):
     found = PAPERS[name].PANELS
     table = tabulate(*(line for panel in found for line in panel_lines(panel)))
     ran = [look_up(table, panel) for panel in found]
-    charts = [
-        chart for one in ran for chart in (*one.along_passes, *one.along_epsilon())
-    ]
+    charts = [chart for one in ran for chart in (*one.along_passes, *one.along_epsilon)]
     with house_style():
         figure = plt.figure()
         draw_sheet(figure, Sheet(charts_of_figure(charts), "A caption. " * 40))

@@ -91,6 +91,7 @@ def runs(
                     "dataset": panel.rpartition("_")[0],
                     "dataset_options": json.dumps(OPTIONS),
                     "standardise": False,
+                    "by_default": "",
                     "n": 800.0,
                     "p": 20.0,
                     "loss": "logistic",

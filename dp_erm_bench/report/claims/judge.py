@@ -2,14 +2,16 @@
 
 A verdict is the first of `lookup.VERDICTS` that applies. `vacuous`: the line that the
 claim calls good does not beat w = 0 where the claim is decided, or the bound that it is
-held against is above the error of w = 0; publishing w = 0 would do as well, whatever
-the value is. `undecided`: the interval contains the threshold.
+held against is above the error of w = 0, or the claim would hold, too, if the runs of
+that line had stayed at w = 0; publishing w = 0 would do as well, whatever the value is.
+`undecided`: the interval contains the threshold.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,11 @@ from dp_erm_bench.report.curves import Missing, add_failed_lines
 from dp_erm_bench.report.figure import Figure, LinesOf, lines_of_panel, panels_of
 from dp_erm_bench.report.lines import SYMBOLS, Noise, sources_of
 from dp_erm_bench.report.panels import decoded_curves
-from dp_erm_bench.results.statistics import Estimate
+from dp_erm_bench.results.statistics import (
+    Estimate,
+    exact_estimate,
+    unknown_estimate,
+)
 from dp_erm_bench.results.table import MEASURED
 from dp_erm_bench.results.tuned import open_of
 
@@ -47,10 +53,14 @@ if TYPE_CHECKING:
 COLUMNS = (
     *("paper", "figure", "statement", "whose", "source", "kind", "good"),
     *("measured", "threshold"),
-    *("value", "interval", "of_zero", "verdict", "expected", "open", "profile"),
+    *("value", "interval", "of_zero", "standing", "verdict", "expected", "open"),
+    "profile",
 )
 COMMON = ("id", "figure", "measure", "statement", "whose", "good")
-OPTIONAL = ("epsilon", "quantity", "statistic", "reason", "expected", "source", "kind")
+OPTIONAL = (
+    *("epsilon", "quantity", "statistic", "reason", "expected", "source", "kind"),
+    "below_zero",
+)
 WHOSE = ("paper", "authors' figure", "ours", "as reported")
 """Where a claim stands: in the paper; in a figure of the authors' that is decoded; in
 neither, as we ask it; or in a paper that is known from another one or its abstract. All
@@ -59,6 +69,9 @@ but ours name the place, their `source`."""
 KINDS = ("claim", "fact", "arithmetic")
 """What a row is: a statement on errors of algorithms; a fact of data, of noise or of a
 line that does not move; or a formula beside itself."""
+
+STILL = 1e-3
+"""A line whose error has changed by no larger a part than this stands still."""
 
 NO_LINE = "none"
 """What is good in a claim that calls no line good; its `reason` says why not."""
@@ -74,6 +87,7 @@ NUMBERS = (
     *THRESHOLDS,
     *("epsilon", "delta", "iterations", "n_iter", "passes", "n", "p", "seeds"),
     *("factor", "kappa", "rivals", "radius", "nonzeros", "weight", "share"),
+    "below_zero",
 )
 LINES = ("line", "under", "over", "other")
 QUANTITIES, AXES = [*MEASURED, *registry.POPULATION], [*SYMBOLS]
@@ -81,8 +95,11 @@ WORDS = {
     **{"axis": AXES, "quantity": QUANTITIES, "statistic": ["mean", "median"]},
     **{"whose": [*WHOSE], "kind": [*KINDS], "at": [*AUTHORS]},
 }
-LISTS = ("figure", "line", "under", "over", "other", "at")
-"""Keys of which a list stands for one claim per value."""
+LISTS = ("figure", "line", "under", "over", "other", "at", "epsilon")
+"""Keys of which a list stands for one claim per value.
+
+A measure over sets takes all figures and epsilons of such a list together.
+"""
 
 
 def check_claims(
@@ -170,12 +187,14 @@ def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
     if good == NO_LINE:
         if not claim.get("reason"):
             raise UsageError(f"reason: must be given for good={NO_LINE}")
+        if "below_zero" in claim:
+            raise UsageError(f"below_zero: is of a good line, and good={NO_LINE}")
         return
-    allowed = [NO_LINE]
-    if measure.lines == RUNS:
-        axis = claim.get("axis", "")
-        allowed += lines_of_panel(lines, str(claim["figure"]), axis, "figure")
-    registry.check_choice("good", good, allowed)
+    axis = claim.get("axis", "")
+    for figure in _several_values("figure", claim["figure"]):
+        ran = measure.lines == RUNS
+        own = lines_of_panel(lines, figure, axis, "figure") if ran else ()
+        registry.check_choice("good", good, [NO_LINE, *own])
 
 
 def _good_line(claim: Claim) -> str:
@@ -218,7 +237,11 @@ def threshold_in_words(claim: Claim) -> str:
             f"threshold={' and '.join(keys) or None}: must be at_least, at_most, or "
             "equals with within"
         )
-    return FORMS[keys].format(**claim)
+    words = FORMS[keys].format(**claim)
+    if "below_zero" in claim:
+        where = " at every point" if "axis" in claim else ""
+        words += f", and at most {claim['below_zero']:g} of w = 0's error{where}"
+    return words
 
 
 def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
@@ -257,9 +280,12 @@ def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFr
 
 def _rows_of(entry: Claim) -> Iterator[dict[str, Any]]:
     """Yield one claim per value of the list-valued keys."""
-    axes = [name for name in LISTS if isinstance(entry.get(name), list)]
-    for values in product(*(entry[name] for name in axes)):
-        yield {**entry, **dict(zip(axes, values, strict=True))}
+    together = ("figure", "epsilon") if measure_of(entry).over_sets else ()
+    whole = {"epsilon": 1.0, **entry} if together else {**entry}
+    whole |= {key: _several_values(key, whole[key]) for key in together}
+    axes = [k for k in LISTS if isinstance(whole.get(k), list) and k not in together]
+    for values in product(*(whole[name] for name in axes)):
+        yield {**whole, **dict(zip(axes, values, strict=True))}
 
 
 def _row_of_claim(
@@ -270,11 +296,13 @@ def _row_of_claim(
 ) -> dict[str, object]:
     """Measure one claim and judge it."""
     good, there = _good_line(claim), {*table.get("panel", ())}
-    panels = panels_of(there, claim["figure"], claim.get("axis", ""))
+    figures = _several_values("figure", claim["figure"])
+    axis = claim.get("axis", "")
+    panels = [panel for one in figures for panel in panels_of(there, one, axis)]
     none = f"{good} ({claim['reason']})" if claim.get("reason") else good
     row: dict[str, object] = {
         "paper": config.get("paper", ""),
-        "figure": claim["figure"],
+        "figure": ", ".join(figures),
         "statement": _fill_braces("statement", claim),
         "whose": claim.get("whose", ""),
         "source": _fill_braces("source", claim),
@@ -285,28 +313,38 @@ def _row_of_claim(
         "value": math.nan,
         "interval": "",
         "of_zero": "",
+        "standing": "",
         "expected": claim.get("expected", ""),
         "open": _open_choices(claim, panels, config),
         "profile": config.get("profile", ""),
     }
     smoke = str(config.get("profile")).partition(",")[0] == SMOKE
     measure, lookup = measure_of(claim), Lookup(table, config, claim, seen=seen)
+    is_good = good not in ("", NO_LINE)
     more = {"n": lookup.noise.n} if measure.lines == NOISE else {}
     words = {"statistic": lookup.statistic, **claim, **more}
     row["measured"] = measure.words.format(**words)
     try:
         found = measure(lookup)
-        said, why = _beside_zero(lookup, good, found) if good else ("", "")
+        said, why, share = "", "", unknown_estimate(math.nan)
+        if is_good and not measure.over_sets:
+            said, why, share = _beside_zero(lookup, good, found)
+        verdict = _verdict_of(claim, found.estimate, share)
+        standing = _standing_still(lookup, measure, good)
     except Missing as reason:
         return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
-    verdict = f"{VACUOUS} ({why})" if why else _verdict_of(claim, found.estimate)
+    if is_good and verdict == HOLDS == _verdict_of(
+        claim, standing, exact_estimate(1.0)
+    ):
+        why = why or f"w = 0 in the place of {good} meets it, too"
     return {
         **row,
         "measured": f"{row['measured']}{lookup.over}",
         "value": found.estimate.point,
         "interval": _interval_in_words(found.estimate),
         "of_zero": said,
-        "verdict": NOT_JUDGED if smoke else verdict,
+        "standing": _standing_in_words(lookup, measure, standing),
+        "verdict": NOT_JUDGED if smoke else f"{VACUOUS} ({why})" if why else verdict,
     }
 
 
@@ -318,6 +356,7 @@ def _open_choices(
     if measure and not measure.tuned:
         return ""
     alone = measure and measure.lines == RUNS and "axis" not in claim
+    alone = alone and not isinstance(claim["figure"], list)
     at = float(claim.get("epsilon", 1.0)) if alone else None
     return open_of(config.get("choices", ()), panels, _lines_of_claim(claim), at)
 
@@ -326,17 +365,54 @@ def _interval_in_words(estimate: Estimate) -> str:
     return f"[{estimate.low:.6g}, {estimate.high:.6g}]"
 
 
-def _beside_zero(lookup: Lookup, good: str, found: Evidence) -> tuple[str, str]:
-    """Return the error of the good line over that of w = 0, and why it says nothing."""
-    if good == NO_LINE:
-        return "", ""
+def _beside_zero(
+    lookup: Lookup, good: str, found: Evidence
+) -> tuple[str, str, Estimate]:
+    """Return the error of the good line over that of w = 0, and why it says nothing.
+
+    The last is the largest of it at any point, where the claim asks for that, too.
+    """
     share, zero = lookup.beside_zero(good, found.at)
     said = f"{share.point:.3g} {_interval_in_words(share)}"
+    why = ""
     if not share.high < 1.0:
-        return said, f"error of {good} / that of w = 0: {said}"
-    if found.bound > zero:
-        return said, f"the bound, {found.bound:.3g}, is above w = 0's error, {zero:.3g}"
-    return said, ""
+        why = f"error of {good} / that of w = 0: {said}"
+    elif found.bound > zero:
+        why = f"the bound, {found.bound:.3g}, is above w = 0's error, {zero:.3g}"
+    if "below_zero" in lookup.claim and "axis" in lookup.claim:
+        points = lookup.along(good, str(lookup.claim["axis"])).x.tolist()
+        every = (lookup.beside_zero(good, at)[0] for at in points)
+        share = max(every, key=lambda one: one.point)
+    return said, why, share
+
+
+def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
+    """Return the number of a claim if the runs of its line had stayed at w = 0.
+
+    Of a claim that calls no line good, its own line; nan if there is none, or no value.
+    """
+    claim = lookup.claim
+    line = good if good != NO_LINE else claim.get("line", claim.get("under", ""))
+    asked = measure.lines == RUNS and claim.get("kind", "claim") == "claim"
+    if not asked:
+        return unknown_estimate(math.nan)
+    try:
+        return measure(replace(lookup, still=line, asked=[])).estimate
+    except Missing:
+        return unknown_estimate(math.nan)
+
+
+def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> str:
+    """Return what standing still scores, and which lines of the claim do so."""
+    claim, said = lookup.claim, []
+    if not math.isnan(standing.point):
+        said.append(f"{standing.point:.3g}")
+    alone = measure.lines == RUNS and "axis" not in claim and not measure.over_sets
+    for key in [key for key in LINES if alone and key in measure.needs]:
+        errors = lookup(str(claim[key])).errors
+        if (abs(errors[:, -1] / errors[:, 0] - 1.0) < STILL).all():
+            said.append(f"{claim[key]} stays at w = 0")
+    return "; ".join(said)
 
 
 def _lines_of_claim(claim: Claim) -> list[str]:
@@ -345,8 +421,16 @@ def _lines_of_claim(claim: Claim) -> list[str]:
     return [*lines, *(f"{line} over epsilon" for line in lines)]
 
 
-def _verdict_of(claim: Claim, estimate: Estimate) -> str:
-    """Compare an interval with the claim's threshold."""
+def _verdict_of(claim: Claim, estimate: Estimate, share: Estimate) -> str:
+    """Compare an interval with the claim's threshold, and so the part of w = 0's error.
+
+    Parameters
+    ----------
+    claim : mapping
+        With its threshold, and `below_zero` if it asks for a part.
+    estimate, share : Estimate
+        The number of the claim, and the good line's error over that of w = 0.
+    """
     low, high = claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
     if "equals" in claim:
         low, high = (claim["equals"] + way * claim["within"] for way in (-1, 1))
@@ -354,6 +438,8 @@ def _verdict_of(claim: Claim, estimate: Estimate) -> str:
         return f"{UNDECIDED} (no value: runs were lost, or divided by nothing)"
     if math.isinf(estimate.high - estimate.low):
         return f"{UNDECIDED} (no interval: runs were lost, or are too few)"
-    if low <= estimate.low and estimate.high <= high:
-        return HOLDS
-    return FAILS if estimate.high < low or estimate.low > high else UNDECIDED
+    part = claim.get("below_zero", math.inf)
+    if estimate.high < low or estimate.low > high or share.low > part:
+        return FAILS
+    inside = low <= estimate.low and estimate.high <= high
+    return HOLDS if inside and (share.high < part or part == math.inf) else UNDECIDED

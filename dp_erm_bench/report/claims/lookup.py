@@ -125,6 +125,8 @@ class Lookup:
         What measures averaged.
     seen : dict
         Runs that were looked up already, by what names them: of all claims of a table.
+    still : str
+        A line in whose place w = 0 stands; none if empty.
     """
 
     table: pd.DataFrame
@@ -132,6 +134,7 @@ class Lookup:
     claim: Claim
     asked: list[Finals] = field(default_factory=list)
     seen: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    still: str = ""
 
     @property
     def figure(self) -> str:
@@ -149,7 +152,7 @@ class Lookup:
         if named not in self.seen:
             self.seen[named] = line_errors(self.table, *named)
         found: LineErrors = self.seen[named]
-        return found
+        return found.standing_still if line == self.still else found
 
     def finals(self, line: str, passes: float | None = None) -> Finals:
         """Return the errors of a line's runs at their end, or at some passes.
@@ -166,7 +169,7 @@ class Lookup:
         if named not in self.seen:
             self.seen[named] = finals_along(self.table, self.config, *named)
         found: Scaling = self.seen[named]
-        return found
+        return found.standing_still if line == self.still else found
 
     @property
     def noise(self) -> Noise:
@@ -295,12 +298,15 @@ class Measure:
         One of `RUNS`, `NOISE` and `NOTHING`.
     tuned : bool
         Whether the settings that were chosen have a part in it.
+    over_sets : bool
+        Whether it is one number over all figures and epsilons of a claim.
     """
 
     words: str
     value: Callable[..., float | Estimate | Evidence] | str
     lines: str = RUNS
     tuned: bool = True
+    over_sets: bool = False
 
     @cached_property
     def function(self) -> Callable[..., float | Estimate | Evidence]:
@@ -328,11 +334,13 @@ MEASURES: dict[str, Measure] = {}
 """All measures by the name of their function."""
 
 
-def says(words: str, lines: str = RUNS, tuned: bool = True) -> Callable[[Value], Value]:
+def says(
+    words: str, lines: str = RUNS, tuned: bool = True, over_sets: bool = False
+) -> Callable[[Value], Value]:
     """Enter a function into `MEASURES`."""
 
     def enter(function: Value) -> Value:
-        MEASURES[function.__name__] = Measure(words, function, lines, tuned)
+        MEASURES[function.__name__] = Measure(words, function, lines, tuned, over_sets)
         return function
 
     return enter

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ from dp_erm_bench.report.panels import decoded_curves
 from dp_erm_bench.report.scaling import log_slope, slope_weights
 from dp_erm_bench.results.statistics import (
     LIKELY,
+    RESAMPLES,
     Estimate,
+    central_interval,
     estimate_of_largest,
     estimate_of_quantiles,
     estimate_sum,
@@ -228,32 +231,60 @@ def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
 
 
 @says(
+    "share of figures and epsilons at which {under} ends at or below {over}, by the "
+    "{statistic}",
+    over_sets=True,
+)
+def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
+    """Return the share of panels and epsilons at which one line ends no higher.
+
+    The interval is that of a bootstrap over panels.
+    """
+    shares = []
+    for one in runs.claim["figure"]:
+        own = {**runs.claim, "figure": one}
+        claims = ({**own, "epsilon": at} for at in runs.claim["epsilon"])
+        each = [replace(runs, claim=claim) for claim in claims]
+        quotients = [on.ratio(on.finals(under), on.finals(over)) for on in each]
+        shares.append(np.mean([quotient.point <= 1.0 for quotient in quotients]))
+    drawn = np.random.default_rng(0).choice(shares, (RESAMPLES, len(shares)))
+    ends = central_interval(drawn.mean(axis=1), LIKELY)
+    return Estimate(float(np.mean(shares)), *ends)
+
+
+@says(
     "seconds of {over} / {under} until their {statistic} error stays within {factor} "
-    "of that at their end"
+    "of the higher of their two ends"
 )
 def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> Estimate:
-    """Return the time of one line to about its own end over that of another.
+    """Return the time of one line over that of another, until both are as good.
 
-    The time is that of the first checkpoint from which on the average error is at most
-    ``factor`` times the final one. Which one that is is given, like the settings: the
-    interval is of its times.
+    The time is that of the first checkpoint from which on the average error of a line
+    is at most ``factor`` times the higher of the two final ones. Which checkpoint that
+    is is given, like the settings: the interval is of its times.
     """
-    first, second = (_seconds_to_end(runs, line, factor) for line in (over, under))
+    average = np.median if runs.statistic == "median" else np.mean
+    means = {line: average(runs(line).errors, axis=0) for line in (over, under)}
+    target = factor * max(errors[-1] for errors in means.values())
+    if not math.isfinite(target):
+        raise Missing("runs were lost, so that there is no end to come near to")
+    first, second = (
+        _seconds_at(runs, line, _first_within(errors, target))
+        for line, errors in means.items()
+    )
     return runs.ratio(first, second)
 
 
-def _seconds_to_end(runs: Lookup, line: str, factor: float) -> Finals:
-    """Return the seconds of all runs at the checkpoint at which a line has arrived."""
-    run = runs(line)
-    average = np.median if runs.statistic == "median" else np.mean
-    errors = average(run.errors, axis=0)
-    if not math.isfinite(errors[-1]):
-        raise Missing(f"{line}: runs were lost, so that it has no end to come near to")
-    place = len(errors) - int(
-        np.argmin([*(errors <= factor * errors[-1])[::-1], False])
-    )
-    # What is there at w = 0 is there at the first checkpoint after it.
-    return Finals(run.seconds[:, max(place, 1)], run.finals().sets)
+def _first_within(errors: Array, target: float) -> int:
+    """Return the first checkpoint from which on errors are at most a target.
+
+    What is there at w = 0 is there at the first checkpoint after it.
+    """
+    return max(len(errors) - int(np.argmin([*(errors <= target)[::-1], False])), 1)
+
+
+def _seconds_at(runs: Lookup, line: str, place: int) -> Finals:
+    return Finals(runs(line).seconds[:, place], runs(line).finals().sets)
 
 
 def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
