@@ -451,7 +451,7 @@ def test_drawing_again_gives_the_same_files(drawn):
 
 def test_the_board_is_a_part_of_the_page(drawn, tmp_path):
     folder = shutil.copytree(drawn[0], tmp_path / "leaderboard")
-    ((title, html),) = chapter_of(folder, 1).pages
+    ((title, html),) = chapter_of(folder).pages
     assert title == "Leaderboard" and "<h4>Problems: l2 penalty</h4>" in html
     assert "<td>a9a_l2</td>" in html
 
