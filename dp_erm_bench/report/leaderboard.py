@@ -32,7 +32,6 @@ from dp_erm_bench.results.statistics import (
     WINS,
     ZERO,
     Array,
-    Beyond,
     estimate_log_ratio,
     loss_beyond,
     models_of,
@@ -102,26 +101,40 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
         model wins is the best, ties is one that cannot be told from it.
     """
     reports, finals = _judged_rows(table)
-    ranking: list[dict[str, Any]] = []
+    starts, ranking = _medians_at_zero(reports), list[dict[str, Any]]()
     for panel, epsilon, rows in problems_of(finals):
-        starts = reports[(reports["panel"] == panel) & (reports["iteration"] == 0)]
         # At w = 0 all margins are 0: the accuracy is the share of one class.
-        zero, share = (
-            _median_of_present(starts[of]) for of in ("relative_error", "test_accuracy")
-        )
-        same = {"panel": panel, "epsilon": epsilon, "zero": zero}
+        zero, share = map(float, starts.loc[panel, ["median", "accuracy"]])
+        same: dict[str, Any] = {"panel": panel, "epsilon": epsilon, "zero": zero}
         same["majority"] = max(share, 1.0 - share)
         own = {str(line): runs for line, runs in rows.groupby("line", sort=False)}
-        ranked = [
-            {**same, "line": line, **_columns_of_line(runs)}
-            for line, runs in own.items()
-        ]
-        errors = {line: runs["error"].to_numpy(float) for line, runs in own.items()}
-        _add_comparisons(
-            ranked, errors, {line: loss_beyond(runs) for line, runs in own.items()}
-        )
-        ranking += ranked
+        ranked = {line: same | _columns_of_line(runs) for line, runs in own.items()}
+        ran = [line for line in own if ranked[line]["status"] == "ok"]
+        errors = {line: own[line]["error"].to_numpy(float) for line in ran}
+        others = {line: loss_beyond(own[line]) for line in ran}
+        # Who did not run counts, too: its place names the draws of those after it.
+        found = places_of_lines({line: errors.get(line) for line in own}, zero, others)
+        least = min((ranked[line]["median"] for line in ran), default=zero)
+        least = max(min(zero, least), FLOOR)
+        for line in ran:
+            row, how = ranked[line], found[line]
+            row["factor"] = max(row["median"], FLOOR) / least
+            row |= {"beats_zero": how.beats_zero, "unbeaten": how.unbeaten}
+            row["place"] = how.place
+        ranking += [{**row, "line": line} for line, row in ranked.items()]
     return pd.DataFrame(ranking, columns=list(COLUMNS))
+
+
+def _medians_at_zero(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the medians of each panel's runs at w = 0, nan of what is not measured."""
+    panels, starts = rows["panel"], rows[rows["iteration"] == 0]
+    names = {name: of for name, (of, _) in MEDIANS.items()}
+    columns = names | {"median": "relative_error"}
+    found = {
+        name: starts.groupby("panel")[of].agg(_median_of_present)
+        for name, of in columns.items()
+    }
+    return pd.DataFrame(found).reindex(panels.unique())
 
 
 def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -131,11 +144,8 @@ def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
 
 
-Beside = Mapping[str, Mapping[tuple[str, str], Contrast]]
-
-
-def pairs_by_board(table: pd.DataFrame) -> Beside:
-    """Return how each line did beside each other one, by board."""
+def pairs_by_board(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a pair: board, line, other, and what `Contrast` says."""
     errors: dict[str, dict[tuple[str, float], dict[str, Array]]] = {}
     for panel, epsilon, rows in problems_of(_judged_rows(table)[1]):
         dataset, _, board = panel.rpartition("_")
@@ -145,20 +155,18 @@ def pairs_by_board(table: pd.DataFrame) -> Beside:
             if not runs["status"].eq("skipped").any() and runs["error"].notna().any()
         }
         errors.setdefault(board, {})[dataset, epsilon] = ran
-    return {board: compare_pairs(own) for board, own in errors.items()}
-
-
-def pairs_table(found: Beside) -> pd.DataFrame:
-    """Return a row a pair, to four digits: board, line, other, what `Contrast` says."""
-    rows = [
-        {"board": board, "line": line, "other": other, **pair._asdict()}
-        for board, own in found.items()
-        for (line, other), pair in own.items()
+    pairs = [
+        (board, *lines, *pair)
+        for board, own in errors.items()
+        for lines, pair in compare_pairs(own).items()
     ]
-    columns = ["board", "line", "other", *Contrast._fields]
-    frame = pd.DataFrame(rows, columns=columns)
-    names = ["ratio", "better", "within"]
-    return frame.assign(**frame[names].map(lambda value: float(f"{value:.4g}")))
+    return pd.DataFrame(pairs, columns=["board", "line", "other", *Contrast._fields])
+
+
+def to_four_digits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with their numbers rounded: a file that is published stays small."""
+    numbers = rows.select_dtypes(float)
+    return rows.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
 
 def sentences_on_searches(table: pd.DataFrame) -> list[str]:
@@ -233,32 +241,26 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
         are nan.
     """
     found: list[dict[str, Any]] = []
+    starts = _medians_at_zero(table)
     for panel, rows in table.groupby("panel", sort=False):
-        starts = rows[rows["iteration"] == 0]
-        zero = {
-            name: _median_of_present(starts[of]) for name, (of, _) in MEDIANS.items()
-        }
-        share, zero["median"] = (
-            zero["accuracy"],
-            _median_of_present(starts["relative_error"]),
-        )
+        zero: dict[Any, Any] = {"line": ZERO, "status": "no data", "epsilon": 0.0}
+        zero |= starts.loc[panel].to_dict()
         texts = rows["references"].dropna().unique()
         models = next(filter(None, map(models_of, texts)), {})
         base = "mean" if "mean" in models else "base_rate"
         if base == "base_rate":
             # All its scores are equal, and it answers one class.
+            share = zero["accuracy"]
             zero |= {"accuracy": max(share, 1.0 - share), "balanced_accuracy": 0.5}
             zero["auc"] = 0.5
-        first = {"panel": str(panel), "epsilon": 0.0, "line": ZERO, "status": "no data"}
-        found.append(first | zero)
+        own = [zero]
         for name in (base, "optimum"):
-            line = NOT_PRIVATE[name]
-            own = models.get(name, {})
-            row = {key: real_number(own.get(of)) for key, (of, _) in MEDIANS.items()}
-            if name == "optimum":
-                row |= {"objective": _median_of_present(rows["optimum"]), "median": 0.0}
-            named = {"epsilon": math.inf, "line": line, "status": "not private"}
-            found.append({"panel": str(panel), **named, **row})
+            model = models.get(name, {})
+            row = {key: real_number(model.get(of)) for key, (of, _) in MEDIANS.items()}
+            named = {"line": NOT_PRIVATE[name], "status": "not private"}
+            own.append({"epsilon": math.inf, **named, **row})
+        own[-1] |= {"objective": _median_of_present(rows["optimum"]), "median": 0.0}
+        found += [{"panel": panel, **row} for row in own]
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 
@@ -285,36 +287,16 @@ def _columns_of_line(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _add_comparisons(
-    ranked: Sequence[dict[str, Any]],
-    errors: Mapping[str, Array],
-    others: Mapping[str, Beyond],
-) -> None:
-    """Add what depends on other lines, w = 0 and the constant model."""
-    ran = [row for row in ranked if row["status"] == "ok"]
-    least = min((row[of] for row in ran for of in ("zero", "median")), default=0.0)
-    own = {
-        row["line"]: errors[row["line"]] if row["status"] == "ok" else None
-        for row in ranked
-    }
-    found = places_of_lines(own, ranked[0]["zero"], others)
-    for row in ran:
-        row["factor"] = max(row["median"], FLOOR) / max(least, FLOOR)
-        how = found[row["line"]]._asdict()
-        row |= {key: how[key] for key in ("beats_zero", "unbeaten", "place")}
-
-
-def winners_by_problem(ranking: pd.DataFrame) -> Iterator[tuple[str, float, list[str]]]:
-    """Yield problem, epsilon and the algorithms that win or tie, the best one first.
+def winners_of(rows: pd.DataFrame) -> list[str]:
+    """Return the algorithms that win or tie on a problem, the best one first.
 
     Parameters
     ----------
-    ranking : DataFrame
-        What `standings_of` returns.
+    rows : DataFrame
+        Those of a problem of what `standings_of` returns.
     """
-    for panel, epsilon, rows in problems_of(ranking):
-        first = rows[rows["place"] != LOSES].sort_values(["median"], kind="stable")
-        yield panel, epsilon, [str(line) for line in first["line"]]
+    first = rows[rows["place"] != LOSES].sort_values("median", kind="stable")
+    return [str(line) for line in first["line"]]
 
 
 def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
@@ -352,17 +334,15 @@ def _grid_of_board(
 
 
 def published_standings(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
-    """Return standings and references without reasons, to four digits: below 150 kB."""
+    """Return standings and references without reasons."""
     rows = pd.concat([part.astype(ranking.dtypes) for part in (ranking, models)])
-    columns = rows.drop(columns=["reason", "runs", "batch", "unbeaten"])
-    numbers = columns.select_dtypes(float)
-    return columns.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
+    return rows.drop(columns=["reason", "runs", "batch", "unbeaten"])
 
 
 def pages_of_boards(
     ranking: pd.DataFrame,
     models: pd.DataFrame,
-    found: Beside,
+    pairs: pd.DataFrame,
     table: pd.DataFrame,
     profile: str,
     open_choices: Sequence[str],
@@ -375,7 +355,7 @@ def pages_of_boards(
     ----------
     ranking, models : DataFrame
         The results of `standings_of` and `reference_rows`.
-    found : mapping
+    pairs : DataFrame
         The result of `pairs_by_board`.
     table : DataFrame
         The tidy table behind the ranking.
@@ -410,38 +390,14 @@ def pages_of_boards(
         uncharged=", ".join(sorted(uses)) or "none",
         doubts=f"\n- {doubts}" if doubts else "",
         boards="".join(
-            _board_part(*one, models, found.get(one[0], {}), table)
-            for one in parts.items()
+            _board_part(board, rows, models, pairs[pairs["board"] == board], table)
+            for board, rows in parts.items()
         ),
-        predicted=_prediction_errors(table),
         faults="\n- **Faults of the search**, where the untuned rule is better: "
         f"{'; '.join(wrong)}."
         if wrong
         else "",
         missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
-    )
-
-
-def _prediction_errors(table: pd.DataFrame) -> str:
-    """Return how far predictions of the excess are off, empty where there are none."""
-    if "predicted_excess" not in table:
-        return ""
-    finals = final_rows(table[table["phase"] != "tune"])
-    ends = worst_if_lost(finals, "objective")
-    actual = (ends - finals["optimum"]).mask(ends == math.inf, math.inf)
-    cells = finals.assign(actual=actual).groupby(["panel", "epsilon", "line"])
-    means = cells[["actual", "predicted_excess"]].mean()
-    ratios = (means["actual"] / means["predicted_excess"]).dropna().to_numpy(float)
-    if not len(ratios):
-        return ""
-    middle, low, high = (
-        _three_digits(float(quantile(ratios, q))) for q in (0.5, 0.0, 1.0)
-    )
-    where = f"the median of {len(ratios)} lines at one epsilon, from {low} to {high}"
-    return (
-        f"\n- Excess that noise alone predicts (`predicted_excess`, made of what was "
-        f"published): actual over predicted is {middle} in "
-        f"{where if len(ratios) > 1 else 'the one line at one epsilon that has it'}."
     )
 
 
@@ -454,7 +410,7 @@ def _board_part(
     board: str,
     rows: pd.DataFrame,
     models: pd.DataFrame,
-    found: Mapping[tuple[str, str], Contrast],
+    pairs: pd.DataFrame,
     table: pd.DataFrame,
 ) -> str:
     """Return the part of one board."""
@@ -464,7 +420,7 @@ def _board_part(
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary_of_algorithms(rows),
         places=_table_of_winners(rows),
-        families=_table_of_pairs(rows, found),
+        families=_table_of_pairs(rows, pairs),
         nothing=_problems_unbeaten(rows, models),
         problems="".join(_problem_section(ran, models, table) for ran in problems),
     )
@@ -493,48 +449,51 @@ def _summary_of_algorithms(rows: pd.DataFrame) -> str:
 def _table_of_winners(rows: pd.DataFrame) -> str:
     """Return the winners of each problem as a table."""
     cells: dict[tuple[str, float], str] = {}
-    for (_, _, own), (panel, epsilon, lines) in zip(
-        problems_of(rows), winners_by_problem(rows), strict=True
-    ):
+    for panel, epsilon, own in problems_of(rows):
         nothing = nothing_beats(own["unbeaten"].dropna()).removeprefix("nothing beats ")
-        first = f"**{lines[0]}**" if lines else f"*{nothing or ZERO}*"
-        rest = f" ({', '.join(lines[1:])})" if lines[1:] else ""
-        cells[panel, epsilon] = first + rest
-    return markdown_table(_by_epsilon(pd.Series(cells), "problem"))
+        first, *others = winners_of(own) or [""]
+        rest = f" ({', '.join(others)})" if others else ""
+        cells[panel, epsilon] = (
+            f"**{first}**{rest}" if first else f"*{nothing or ZERO}*"
+        )
+    epsilons = sorted({*rows["epsilon"]})
+    table = _cells_by_epsilon(pd.Series(cells), "problem", epsilons)
+    return markdown_table(table.fillna(""))
 
 
-def _by_epsilon(cells: pd.Series[str], name: str) -> pd.DataFrame:
+def _cells_by_epsilon(
+    cells: pd.Series[str], name: str, epsilons: list[float]
+) -> pd.DataFrame:
     """Return texts by a name and epsilon as a table, in the order of the names."""
-    table = cells.unstack().reindex(cells.index.get_level_values(0).unique())
-    return table.fillna("").rename(columns="epsilon = {:g}".format).rename_axis(name)
+    names = cells.index.get_level_values(0).unique()
+    table = cells.unstack().reindex(index=names, columns=epsilons)
+    return table.rename(columns="epsilon = {:g}".format).rename_axis(name)
 
 
-def _table_of_pairs(
-    rows: pd.DataFrame, found: Mapping[tuple[str, str], Contrast]
-) -> str:
+def _table_of_pairs(rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
     """Return the probabilities of being better as a table, who is ahead first."""
     ran = rows[rows["status"] == "ok"]
     names = {family_of(panel.rpartition("_")[0]) for panel in ran["panel"]}
     if len(names) < 2:
         return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
-    if not found:
+    if pairs.empty:
         return "Nothing is told of other data: one algorithm ran.\n"
-    index = pd.MultiIndex.from_tuples([*found])
-    pairs = pd.DataFrame([*found.values()], index, columns=[*Contrast._fields])
+    pairs = pairs.set_index(["line", "other"])
     ahead = pairs["better"].groupby(level=0).mean().fillna(0.0)
-    lines = ahead.sort_index().sort_values(ascending=False, kind="stable").index
+    lines = ahead.sort_values(ascending=False, kind="stable").index
     chances = (100.0 * pairs[["better", "within"]]).map("{:.0f}".format)
     words = (chances["better"] + " / " + chances["within"]).mask(pairs["better"].isna())
     grid = words.unstack().reindex(index=lines, columns=lines).fillna("-")
     for line in lines:
         grid.loc[line, line] = ""
     short = {line: STYLES[line].family or line for line in lines if line in STYLES}
-    few = {pair.families for pair in found.values()} - {len(names)}
-    some = f" (for some pairs {min(few)})" if few else ""
+    fewest = pairs["families"].min()
     told = _page_template("families").substitute(
-        count=len(names), some=some, names=", ".join(sorted(names))
+        count=len(names),
+        some=f" (for some pairs {fewest})" if fewest < len(names) else "",
+        names=", ".join(sorted(names)),
     )
-    return f"{told}\n\n{markdown_table(grid.rename(columns=short))}"
+    return f"{told}\n\n{markdown_table(grid.rename(columns=short).rename_axis(''))}"
 
 
 def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
@@ -553,84 +512,75 @@ def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
         verdicts["test accuracy (the larger class is as good)"] = accurate
     lines = []
     for word, better in verdicts.items():
-        where: dict[str, list[str]] = {}
-        for panel, epsilon, ran in problems_of(rows):
-            if not better[ran.index].any():
-                where.setdefault(panel, []).append(f"{epsilon:g}")
-        named = [f"{panel} at epsilon {', '.join(e)}" for panel, e in where.items()]
+        problems = better.groupby([rows["panel"], rows["epsilon"]], sort=False).any()
+        left = problems[~problems].reset_index().groupby("panel", sort=False)["epsilon"]
+        named = [f"{panel} at epsilon {_epsilons(own)}" for panel, own in left]
         lines.append(f"- By {word}: {'; '.join(named) or '-'}")
     return "\n".join(lines)
+
+
+def _epsilons(values: pd.Series[float]) -> str:
+    return ", ".join(map("{:g}".format, values))
 
 
 def _problem_section(
     rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame
 ) -> str:
     """Return the section of one problem: errors, then what held-out records say."""
-    panel = rows["panel"].iloc[0]
-    epsilons = sorted(set(rows["epsilon"]))
-    ran = rows[rows["status"] == "ok"]
+    panel, epsilons = rows["panel"].iloc[0], sorted({*rows["epsilon"]})
     middle = epsilons[len(epsilons) // 2]
     told, *others = HELD_OUT
     told = next((t for t in others if rows[HELD_OUT[t][-1]].notna().any()), told)
-    beside = models[models["panel"] == panel]
+    ran = rows[rows["status"] == "ok"].sort_values("line", kind="stable")
+    ran = ran.set_index(["line", "epsilon"])
     errors, held_out = (
-        _table_of_cells(ran, cells, epsilons)
+        _cells_by_epsilon(cells, "algorithm", epsilons)
         for cells in (_error_cells(ran), _held_out_cells(ran, HELD_OUT[told]))
     )
-    times = ran[ran["epsilon"] == middle].set_index("line")["seconds"]
-    errors[f"ms at {middle:g}"] = (1e3 * times).map("{:.1f}".format)
+    errors[f"ms at {middle:g}"] = (1e3 * ran["seconds"].xs(middle, level=1)).map(
+        "{:.1f}".format
+    )
     if len(ran):
         zero = _three_digits(ran["zero"].iloc[0])
         errors.loc["*w = 0*"] = [zero] * len(epsilons) + ["0"]
-    for cell, row in zip(
-        _held_out_cells(beside, HELD_OUT[told]), beside.to_dict("records"), strict=True
-    ):
-        name = row["line"] + f", {row['status']}" * (row["line"] != ZERO)
+    beside = models[models["panel"] == panel].set_index(["line", "status"])
+    for key, cell in _held_out_cells(beside, HELD_OUT[told]).items():
+        line, status = cast("tuple[str, str]", key)
+        name = line if line == ZERO else f"{line}, {status}"
         held_out.loc[f"*{name}*"] = cell
     skipped = rows[rows["status"] == "skipped"].groupby("line", sort=False)
     parts = (
+        f"\n### {panel}\n",
         _facts_of_problem(table[table["panel"] == panel]),
         "",
         markdown_table(errors.fillna("-")),
         f"Held-out records: {told}.\n",
-        markdown_table(held_out),
+        markdown_table(held_out.fillna("-")),
         *(
-            f"- skipped: {line} at epsilon "
-            f"{', '.join(map('{:g}'.format, own['epsilon']))}: {own['reason'].iloc[0]}"
+            f"- skipped: {line} at epsilon {_epsilons(own['epsilon'])}: "
+            f"{own['reason'].iloc[0]}"
             for line, own in skipped
         ),
         "",
     )
-    return f"\n### {panel}\n\n" + "\n".join(parts)
+    return "\n".join(parts)
 
 
-def _table_of_cells(
-    ran: pd.DataFrame, cells: Sequence[str], epsilons: Sequence[float]
-) -> pd.DataFrame:
-    """Return the cells of lines at each epsilon, - where one did not run."""
-    grid = ran.assign(cell=cells).pivot(index="line", columns="epsilon", values="cell")
-    named = grid.reindex(columns=[*epsilons]).rename(columns="epsilon = {:g}".format)
-    return named.fillna("-").rename_axis(index="algorithm", columns=None)
-
-
-def _error_cells(ran: pd.DataFrame) -> list[str]:
+def _error_cells(ran: pd.DataFrame) -> pd.Series[str]:
     """Return median and quantiles of the error of each row, bold for a winner."""
-    found = []
-    for row in ran.to_dict("records"):
-        median, low, high = (_three_digits(row[of]) for of in ("median", "low", "high"))
-        text = f"{median} [{low}, {high}]"
-        found.append(f"**{text}**" if row["place"] != LOSES else text)
-    return found
+    median, low, high = (ran[of].map(_three_digits) for of in ("median", "low", "high"))
+    words = median + " [" + low + ", " + high + "]"
+    return words.where(ran["place"] == LOSES, "**" + words + "**")
 
 
-def _held_out_cells(rows: pd.DataFrame, names: Sequence[str]) -> list[str]:
+def _held_out_cells(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series[str]:
     """Return the medians of what held-out records say, in the order of the names."""
     risk, *shares = (rows[name].astype(float) for name in names)
     words = risk.map(_three_digits)
     for share in shares:
         words = words + " / " + share.map("{:.3f}".format)
     missing = rows[[*names]].isna().all(axis=1)
-    return [*words.str.replace("nan", "-").mask(missing, "-")]
+    return words.str.replace("nan", "-").mask(missing, "-")
 
 
 def _facts_of_problem(runs: pd.DataFrame) -> str:
@@ -691,88 +641,76 @@ class Leaderboard(Figure):
         whole, folder, name = drawing.table, drawing.folder, drawing.profile
         table, wrong = whole[whole["line"] != UNTUNED], sentences_on_searches(whole)
         ranking, outer = standings_of(table), folder.parent
-        models, found = reference_rows(table), pairs_by_board(table)
+        models, pairs = reference_rows(table), pairs_by_board(table)
         beyond, manifest = open_choices(outer), read_manifest(outer)
+        published = published_standings(ranking, models)
         log = ["Choices beyond which a better setting may lie", *beyond]
         log += ["Cells in which an untuned rule is better", *(wrong or ["  none"]), ""]
         texts = {
             outer / "leaderboard.md": pages_of_boards(
-                ranking, models, found, table, name, beyond, manifest, wrong
+                ranking, models, pairs, table, name, beyond, manifest, wrong
             ),
-            outer / "leaderboard.csv": csv_of(published_standings(ranking, models)),
-            outer / "leaderboard_pairs.csv": csv_of(pairs_table(found)),
+            outer / "leaderboard.csv": csv_of(to_four_digits(published)),
+            outer / "leaderboard_pairs.csv": csv_of(to_four_digits(pairs)),
             folder / "log.txt": "\n".join(log),
         }
         written = [write_text_file(path, text) for path, text in texts.items()]
         doubts = in_doubt(unchecked_in(table))
-        sheets = _sheets_of_profile(ranking, drawing, doubts)
-        with house_style():
-            for stem, sheet in sheets.items():
-                written += save_sheet(sheet, folder / f"leaderboard_{stem}")
+        if parts := standings_by_board(ranking):
+            with house_style():
+                for stem, sheet in _sheets_of_boards(parts, drawing, doubts):
+                    written += save_sheet(sheet, folder / f"leaderboard_{stem}")
         return written
 
 
-def _sheets_of_profile(
-    ranking: pd.DataFrame, drawing: Drawing, doubts: str
-) -> dict[str, Sheet]:
-    """Return the sheets of a profile's standings by name, none where nothing ran."""
-    parts = standings_by_board(ranking)
-    if not parts:
-        return {}
-    cells: dict[str, tuple[list[Any], str, float]] = {
-        "profiles": (
-            [cell for one in parts.items() for cell in _profiles_of_board(*one)],
-            *("share of problems", 0.0),
-        ),
-        "heat": (
-            [
-                partial(_draw_factors, name=name, rows=rows)
-                for name, rows in parts.items()
-            ],
-            *(
-                "",
-                0.7 + ROW * max(map(len, map(factors_of_board, parts.values()))),
-            ),
-        ),
-    }
-    runs = int(ranking["runs"].max())
+def _sheets_of_boards(
+    parts: Mapping[str, pd.DataFrame], drawing: Drawing, doubts: str
+) -> Iterator[tuple[str, Sheet]]:
+    """Yield the sheets of the standings by board, each behind its name."""
+    factors = {board: factors_of_board(rows) for board, rows in parts.items()}
+    runs = max(int(rows["runs"].max()) for rows in parts.values())
     about = (
         f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
         f"(profile {drawing.profile}), of the last iterate. Errors are F(w)/F* - 1."
     )
-    return {
-        stem: Sheet(
-            own,
-            join_paragraphs(about, CAPTIONS[stem], doubts),
-            words,
-            "page",
-            columns=1 if stem == "heat" else 3,
-            tall=tall,
-            mark=drawing.mark,
+    cells: dict[str, list[Any]] = {"profiles": [], "heat": []}
+    for board, own in factors.items():
+        cells["profiles"].extend(_profiles_of_board(BOARDS[board], own))
+        cells["heat"].append(
+            partial(_draw_factors, factors=own, rows=parts[board], title=BOARDS[board])
         )
-        for stem, (own, words, tall) in cells.items()
+    looks: dict[str, dict[str, Any]] = {
+        "profiles": {"quantity": "share of problems"},
+        "heat": {"quantity": "", "columns": 1},
     }
+    looks["heat"]["tall"] = 0.7 + ROW * max(map(len, factors.values()))
+    for stem, drawn in cells.items():
+        caption = join_paragraphs(about, CAPTIONS[stem], doubts)
+        yield (
+            stem,
+            Sheet(drawn, caption, width="page", mark=drawing.mark, **looks[stem]),
+        )
 
 
-def _profiles_of_board(name: str, rows: pd.DataFrame) -> Iterator[Any]:
+def _profiles_of_board(board: str, factors: pd.DataFrame) -> Iterator[Any]:
     """Yield what draws the share of problems within each factor of the best."""
-    factors = factors_of_board(rows)
     shares, count = plot.shares_within(factors), len(factors.columns)
     parts = spread_lines([line for line in shares if line != ZERO])
     for k, part in enumerate(parts, 1):
         some = f" ({k}/{len(parts)})" if len(parts) > 1 else ""
         own = {line: shares[line] for line in (*part, ZERO)}
-        title = f"{BOARDS[name]}: {count} problems{some}"
+        title = f"{board}: {count} problems{some}"
         yield partial(plot.draw_profiles, profiles=own, looks=STYLES, title=title)
 
 
-def _draw_factors(ax: Axes, name: str, rows: pd.DataFrame) -> None:
+def _draw_factors(
+    ax: Axes, factors: pd.DataFrame, rows: pd.DataFrame, title: str
+) -> None:
     """Draw every algorithm's factor over the best on every problem of a board."""
-    factors = factors_of_board(rows)
     places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
     columns: Any = factors.columns
     data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in columns]
     names = [STYLES[line].family or line for line in factors.index]
     factors = factors.set_axis(names).set_axis(pd.MultiIndex.from_tuples(data), axis=1)
     plot.draw_winners(ax, factors, places)
-    ax.set_title(f"{BOARDS[name]}\n", loc="left")
+    ax.set_title(f"{title}\n", loc="left")

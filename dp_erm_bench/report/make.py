@@ -101,7 +101,7 @@ def _config_of_drawing(
 
     Figures of an experiment of the package are those of today.
     """
-    name = _experiment_of_folder(folder, manifest)
+    name = experiment_of_folder(folder, manifest)
     config = {"paper": name, **_label_changes(written)}
     ours = manifest.get("experiment_file") and name in registry.built_in("experiment")
     if ours and not written.get("changes"):
@@ -115,7 +115,7 @@ def _reserve_looks(figures: Iterable[Figure]) -> None:
     reserve_styles(lines for one in figures for lines in one.panel_lines())
 
 
-def _experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
+def experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
     """Return the name of the experiment that a folder is of."""
     file = manifest.get("experiment_file")
     names = [*file] if isinstance(file, dict) else []

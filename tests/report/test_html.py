@@ -128,7 +128,7 @@ def shown(drawn, tmp_path):
     shutil.copytree(drawn, copy)
 
     def shown():
-        made = chapter_of(copy, 1)
+        made = chapter_of(copy)
         return {one.name: one for one in made.pictures}
 
     return copy, shown
@@ -152,9 +152,14 @@ def test_a_damaged_picture_is_not_shown(shown):
         flipped = bytearray(one)
         flipped[place] ^= 1 << (place % 8)
         first.write_bytes(flipped)
-        assert page.picture_of(first, folder).why
+        with pytest.raises(UsageError):
+            page.picture_of(first, folder)
     first.write_bytes(one[:-20])
-    assert page.picture_of(first, folder).why == "it is no PNG, or damaged"
+    with pytest.raises(UsageError, match="it is no PNG, or damaged"):
+        page.picture_of(first, folder)
+    made = chapter_of(folder)
+    assert f"{first.name} cannot be shown: it is no PNG, or damaged" in made.notes
+    assert first.stem not in {one.name for one in made.pictures}
     first.write_bytes(one)
     assert look()[first.stem].data
 
@@ -194,7 +199,7 @@ def test_claims_say_whose_they_are_and_what_their_intervals_are_worth(folder):
     row |= {"of_zero": "0.2 [0.1, 0.3]", "expected": "fails: a tie", "open": ""}
     verdicts = ["holds", "vacuous (error of gcd / that of w = 0: 1)", "undecided"]
     write_csv(folder / "claims.csv", [{**row, "verdict": one} for one in verdicts])
-    made = chapter_of(folder, 1)
+    made = chapter_of(folder)
     assert made.verdicts == {"holds": 1, "vacuous": 1, "undecided": 1}
     (note,) = [one for one in made.notes if "settings are given" in one]
     assert "1 of 1 verdicts holds or fails rest on such an interval" in note
@@ -205,7 +210,7 @@ def test_claims_say_whose_they_are_and_what_their_intervals_are_worth(folder):
 
 
 def test_hostile_words_are_text(folder):
-    said = {"cpu": HOSTILE, "packages": {HOSTILE: [HOSTILE]}, "git": 3}
+    said = {"cpu": HOSTILE, "packages": {HOSTILE: [HOSTILE]}, "git": {"commit": 3}}
     changed = {"environment": said, "command": HOSTILE, "version": HOSTILE}
     write_run(folder, read_manifest(folder) | changed)
     text = report_page([folder])
@@ -242,7 +247,7 @@ def test_what_was_plotted_is_on_the_page_with_its_caption(sweep, tmp_path):
 
 
 def test_the_page_begins_with_what_was_asked_and_the_answer(sweep):
-    made = chapter_of(sweep, 1)
+    made = chapter_of(sweep)
     asked = dict(made.asked)
     assert {*asked} == {"log1", "log2"}
     for words in (
@@ -260,12 +265,12 @@ def test_the_page_begins_with_what_was_asked_and_the_answer(sweep):
     assert places == sorted(places)
 
 
-def test_audits_twins_and_errata_are_only_where_a_folder_has_them(sweep, folder):
-    said = "".join(checked(report_page([sweep])).text)
-    assert "the_noise_is_recounted" not in said and "What we found in" not in said
+def test_audits_are_only_where_a_folder_has_them(sweep, folder):
+    assert "Audits" not in "".join(checked(report_page([sweep])).text)
     write_csv(folder / "audits.csv", [{"algorithm": "gd", "verdict": "VIOLATION"}])
-    said = "".join(checked(report_page([folder])).text)
-    assert "the_noise_is_recounted" in said and "VIOLATION" in said
+    text = report_page([folder])
+    assert "Audits of this folder" in "".join(checked(text).text)
+    assert '<span class="mark violation">VIOLATION</span>' in text
 
 
 def summary_grid(table):
@@ -289,15 +294,9 @@ def test_results_mark_what_is_not_certified(tabulate):
         "epsilon",
         "certified epsilon",
     ]
-    kinds = {
-        row["line"]: (
-            row["certified epsilon"],
-            shown.marks.get((k, "certified epsilon"), ""),
-        )
-        for k, row in shown.rows.iterrows()
-        if row["runs"]
-    }
-    assert kinds == {HOSTILE: (0.99, ""), "more": (1.5, "open")}
+    ran = shown.rows[shown.rows["runs"] > 0].set_index("line")
+    kinds = ran[["certified epsilon", page.BEYOND]].fillna("").T.to_dict("list")
+    assert kinds == {HOSTILE: [0.99, ""], "more": [1.5, "yes"]}
     failed = failures_grid(table[table["status"] == "error"].drop_duplicates("trial"))
     assert failed.rows.to_numpy().tolist() == [[4, "error", "E: no"]]
 
@@ -363,8 +362,8 @@ def test_folders_without_results_of_damaged_files_and_other_versions(
     text = report_page([folder])
     checked(text)
     assert "choices.csv: is damaged" in text
-    assert "log1 is not shown: it is no PNG" in text
-    assert "paper is not shown: it is no PNG" in text
+    assert "log1.png cannot be shown: it is no PNG" in text
+    assert "paper.png cannot be shown: it is no PNG" in text
 
 
 @pytest.mark.slow
@@ -448,7 +447,7 @@ def test_pictures_are_those_of_the_folder(folder, tmp_path):
     (tmp_path / "secret.png").write_bytes(PNG + bytes(50))
     (folder / "figures" / "link.png").symlink_to(tmp_path / "secret.png")
     text = report_page([folder])
-    assert "link is not shown: leads out of its folder" in text
+    assert "link.png cannot be shown: leads out of its folder" in text
     assert base64.b64encode(PNG + bytes(50)).decode() not in text
 
 

@@ -8,9 +8,15 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
   const heads = [...table.tHead.rows[0].cells];
 
   const value = (row, column) => {
-    const key = row.cells[column].dataset.key;
-    return key === undefined ? row.cells[column].textContent : Number(key.replace("inf", "Infinity"));
+    const text = row.cells[column].textContent.trim();
+    const number = Number(text.replace(/^-?inf$/, (one) => one.replace("inf", "Infinity")));
+    return text === "" || Number.isNaN(number) ? text : number;
   };
+  for (const row of rows) {
+    heads.forEach((_, column) => {
+      row.cells[column].classList.toggle("number", typeof value(row, column) === "number");
+    });
+  }
   const compare = (a, b) => {
     const texts = [typeof a === "string", typeof b === "string"];
     if (texts[0] !== texts[1]) return texts[0] - texts[1];

@@ -6,12 +6,13 @@ What it shows comes from folders that anyone may have made: the template escapes
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -30,15 +31,9 @@ from dp_erm_bench.report.captions import (
     span_of,
     words_of,
 )
-from dp_erm_bench.report.claims.lookup import (
-    GIVEN,
-    NOT_JUDGED,
-    SMOKE,
-    UNJUDGED,
-    by_chance,
-)
+from dp_erm_bench.report.claims.lookup import GIVEN, NOT_JUDGED, UNJUDGED, by_chance
 from dp_erm_bench.report.layout import plain_caption, save_sheet, write_text_file
-from dp_erm_bench.report.make import CLAIMS, latest_figures
+from dp_erm_bench.report.make import CLAIMS, experiment_of_folder, latest_figures
 from dp_erm_bench.report.plot import PLOTS, all_of, sheet_of_view
 from dp_erm_bench.report.style import forget_styles, house_style
 from dp_erm_bench.report.view import (
@@ -51,8 +46,8 @@ from dp_erm_bench.report.view import (
 )
 from dp_erm_bench.results.files import read_text, translate_os_errors
 from dp_erm_bench.results.runs import current_time, read_manifest
-from dp_erm_bench.results.settings import RAN, final_rows
-from dp_erm_bench.results.statistics import FEWEST, baseline_columns
+from dp_erm_bench.results.settings import final_rows
+from dp_erm_bench.results.statistics import FEWEST, TIES, WINS, baseline_columns
 from dp_erm_bench.results.table import COLUMNS, UNREADABLE, is_stale, load_results
 from dp_erm_bench.results.tuned import read_choices
 
@@ -75,15 +70,20 @@ AUDITS = "audits.csv"
 EPSILON = "_epsilon"
 """End of the name of a panel's second picture."""
 
-NOTHING = "may be no better than"
+NOTHING, BEYOND = "may be no better than", "beyond nominal"
 HELD_OUT = ("test_accuracy", "balanced_accuracy", "auc", "test_risk", "rmse", "r2")
-CLAIM = (
-    *("statement", "whose", "source", "kind", "measured", "threshold", "value"),
-    *("interval", "good", "of_zero", "expected"),
-)
-"""Columns of claims.csv that are shown as they are, those that a folder has."""
+CLAIM = {
+    **{"figure": "panel", "verdict": "verdict", "statement": "statement"},
+    **{"whose": "whose", "source": "source", "kind": "kind"},
+    **{"measured": "measured", "threshold": "threshold"},
+    **{"value": "value", "interval": "interval", "good": "good line"},
+    **{"of_zero": "good line's error / that of w = 0"},
+    **{"standing": "value of w = 0 in its place", "expected": "expected"},
+    **{"why not": "why not", "open": "open"},
+}
+"""Columns of claims.csv that are shown, as far as a folder has them, and their heads;
+`why not` is what a verdict has in parentheses."""
 
-HEADS = {"of_zero": "good line's error / that of w = 0", "good": "good line"}
 CHOICE = ("panel", "line", "epsilon", "chosen", "mean", "settings", "trials", "open")
 LINKS = ("link_open", "link_close", "image")
 
@@ -96,10 +96,6 @@ class PageTable:
     ----------
     title : str
     rows : DataFrame
-    marks : mapping of (int, str) to str
-        Classes of the page's style, by row and column.
-    links : mapping of int to str
-        The ids of what the first cells of rows link to.
     about : str
         A sentence before it.
     is_open : bool
@@ -108,8 +104,6 @@ class PageTable:
 
     title: str
     rows: pd.DataFrame
-    marks: Mapping[tuple[int, str], str] = field(default_factory=dict)
-    links: Mapping[int, str] = field(default_factory=dict)
     about: str = ""
     is_open: bool = True
 
@@ -127,19 +121,16 @@ class Picture:
     ----------
     name, caption : str
     data : str
-        Its PNG in base64, empty where there is none.
-    why : str
-        Why there is none.
+        Its PNG in base64.
     width, height : int
         Its pixels.
     """
 
     name: str
-    caption: str = ""
-    data: str = ""
-    why: str = ""
-    width: int = 0
-    height: int = 0
+    caption: str
+    data: str
+    width: int
+    height: int
 
 
 @dataclass
@@ -148,14 +139,18 @@ class Chapter:
 
     Attributes
     ----------
-    id, name : str
+    name : str
     folder : Path
     about : str
         What its experiment is, of one that is part of the package.
     notes : list of str
         Sentences that a reader has to know first.
-    asked, answers, facts : list of (str, str)
-        The problem; who is the best; command, machine, commit, versions.
+    asked : dict of str to str
+        The problem of each panel.
+    answers : list of str
+        Who is the best.
+    facts : dict of str to str
+        Command, machine, commit, versions.
     verdicts : mapping of str to int
         How many claims have each verdict.
     open : int
@@ -166,188 +161,126 @@ class Chapter:
         Heading and HTML of pages, as a leaderboard's.
     """
 
-    id: str
     name: str
     folder: Path
     about: str = ""
     notes: list[str] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    asked: dict[str, str] = field(default_factory=dict)
     answers: list[str] = field(default_factory=list)
-    facts: list[tuple[str, str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
     verdicts: Counter[str] = field(default_factory=Counter)
     open: int = 0
     pictures: list[Picture] = field(default_factory=list)
     grids: list[PageTable] = field(default_factory=list)
     pages: list[tuple[str, str]] = field(default_factory=list)
 
-    def link_of(self, name: str) -> str:
-        """Return the id of the picture of a panel, or of all where it has none."""
+    @contextlib.contextmanager
+    def note_errors(self, what: str) -> Iterator[None]:
+        """Note that a part cannot be shown where a folder does not fit it."""
+        try:
+            yield
+        except (UsageError, *UNREADABLE) as error:
+            kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+            why = printable_text(f"{kind}{error}", 500)
+            self.notes.append(f"{what} cannot be shown: {why}")
+
+    def link_of(self, name: str) -> int | str:
+        """Return the number of a panel's picture, s for all where it has none."""
         own = (name, f"{name}{EPSILON}")
-        found = (k for k, one in enumerate(self.pictures, 1) if one.name in own)
-        return f"{self.id}-p{next(found, 's')}"
+        return next((k for k, p in enumerate(self.pictures, 1) if p.name in own), "s")
 
 
-def chapter_of(folder: Path, number: int) -> Chapter:
+def chapter_of(folder: Path) -> Chapter:
     """Return the chapter of a folder, with a sentence for all that it lacks.
 
     Parameters
     ----------
     folder : Path
         A results folder of anyone's: nothing that it names is imported or run.
-    number : int
-        Of the chapter, from 1: its ids begin with it.
     """
-    manifest = read_manifest(folder)
-    made = Chapter(f"c{number}", printable_text(folder.resolve().name), folder)
-    made.facts = [*manifest_facts(manifest)]
-    made.about = experiment_notes(manifest, folder)
-    table = _load_table(made)
-    _note_versions(manifest, made)
-    claims = _rows_of_file(made, CLAIMS)
-    if claims is not None and not {"figure", "statement", "verdict"} <= {*claims}:
-        made.notes.append(f"{CLAIMS}: is damaged")
-        claims = None
+    manifest, made = read_manifest(folder), Chapter(folder.resolve().name, folder)
+    with made.note_errors("manifest.json"):
+        _fill_origin(made, manifest)
+    table = None
+    with made.note_errors("its table"):
+        table = _load_table(made)
+    with made.note_errors(CLAIMS):
+        _fill_claims(made)
     if table is not None:
-        _try(made, "its results", lambda: _fill_results(made, table))
+        with made.note_errors("its results"):
+            _fill_results(made, table)
     _fill_pictures(made, table)
-    if claims is not None:
-        made.grids.insert(0, _claims_grid(claims, made))
-    _try(made, "choices", lambda: _fill_choices(made))
-    audits = _rows_of_file(made, AUDITS)
-    if audits is not None:
-        marks = {
-            (row, "verdict"): "ok" if verdict == "ok" else "fails"
-            for row, verdict in enumerate(audits.get("verdict", ()))
-        }
-        made.grids.append(
-            PageTable("Audits of this folder", audits, marks, is_open=False)
-        )
-        made.pages.append(
-            ("Broken twins: which check finds which", _docs_page("broken-twins"))
-        )
-    if claims is not None and made.about:
-        made.pages.append(("Errata of the papers", _docs_page("errata")))
+    with made.note_errors("choices"):
+        _fill_choices(made)
+    with made.note_errors(AUDITS):
+        title = "Audits of this folder"
+        made.grids.append(PageTable(title, _read_csv(folder, AUDITS), is_open=False))
+    made.grids = [one for one in made.grids if len(one.rows)]
     return made
 
 
-def _try(made: Chapter, what: str, fill: Any) -> None:
-    """Fill a part of a chapter, or say that a folder does not fit it."""
-    try:
-        fill()
-    except (UsageError, *UNREADABLE) as error:
-        kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
-        why = printable_text(f"{kind}{error}", 500)
-        made.notes.append(f"{what} cannot be shown: {why}")
-
-
-def manifest_facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a manifest says of its run: machine, commit and versions."""
-    environment = as_mapping(manifest.get("environment"))
-    git = as_mapping(environment.get("git"))
-    commit = str(git.get("commit") or "")
-    said = {
-        **{
-            key: manifest.get(key) for key in ("command", "profile", "started", "ended")
-        },
-        "outcome": manifest.get("outcome"),
-        "machine": environment.get("cpu"),
-        "cores": environment.get("cpus_usable"),
-        "system": environment.get("platform"),
-        "commit": commit and commit + " with changes" * bool(git.get("dirty")),
-        "python": environment.get("python"),
-        **as_mapping(environment.get("packages")),
-    }
-    for key, value in said.items():
-        if value not in (None, ""):
-            yield printable_text(str(key), 60), line_of_words(value)
-
-
-def line_of_words(value: Any) -> str:
-    """Return a value of a manifest, or a list of them, as one line."""
-    parts = value if isinstance(value, list) else [value]
-    return printable_text(" ".join(map(str, parts)), 1000)
-
-
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """Return what a manifest holds at a key that is to be an object, else nothing."""
-    return value if isinstance(value, dict) else {}
-
-
-def experiment_notes(manifest: Mapping[str, Any], folder: Path) -> str:
-    """Return what the file of an experiment of the package says at its head."""
-    named = [*as_mapping(manifest.get("experiment_file")), manifest.get("experiment")]
-    stems = [Path(str(name)).stem for name in (*named, folder.name)]
-    known = [name for name in stems if name in registry.built_in("experiment")]
-    if not known:
-        return ""
-    path = registry.conf_dir() / "experiment" / f"{known[0]}.yaml"
-    words = []
-    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-        if not line.startswith("#"):
-            break
-        words.append(line.removeprefix("#").strip())
-    return " ".join(words)
-
-
-def _load_table(made: Chapter) -> pd.DataFrame | None:
-    """Return the table of a folder, None after a note on why there is none."""
-    folder = made.folder
-    try:
-        if (folder / "results.parquet").is_file() and is_stale(folder):
-            made.notes.append(
-                "records were added after its table: the pictures and claims below may "
-                f"be older; dp-erm-bench collect {folder} makes them again"
-            )
-        loaded = load_results(folder).reindex(columns=[*COLUMNS])
-    except (UsageError, *UNREADABLE) as error:
-        made.notes.append(printable_text(str(error), 500))
-        return None
-    if loaded.empty:
-        made.notes.append("no trial of this folder has a record yet")
-        return None
-    if not loaded["status"].isin(RAN).any():
-        made.notes.append(
-            "no trial ended with a result; their reasons are listed below"
-        )
-    return loaded
-
-
-def _note_versions(manifest: Mapping[str, Any], made: Chapter) -> None:
-    """Note which version and which profile a folder is of."""
+def _fill_origin(made: Chapter, manifest: Mapping[str, Any]) -> None:
+    """Fill in what a manifest says of its run: machine, commit, versions, changes."""
     version = manifest.get("version")
     if manifest and version != __version__:
         made.notes.append(
-            f"recorded by version {printable_text(str(version or 'unknown'), 40)} of "
-            f"dp_erm_bench, shown by {__version__}"
+            f"recorded by version {version or 'unknown'} of dp_erm_bench, shown by "
+            f"{__version__}"
         )
-    if manifest.get("profile") == SMOKE:
-        made.notes.append(UNJUDGED)
-    if changed := as_mapping(manifest.get("config")).get("changes"):
+    made.about = experiment_notes(experiment_of_folder(made.folder, manifest))
+    keys = ("command", "profile", "started", "ended", "outcome")
+    said = {key: manifest.get(key) for key in keys} | manifest.get("environment", {})
+    for part in ("git", "packages"):
+        said |= said.pop(part, {})
+    made.facts = {key: _line_of_words(value) for key, value in said.items() if value}
+    if changed := manifest.get("config", {}).get("changes"):
         made.notes.append(
-            f"not the experiment as it is: changed {line_of_words(changed)}"
+            f"not the experiment as it is: changed {_line_of_words(changed)}"
         )
 
 
-def _rows_of_file(made: Chapter, name: str) -> pd.DataFrame | None:
-    """Return the rows of a CSV as texts, None if there are none or it is damaged."""
+def _line_of_words(value: Any) -> str:
+    """Return a value of a manifest, or a list of them, as one line."""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def experiment_notes(name: str) -> str:
+    """Return what the file of an experiment of the package says at its head."""
+    if name not in registry.built_in("experiment"):
+        return ""
+    path = registry.conf_dir() / "experiment" / f"{name}.yaml"
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    head = takewhile(lambda line: line.startswith("#"), lines)
+    return " ".join(line.removeprefix("#").strip() for line in head)
+
+
+def _load_table(made: Chapter) -> pd.DataFrame:
+    """Return the table of a folder; note where records are newer than it."""
+    folder = made.folder
+    if (folder / "results.parquet").is_file() and is_stale(folder):
+        made.notes.append(
+            "records were added after its table: the pictures and claims below may "
+            f"be older; dp-erm-bench collect {folder} makes them again"
+        )
+    loaded = load_results(folder).reindex(columns=[*COLUMNS])
+    if loaded.empty:
+        raise UsageError("no trial of this folder has a record yet")
+    return loaded
+
+
+def _read_csv(folder: Path, name: str) -> pd.DataFrame:
+    """Return the rows of a CSV of a folder as texts, none if there is none."""
     import pandas as pd
 
-    try:
-        text = read_text(made.folder, name)
-        rows = pd.read_csv(io.StringIO(text or ""), dtype=str, keep_default_na=False)
-    except pd.errors.EmptyDataError:
-        return None
-    except (UsageError, ValueError) as error:
-        made.notes.append(f"{name}: is damaged ({printable_text(str(error), 200)})")
-        return None
-    return rows if len(rows) else None
+    text = read_text(folder, name)
+    if not text:
+        return pd.DataFrame()
+    return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
 
 
 def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
     """Fill in what was asked, the answer, the ends of the runs, and failures."""
-    failed = final_rows(table[table["status"].ne("ok")])
-    if len(failed):
-        made.grids.append(failures_grid(failed))
+    made.grids.append(failures_grid(final_rows(table[table["status"].ne("ok")])))
     if table["objective"].isna().all():  # of a study, or nothing but failures
         return
     drawn = rows_of_view(table, View("epsilon", folder=made.folder))
@@ -355,26 +288,21 @@ def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
     named = rows.assign(**{TITLE: rows[PANEL], LABEL: rows[LINE]})
     facts = facts_of_panels(named)
     for panel, own in named.groupby(PANEL, sort=False):
-        options = words_of(own["dataset_options"].replace("{}", None))
-        clipped = own["clipped"].astype(float)
-        words = [f"{name}: {said[str(panel)]}" for name, said in facts.items()]
-        words += [f"options: {options}"] if options else []
-        words += [f"share clipped: {span_of(clipped)}"] if clipped.notna().any() else []
-        made.asked.append((str(panel), printable_text("; ".join(words), 600)))
+        said = {name: one[str(panel)] for name, one in facts.items()}
+        said["options"] = words_of(own["dataset_options"].replace("{}", None))
+        said["share clipped"] = span_of(own["clipped"].astype(float))
+        words = "; ".join(f"{name}: {one}" for name, one in said.items() if one)
+        made.asked[str(panel)] = printable_text(words, 600)
     for key, own in summary.groupby([PANEL, "epsilon"], sort=False):
-        panel, at = cast("tuple[str, float]", key)
-        best, ties = (own.loc[own["place"] == one, LINE] for one in ("wins", "ties"))
+        best, ties = (own.loc[own["place"] == one, LINE] for one in (WINS, TIES))
         if len(best):
-            close = (
-                f", {', '.join(ties)} as good for all that is known"
-                if len(ties)
-                else ""
-            )
+            alike = f", {', '.join(ties)} as good for all that is known"
             made.answers.append(
-                f"{panel}, epsilon = {at:g}: {best.iloc[0]} is best{close}."
+                "{}, epsilon = {:g}: ".format(*cast("tuple[str, float]", key))
+                + f"{best.iloc[0]} is best{alike * bool(len(ties))}."
             )
     made.answers += filter(None, (nothing_beaten(drawn, summary), drawn.unlike))
-    made.grids.insert(0, results_grid(rows, summary))
+    made.grids.insert(-1, results_grid(rows, summary))
 
 
 def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
@@ -390,21 +318,15 @@ def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
     keys = [PANEL, "_x", LINE]
     groups = rows.groupby(keys, sort=False)
     proved = groups["epsilon_certified"].agg(lambda own: own.max(skipna=False))
+    covered = proved <= proved.index.get_level_values("_x") * (1 + 1e-6)
     uses = groups["uncharged"].agg(
-        lambda own: ", ".join(
-            sorted({u for text in own.dropna() for u in text.split(",")})
-        )
+        lambda own: ", ".join(sorted({*own.dropna().str.split(",").explode()} - {""}))
     )
-    same = {
-        of: groups[of].agg(words_of) for of in ("delta", "adjacency", "calibration")
-    }
-    ends = summary.rename(columns={"epsilon": "_x"}).set_index(keys)
-    shown = ends[["median", "ci_low", "ci_high", "runs", "unbeaten"]].rename(
-        columns={"unbeaten": NOTHING}
-    )
-    beyond = ~(proved <= proved.index.get_level_values("_x") * (1 + 1e-6))
+    ends = summary.rename(columns={"epsilon": "_x", "unbeaten": NOTHING})
+    shown = ends.set_index(keys)[["median", "ci_low", "ci_high", "runs", NOTHING]]
     known = proved.astype(object).where(proved.notna(), "unknown")
     shown.insert(0, "certified epsilon", known)
+    shown.insert(1, BEYOND, covered.map({True: "", False: "yes"}))
     for name in (one for one in HELD_OUT if rows[one].notna().any()):
         levels = (
             baseline_columns(rows, name).groupby([rows[PANEL], rows["_x"]]).median()
@@ -412,27 +334,26 @@ def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
         beside = levels.stack().rename_axis(keys)
         shown[name] = pd.concat([groups[name].median(), beside])
     shown["not charged"] = uses.replace("", "nothing")
-    marked = {*proved.index[beyond]}
-    open_rows = [row for row, key in enumerate(shown.index) if key in marked]
-    frame = shown.assign(**same).reset_index().rename(columns={"_x": "epsilon"})
-    order = [PANEL, LINE, "epsilon", *frame.columns.drop([PANEL, LINE, "epsilon"])]
-    marks = {(row, "certified epsilon"): "open" for row in open_rows}
+    for name in ("delta", "adjacency", "calibration"):
+        shown[name] = groups[name].agg(words_of)
+    frame = shown.reset_index().rename(columns={"_x": "epsilon"})
+    order = [PANEL, LINE, "epsilon"]
     about = (
         f"Ends of the runs that judge, of {summary['quantity'].iloc[0]}. A line may be "
         "no better than w = 0 or the constant model, which is not private, if its 95 % "
         f"interval does not lie below; fewer than {FEWEST} runs have no interval. A "
-        "certified epsilon that is marked is above the nominal one or not known. What "
-        "is not charged was read off the data as if it were public."
+        "certified epsilon is beyond the nominal one if it is above it or not known. "
+        "What is not charged was read off the data as if it were public."
     )
     title = "Results, certified epsilon, what was not charged"
-    return PageTable(title, frame[order], marks, about=about)
+    return PageTable(title, frame[[*order, *frame.columns.drop(order)]], about)
 
 
 def failures_grid(failed: pd.DataFrame) -> PageTable:
     """Return how many trials have no result, by status and reason."""
-    reasons = failed["message"].fillna("").astype(str).str.partition("\n")[0]
-    counts = reasons.groupby([failed["status"], reasons], sort=False).size()
-    rows = counts.rename("trials").rename_axis(["status", "reason"]).reset_index()
+    reasons = failed["message"].fillna("").astype(str).str.split("\n").str[0]
+    counts = reasons.groupby([failed["status"], reasons]).size().rename("trials")
+    rows = counts.rename_axis(["status", "reason"]).reset_index()
     ordered = rows.sort_values("trials", ascending=False, kind="stable")
     return PageTable("Trials without a result", ordered[["trials", "status", "reason"]])
 
@@ -444,104 +365,84 @@ def _fill_pictures(made: Chapter, table: pd.DataFrame | None) -> None:
     """
     folder = made.folder
     names = [name for name in latest_figures(folder) if name.endswith(".png")]
-    paths = [folder / name for name in names] + list_files(folder / PLOTS, ".png")
-    made.pictures = [picture_of(path, folder) for path in paths]
+    for path in [folder / name for name in names] + list_files(folder / PLOTS, ".png"):
+        with made.note_errors(path.name):
+            made.pictures.append(picture_of(path, folder))
     if not made.pictures and table is not None:
-        made.pictures = [*_plots_of_folder(made, table)]
+        _draw_plots(made, table)
     if (page := read_text(folder, "leaderboard.md")) is not None:
         made.pages.append(("Leaderboard", prose_as_html(page.partition("\n")[2])))
 
 
-def _plots_of_folder(made: Chapter, table: pd.DataFrame) -> Iterator[Picture]:
-    """Yield what `plot` draws of a folder, without writing into it."""
-    found: list[Picture] = []
+def _draw_plots(made: Chapter, table: pd.DataFrame) -> None:
+    """Take what `plot` draws of a folder, without writing into it."""
+    kinds: list[tuple[str, View]] = []
+    with made.note_errors("plots"):
+        kinds.extend(all_of(table, View(folder=made.folder)))
     forget_styles()
-    with TemporaryDirectory() as home, house_style():
-
-        def draw(kind: str, view: View) -> None:
-            one = sheet_of_view(table, view, kind)
-            save_sheet(one, Path(home) / one.name, ("png",))
-            found.append(picture_of(Path(home) / f"{one.name}.png", Path(home)))
-
-        kinds: list[tuple[str, View]] = []
-        _try(
-            made, "plots", lambda: kinds.extend(all_of(table, View(folder=made.folder)))
-        )
+    with TemporaryDirectory() as name, house_style():
+        home = Path(name)
         for kind, view in kinds:
-            _try(made, kind, lambda kind=kind, view=view: draw(kind, view))
-    yield from found
+            with made.note_errors(kind):
+                sheet = sheet_of_view(table, view, kind)
+                save_sheet(sheet, home / sheet.name, ("png",))
+                made.pictures.append(picture_of(home / f"{sheet.name}.png", home))
 
 
 def picture_of(path: Path, folder: Path) -> Picture:
     """Return the picture of a PNG file with the caption beside it.
 
-    One that cannot be read, is none, is too large or damaged is a sentence instead.
-
     Parameters
     ----------
     path, folder : Path
         The file, and the folder that it may not lead out of.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read, is no PNG, is too large or damaged.
     """
     from PIL import Image
 
-    name, size = printable_text(path.stem), (0, 0)
+    beside, caption = path.with_suffix(".txt"), "No caption lies beside it."
     try:
         data = content_of(path, folder, LARGEST_PICTURE)
         with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
             size = image.size
             image.verify()
-        caption = content_of(path.with_suffix(".txt"), folder, LARGEST_PICTURE).decode()
-    except FileNotFoundError:
-        caption = "No caption lies beside it."
+        if beside.exists():
+            caption = content_of(beside, folder, LARGEST_PICTURE).decode()
     except (OSError, ValueError, SyntaxError) as error:
         why = getattr(error, "strerror", None) or "it is no PNG, or damaged"
-        return Picture(name, why=why)
+        raise UsageError(why) from None
     text = base64.b64encode(data).decode()
-    return Picture(
-        name, printable_text(plain_caption(caption)).strip(), text, "", *size
-    )
+    return Picture(path.stem, plain_caption(caption).strip(), text, *size)
 
 
-def _claims_grid(claims: pd.DataFrame, made: Chapter) -> PageTable:
-    """Return the claims, each with a link to its panel."""
+def _fill_claims(made: Chapter) -> None:
+    """Fill in the claims, and what their verdicts are worth."""
+    claims = _read_csv(made.folder, CLAIMS)
+    if claims.empty:
+        return
+    wrong = by_chance(cast("Any", claims.to_dict("records")))
     parts = claims["verdict"].str.partition(" (")
-    verdicts = parts[0].map(lambda text: printable_text(text, 40))
-    made.verdicts.update(verdicts)
-    shown = claims[[name for name in CLAIM if name in claims]].rename(columns=HEADS)
-    shown.insert(0, "verdict", verdicts)
-    shown.insert(0, "panel", claims["figure"])
-    shown["why not"] = parts[2].str.removesuffix(")")
-    shown["open choices"] = claims.get("open", "")
-    marks = {
-        (row, "verdict"): word.replace(" ", "-")
-        for row, word in enumerate(verdicts)
-        if word.replace(" ", "").isalpha()
-    }
-    marks |= {
-        (k, "open choices"): "open"
-        for k, one in enumerate(shown["open choices"])
-        if one
-    }
-    links = {row: made.link_of(name) for row, name in enumerate(claims["figure"])}
-    if wrong := by_chance(cast("Any", claims.to_dict("records"))):
-        made.notes.append(f"{GIVEN} {wrong}")
-    if NOT_JUDGED in made.verdicts and UNJUDGED not in made.notes:
-        made.notes.append(UNJUDGED)
-    return PageTable("Claims", shown, marks, links)
+    claims["verdict"], claims["why not"] = parts[0], parts[2].str.removesuffix(")")
+    made.verdicts.update(claims["verdict"])
+    made.notes += [f"{GIVEN} {wrong}"] * bool(wrong)
+    made.notes += [UNJUDGED] * (NOT_JUDGED in made.verdicts)
+    shown = claims[[name for name in CLAIM if name in claims]]
+    made.grids.append(PageTable("Claims", shown.rename(columns=CLAIM)))
 
 
 def _fill_choices(made: Chapter) -> None:
-    """Fill in the choices, the open ones marked and first."""
+    """Fill in the choices, the open ones first."""
     import pandas as pd
 
     rows = sorted(read_choices(made.folder) or [], key=lambda row: not row["open"])
     made.open = sum(bool(row["open"]) for row in rows)
-    if rows:
-        frame = pd.DataFrame(rows).reindex(columns=[*CHOICE]).astype(object)
-        marks = {(row, "open"): "open" for row in range(made.open)}
-        about = "A choice is open if a better setting may lie beyond what was tried."
-        title = f"Choices: {made.open} open"
-        made.grids.append(PageTable(title, frame, marks, about=about, is_open=False))
+    frame = pd.DataFrame(rows).reindex(columns=[*CHOICE]).astype(object)
+    about = "A choice is open if a better setting may lie beyond what was tried."
+    made.grids.append(PageTable(f"Choices: {made.open} open", frame, about, False))
 
 
 def prose_as_html(text: str) -> Markup:
@@ -559,29 +460,17 @@ def prose_as_html(text: str) -> Markup:
     return Markup(reader.renderer.render(tokens, reader.options, {}))
 
 
-def _docs_page(name: str) -> Markup:
-    """Return a page of the documentation: the checkout's, else the wheel's."""
-    path = registry.conf_dir().parent / "docs" / f"{name}.md"
-    return prose_as_html(path.read_text(encoding="utf-8"))
-
-
 def cell_text(value: object) -> str:
     """Return a value as a cell, numbers to four digits."""
-    number = number_key(value)
-    whole = isinstance(value, int) or str(value).isdecimal()
-    if number and not whole:
-        return f"{float(number):.4g}"
-    missing = value is None or value != value
-    return "" if missing else printable_text(str(value), LONGEST_CELL)
+    text = "" if value is None or value != value else str(value)
+    with contextlib.suppress(ValueError):
+        text = text if text.isdecimal() else f"{float(text):.4g}"
+    return printable_text(text, LONGEST_CELL)
 
 
-def number_key(value: object) -> str:
-    """Return the number by which a cell is sorted, empty of a text."""
-    try:
-        number = float(str(value))
-    except ValueError:
-        return ""
-    return "" if math.isnan(number) else repr(number)
+def printable_value(value: object) -> object:
+    """Return what the template shows: of a text what can be printed."""
+    return printable_text(value, LARGEST) if type(value) is str else value
 
 
 def write_report(folders: Sequence[Path], path: Path, first: str = "") -> Path:
@@ -619,16 +508,18 @@ def report_page(folders: Sequence[Path], first: str = "") -> str:
     environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
+        finalize=printable_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": cell_text, "key": number_key}
+    environment.filters["cell"] = cell_text
     return environment.get_template("page.html").render(
-        chapters=[chapter_of(one, number) for number, one in enumerate(folders, 1)],
+        chapters=[chapter_of(one) for one in folders],
         first=first,
         most=MOST_ROWS,
         wide=WIDE,
+        marked=("open", BEYOND),
         version=__version__,
         made=current_time(),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
