@@ -389,6 +389,10 @@ def pages_of_boards(
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(sorted(uses)) or "none",
         doubts=f"\n- {doubts}" if doubts else "",
+        answers="\n".join(
+            _answer_of_board(board, rows, pairs[pairs["board"] == board])
+            for board, rows in parts.items()
+        ),
         boards="".join(
             _board_part(board, rows, models, pairs[pairs["board"] == board], table)
             for board, rows in parts.items()
@@ -404,6 +408,26 @@ def pages_of_boards(
 def _page_template(name: str) -> Template:
     path = Path(__file__).with_name(f"{name}.md")
     return Template(path.read_text(encoding="utf-8").removesuffix("\n"))
+
+
+def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
+    """Return which algorithm is ahead on other data, and by how much, in a sentence."""
+    title, chances = BOARDS[board], pairs.dropna(subset="better")
+    if chances.empty:
+        return (
+            f"- **{title}**: here is one family of data, which tells nothing of others."
+        )
+    first = str(chances.groupby("line")["better"].mean().idxmax())
+    beside = chances[chances["line"] == first].set_index("other")
+    rival = str(beside["better"].idxmin())
+    worst = rows.loc[(rows["line"] == first) & rows["status"].eq("ok"), "factor"].max()
+    near = beside.loc[rival]
+    return (
+        f"- **{title}**: `{first}` is ahead. On other data its error is smaller than "
+        f"that of `{rival}`, the nearest rival, with probability "
+        f"{100 * near['better']:.0f} %, in the mean {near['ratio']:.2g} times as "
+        f"large; at worst it is {worst:.3g} times that of the best algorithm here."
+    )
 
 
 def _board_part(
@@ -594,7 +618,8 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
     ball = "" if one["constraint"] == "none" else f", constraint {one['constraint']}"
     return (
         f"{one['dataset']}{form}: n x p = {one['n']:.0f} x {one['p']:.0f}, "
-        f"{one['loss']} loss{penalty}{ball}; options `{one['dataset_options']}`."
+        f"{one['loss']} loss{penalty}{ball}; options `{one['dataset_options']}`, "
+        f"of the objective `{one['objective_options']}`."
     )
 
 

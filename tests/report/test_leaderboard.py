@@ -92,6 +92,7 @@ def runs(
                     "dataset_options": json.dumps(OPTIONS),
                     "standardise": False,
                     "by_default": "",
+                    "objective_options": "{}",
                     "n": 800.0,
                     "p": 20.0,
                     "loss": "logistic",
@@ -634,8 +635,23 @@ def test_the_page_says_who_is_better_on_other_data(table):
         for name, scale in (("w8a", 1.0), ("electricity", 0.2), ("a5a", 3.0))
         for line, middle in (("gd", 0.1), ("sgd", 0.2), ("random_cd", 0.4))
     ]
-    text = text_of(pd.concat([table, table_of(*more)], ignore_index=True))
-    _, l2, l1 = re.split(r"## Problems: .*", text)
+    whole = pd.concat([table, table_of(*more)], ignore_index=True)
+    text = text_of(whole)
+    # The page begins with the answer, and ends with the rules.
+    head, l2, l1 = re.split(r"## Problems: .*", text)
+    answers = re.findall(r"- \*\*(.*)\*\*: (.*)\n", head)
+    assert [board for board, _ in answers] == ["l2 penalty", "L1 ball"]
+    found = pairs_by_board(whole)
+    found = found[(found["board"] == "l2") & (found["line"] == "gd")]
+    rival = found.set_index("other").loc["sgd"]
+    assert rival["better"] == found["better"].min() > 0.9
+    assert answers[0][1].startswith(
+        "`gd` is ahead. On other data its error is smaller than that of `sgd`, the "
+        f"nearest rival, with probability {100 * rival['better']:.0f} %, in the mean "
+        f"{rival['ratio']:.2g} times as large; "
+    )
+    assert answers[1][1] == "here is one family of data, which tells nothing of others."
+    assert "**wins**" not in head and "## Rules" in l1
     # 4 sets, of which a5a and a9a are one; random_cd is refused on madelon.
     assert (
         "Here are 4 (for some pairs 3): adult, electricity, madelon, w8a."
