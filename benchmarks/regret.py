@@ -39,7 +39,7 @@ CELLS = (
 )
 """Cells on which search was compared with the grid before it was built."""
 
-SEARCH: dict[str, Any] = {"name": "pattern", "trials": 300}
+SEARCH: dict[str, Any] = {"trials": 300}
 DRAWS = 4000
 
 MOST_RATIO, MOST_CELL = 0.8, 1.05

@@ -374,12 +374,6 @@ class Frame:
     claims: list[Any] = field(default_factory=list)
 
 
-GONE = {
-    "runner.detach": "put the same command line with runner=local into a job script "
-    "of your own (docs/clusters.md has one)",
-}
-"""Keys that were, and what to do in their place."""
-
 Keys = dict[str, tuple[dataclasses.Field[Any], Any]]
 """Field and type of a key, by its dotted name; the words allowed are in the type."""
 
@@ -415,8 +409,6 @@ def check_setting(key: str, value: Any) -> Any:
         If there is no such key or the value is of another type.
     """
     keys = frame_keys()
-    if key in GONE:
-        raise UsageError(f"{key}: no such key any more; {GONE[key]}")
     if key not in keys:
         check_key(key, [*CHOSEN, *OTHERS, *keys])
     hint: Any = keys[key][1]
@@ -459,7 +451,6 @@ class PatternSearch:
     the first seeds of `tune.seeds`; the better ones are tried on more of them.
     """
 
-    name: str = field_with_words("pattern", "the only search that there is")
     trials: int = field_with_words(
         250, "most trials of a line's tuning, the grid included"
     )
@@ -599,9 +590,6 @@ def _check_search(
     fields: Mapping[str, Any], axes: Mapping[str, Any], seeds: Any
 ) -> PatternSearch:
     section = section_of("tune.search", fields["search"], PatternSearch)
-    name = section.get("name", "pattern")
-    if name != "pattern":
-        raise value_error("tune.search.name", name, "pattern")
     ratio = section.get("ratio", {})
     if not isinstance(ratio, Mapping):
         raise value_error(

@@ -170,11 +170,6 @@ random numbers are by now.
 """
 
 
-def new_points_of_round(case: str, number: int, make: Callable[[], Points]) -> Points:
-    """Return the points of a round that nobody has asked for before."""
-    return make()
-
-
 Round = tuple[Points, int]
 """Points to try next, and their rung, which says on which seeds."""
 
@@ -462,15 +457,17 @@ def modelled_points(
         return
     known = {key_of(one.point) for one in tried}
     cube = 2.0 * qmc.Sobol(len(keys), scramble=False).random(CUBE) - 1.0
-    for place in cube[np.argsort(surface(cube), kind="stable")].tolist():
-        at = zip(keys, place, strict=True)
-        point = best | {k: space[k].value_at(origin[k] + u * step[k]) for k, u in at}
-        if key_of(point) not in known:
-            known.add(key_of(point))
-            yield point
-            count -= 1
-        if not count:
-            return
+    lowest = cube[np.argsort(surface(cube), kind="stable")]
+    points = (
+        best
+        | {
+            k: space[k].value_at(origin[k] + u * step[k])
+            for k, u in zip(keys, place, strict=True)
+        }
+        for place in lowest.tolist()
+    )
+    new = {key_of(one): one for one in points if key_of(one) not in known}
+    yield from [*new.values()][:count]
 
 
 def _fit_quadratic(
@@ -962,7 +959,7 @@ def tuners_of(
     lines: Iterable[Line],
     n_checkpoints: int,
     finals: Finals,
-    ask: Ask = new_points_of_round,
+    ask: Ask = lambda case, number, make: make(),
 ) -> list[Tuner]:
     """Return the tuners of the tuned lines, each linked to what it inherits from.
 
@@ -989,14 +986,11 @@ def tuners_of(
         else Tuner(line, *of)
         for line in tuned
     ]
-    by_line: dict[str, list[Tuner]] = {}
-    for tuner in tuners:
-        by_line.setdefault(_without_epsilon(tuner), []).append(tuner)
-    for same in by_line.values():
-        for tuner in same:
-            less = [one for one in same[::-1] if one.epsilon < tuner.epsilon]
-            tuner.smaller = max(less, key=lambda one: one.epsilon, default=None)
-    for tuner in tuners:
+    by_line = [(_without_epsilon(tuner), tuner) for tuner in tuners]
+    for name, tuner in by_line:
+        same = (one for other, one in by_line[::-1] if other == name)
+        less = [one for one in same if one.epsilon < tuner.epsilon]
+        tuner.smaller = max(less, key=lambda one: one.epsilon, default=None)
         tuner.source = _source_tuner(tuner, tuners)
     for tuner in tuners:
         chain = [tuner]

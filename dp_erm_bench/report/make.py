@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.paths import list_files
-from dp_erm_bench.report.claims.judge import check_claims
-from dp_erm_bench.report.figure import Drawing, Figure, figures_of
+from dp_erm_bench.report.claims import judge
+from dp_erm_bench.report.figure import Drawing, figures_of
 from dp_erm_bench.report.style import forget_styles, reserve_styles
 from dp_erm_bench.results.files import csv_of, translate_os_errors, write_text
 from dp_erm_bench.results.runs import read_manifest, write_run
 from dp_erm_bench.results.tuned import Row, read_choices
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CLAIMS = "claims.csv"
-PATIENCE = 5.0
-"""Seconds after which who waits for figures is told how far they are."""
 
 
 def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
@@ -41,25 +34,23 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     manifest, drawn = read_manifest(folder), list[Path]()
     config = _config_of_drawing(folder, manifest, config)
     figures = figures_of(config)
-    _reserve_looks(figures)
+    # All lines of an experiment have one look in all of its figures.
+    forget_styles()
+    reserve_styles(lines for one in figures for lines in one.panel_lines())
     tables = [table for one in figures if (table := one.table(folder)) is not None]
     table = tables[0] if tables else load_results(folder)
     if config.get("claims"):
         not_run = manifest.get("not_run", [])
         known = {"not_run": not_run, "choices": _choices_of_folder(folder)}
-        _write_claims(table, folder, {**config, **known})
+        claims = judge.evaluate_claims(table, {**config, **known})
+        write_text(folder, CLAIMS, csv_of(claims))
         drawn.append(folder / CLAIMS)
     if figures:
         target = folder / "figures"
         with translate_os_errors(folder):
             target.mkdir(exist_ok=True)
             _check_plain(target)
-            told = time.monotonic()
-            for number, one in enumerate(figures, 1):
-                if time.monotonic() > told + PATIENCE:
-                    told, of = time.monotonic(), len(figures)
-                    word = f"{config['paper']}: drawing figure {number} of {of}"
-                    print(word, file=sys.stderr)
+            for one in figures:
                 drawn += one.draw(Drawing(table, target, config["paper"], config))
     manifest = read_manifest(folder)
     if manifest.get("run"):
@@ -91,7 +82,7 @@ def check_report(config: Mapping[str, Any]) -> None:
             figure.check(lines)
         except UsageError as error:
             raise UsageError(f"figure {number}: {error}") from None
-    check_claims(config.get("claims") or (), lines, figures)
+    judge.check_claims(config.get("claims") or (), lines, figures)
 
 
 def _config_of_drawing(
@@ -109,12 +100,6 @@ def _config_of_drawing(
     return config
 
 
-def _reserve_looks(figures: Iterable[Figure]) -> None:
-    """Give all lines of an experiment their looks, the same in all of its figures."""
-    forget_styles()
-    reserve_styles(lines for one in figures for lines in one.panel_lines())
-
-
 def experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
     """Return the name of the experiment that a folder is of."""
     file = manifest.get("experiment_file")
@@ -128,12 +113,6 @@ def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
         return read_choices(folder) or ()
     except UsageError:
         return None
-
-
-def _write_claims(table: pd.DataFrame, folder: Path, config: Mapping[str, Any]) -> None:
-    from dp_erm_bench.report.claims.judge import evaluate_claims
-
-    write_text(folder, CLAIMS, csv_of(evaluate_claims(table, config)))
 
 
 def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:

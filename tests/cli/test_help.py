@@ -45,8 +45,8 @@ def test_the_help_of_tune_and_look_names_the_keys_that_they_alone_have():
     searched = {f"tune.search.{one.name}" for one in fields(PatternSearch)}
     tuned = {f"tune.{key}" for key in ("axes", "limits", "quantity", "seeds", "report")}
     told = HELP["tune"]
-    missing = {key for key in searched | tuned if key not in told}
-    assert missing == {"tune.search.name"} and "profile=published" in told
+    assert all(key in told for key in searched | tuned)
+    assert "profile=published" in told
     assert all(one in told for one in QUANTITIES)
     assert all(f"dataset.{key}" in HELP["look"] for key in KEYS)
 

@@ -524,7 +524,7 @@ def test_another_command_in_the_same_folder_is_said(here, capsys):
         (["tune.search.trials=1"], "tune.search.trials=1: must be at least"),
         (["tune.search.trials=many"], "tune.search.trials=many"),
         (["tune.search.race=1,1,1"], "tune.search.race=[1,1,1]"),
-        (["tune.search.name=grid"], "tune.search.name=grid: must be pattern"),
+        (["tune.search.name=grid"], "tune.search.name: no such key"),
         (["tune.seeds=0,1", "tune.report=1"], "tune.report=1: is a tuning seed"),
         (["tune.quantity=auc"], "tune.quantity=auc: "),
         (["tune.quantity=speed"], "tune.quantity=speed: must be one of"),

@@ -634,7 +634,7 @@ def test_a_grid_becomes_the_first_stage_of_a_search(inline, capsys):
     [
         ({}, {"trials": 37}, "tune.search.trials=37: must be at least 38"),
         ({}, {"trials": 2.5}, "tune.search.trials=2.5: must be an integer"),
-        ({}, {"name": "tpe"}, "tune.search.name=tpe: must be pattern"),
+        ({}, {"name": "tpe"}, "tune.search.name: no such key"),
         ({}, {"race": [2, 4]}, "tune.search.race"),
         ({}, {"race": [4, 2, 8, 16]}, "tune.search.race"),
         ({}, {"radius": 1}, "tune.search.radius=1: must be a number >= 1.42"),

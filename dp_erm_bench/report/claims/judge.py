@@ -352,11 +352,10 @@ def _open_choices(
     claim: Claim, panels: Collection[str], config: Mapping[str, Any]
 ) -> str:
     """Return which choices, at the epsilon of a claim, are open, and why."""
-    measure = MEASURES.get(str(claim.get("measure")))
-    if measure and not measure.tuned:
+    measure = measure_of(claim)
+    if not measure.tuned:
         return ""
-    alone = measure and measure.lines == RUNS and "axis" not in claim
-    alone = alone and not isinstance(claim["figure"], list)
+    alone = measure.lines == RUNS and "axis" not in claim and not measure.over_sets
     at = float(claim.get("epsilon", 1.0)) if alone else None
     return open_of(config.get("choices", ()), panels, _lines_of_claim(claim), at)
 

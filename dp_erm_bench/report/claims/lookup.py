@@ -160,7 +160,8 @@ class Lookup:
         At least `FLOOR`, to which the optimum is certified.
         """
         values, sets = self(line).finals(passes)
-        return Finals(np.maximum(values, FLOOR), sets)
+        self.asked.append(Finals(np.maximum(values, FLOOR), sets))
+        return self.asked[-1]
 
     def along(self, line: str, axis: str, quantity: str | None = None) -> Scaling:
         """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""

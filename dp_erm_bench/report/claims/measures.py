@@ -292,7 +292,6 @@ def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Es
 
     Of several data sets it is the geometric mean of what it is on each.
     """
-    runs.asked.extend((over, under))
     seeds = [np.unique(one.sets) for one in (over, under)]
 
     def parts(first: Array, second: Array) -> list[tuple[Array, float, float]]:
@@ -347,8 +346,7 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
 
 def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
     """Return the error over the error at 0."""
-    values, sets = found = runs.finals(line, passes)
-    runs.asked.append(found)
+    values, sets = runs.finals(line, passes)
     both = [Finals(one, sets).units() for one in (values, runs(line).errors[:, 0])]
     return estimate_sum([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(
         bounded_exp
@@ -377,7 +375,6 @@ def share_lost(runs: Lookup, line: str) -> Estimate:
 def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
     """Return the mean end of one line over the upper end of another's band."""
     first, second = runs.finals(line), runs.finals(other)
-    runs.asked.extend((first, second))
     parts = [(first.units(), None, 1.0), (second.units(), HIGH, -1.0)]
     return estimate_of_quantiles(parts).map(bounded_exp)
 
@@ -482,12 +479,6 @@ def violations(study: Lookup) -> float:
     if not len(study.table):
         raise Missing("no audit is recorded")
     return float((study.table["verdict"] == VIOLATION).sum())
-
-
-@says("nothing yet", NOTHING)
-def later(_: Lookup, reason: str) -> float:
-    """Refuse: the panel belongs to a later version."""
-    raise Missing(f"later: {reason}")
 
 
 PAPERS = "dp_erm_bench.papers.claims"
