@@ -219,17 +219,15 @@ def _unit_of_problem(problem: Problem) -> float:
 def _algorithms_of_block(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     """Yield each algorithm with its fixed parameters and those that are tuned."""
     tuned = block.tune.axes if block.tune else {}
-    inherit = block.tune.inherit if block.tune else None
     for name, params in named_choices(block.algorithm):
         name = registry.pin_choice(name)
-        every = [*params, *tuned, *(inherit.parameters if inherit else ())]
+        every = [*params, *tuned]
         for parameter in every:
             parameters.check_parameter(name, parameter)
             if every.count(parameter) > 1:
                 raise UsageError(
                     f"algorithm.{label_of(name)}.{parameter}: is given twice; it must "
-                    "be "
-                    "either fixed, or an axis of tune, or inherited"
+                    "be either fixed or an axis of tune"
                 )
         fixed, open_ = (
             {key: _axis_of(name, key, value) for key, value in axes.items()}

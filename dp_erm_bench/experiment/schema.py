@@ -433,17 +433,6 @@ NUMBERS: Mapping[str, tuple[Any, float, float]] = {
 
 
 @dataclass(frozen=True)
-class Inherit:
-    """Parameters to take from the choice of another line."""
-
-    panel: str = field_with_words("", "panel of that line; the block's own by default")
-    line: str = field_with_words("", "the line whose choice is taken")
-    parameters: tuple[str, ...] = field_with_words(
-        (), "parameters that are taken from it"
-    )
-
-
-@dataclass(frozen=True)
 class PatternSearch:
     """A pattern search that begins with the grid and leaves it where that is better.
 
@@ -489,9 +478,6 @@ class Tune:
     aside: tuple[str, ...] = field_with_words(
         (), "axes of which the grid has the first value; others are tried one at a time"
     )
-    inherit: Inherit | None = field_with_words(
-        None, "parameters taken from another line"
-    )
     search: PatternSearch | None = field_with_words(
         None, "how values beyond the grid are tried, if so"
     )
@@ -510,7 +496,6 @@ class Tune:
 
 TUNING = {
     "tune": Tune,
-    "tune.inherit": Inherit,
     "tune.search": PatternSearch,
 }
 
@@ -542,8 +527,8 @@ def check_words(key: str, value: Any) -> None:
         raise value_error(key, value, "at least one word")
 
 
-def tune_of(section: Any, panel: str) -> Tune:
-    """Return the checked `tune` of a block of a panel.
+def tune_of(section: Any) -> Tune:
+    """Return the checked `tune` of a block.
 
     Raises
     ------
@@ -552,10 +537,9 @@ def tune_of(section: Any, panel: str) -> Tune:
     """
     fields = section_of("tune", section, Tune)
     axes = fields.get("axes")
-    inherit = _check_inherit(fields["inherit"], panel) if "inherit" in fields else None
     if not isinstance(axes, Mapping):
         raise value_error("tune.axes", axes, "a mapping from parameters to values")
-    if not axes and inherit is None:
+    if not axes:
         raise value_error("tune.axes", axes, "at least one parameter with its values")
     for key in ("seeds", "report"):
         if key not in fields:
@@ -582,7 +566,7 @@ def tune_of(section: Any, panel: str) -> Tune:
     quantity = fields.get("quantity", "objective")
     check_choice("tune.quantity", str(quantity), [*QUANTITIES])
     splits = _check_number("tune.splits", fields.get("splits", 1), int, 1, 1000)
-    how = (tuple(aside), inherit, search, limits, quantity, splits)
+    how = (tuple(aside), search, limits, quantity, splits)
     return Tune(dict(axes), seeds, report, *how)
 
 
@@ -662,19 +646,6 @@ def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...
             )
         checked[key] = low, high, *pair[2:]
     return checked
-
-
-def _check_inherit(section: Any, panel: str) -> Inherit:
-    fields = section_of("tune.inherit", section, Inherit)
-    for key in LABELS:
-        if not isinstance(fields.get(key, ""), str):
-            raise value_error(f"tune.inherit.{key}", fields[key], "a word")
-    for key in ("line", "parameters"):
-        if not fields.get(key):
-            raise UsageError(f"tune.inherit.{key}: must be given")
-    check_words("tune.inherit.parameters", fields["parameters"])
-    parameters = tuple(axis_values(fields["parameters"]))
-    return Inherit(fields.get("panel", panel), fields["line"], parameters)
 
 
 OF_LINES = ("axes", "limits")
@@ -776,7 +747,7 @@ def _check_block(section: Any) -> Block:
     if "tune" in fields:
         if "seed" in fields:
             raise UsageError("seed: a block with `tune` has its seeds there")
-        fields["tune"] = tune_of(fields["tune"], fields["panel"])
+        fields["tune"] = tune_of(fields["tune"])
     return Block(**fields)
 
 

@@ -62,7 +62,7 @@ class Choice:
     ----------
     line : FitLine
     values : dict
-        The chosen and the inherited parameters.
+        The chosen parameters.
     finals : tuple of float
         Final quantity of the choice on each seed, infinite where a trial diverged.
     n_settings : int
@@ -188,8 +188,6 @@ class Tuner:
 
     Attributes
     ----------
-    source : Tuner or None
-        Tunes what the line inherits.
     smaller : Tuner or None
         Tunes the same line at the next smaller epsilon.
     reports : list of Trial
@@ -208,12 +206,9 @@ class Tuner:
         assert line.tune is not None
         self.line, self.tune = line, line.tune
         self.n_checkpoints, self.finals = n_checkpoints, finals
-        self.source: Tuner | None = None
         self.smaller: Tuner | None = None
         self.choice: Choice | None = None
         self.reports: list[Trial] = []
-        self.inherited: Point = {}
-        self._inherits = self.tune.inherit.parameters if self.tune.inherit else ()
         self._tried: dict[tuple[Any, ...], Trial] = {}
         self.rungs: dict[Key, int] = {}
         self.ranked: Ranked = []
@@ -227,11 +222,6 @@ class Tuner:
 
     def stages(self) -> Iterator[list[Trial] | None]:
         """Yield the new trials of each stage, None while another tuner is awaited."""
-        while self.source is not None and self.source.choice is None:
-            yield None
-        if self.source is not None and self.source.choice is not None:
-            chosen = {**self.source.line.params, **self.source.choice.values}
-            self.inherited = {key: chosen[key] for key in self._inherits}
         for one in self.rounds():
             if one is None:
                 yield None
@@ -285,22 +275,15 @@ class Tuner:
     def example(self, phase: str) -> Trial:
         """Return a trial as those of a phase will be, at the first of all values.
 
-        What will be chosen or inherited is not known yet.
+        What will be chosen is not known yet.
         """
         seeds = self.tune.report if phase == "report" else self.tune.seeds
-        return self._trial_of(self._first_point(), seeds[0], phase)
-
-    def _first_point(self) -> Point:
-        given: Point = {}
-        if self.source is not None:
-            given = {**self.source.line.params, **self.source._first_point()}
         first = {key: values[0] for key, values in self.line.axes.items()}
-        return {key: given[key] for key in self._inherits} | first
+        return self._trial_of(first, seeds[0], phase)
 
     def grid(self) -> Points:
-        """Return the points of the grid, with what is inherited."""
-        points = grid_points(self.line.axes, self.tune.aside)
-        return [{**self.inherited, **point} for point in points]
+        """Return the points of the grid."""
+        return grid_points(self.line.axes, self.tune.aside)
 
     def _new_trials(self, points: Points, rung: int) -> list[Trial]:
         """Return the trials of a round that have not been asked for yet."""
@@ -640,15 +623,15 @@ class PatternTuner(Tuner):
 
     def _setting_of_rule(self) -> Points:
         """Return the setting that the line's rule gives, where there is a rule."""
-        line, inherited = self.line, self.inherited
-        algorithm, given = algorithm_of(line.algorithm), {**line.params, **inherited}
+        line, given = self.line, self.line.params
+        algorithm = algorithm_of(line.algorithm)
         autos = {key: AUTO for key in self.space if algorithm.is_ruled(key, AUTO)}
         if not autos:
             return []
         where = line.problem, line.budget
         params, _ = by_rule(line.algorithm, {**given, **autos}, *where, also=["clip"])
         solver = algorithm.solver(params)
-        return [{**inherited, **{key: getattr(solver, key) for key in self.space}}]
+        return [{key: getattr(solver, key) for key in self.space}]
 
     def _short_runs(self) -> Iterator[Point]:
         """Yield runs of one and two steps, at the middle of the grid and beside it.
@@ -665,7 +648,7 @@ class PatternTuner(Tuner):
         varied = [middle, *({**middle, k: v} for k in values for v in values[k])]
         usual = min(filter(None, axis.values))
         for steps, point in product(SHORTEST, varied):
-            whole = {**self.inherited, **dict.fromkeys(self.space), **point}
+            whole = {**dict.fromkeys(self.space), **point}
             with contextlib.suppress(UsageError):
                 counted = self.line.setting(**{**whole, length: usual}).batch_key
                 value = usual * steps / max(1, counted.iterations())
@@ -824,8 +807,7 @@ class PatternTuner(Tuner):
             same = [one for one in starts if type(one[key]) is type(value)]
             return self.space[key].holds(value) or value in [one[key] for one in same]
 
-        whole = list(point) == [*self.inherited, *self.space]
-        whole = whole and point | self.inherited == point
+        whole = list(point) == [*self.space]
         with contextlib.suppress(UsageError):
             return (
                 whole
@@ -937,8 +919,8 @@ class PatternTuner(Tuner):
         line = self.line
         algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
-        inherited = {k: plain_parameter(value) for k, value in self.inherited.items()}
-        named = [line.problem.identity, algorithm, privacy, inherited]
+        # The last is of a part that there was: without it rounds have other names.
+        named = [line.problem.identity, algorithm, privacy, {}]
         axes = {k: [*map(plain_parameter, values)] for k, values in line.axes.items()}
         # Whose the limits are changes no trial.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
@@ -952,7 +934,7 @@ class PatternTuner(Tuner):
         if self.smaller is None or self.smaller.choice is None:
             return []
         best = [point for mean, point in self.smaller.ranked[:WARM] if mean < math.inf]
-        return [self.inherited | {key: one[key] for key in self.space} for one in best]
+        return [{key: one[key] for key in self.space} for one in best]
 
 
 def tuners_of(
@@ -961,7 +943,7 @@ def tuners_of(
     finals: Finals,
     ask: Ask = lambda case, number, make: make(),
 ) -> list[Tuner]:
-    """Return the tuners of the tuned lines, each linked to what it inherits from.
+    """Return the tuners of the tuned lines, each with that of the next smaller epsilon.
 
     Parameters
     ----------
@@ -972,11 +954,6 @@ def tuners_of(
         Last values of trials by key and quantity; filled between stages.
     ask : callable
         Gives the points of a search's rounds, see `Ask`.
-
-    Raises
-    ------
-    UsageError
-        If what a line inherits does not exist, is ambiguous or circular.
     """
     tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
     of = n_checkpoints, finals
@@ -991,14 +968,6 @@ def tuners_of(
         same = (one for other, one in by_line[::-1] if other == name)
         less = [one for one in same if one.epsilon < tuner.epsilon]
         tuner.smaller = max(less, key=lambda one: one.epsilon, default=None)
-        tuner.source = _source_tuner(tuner, tuners)
-    for tuner in tuners:
-        chain = [tuner]
-        while (source := chain[-1].source) is not None:
-            if source in chain:
-                line = source.line.line
-                raise UsageError(f"tune.inherit.line={line}: inherits from itself")
-            chain.append(source)
     return tuners
 
 
@@ -1010,33 +979,3 @@ def _without_epsilon(tuner: Tuner) -> str:
     budget = {k: v for k, v in line.budget.items() if k != "epsilon"}
     what = [line.problem.identity, identity_of(line.algorithm), params, [*line.axes]]
     return canonical_json([line.label, *what, budget, line.calibration])
-
-
-def _source_tuner(tuner: Tuner, tuners: Iterable[Tuner]) -> Tuner | None:
-    """Return the tuner that a tuner inherits from, refuse any other number of them."""
-    inherit = tuner.tune.inherit
-    if inherit is None:
-        return None
-    sources = [
-        other
-        for other in tuners
-        if other.line.label == (inherit.panel, inherit.line)
-        and other.line.problem.identity == tuner.line.problem.identity
-    ]
-    if len(sources) > 1:
-        sources = [other for other in sources if other.line.budget["epsilon"] == 1.0]
-    where = f"tune.inherit.line={inherit.line} (panel {inherit.panel})"
-    if len(sources) != 1:
-        raise UsageError(
-            f"{where}: must be one tuned line on the same dataset and objective, or "
-            f"one at epsilon = 1; there are {len(sources)}"
-        )
-    (source,) = sources
-    chosen = {*source.line.axes, *source.line.params, *source._inherits}
-    for parameter in inherit.parameters:
-        if parameter not in chosen:
-            raise UsageError(
-                f"{where}: it does not choose {parameter}; it has "
-                f"{', '.join(sorted(chosen))}"
-            )
-    return source

@@ -7,7 +7,6 @@ the seconds of their batches. Of trials of which there are none no time is said.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -15,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.lines import Kind, Trial
 from dp_erm_bench.experiment.schema import FAILED
 from dp_erm_bench.experiment.tune import Tuner
@@ -139,10 +137,8 @@ def _examples_of_line(
     """
     reports = sum(len(tuner.tune.report) for tuner in tuners)
     for phase, number in (("tune", left - reports), ("report", min(left, reports))):
-        # What one line may choose, another that inherits it may refuse.
-        with contextlib.suppress(UsageError):
-            if number > 0 and tuners:
-                yield tuners[0].example(phase), number
+        if number > 0 and tuners:
+            yield tuners[0].example(phase), number
 
 
 def median_costs(

@@ -175,7 +175,7 @@ WRONG_TUNE = {
     "axis that is fixed": ({"axes": {"passes": [1, 2]}}, "passes: is given twice"),
     "wrong value": ({"axes": {"step": [0.1, "x"]}}, "step=x"),
     "refused value": ({"axes": {"step": [0.1, -3]}}, "step=-3"),
-    "inherit nothing": ({"inherit": {"line": "line"}}, "tune.inherit.parameters"),
+    "another line's choice": ({"inherit": {"line": "line"}}, "tune.inherit"),
 }
 
 

@@ -221,17 +221,13 @@ def test_a_day_of_work_is_shared_by_the_workers():
     assert wall_time([], 4) == 0.0
 
 
-def test_an_example_has_the_first_values_those_inherited_too(tuned):
-    axes = {"step": [0.1, 1.0], "clip": [2.0, 4.0], "passes": [1, 5]}
-    inherit = {"line": "line", "parameters": ["passes", "order"]}
-    heir = tuned(
-        {"axes": {"step": [0.2, 0.4], "clip": [2.0]}, "inherit": inherit},
-        line="heir",
-        algorithm={"name": "random_cd"},
+def test_an_example_has_the_first_values(tuned):
+    axes = {"step": [0.2, 0.4], "clip": [2.0], "passes": [1, 5]}
+    algorithm = {"name": "random_cd", "order": "cyclic"}
+    (one,) = tuners_of(
+        expand_blocks([tuned({"axes": axes}, algorithm=algorithm)])[0], 51, {}
     )
-    source = tuned({"axes": axes}, algorithm={"name": "random_cd", "order": "cyclic"})
-    _, last = tuners_of(expand_blocks([source, heir])[0], 51, {})
-    params = last.example("report").setting.spec["algorithm"]["params"]
+    params = one.example("report").setting.spec["algorithm"]["params"]
     assert params == {"step": 0.2, "clip": 2.0, "passes": 1.0, "order": "cyclic"}
-    assert last.example("report").n_checkpoints == 51
-    assert last.example("tune").n_checkpoints == 2
+    assert one.example("report").n_checkpoints == 51
+    assert one.example("tune").n_checkpoints == 2

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_blocks import make_tuned
 
-from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.tune import tuners_of
 from dp_erm_bench.results.settings import final_rows
@@ -97,12 +96,6 @@ def test_each_budget_is_tuned_for_itself(inline, tuned):
     assert [choice["epsilon"] for choice in choices(inline.folder)] == ["1.0", "10.0"]
 
 
-def inheriting(tuned, **changes):
-    inherit = {"line": "line", "parameters": ["clip"], **changes.pop("inherit", {})}
-    section = {"axes": {"step": [0.2, 0.4]}, "inherit": inherit}
-    return tuned(section, line="heir", **changes)
-
-
 def test_each_problem_of_an_axis_has_its_own_choice(inline, tuned):
     """A panel of an experiment may run along n, in lines of one name."""
     axis = {"name": "log1", "n": [60, 80], "p": 5}
@@ -114,40 +107,6 @@ def test_each_problem_of_an_axis_has_its_own_choice(inline, tuned):
     for trial, panel in zip(found["trial"], found["panel"], strict=True):
         (options,) = ends.loc[ends["trial"] == trial, "dataset_options"]
         assert f"n={json.loads(options)['n']}" in panel
-
-
-def test_a_line_takes_parameters_from_the_choice_of_another(inline, tuned):
-    heir = inheriting(tuned, budget={"epsilon": [0.1, 10.0]})
-    assert inline(heir, tuned(budget={"epsilon": [1.0, 3.0]})) == 0
-    found = [c["chosen"] for c in choices(inline.folder) if c["line"] == "heir"]
-    assert found == ['{"clip": 8.0, "step": 0.4}'] * 2
-
-
-@pytest.mark.parametrize(
-    "changes, told",
-    [
-        ({"inherit": {"line": "nobody"}}, "there are 0"),
-        ({"inherit": {"panel": "elsewhere"}}, "there are 0"),
-        ({"inherit": {"parameters": ["order"]}}, "it does not choose order"),
-        ({"inherit": {"line": "heir"}}, "heir"),
-    ],
-)
-def test_what_is_inherited_must_exist(inline, tuned, changes, told):
-    with pytest.raises(UsageError, match=told):
-        inline(tuned(), inheriting(tuned, **changes))
-    assert not (inline.folder / "records.jsonl").exists()
-
-
-def test_one_of_several_budgets_to_inherit_from_must_be_one(inline, tuned):
-    with pytest.raises(UsageError, match="there are 0"):
-        inline(tuned(budget={"epsilon": [2.0, 3.0]}), inheriting(tuned))
-
-
-def test_a_circle_of_heirs_is_refused(inline, tuned):
-    first = inheriting(tuned, inherit={"line": "b", "parameters": ["clip"]})
-    second = inheriting(tuned, inherit={"line": "a", "parameters": ["clip"]})
-    with pytest.raises(UsageError, match="inherits from itself"):
-        inline({**first, "line": "a"}, {**second, "line": "b"})
 
 
 def test_a_tuned_run_is_resumed_where_it_stopped(inline, tuned, capsys):
