@@ -131,6 +131,14 @@ def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_content():
     assert labels_and_settings(sides[0])["file.path"].tolist() == ["my.csv"]
 
 
+def test_a_loss_or_a_solver_of_ones_own_has_its_name_after_edits():
+    before, after = (
+        settings(line(1), objective_options=f'{{"loss.content": "{one}"}}', solver=one)
+        for one in ("before", "after")
+    )
+    assert before.equals(after)
+
+
 def test_tuning_trials_are_left_out_and_a_row_is_a_trial(written):
     lines = [line(1), line(2, with_seed(1), phase="tune"), line(3, with_seed(2))]
     rows = finals_with_settings(written("a", lines))
