@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import yaml
+
 from dp_erm_bench import registry
 from dp_erm_bench.cli.line import TUNE, experiment_files
 from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, HELP
@@ -181,10 +183,20 @@ def _dotted_keys(command: str, before: Sequence[str], last: str) -> Iterator[str
 
 
 def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
-    if key == "experiment":
+    if key == "profile" and before[:1] == [TUNE]:
+        from dp_erm_bench.experiment.tuned import PROFILES
+
+        return PROFILES
+    if key in ("experiment", "panel", "profile"):
         typed = " ".join(before).replace("=", " ").split()
         pairs = zip(typed, typed[1:], strict=False)
-        return experiment_files([Path(one) for flag, one in pairs if flag in FOLDER])
+        files = experiment_files([Path(one) for flag, one in pairs if flag in FOLDER])
+        if key == "experiment":
+            return files
+        (name,) = _chosen_names("experiment", before)
+        tree = yaml.safe_load(files.get(name, Path(name)).read_text("utf-8"))
+        panels = [block["panel"] for block in tree["blocks"]]
+        return panels if key == "panel" else tree["profiles"]
     if key in GROUPS:
         return [*(["auto"] if key in AUTO else []), *registry.names(key)]
     if key in frame_keys():

@@ -37,6 +37,8 @@ if typing.TYPE_CHECKING:
 _FOREIGN = re.compile(r"(?<![^=,:(\[{])[^=,:()\[\]{}'\"]*[\^~][^=,:()\[\]{}'\"]*")
 """A word with a character that Hydra's lexer does not know: 1/n^2, ~/mine.py."""
 
+_HOLE = re.compile(r"(^|,)\s*(,|$)")
+
 TUNE = "tune"
 MULTIRUN = ("-m", "--multirun")
 OF_OTHERS = {
@@ -79,7 +81,9 @@ def parse_argument(argument: str) -> Argument:
     key, _, text = argument.partition("=")
     override = _parse_with_hydra(text) or _parse_with_hydra(quote_refused(text))
     if override is None:
-        raise UsageError(f"{argument}: not understood as key=value")
+        hole = "a value is missing beside a comma"
+        why = hole if _HOLE.search(text) else "not understood as key=value"
+        raise UsageError(f"{argument}: {why}")
     swept = override.is_sweep_override()
     values = _axis_values(override, argument) if swept else [override.value()]
     if not values:
@@ -276,6 +280,11 @@ def read_request(
     for key, number in Counter(one.partition("=")[0] for one in arguments).items():
         if number > 1:
             raise UsageError(f"{key}: given twice; write the values as one list")
+    for key, one in request.axes.items():
+        under = [other for other in request.axes if other.startswith(f"{key}.")]
+        if under and not isinstance(one.values[0], dict):
+            given = f"{key}={typed_text(one.values[0])}"
+            raise UsageError(f"{given}: {under[0]} replaces it; leave one of them out")
     for key in ("panel", "profile")[: 2 - tunes]:
         if key in request.frame and not request.experiment:
             raise UsageError(f"{key}: belongs to an experiment; add experiment=NAME")
@@ -326,14 +335,15 @@ def _check_typed_key(argument: str, tunes: bool) -> None:
 
 def _check_tune_key(key: str) -> None:
     """Refuse a key that `tune` does not have."""
-    part = key.split(".")[1:]
-    lines = [f"{TUNE}.{one}.ALGORITHM.PARAMETER" for one in OF_LINES]
-    of_line = part[:1] in ([one] for one in OF_LINES) and len(part) == 3
-    if not (of_line or part[:2] == ["search", "ratio"]):
+    name, _, path = key.removeprefix(f"{TUNE}.").partition(".")
+    lines = {one: f"{TUNE}.{one}.ALGORITHM.PARAMETER" for one in OF_LINES}
+    if name in lines and path.count(".") != 1:
+        raise UsageError(f"{key}: write {lines[name]}")
+    if name not in lines and not key.startswith(f"{TUNE}.search.ratio"):
         own = [one for one in block_keys() if one.startswith(f"{TUNE}.")]
         apart = (*OF_LINES, "aside", "inherit")
         plain = [one for one in own if one.split(".")[1] not in apart]
-        check_key(key, [*plain, f"{TUNE}.search", *lines])
+        check_key(key, [*plain, f"{TUNE}.search", *lines.values()])
 
 
 def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.completion import class_definitions
+from dp_erm_bench.cli.completion import UNTYPED, class_definitions
 from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.cli.usage import GROUPS as CHOICES
+from dp_erm_bench.datasets.spec import BOUNDS, BY_DEFAULT, default_bounds
 from dp_erm_bench.errors import UsageError, printable_text, typed_text
 from dp_erm_bench.experiment.schema import block_keys, frame_keys, options_of
 from dp_erm_bench.plugins.names import is_file, label_of
@@ -46,7 +47,7 @@ def list_command(arguments: Sequence[str]) -> int:
     """
     words = parser_of("list").parse_intermixed_args(arguments).words
     first = words[0] if words else GROUPS[0]
-    if first == RESULTS or (first not in GROUPS and Path(first).is_dir()):
+    if first == RESULTS or (first and first not in GROUPS and Path(first).is_dir()):
         for folder in words[first == RESULTS :] or [RESULTS]:
             print(list_results(Path(folder)))
         return 0
@@ -131,12 +132,15 @@ def _describe_choice(group: str, name: str) -> str:
 def _parameter_rows(group: str, name: str) -> list[Row]:
     """Return name, default, what is allowed and meaning of each parameter."""
     usual = registry.read_choice(group, name)
-    if group not in CLASSES:
-        keys = usual.keys() - {"name", "_target_", "task"} if group == "dataset" else ()
-        return [(key, typed_text(usual[key]), "", "") for key in usual if key in keys]
     # Not at the top: the command line must start without numpy.
     from dp_erm_bench.solvers.defaults import rule_of
 
+    if group not in CLASSES:
+        keys = [key for key in usual if key not in UNTYPED and group == "dataset"]
+        rows = [(key, typed_text(usual[key]), "", "") for key in keys]
+        bounds = default_bounds(name, {}) if rows else None
+        more = (f"{BOUNDS}={BY_DEFAULT}", typed_text(bounds), "", "")
+        return [*rows, more] if bounds else rows
     cls = registry.target(group, name)
     hints = typing.get_type_hints(cls)
     found = rule_of(label_of(name), cls) if group == registry.ALGORITHM else None

@@ -147,12 +147,17 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+ASKING = ("help", "-h", "--help")
+
+
 def _dispatch_command(arguments: list[str]) -> int:
     first = arguments[0] if arguments else "help"
-    if first == "help" or {"-h", "--help"} & set(arguments):
-        named = next((one for one in arguments[:2] if one in COMMANDS), "")
-        print(HELP[named].rstrip() if named else help_text())
-        return 0
+    if first == "help" or {*ASKING[1:]} & {*arguments}:
+        named = next((one for one in arguments[:2] if one not in ASKING), "run=")
+        if named in COMMANDS or not _is_command(named):
+            print(HELP[named].rstrip() if named in COMMANDS else help_text())
+            return 0
+        return run_command(named, [])
     if arguments == ["--version"]:
         from dp_erm_bench import __version__
 
@@ -162,9 +167,14 @@ def _dispatch_command(arguments: list[str]) -> int:
         from dp_erm_bench.cli.completion import complete
 
         return complete(arguments[1:])
-    if "=" in first or first.startswith(("-", "+", "~")):
-        return run_command("run", arguments)
-    return run_command(first, arguments[1:])
+    if _is_command(first):
+        return run_command(first, arguments[1:])
+    return run_command("run", arguments)
+
+
+def _is_command(word: str) -> bool:
+    """Return whether a word is meant as a command, not as a key or an option."""
+    return not ("=" in word or word.startswith(("-", "+", "~")))
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:

@@ -76,7 +76,7 @@ def compare_command(arguments: Sequence[str]) -> int:
     """
     options = _compare_parser().parse_args(list(arguments))
     from dp_erm_bench.results.compare import (
-        COMPARED,
+        LABELS,
         ComparisonRule,
         compare_sides,
         finals_with_settings,
@@ -91,7 +91,7 @@ def compare_command(arguments: Sequence[str]) -> int:
     left = {part for k in (options.between, *options.ignore) for part in k.split(".")}
     if left & {*HELD, "columns", "norm"} and {*options.on} & {*ON_OPTIMUM}:
         print(f"bounds differ: {UNLIKE_BOUNDS}")
-    if shared := max(sharing_data(side, COMPARED) for side in sides):
+    if shared := max(sharing_data(side, [*LABELS, "setting"]) for side in sides):
         print(f"data seeds: {shared}")
     if options.between:
         _compare_values(sides[0], options, rule)
@@ -119,7 +119,9 @@ def _compare_values(
         print(f"not compared: {key}={value} was skipped: {why}")
     tables = []
     for value, other in others:
-        rows = compare_sides(one, other, options.on, rule, options.ignore)
+        # Lines have names of their own, which say what differs.
+        ignore = [key, "line", *options.ignore]
+        rows = compare_sides(one, other, options.on, rule, ignore)
         print(f"A: {key}={first}\nB: {key}={value}")
         _print_rows(rows, rule.least)
         tables.append(rows.assign(a=first, b=value))

@@ -27,6 +27,7 @@ from dp_erm_bench.results.settings import (
     final_rows,
     is_of_data,
     label_table,
+    match_values,
     settings_in_words,
     short_key,
     split_names,
@@ -328,13 +329,10 @@ def _rows_not_tuning(
     table: pd.DataFrame, view: View
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return the rows of a view that do not only tune, and what it keeps."""
-    import pandas as pd
-
     kept = []
     for name, values in view.where.items():
         words = text_of(column_of(table, name, "where"))
-        numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
-        some = words.isin([*values, *numbers.map("{:.6g}".format)])
+        some = match_values(words, values)
         if not some.any():
             check_choice(f"where={name}", ",".join(values), sorted({*words} - {""}))
         rest = [*dict.fromkeys(words[~some])]

@@ -1,18 +1,18 @@
 """Compare the final values of two folders, or of two values of a key within one.
 
 Rows are matched by what names their trials, whatever code computed them: the key of a
-trial changes with the code. What was asked for stays: the spec in the plan, flattened
-to the spelling of the command line.
+trial changes with the code. What was asked for stays: it is in the plan.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
+import itertools
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,19 +20,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dp_erm_bench.datasets.spec import identifying_keys, usual_objective, usual_value
+from dp_erm_bench.datasets.spec import identifying_keys, usual_objective
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.registry import AUTO, POSED, check_choice
+from dp_erm_bench.registry import OBJECTIVE, check_choice
 from dp_erm_bench.results.columns import sign_of
 from dp_erm_bench.results.files import PLAN, count_with_noun, typed_path
 from dp_erm_bench.results.settings import (
-    NO_NUMBER,
+    add_differing_keys,
+    columns_of_key,
+    differing_columns,
     final_rows,
+    first_words,
     label_table,
     mapping_of,
-    name_files,
-    parameters_of_rule,
-    spellings_of_key,
+    match_values,
+    settings_in_words,
+    short_of,
+    text_of,
     worst_if_lost,
 )
 from dp_erm_bench.results.statistics import (
@@ -42,20 +46,19 @@ from dp_erm_bench.results.statistics import (
     relative_change,
 )
 from dp_erm_bench.results.store import planned_lines
-from dp_erm_bench.results.table import MEASURED, recorded_results
-
-# A loss of one's own is that of its name, wherever its file is and after edits.
-LEFT_OUT = {
-    *("dataset._target_", "dataset.seed", "loss.file", "loss.content"),
-    *(f"dataset.{key}" for key in NO_NUMBER),
-}
-"""Keys that do not tell one trial from another."""
+from dp_erm_bench.results.table import (
+    MEASURED,
+    SORTED,
+    UNREADABLE,
+    changed_options,
+    recorded_results,
+)
 
 LABELS = ["panel", "line", "phase"]
-STRENGTH, USUAL = "penalty.strength", "usual"
-ALWAYS = {"dataset": "dataset", "algorithm": "algorithm", "epsilon": "budget.epsilon"}
+ALWAYS = ["dataset", "algorithm", "epsilon"]
+EDITED = ["solver", "loss.content"]
+"""What is one's own has its name, wherever its file is and after edits."""
 
-Name = tuple[str, ...]
 Row = dict[str, Any]
 
 
@@ -72,8 +75,8 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of the tidy table and the column `setting`: all that names a trial but
-        its labels and seeds, as JSON. Parameters that tuning chose name none.
+        Rows of the tidy table with the columns of `asked_columns`, and `setting`: a
+        number for all that names a trial but its seeds.
 
     Raises
     ------
@@ -87,184 +90,86 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
         )
     table = recorded_results(folder)
     rows = final_rows(table[table["phase"] != "tune"])
-    settings = {}
+    asked = {}
     for line in planned_lines(folder, {*rows["trial"]}):
-        with contextlib.suppress(TypeError, LookupError, AttributeError, ValueError):
-            if line["phase"] != "tune":
-                settings[line["key"], line["tuned"]] = json.dumps(
-                    flatten_setting(line), sort_keys=True
-                )
-    names = zip(rows["trial"], rows["tuned"], strict=True)
-    named = rows.assign(setting=[settings.get(name, "") for name in names])
-    if lost := int(named["setting"].eq("").sum()):
+        with contextlib.suppress(*UNREADABLE):
+            asked[line["key"]] = asked_columns(line["spec"])
+    known = rows[rows["trial"].isin([*asked])]
+    if lost := len(rows) - len(known):
         missing = (
             f"{count_with_noun(lost, 'trial')} without a whole line of {PLAN} left out"
         )
         print(f"{typed_path(folder)}: {missing}", file=sys.stderr)
-    return named[named["setting"] != ""]
+    columns = pd.DataFrame([asked[key] for key in known["trial"]], known.index)
+    known = known.assign(**columns)
+    every = labels_and_settings(known)
+    return known.assign(setting=every.groupby([*every]).ngroup())
 
 
-def flatten_setting(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flattened setting of a line of the plan, without seeds and labels.
+def asked_columns(spec: Mapping[str, Any]) -> Row:
+    """Return columns of the table as a specification asks for them.
 
-    Parameters
-    ----------
-    line : mapping
-        With `spec`, `tuned` and `rule`.
+    In the table they are what came of it, which a trial that failed cannot tell.
     """
-    spec = line["spec"]
-    # A key that came later names no trial where it does what was done before.
-    parts = {**spec, "dataset": identifying_keys(spec["dataset"])}
-    posed = {
-        f"{part}.{key}".removesuffix(".name"): value
-        for part in POSED
-        for key, value in parts.get(part, {}).items()
-    }
-    name, params = spec["algorithm"]["name"], spec["algorithm"]["params"]
-    # What was asked for is `auto`, whatever number it is for a problem and a budget.
-    ruled = dict.fromkeys(parameters_of_rule(str(line.get("rule", ""))), AUTO)
-    chosen = {} if line["tuned"] else {**params, **ruled}
+    strength = spec["penalty"].get("strength")
     return {
-        **{key: value for key, value in posed.items() if key not in LEFT_OUT},
-        "algorithm": name,
-        **{f"algorithm.{name}.{key}": value for key, value in chosen.items()},
-        **{f"budget.{key}": value for key, value in spec["budget"].items()},
+        **{part: spec[part]["name"] for part in OBJECTIVE},
+        "strength": math.nan if strength is None else float(strength),
+        # A key that came later names no trial where it does what was done before.
+        "dataset_options": changed_options(SORTED(identifying_keys(spec["dataset"]))),
+        "params": SORTED(spec["algorithm"]["params"]),
+        "delta": str(spec["budget"]["delta"]),
         "calibration": spec["calibration"],
     }
 
 
-def label_settings(names: Iterable[Name]) -> dict[Name, Row]:
-    """Return the labels of settings: fixed columns, and the keys that differ.
+def labels_and_settings(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what names a trial but its seeds, as text, a column a key."""
+    every = settings_in_words(rows).drop(columns=EDITED, errors="ignore")
+    return pd.concat([rows[LABELS].apply(text_of), every], axis=1)
 
-    A key differs if settings that are labelled alike otherwise disagree about it.
 
-    Parameters
-    ----------
-    names : iterable of tuple
-        The values of `LABELS` and a setting.
+def _name_strengths(rows: pd.DataFrame, words: pd.Series[str]) -> pd.Series[str]:
+    """Return the words of strengths by what they follow from, so that they are alike.
+
+    A strength that is 1/n, or the usual one of its dataset, in all its rows is called
+    `1/n` or `usual`: where it is both, by what more strengths can be called.
     """
-    alike: dict[Name, list[tuple[Name, Row]]] = {}
-    for name in names:
-        setting = json.loads(name[-1])
-        always = tuple(setting_text(setting.get(key, "")) for key in ALWAYS.values())
-        alike.setdefault((*name[:-1], *always), []).append((name, setting))
-    labels_of = {}
-    for labels, members in alike.items():
-        differing = _differing_keys([setting for _, setting in members])
-        fixed = dict(zip([*LABELS, *ALWAYS], labels, strict=True))
-        for name, setting in members:
-            own = f"algorithm.{fixed['algorithm']}."
-            rest = [
-                f"{key.removeprefix(own)}={setting_text(setting[key])}"
-                for key in differing
-                if key in setting
-            ]
-            labels_of[name] = {**fixed, "setting": " ".join(rest)}
-    return labels_of
+    strength, known = rows["strength"].astype(float), rows["n"].notna()
+    by_n = np.isclose(strength * rows["n"], 1.0, rtol=1e-9, atol=0.0)
+    usual = pd.Series(
+        [*map(_usual_strength, rows["dataset"], rows["dataset_options"])], rows.index
+    )
+    ways = {"usual": usual.eq(strength) | (usual.eq("1/n") & by_n)}
+    ways["1/n"] = pd.Series(by_n, rows.index)
+    for name, holds in ways.items():
+        always = holds.astype(float).where(known).groupby(strength).transform("min")
+        ways[name] = always.eq(1.0)
+    for name in sorted(ways, key=lambda one: strength[ways[one]].nunique()):
+        words = words.mask(ways[name], name)
+    return words
 
 
-def _differing_keys(settings: Sequence[Row]) -> list[str]:
-    """Return the keys that some settings lack, or that have several values."""
-    pairs = Counter((key, json.dumps(v)) for one in settings for key, v in one.items())
-    return sorted({key for (key, _), n in pairs.items() if n < len(settings)})
+@functools.cache
+def _usual_strength(dataset: str, options: str) -> float | str | None:
+    usual = usual_objective(dataset, mapping_of(options))
+    return usual.strength if usual else None
 
 
-def setting_text(value: Any) -> str:
-    """Return a value of a setting as text."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def drop_keys(
-    sides: Iterable[pd.DataFrame], ignore: Sequence[str]
-) -> list[pd.DataFrame]:
-    """Return final rows without the labels and keys that are to be ignored.
-
-    Raises
-    ------
-    UsageError
-        If there is no such label or key.
-    """
-    sides = [side.assign(**{n: "" for n in ignore if n in LABELS}) for side in sides]
-    keys = set(ignore) - set(LABELS)
-    if not keys:
-        return sides
-    texts = {text: json.loads(text) for side in sides for text in set(side["setting"])}
-    for name in sorted(keys):
-        _check_key("--ignore", name, texts.values(), LABELS)
-    _name_strengths(sides, texts, "dataset" in keys)
-    reduced = {
-        text: json.dumps(
-            {k: v for k, v in setting.items() if not keys & _names_of(k, setting)}
-        )
-        for text, setting in texts.items()
-    }
-    return [side.assign(setting=side["setting"].map(reduced)) for side in sides]
-
-
-def _name_strengths(
-    sides: Sequence[pd.DataFrame], texts: Mapping[str, Row], across: bool
-) -> None:
-    """Call a strength by what it follows from in all rows of it, so that it is alike.
-
-    That is `1/n`, or ``across`` datasets the `usual` one of each. Where both are true
-    of a strength, it has the name that more strengths can have.
-    """
-    ways: dict[str, set[str]] = {}
-    known = pd.concat(side.reindex(columns=["setting", "n"]) for side in sides)
-    for text, n in known.dropna().drop_duplicates().to_numpy():
-        setting = texts[text]
-        strength = setting.get(STRENGTH)
-        if isinstance(strength, int | float) and strength:  # else it was named before
-            own = {"1/n"} if math.isclose(strength * n, 1.0) else set()
-            options = {k.removeprefix("dataset."): v for k, v in setting.items()}
-            usual = usual_objective(str(setting.get("dataset")), options)
-            if across and usual and usual.strength in (strength, *own):
-                own.add(USUAL)
-            name = setting_text(strength)
-            ways[name] = own & ways.get(name, own)
-    counts = Counter(way for own in ways.values() for way in own)
-    for setting in texts.values():
-        if names := ways.get(setting_text(setting.get(STRENGTH))):
-            setting[STRENGTH] = min(names, key=lambda way: (-counts[way], way))
-
-
-def name_files_alike(sides: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return final rows whose settings call a file as all sides together do."""
-    every = name_files(pd.concat(sides, keys=range(len(sides))))
-    pairs = every["setting"] + "\n" + every["dataset_options"]
-    named = pairs.map({pair: _with_path(*pair.split("\n")) for pair in set(pairs)})
-    return [side.assign(setting=named.loc[k]) for k, side in enumerate(sides)]
-
-
-def _with_path(setting: str, options: str) -> str:
-    """Return a setting that calls the file of its records as its options do."""
-    known = json.loads(setting)
-    if known.get("dataset.path"):
-        known["dataset.path"] = mapping_of(options).get("path", known["dataset.path"])
-    return json.dumps(known, sort_keys=True)
-
-
-def _names_of(key: str, setting: Row) -> set[str]:
-    """Return the names of a key of a setting, and the keys that it stands under."""
-    parts = key.split(".")
-    above = {".".join(parts[:k]) for k in range(1, len(parts))}
-    return above | spellings_of_key(key, [str(setting.get("dataset"))])
-
-
-def _check_key(
-    option: str, name: str, settings: Iterable[Row], more: Sequence[str] = ()
-) -> None:
-    """Refuse a name of no key of some settings, with the keys that there are."""
-    pairs = [(key, one) for one in settings for key in one]
-    if not any(name in _names_of(key, one) for key, one in pairs):
-        known = {word for key, _ in pairs for word in (key, key.rpartition(".")[2])}
-        check_choice(option, name, sorted({*more, *known}))
+def _columns_named(
+    every: pd.DataFrame, option: str, name: str, under: bool = False
+) -> list[str]:
+    """Return `columns_of_key`; refuse a name of none with the keys that there are."""
+    found = columns_of_key(every, name, under)
+    if not found:
+        check_choice(option, name, sorted({*map(short_of, every)}))
+    return found
 
 
 def sides_by_key(
     finals: pd.DataFrame, key: str, where: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
-    """Return final rows by the values of a key, alike in name but for it.
+    """Return final rows by the values of a key.
 
     A value of which every trial was skipped is no side: in a tuned folder it has no
     choices that could run.
@@ -274,8 +179,7 @@ def sides_by_key(
     finals : DataFrame
         What `finals_with_settings` returns.
     key : str
-        A key of the settings, by any of its names. Between algorithms their parameters
-        differ, too, and so do the lines of an experiment.
+        A label or a key of the settings, by any of its names.
     where : mapping of str to sequence of str
         Values of keys to keep; a setting without the key is kept.
 
@@ -289,38 +193,24 @@ def sides_by_key(
     Raises
     ------
     UsageError
-        For no such key, one value only, or several settings of one value.
+        For no such key, or one value only.
     """
-    (finals,) = name_files_alike([finals])
-    where = where or {}
-    values_of = {
-        name: _values_of_key(finals, "--between" if name == key else "--where", name)
-        for name in (key, *where)
+    every = labels_and_settings(label_table(finals))
+    values = {
+        name: first_words(every[_columns_named(every, option, name)])
+        for option, names in (("--between", [key]), ("--where", where or {}))
+        for name in names
     }
-    for name, given in where.items():
-        own = values_of[name][finals.index]
-        finals = finals[own.isin(["", *map(_plain_number, given)])]
-    owner = values_of[key][finals.index]
+    for name, given in (where or {}).items():
+        finals = finals[match_values(values[name][finals.index], ["", *given])]
+    owner = values[key][finals.index]
     skipped = _values_never_run(finals, owner)
     found = sorted({*owner} - {"", *skipped})
     if len(found) < 2:
         rest = "".join(f"; {one} was skipped: {why}" for one, why in skipped.items())
-        values = ", ".join(found) or "none that ran"
-        raise UsageError(f"--between={key}: it has one value here, {values}{rest}")
-    (named,) = drop_keys([finals], [key, "line"])
-    sides = [(value, named[(owner == value).to_numpy()]) for value in found]
-    for value, side in sides:
-        twice = side.duplicated([*LABELS, "setting", "seed", "dataset_seed"])
-        if twice.any():
-            same = side["setting"].eq(side.loc[twice, "setting"].iloc[0])
-            several = finals.loc[side.index[same], "setting"].unique()
-            names = _differing_keys([json.loads(text) for text in several])
-            raise UsageError(
-                f"--between={key}: {value} has several settings, which differ in "
-                f"{', '.join(name for name in names if name != key)}; keep one of them "
-                "with --where KEY=VALUE"
-            )
-    return sides, skipped
+        known = ", ".join(found) or "none that ran"
+        raise UsageError(f"--between={key}: it has one value here, {known}{rest}")
+    return [(value, finals[owner.eq(value)]) for value in found], skipped
 
 
 def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
@@ -333,77 +223,30 @@ def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, 
     }
 
 
-def _values_of_key(finals: pd.DataFrame, option: str, name: str) -> pd.Series[str]:
-    """Return the value of a key in the setting of each row, empty where it has none.
+def _keys_apart(every: pd.DataFrame, in_a: pd.Series[bool]) -> str:
+    """Return the keys that differ wherever A and B do, with their values.
 
-    Raises
-    ------
-    UsageError
-        If no setting has such a key.
+    It is empty where no key keeps all of A from all of B: their seeds differ.
     """
-    if name in LABELS:
-        return label_table(finals)[name].astype(str)
-    texts = {text: json.loads(text) for text in set(finals["setting"])}
-    _check_key(option, name, texts.values(), LABELS)
-    keys = {
-        key
-        for one in texts.values()
-        for key in one
-        if name in spellings_of_key(key, [str(one.get("dataset"))])
-    }
-    of_data = [key.partition(".")[2] for key in keys if key.startswith("dataset.")]
-    values = {}
-    for text, one in texts.items():
-        own = [one[key] for key in sorted(keys) if key in one]
-        if not own and of_data:
-            own = [usual_value(str(one["dataset"]), of_data[0])]
-        values[text] = _plain_number(setting_text(own[0])) if own else ""
-    return finals["setting"].map(values)
-
-
-def _plain_number(word: str) -> str:
-    """Return a number as one types it, 1.0 as 1."""
-    try:
-        return f"{float(word):.12g}"
-    except ValueError:
-        return word
-
-
-def keys_apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Return the keys that differ wherever two sides do, with their values.
-
-    Parameters
-    ----------
-    first, second : DataFrame
-        Final rows of A and of B. Where no key keeps all of A from all of B, the text
-        is empty: the seeds do.
-    """
-    told = [(name, set(first[name]), set(second[name])) for name in LABELS]
-    sides = [[json.loads(t) for t in set(one["setting"])] for one in (first, second)]
-    for key in sorted({key for side in sides for setting in side for key in setting}):
-        a, b = (
-            {setting_text(one[key]) for one in side if key in one} for side in sides
-        )
-        told.append((key, a, b))
+    told = [(key, {*own[in_a]}, {*own[~in_a]}) for key, own in every.items()]
+    apart = [(key, a, b) for key, a, b in told if not a & b]
     # What both have says more than the parameters of an algorithm that one has alone.
-    told.sort(key=lambda one: not (one[1] and one[2]))
+    apart.sort(key=lambda one: ("" in one[1] | one[2], one[0] not in ALWAYS))
     words = [
         f"{key} is {_brief_values(a)} in A and {_brief_values(b)} in B"
-        for key, a, b in told
-        if not a & b
+        for key, a, b in apart
     ]
     return "; ".join(words[:3])
 
 
-def _brief_values(values: Iterable[Any]) -> str:
-    names = sorted(str(one) for one in values if one != "")
+def _brief_values(values: set[str]) -> str:
+    names = sorted(values - {""})
     return ", ".join([*names[:3], *["..."] * (len(names) > 3)]) or "not given"
 
 
 Array = npt.NDArray[Any]
 
-COMPARED = [*LABELS, "setting"]
-TRIAL = [*COMPARED, "seed", "dataset_seed"]
+TRIAL = ["setting", "seed", "dataset_seed"]
 MEASURES = ["objective", "relative_error", *MEASURED, "seconds", "epsilon_certified"]
 """Columns that can be compared."""
 
@@ -490,16 +333,33 @@ def compare_sides(
     for name, side in (("A", first), ("B", second)):
         if side.empty:
             raise UsageError(f"compare: {name} has no recorded trials yet")
-    sides = drop_keys(name_files_alike([first, second]), ignore)
-    both = _join_trials(sides, on, rule)
-    arrays = {str(name): both[name].to_numpy() for name in both}
-    groups: Any = both.groupby(COMPARED, sort=False).indices
-    labels = label_settings(groups)
+    both = pd.concat([first.assign(side="a"), second.assign(side="b")])
+    both = both.reset_index(drop=True)
+    every = labels_and_settings(both)
+    if ignore:
+        every["strength"] = _name_strengths(both, every["strength"])
+    dropped = [_columns_named(every, "--ignore", name, True) for name in ignore]
+    kept = every.drop(columns=[*itertools.chain(*dropped)])
+    both["setting"] = kept.groupby([*kept], sort=False).ngroup()
+    again = both.duplicated(["side", *TRIAL], keep=False)
+    if again.any():
+        names = differing_columns(every[again], both.loc[again, TRIAL])
+        raise UsageError(
+            "compare: one side has several runs of a setting with "
+            f"seed={both.loc[again, 'seed'].iloc[0]}, which differ in "
+            f"{', '.join(names)}; keep one of them with --where KEY=VALUE"
+        )
+    columns = {measure: worst_if_lost(both, measure) for measure in on}
+    runs = both[[*TRIAL, "side", "status"]].assign(**columns)
+    pairs = _join_trials(runs, kept, rule)
+    labels = labels_of_settings(kept).groupby(both["setting"]).first().T.to_dict()
+    arrays = {str(name): pairs[name].to_numpy() for name in pairs}
     rows = []
-    for name, places in groups.items():
+    groups: Any = pairs.groupby("setting").indices
+    for setting, places in groups.items():
         group = {column: values[places] for column, values in arrays.items()}
         rows += [
-            {**labels[name], **EMPTY, **row}
+            {**labels[setting], **EMPTY, **row}
             for row in _rows_of_setting(group, on, rule)
         ]
     for measure in on:
@@ -508,37 +368,39 @@ def compare_sides(
     return pd.DataFrame(rows, columns=[*LABELS, *ALWAYS, "setting", *EMPTY])
 
 
+def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
+    """Return `LABELS` and `ALWAYS`, and in `setting` the other keys that differ."""
+    labels = every.reindex(columns=[*LABELS, *ALWAYS], fill_value="")
+    names = differing_columns(every, labels)
+    texts = add_differing_keys(pd.Series("", every.index), every, names)
+    return labels.assign(setting=texts.str.removeprefix(", "))
+
+
 def _join_trials(
-    sides: Sequence[pd.DataFrame], on: Sequence[str], rule: ComparisonRule
+    runs: pd.DataFrame, every: pd.DataFrame, rule: ComparisonRule
 ) -> pd.DataFrame:
-    """Return one row per trial of either side; a lost run has the worst value."""
-    columns = []
-    for side in sides:
-        again = side.loc[side.duplicated(TRIAL), "seed"]
-        if len(again):
-            raise UsageError(
-                "compare: one side has several runs of a setting with "
-                f"seed={again.iloc[0]}: ignore less"
-            )
-        values = {measure: worst_if_lost(side, measure) for measure in on}
-        columns.append(side[[*TRIAL, "status"]].assign(**values))
-    both = columns[0].merge(columns[1], how="outer", on=TRIAL, suffixes=("_a", "_b"))
-    both = both.assign(**{f"in_{s}": both[f"status_{s}"].notna() for s in "ab"})
+    """Return one row per trial of either side; refuse sides without a common one."""
+    a, b = (runs[runs["side"] == side].drop(columns="side") for side in "ab")
+    pairs = a.merge(b, how="outer", on=TRIAL, suffixes=("_a", "_b"))
+    pairs = pairs.assign(**{f"in_{s}": pairs[f"status_{s}"].notna() for s in "ab"})
 
     def meet(names: list[str]) -> bool:
-        there = both.groupby(names, dropna=False)[["in_a", "in_b"]].any()
+        there = pairs.groupby(names, dropna=False)[["in_a", "in_b"]].any()
         return bool(there.all(axis=1).any())
 
-    if not meet(COMPARED if rule.by == "setting" else TRIAL):
+    if not meet(TRIAL[:1] if rule.by == "setting" else TRIAL):
         remedy = "--by setting needs no common seeds"
-        if not meet(COMPARED):
-            why = keys_apart(*sides) or "several keys differ together"
-            remedy = f"{why}; --ignore KEY lets a key differ"
+        if not meet(TRIAL[:1]):
+            why = _keys_apart(every, runs["side"] == "a")
+            remedy = (
+                f"{why or 'several keys differ together'}; --ignore KEY lets a key "
+                "differ"
+            )
         raise UsageError(
-            f"compare: no common {rule.by} ({both['in_a'].sum()} trials in A, "
-            f"{both['in_b'].sum()} in B); {remedy}"
+            f"compare: no common {rule.by} ({len(a)} trials in A, {len(b)} in B); "
+            f"{remedy}"
         )
-    return both
+    return pairs
 
 
 def _rows_of_setting(

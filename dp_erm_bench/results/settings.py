@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from dp_erm_bench.datasets.prepare import BY_BOUNDS, SCALE
 from dp_erm_bench.datasets.spec import usual_value
 from dp_erm_bench.errors import typed_text
 from dp_erm_bench.plugins.passed import UNCHECKED
-from dp_erm_bench.registry import AUTO, check_choice
+from dp_erm_bench.registry import AUTO, OBJECTIVE, check_choice
 from dp_erm_bench.results.columns import COLUMNS, worst_value
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     # In the table an option is named only where it differs from the dataset's yaml.
     usual = functools.cache(usual_value)
     options = _unpack_column(name_files(rows), DATASET, "dataset_options", usual)
-    silent = [one for one in options if str(one).rpartition(".")[2] in NO_NUMBER]
+    silent = [one for one in options if short_of(one) in NO_NUMBER]
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     posed = _unpack_column(rows, "", "objective_options")
@@ -154,21 +154,56 @@ GIVEN = (
 """Numbers that were asked for, or counted: axes, but no measures."""
 
 
-def spellings_of_key(key: str, datasets: Collection[str] = ()) -> set[str]:
-    """Return the names of a key: alone, behind its owner, as it is typed.
+GROUPS = {
+    "strength": "penalty",
+    STANDARDISE: DATASET,
+    **dict.fromkeys(("epsilon", "delta", "adjacency"), "budget"),
+}
+"""Under what one types columns of the table that are parts of something."""
+
+
+def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[str]:
+    """Return the columns of `settings_in_words` that a key names.
 
     Parameters
     ----------
-    key : str
-        A column of `settings_in_words`, or a key of the command line.
-    datasets : collection of str
-        The datasets that may own it; other owners are algorithms.
+    every : DataFrame
+        What `settings_in_words` returns.
+    name : str
+        The key alone, behind its owner, or as it is typed.
+    under : bool
+        Whether a group, such as `dataset` or `algorithm.gd`, names all that it has.
     """
-    owner, _, short = key.rpartition(".")
-    if owner == DATASET:
-        return {key, short, *(f"{one}.{short}" for one in datasets)}
-    typed = f"{DATASET}.{short}" if owner in datasets else f"{ALGORITHM}.{key}"
-    return {key, short, typed, key.removeprefix(f"{ALGORITHM}.")}
+    owners, found = {*every[DATASET]}, []
+    for column in map(str, every):
+        owner = column.rpartition(".")[0]
+        typed = f"{GROUPS[column]}.{column}" if column in GROUPS else column
+        if owner in owners:
+            typed = f"{DATASET}.{short_of(column)}"
+        elif owner and owner not in OBJECTIVE:
+            typed = f"{ALGORITHM}.{column}"
+        below = under and typed.startswith(f"{name}.")
+        if below or name in (column, short_of(column), typed):
+            found.append(column)
+    return found
+
+
+def short_of(column: object) -> str:
+    """Return a column of `settings_in_words` without its owner."""
+    return str(column).rpartition(".")[2]
+
+
+def first_words(every: pd.DataFrame) -> pd.Series[str]:
+    """Return the first text of each row that is not empty, else an empty one."""
+    return every.replace("", None).bfill(axis=1).iloc[:, 0].fillna("")
+
+
+def match_values(words: pd.Series[str], values: Sequence[str]) -> pd.Series[bool]:
+    """Return which texts are one of some values; a number may be typed otherwise."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
+    return words.isin([*values, *numbers.map("{:.6g}".format)])
 
 
 def short_key(name: str) -> str:
@@ -179,24 +214,24 @@ def short_key(name: str) -> str:
 def column_of(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     """Return a column of the table, or a parameter or key of the dataset of its rows.
 
-    It may be named as `spellings_of_key` has it, and a column as on the command line.
+    It may be named as `columns_of_key` has it, and a column as on the command line.
     Of another name it is refused, called `key`, with those that have several values.
     """
     import pandas as pd
 
     if (short := short_key(name)) in table:
         return table[short]
-    every, owners = settings_in_words(table), {*table[DATASET]}
-    parts = [one for one in every if name in spellings_of_key(str(one), owners)]
+    every = settings_in_words(table)
+    parts = columns_of_key(every, name)
     if not parts:
         varied = every.columns[every.replace("", None).nunique() > 1]
-        own = sorted({str(one).rpartition(".")[2] for one in varied} - {*table})
+        own = sorted({*map(short_of, varied)} - {*table})
         known = {*table} - {*INTERNAL}
         told = [one for one in COLUMNS if one in known and table[one].nunique() > 1]
         check_choice(key, name, [*told, *own])
-    words = every[parts].replace("", None).bfill(axis=1).iloc[:, 0]
+    words = first_words(every[parts])
     numbers = pd.to_numeric(words, errors="coerce")
-    return numbers if numbers.notna().equals(words.notna()) else words.fillna("")
+    return numbers if numbers.notna().equals(words.ne("")) else words
 
 
 def _unpack_column(
@@ -314,8 +349,8 @@ def add_differing_keys(
     """
     text = text_of(start)
     for name in names:
-        key, column = name.rpartition(".")[2], rows[name]
-        text = text + (f", {key}=" + column).where(column != "", "")
+        column = rows[name]
+        text = text + (f", {short_of(name)}=" + column).where(column != "", "")
     return text
 
 
@@ -352,8 +387,7 @@ def label_table(
     data = [name for name in names if is_of_data(name, rows)]
     own = [name for name in names if parameters or name in REST]
     lines = [name for name in own if name not in (*data, *AXES)]
-    owners = {*rows[DATASET].unique()}
-    on_axis = [name for name in names if axis in spellings_of_key(name, owners)]
+    on_axis = columns_of_key(every, axis)
     base = every[on_axis].assign(dataset=rows[DATASET])
     if axis in rows:
         base[axis] = rows[axis]

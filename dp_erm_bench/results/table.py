@@ -169,7 +169,7 @@ def _fixed_columns(line: Row, record: Row) -> Row:
         **{name: facts.get(name, spec[name]["name"]) for name in OBJECTIVE},
         "trial": line["key"],
         "dataset": dataset["name"],
-        "dataset_options": _dataset_options(SORTED(dataset)),
+        "dataset_options": changed_options(SORTED(dataset)),
         "content": line.get("content", ""),
         "standardise": bool(dataset.get("standardise", False)),
         "dataset_seed": dataset.get("seed"),
@@ -200,8 +200,8 @@ def _fixed_columns(line: Row, record: Row) -> Row:
 
 
 @functools.lru_cache(1000)
-def _dataset_options(dataset: str) -> str:
-    """Return the keys of a dataset that differ from its yaml, as JSON.
+def changed_options(dataset: str) -> str:
+    """Return the keys of a specification that differ from its yaml, all as JSON.
 
     Whether its records may be known tells no two problems apart.
     """

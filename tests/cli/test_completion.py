@@ -37,6 +37,11 @@ def after(line):
         ("tune algorithm=gr", ["algorithm=greedy_cd"]),
         ("tune tune.search.t", ["tune.search.tolerance=", "tune.search.trials="]),
         ("tune tune.quantity=a", ["tune.quantity=auc"]),
+        ("tune profile=p", ["profile=paper", "profile=published"]),
+        ("experiment=mangold2022 profile=s", ["profile=smoke"]),
+        ("experiment=mangold2022 panel=electricity_r", ["panel=electricity_raw"]),
+        ("profile=s", []),
+        ("panel=", []),
         ("tune.", []),
         ("list se", ["settings"]),
         ("list b", ["blocks"]),
@@ -113,6 +118,11 @@ def test_a_users_experiments_are_offered(experiments):
     assert after(f"{flag} experiment=ti") == ["experiment=tiny"]
     folder = flag.partition("=")[2]
     assert after(f"-cd {folder} experiment=ti") == ["experiment=tiny"]
+    both = ["panel=north", "panel=south"]
+    assert after(f"{flag} experiment=tiny panel=") == both
+    assert after(f"experiment={folder}/experiment/tiny.yaml panel=") == both
+    assert after(f"{flag} experiment=tiny panel=north,s") == ["panel=north,south"]
+    assert after(f"{flag} experiment=tiny profile=") == ["profile=x"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])

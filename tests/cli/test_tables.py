@@ -450,7 +450,7 @@ def test_the_values_of_a_key_are_compared_within_one_folder(folder, capsys):
     [
         (
             "--between algorithm",
-            "algorithm.random_cd.clip; keep one of them with --where",
+            "random_cd.clip; keep one of them with --where",
         ),
         ("--between loss", "it has one value here, logistic"),
         ("--between colour", "--between=colour"),
@@ -470,7 +470,7 @@ def test_folders_without_a_common_trial_are_told_the_key(folder, tmp_path, capsy
     assert main([*other, f"results_dir={tmp_path}", "name=b", "runner.n_jobs=1"]) == 0
     capsys.readouterr()
     text = said(capsys, "compare", folder, tmp_path / "b", code=2)
-    assert "budget.epsilon is 1.0, 4.0 in A and 7.0 in B" in text
+    assert "epsilon is 1, 4 in A and 7 in B" in text
     assert "dataset" not in text and "--ignore KEY" in text
 
 

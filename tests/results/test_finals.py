@@ -1,5 +1,5 @@
 import contextlib
-import json
+import math
 
 import pandas as pd
 import pytest
@@ -7,11 +7,11 @@ import pytest
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.results import files
 from dp_erm_bench.results.compare import (
+    asked_columns,
     compare_sides,
     finals_with_settings,
-    flatten_setting,
-    label_settings,
-    name_files_alike,
+    labels_and_settings,
+    labels_of_settings,
 )
 from dp_erm_bench.results.store import Plan, RecordWriter
 
@@ -67,60 +67,76 @@ def written(tmp_path):
     return write
 
 
-def test_a_setting_is_what_was_asked_for_as_the_command_line_spells_it():
-    assert flatten_setting(line(1)) == {
-        "dataset": "log1",
-        "dataset.n": 10,
-        "dataset.bounds": {"columns": 1},
-        "loss": "logistic",
-        "penalty": "l2",
-        "penalty.strength": 0.5,
-        "constraint": "none",
-        "algorithm": "random_cd",
-        "algorithm.random_cd.passes": 2.0,
-        "budget.epsilon": "inf",
-        "budget.delta": "1/n^2",
-        "budget.adjacency": "replace_one",
-        "calibration": "certified",
+def settings(*lines, **changes):
+    """The settings of lines of a plan whose trials all failed."""
+    found = [
+        {
+            **{"dataset": one["spec"]["dataset"]["name"], "phase": one["phase"]},
+            **{"algorithm": one["spec"]["algorithm"]["name"], "epsilon": math.inf},
+            **{"adjacency": "replace_one", "standardise": False, "n": math.nan},
+            **{"panel": "p", "line": "l", **changes},
+            **asked_columns(one["spec"]),
+        }
+        for one in lines
+    ]
+    return labels_and_settings(pd.DataFrame(found))
+
+
+def test_a_setting_is_what_was_asked_for():
+    (found,) = settings(line(1)).to_dict("records")
+    assert found == {
+        **{"panel": "p", "line": "l", "phase": "sweep"},
+        **{"random_cd.passes": "2", "log1.n": "10", "log1.bounds": "{columns:1}"},
+        **{"algorithm": "random_cd", "dataset": "log1", "standardise": "false"},
+        **{"calibration": "certified", "loss": "logistic", "penalty": "l2"},
+        **{"strength": "0.5", "constraint": "none", "epsilon": "inf"},
+        **{"delta": "1/n^2", "adjacency": "replace_one"},
     }
 
 
 def test_seeds_and_checkpoints_name_no_setting():
     dataset = {**SPEC["dataset"], "seed": 5}
     other = with_seed(1, n_checkpoints=7, dataset=dataset)
-    assert flatten_setting(line(1, other)) == flatten_setting(line(2))
+    assert settings(line(1, other), line(2)).nunique().max() == 1
 
 
 def test_a_key_of_a_dataset_that_came_later_names_a_trial_where_it_is_used():
-    before = flatten_setting(line(1))
     specs = [{**SPEC, "dataset": {**SPEC["dataset"], "plateau": k}} for k in (None, 5)]
-    unused, used = (flatten_setting(line(1, spec)) for spec in specs)
-    assert unused == before
-    assert used == {**before, "dataset.plateau": 5}
+    unused, used = (line(1, spec) for spec in specs)
+    assert settings(unused).equals(settings(line(1)))
+    assert settings(unused, used)["log1.plateau"].tolist() == ["null", "5"]
 
 
 def test_what_tuning_chose_names_no_setting():
     chosen = {**SPEC, "algorithm": {"name": "random_cd", "params": {"passes": 9.0}}}
-    tuned = [flatten_setting(line(1, spec, tuned=True)) for spec in (SPEC, chosen)]
-    assert tuned[0] == tuned[1] != flatten_setting(line(1))
-    assert flatten_setting(line(1, chosen)) != flatten_setting(line(1))
+    lines = [line(1, spec, phase="report") for spec in (SPEC, chosen)]
+    tuned = settings(*lines)
+    assert tuned.nunique().max() == 1
+    assert tuned["random_cd.passes"].tolist() == ["", ""]
+    assert settings(line(1, chosen))["random_cd.passes"].tolist() == ["9"]
 
 
 def test_a_file_may_lie_elsewhere_but_is_another_one_by_another_content():
     def side(path, content):
-        own = flatten_setting(
-            line(1, {**SPEC, "dataset": {"name": "file", "path": path}})
-        )
-        options = json.dumps({"path": path})
-        row = {"setting": json.dumps(own), "dataset": "file", "content": content}
-        return pd.DataFrame([{**row, "dataset_options": options}])
+        file = {"name": "file", "path": path}
+        row = {"dataset": "file", "algorithm": "gd", "content": content, "n": 9}
+        row |= asked_columns({**SPEC, "dataset": file})
+        row |= {name: "" for name in ("panel", "line", "phase")}
+        return pd.DataFrame([row])
 
     sides = [side("here/my.csv", "a"), side("there/my.csv", "a"), side("my.csv", "b")]
-    one, same, other = (own["setting"].item() for own in name_files_alike(sides))
-    assert one == same != other
-    assert json.loads(one)["dataset.path"] == "here/my.csv"
-    (alone,) = name_files_alike(sides[:1])
-    assert json.loads(alone["setting"].item())["dataset.path"] == "my.csv"
+    every = labels_and_settings(pd.concat(sides, ignore_index=True))
+    one, same, other = every["file.path"]
+    assert one == same == "here/my.csv" != other
+    assert labels_and_settings(sides[0])["file.path"].tolist() == ["my.csv"]
+
+
+def test_a_loss_or_a_solver_of_ones_own_has_its_name_after_edits():
+    before, after = (
+        settings(line(1), objective_options=f'{{"loss.content": "{one}"}}', solver=one)
+        for one in ("before", "after")
+    )
+    assert before.equals(after)
 
 
 def test_tuning_trials_are_left_out_and_a_row_is_a_trial(written):
@@ -187,16 +203,11 @@ def test_a_folder_without_a_plan_is_refused(tmp_path):
 
 
 def test_settings_are_labelled_by_what_differs_under_the_same_labels():
-    def name(panel, **changes):
-        setting = {"dataset": "log1", "algorithm": "sgd", "budget.epsilon": 1.0}
-        return panel, "l", "sweep", json.dumps({**setting, **changes})
+    def named(panel, **params):
+        algorithm = {"name": "random_cd", "params": params}
+        return settings(line(1, {**SPEC, "algorithm": algorithm}), panel=panel)
 
-    names = [
-        name("x", **{"algorithm.sgd.clip": 1.0, "calibration": "paper"}),
-        name("x", **{"algorithm.sgd.clip": 2.0, "calibration": "paper"}),
-        name("x", calibration="paper"),
-        name("y", calibration="certified"),
-    ]
-    told = label_settings(names)
-    assert [told[one]["setting"] for one in names] == ["clip=1.0", "clip=2.0", "", ""]
-    assert told[names[0]]["epsilon"] == "1.0"
+    sides = [named("x", clip=1.0), named("x", clip=2.0), named("x"), named("y", k=3)]
+    told = labels_of_settings(pd.concat(sides, ignore_index=True).fillna(""))
+    assert told["setting"].tolist() == ["clip=1", "clip=2", "", ""]
+    assert told["epsilon"].tolist() == ["inf"] * 4
