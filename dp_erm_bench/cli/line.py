@@ -341,7 +341,7 @@ def _check_tune_key(key: str) -> None:
         raise UsageError(f"{key}: write {lines[name]}")
     if name not in lines and not key.startswith(f"{TUNE}.search.ratio"):
         own = [one for one in block_keys() if one.startswith(f"{TUNE}.")]
-        apart = (*OF_LINES, "aside", "inherit")
+        apart = (*OF_LINES, "aside")
         plain = [one for one in own if one.split(".")[1] not in apart]
         check_key(key, [*plain, f"{TUNE}.search", *lines.values()])
 

@@ -391,7 +391,7 @@ def place_key(block: Section, argument: Argument) -> None:
     set_nested(block, names, value, key)
 
 
-WORDS = ("panel", "line", "name", "unit", "inherit", "aside")
+WORDS = ("panel", "line", "name", "unit", "aside")
 """Keys whose strings are names, in which a comma is a comma."""
 
 

@@ -101,7 +101,7 @@ def test_words_of_ones_own_are_quoted_where_hydra_refuses_them(argument, values)
 @each(
     ("argument", "said"),
     [
-        ("dataset.path=a.csv,", "not understood"),
+        ("dataset.path=a.csv,", "a value is missing beside a comma"),
         ("seed=range(0,0)", "empty"),
         ("dataset=glob(zz*)", "empty"),
         ("seed=range(0,5,0)", "zero"),

@@ -36,8 +36,8 @@ claims:
   - {id: zero, figure: log1, line: DP-CD cyclic, measure: error_at_zero, equals: 1,
      within: 100, whose: ours, good: none, reason: w = 0 itself,
      statement: There is an error at 0}
-  - {id: never, figure: log1, measure: later, reason: not there, statement: Later,
-     at_least: 0, whose: ours, good: none}
+  - {id: never, figure: log1, line: DP-CD cyclic, epsilon: 9, measure: share_left,
+     reason: not there, statement: Later, at_least: 0, whose: ours, good: none}
 """
 
 
@@ -192,14 +192,14 @@ def test_a_changed_experiment_leaves_the_published_one_alone(
 
 FIGURES = """
 blocks:
-  - {panel: a, dataset: {name: log1, n: 60, p: 5},
+  - {panel: a, line: x, dataset: {name: log1, n: 60, p: 5},
      algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
   - {panel: b, dataset: {name: log1, n: 70, p: 5},
      algorithm: {name: random_cd, passes: 1, clip: 1}, seed: 0}
 figures: [{kind: panels_of_mine.py}]
 claims:
-  - {id: never, figure: a, measure: later, reason: not there, statement: Later,
-     at_least: 0, whose: ours, good: none}
+  - {id: never, figure: a, line: x, epsilon: 9, measure: share_left,
+     reason: not there, statement: Later, at_least: 0, whose: ours, good: none}
 """
 DRAW = """
 from dataclasses import dataclass

@@ -528,7 +528,7 @@ def test_another_command_in_the_same_folder_is_said(here, capsys):
         (["tune.seeds=0,1", "tune.report=1"], "tune.report=1: is a tuning seed"),
         (["tune.quantity=auc"], "tune.quantity=auc: "),
         (["tune.quantity=speed"], "tune.quantity=speed: must be one of"),
-        (["tune.axes.step=1,2"], "no such key; allowed are tune.seeds"),
+        (["tune.axes.step=1,2"], "write tune.axes.ALGORITHM.PARAMETER"),
         (["tune.axes.sgd.step=1,2"], "tune.axes=sgd (did you mean gd?)"),
         (["tune.axes.gd.stp=1,2"], "stp (did you mean step?)"),
         (["tune.axes.gd.step=-1,2"], "step=-1"),
