@@ -333,9 +333,8 @@ def _row_of_claim(
         standing = _standing_still(lookup, measure, good)
     except Missing as reason:
         return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
-    if is_good and verdict == HOLDS == _verdict_of(
-        claim, standing, exact_estimate(1.0)
-    ):
+    still = exact_estimate(standing.point), exact_estimate(1.0)
+    if is_good and verdict == HOLDS == _verdict_of(claim, *still):
         why = why or f"w = 0 in the place of {good} meets it, too"
     return {
         **row,
