@@ -58,7 +58,7 @@ def choices(
         yield "sobol", budget, lattice.sobol(cell, repetition, budget, trials)
     for budget in BUDGETS:
         if budget >= 2 * points:
-            search = {"name": "pattern", "trials": budget}
+            search = {"trials": budget}
             block = cell.block(repetition, search=search)
             yield "search", budget, tuned(block, trials)
 

@@ -172,7 +172,7 @@ def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[
     name : str
         The key alone, behind its owner, or as it is typed.
     under : bool
-        Whether a group, such as `dataset` or `algorithm.gd`, names all that it has.
+        Whether a group, such as `dataset` or an algorithm, names all that it has.
     """
     owners, found = {*every[DATASET]}, []
     for column in map(str, every):

@@ -11,7 +11,7 @@ import pytest
 from distributed import Security
 
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import RunnerConfig, check_setting
+from dp_erm_bench.experiment.schema import RunnerConfig
 from dp_erm_bench.runner.engines import cluster
 from dp_erm_bench.runner.engines.choice import engine_of
 from dp_erm_bench.runner.engines.cluster import (
@@ -235,11 +235,6 @@ def test_known_jobs_are_cancelled_though_the_cluster_can_say_nothing(monkeypatch
 def test_what_no_job_can_have_is_refused(changes, sentence):
     with pytest.raises(UsageError, match=re.escape(sentence)):
         made(**{"cluster": "slurm", **changes})
-
-
-def test_a_sweep_is_detached_by_a_script_of_one_s_own():
-    with pytest.raises(UsageError, match="runner.detach: .*with runner=local into a"):
-        check_setting("runner.detach", True)
 
 
 def test_a_job_may_be_as_long_as_it_needs():
