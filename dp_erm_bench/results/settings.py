@@ -247,8 +247,8 @@ def _unpack_column(
     import pandas as pd
 
     owners = text_of(rows[owner]) if owner else [""] * len(rows)
-    pairs = pd.MultiIndex.from_arrays([owners, text_of(rows[column])])
-    codes, unique = pairs.factorize()
+    pairs = [*zip(owners, text_of(rows[column]), strict=True)]
+    codes, unique = pd.Index(pairs, tupleize_cols=False).factorize()
     found = [(str(name), mapping_of(str(text))) for name, text in unique]
     keys = dict.fromkeys((name, key) for name, one in found for key in one)
     # The seed of the data is one to pool over: it has a column of its own.

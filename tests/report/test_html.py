@@ -295,7 +295,8 @@ def test_results_mark_what_is_not_certified(tabulate):
         "certified epsilon",
     ]
     ran = shown.rows[shown.rows["runs"] > 0].set_index("line")
-    kinds = ran[["certified epsilon", page.BEYOND]].fillna("").T.to_dict("list")
+    kept = ran[["certified epsilon", page.BEYOND]]
+    kinds = kept.astype(object).where(kept.notna(), "").T.to_dict("list")
     assert kinds == {HOSTILE: [0.99, ""], "more": [1.5, "yes"]}
     failed = failures_grid(table[table["status"] == "error"].drop_duplicates("trial"))
     assert failed.rows.to_numpy().tolist() == [[4, "error", "E: no"]]
