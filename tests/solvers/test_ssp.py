@@ -208,7 +208,7 @@ def accusations(solver):
 
 
 def test_a_sound_one_is_not_accused():
-    for ridge in (0.5, "adaptive"):
+    for ridge in (0.5, "identity", "adaptive"):
         assert list(accusations(SufficientStatistics(ridge=ridge))) == []
 
 
