@@ -423,8 +423,8 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
     worst = rows.loc[(rows["line"] == first) & rows["status"].eq("ok"), "factor"].max()
     near = beside.loc[rival]
     return (
-        f"- **{title}**: `{first}` is ahead. On other data its error is smaller than "
-        f"that of `{rival}`, the nearest rival, with probability "
+        f"- **{title}**: `{first}` is ahead of most. On other data its error is "
+        f"smaller than that of `{rival}`, the nearest rival, with probability "
         f"{100 * near['better']:.0f} %, in the mean {near['ratio']:.2g} times as "
         f"large; at worst it is {worst:.3g} times that of the best algorithm here."
     )
