@@ -963,11 +963,13 @@ def tuners_of(
         else Tuner(line, *of)
         for line in tuned
     ]
-    by_line = [(_without_epsilon(tuner), tuner) for tuner in tuners]
-    for name, tuner in by_line:
-        same = (one for other, one in by_line[::-1] if other == name)
-        less = [one for one in same if one.epsilon < tuner.epsilon]
-        tuner.smaller = max(less, key=lambda one: one.epsilon, default=None)
+    by_line: dict[str, list[Tuner]] = {}
+    for tuner in tuners:
+        by_line.setdefault(_without_epsilon(tuner), []).append(tuner)
+    for same in by_line.values():
+        for tuner in same:
+            less = [one for one in same[::-1] if one.epsilon < tuner.epsilon]
+            tuner.smaller = max(less, key=lambda one: one.epsilon, default=None)
     return tuners
 
 
