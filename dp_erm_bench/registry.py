@@ -52,7 +52,10 @@ QUANTITIES = {
 }
 """What settings may be chosen by, and the sign that makes the least the best."""
 
-POPULATION = ("population_risk", "population_optimum", "excess_risk")
+POPULATION = (
+    *("population_risk", "population_optimum"),
+    *("excess_risk", "excess_objective"),
+)
 """Columns of trials that are judged by fresh records."""
 
 

@@ -63,7 +63,9 @@ if TYPE_CHECKING:
 
 PARTS = (*OBJECTIVE, "strength")
 JUDGED_ON = {
-    **dict.fromkeys(("objective", "relative_error", "test_objective"), PARTS),
+    **dict.fromkeys(
+        ("objective", "relative_error", "test_objective", "excess_objective"), PARTS
+    ),
     **dict.fromkeys(("test_risk", "population_risk", "excess_risk"), ("loss",)),
 }
 """The parts of a problem on which a quantity depends."""

@@ -239,6 +239,11 @@ COLUMNS = {
     "excess_risk": Column(
         NUMBER, "population_risk - population_optimum", f"{UNJUDGED}; {UNLIKE}"
     ),
+    "excess_objective": Column(
+        NUMBER,
+        "expected objective, with the penalty, above its least",
+        f"{UNJUDGED}; {UNLIKE}",
+    ),
 }
 """Every column by name, in the order of the table; `POPULATION` only where asked for.
 

@@ -161,7 +161,8 @@ AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
 
 COMPARED = (
     *("relative_error", "objective", "excess_risk", "population_risk"),
-    *("test_objective", "test_risk", "rmse", "r2", "test_accuracy", *AT_ZERO),
+    *("excess_objective", "test_objective", "test_risk", "rmse", "r2"),
+    *("test_accuracy", *AT_ZERO),
     "train_risk",
 )
 """The quantities of which w = 0 has a value that an algorithm must beat."""

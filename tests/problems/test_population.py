@@ -7,6 +7,7 @@ import pytest
 from scipy import integrate, optimize, special
 
 from dp_erm_bench.api import load_problem
+from dp_erm_bench.datasets.prepare import dataset_from_arrays
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.datasets.synthetic import MedianLaw, median_regression
 from dp_erm_bench.errors import UsageError
@@ -153,6 +154,23 @@ def test_held_out_records_serve_where_no_law_is_known():
     assert found["population_risk"][0] == pytest.approx(losses.mean(), rel=1e-14)
     assert found["excess_risk"][0] > 0.0 and given.optimum.value is not None
     assert given.lacking("excess_risk") == ""
+
+
+def test_the_expected_objective_has_the_penalty_in_it():
+    keys = {"test_fraction": 0.3, "n_fresh": 170}
+    penalty = {"name": "l2", "strength": 0.1}
+    given = load_problem("breast_cancer", "logistic", penalty, **keys)
+    data = given.dataset
+    fresh = dataset_from_arrays(data.X_test[:170], data.y_test[:170])
+    own = dataclasses.replace(given, dataset=fresh)
+    w = np.vstack([np.zeros(given.p), own.optimum.w, given.optimum.w])
+    excess = given.measures(w)["excess_objective"]
+    expected = own.value(w) - own.optimum.value
+    assert excess == pytest.approx(expected, abs=1e-12)
+    assert excess[0] > excess[2] > 1e-4 and abs(excess[1]) <= 1e-9
+    # Of a law that is known without the penalty nothing is said of the sum.
+    absolute = problem(penalty="l2", n_fresh="law").measures(np.zeros((1, 5)))
+    assert np.isnan(absolute["excess_objective"]).all()
 
 
 def test_a_minimum_that_is_not_certified_leaves_no_excess():

@@ -354,6 +354,7 @@ class Population(ABC):
         Whether it is an expectation, not the mean over a sample.
     """
 
+    problem: Any
     exact: ClassVar[bool]
 
     @abstractmethod
@@ -369,10 +370,18 @@ class Population(ABC):
         """Return the risks above the least one, (B, p) to (B,)."""
         return self.risk(w) - self.optimum
 
+    def excess_objective(self, w: Array) -> Array:
+        """Return the risks with the penalty above the least such sum, (B, p) to (B,).
+
+        Without a penalty that is `excess`; else nan, unless a subclass knows the least.
+        """
+        plain = isinstance(self.problem.penalty, NoPenalty)
+        return self.excess(w) if plain else np.full(len(w), math.nan)
+
     def measures(self, w: Array) -> dict[str, Array]:
         """Return the columns `POPULATION` for points, (B, p) to (B,) each."""
         least = np.full(len(w), self.optimum)
-        values = (self.risk(w), least, self.excess(w))
+        values = (self.risk(w), least, self.excess(w), self.excess_objective(w))
         return dict(zip(POPULATION, values, strict=True))
 
 
@@ -429,10 +438,22 @@ class FreshSample(Population):
     @cached_property
     def optimum(self) -> float:
         """Return the least mean loss over the constraint, nan if none is certified."""
+        return self._least(NoPenalty())
+
+    @cached_property
+    def _least_objective(self) -> float:
+        return self._least(self.problem.penalty)
+
+    def _least(self, penalty: Any) -> float:
         data = dataset_from_arrays(self.X, self.y)
-        judged = dataclasses.replace(self.problem, dataset=data, penalty=NoPenalty())
+        judged = dataclasses.replace(self.problem, dataset=data, penalty=penalty)
         least = judged.optimum.value
         return math.nan if least is None else least
+
+    def excess_objective(self, w: Array) -> Array:
+        """Return the mean losses with the penalty above the least such sum."""
+        objective: Array = self.risk(w) + self.problem.penalty.value(w)
+        return objective - self._least_objective
 
 
 def population_of(problem: Any) -> Population | None:
