@@ -15,6 +15,7 @@ import pandas as pd
 from PIL import Image, ImageChops
 
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
+from dp_erm_bench.report.leaderboard import page_of_board
 from dp_erm_bench.results.runs import read_manifest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +28,7 @@ BOARD = "leaderboard"
 STUDIES = {
     "audit": ("audits.csv", "figures/audit.png"),
     BOARD: (
-        *(f"{BOARD}.md", f"{BOARD}.csv", f"{BOARD}_pairs.csv", "choices.csv"),
+        *(f"{BOARD}.csv", f"{BOARD}_pairs.csv", f"{BOARD}.json", "choices.csv"),
         *(f"figures/{BOARD}_heat.png", f"figures/{BOARD}_profiles.png"),
     ),
 }
@@ -83,8 +84,7 @@ def files(name: str) -> dict[Path, Path]:
     kept = {}
     for path in [folder / f for f in STUDIES.get(name, ())] or tables + sheets(name):
         called = f"{name}_{path.name}" if path in tables else path.name
-        place = PAGE.parent if path.suffix == ".md" else PUBLISHED
-        kept[path] = place / called
+        kept[path] = PUBLISHED / called
     return kept
 
 
@@ -156,6 +156,7 @@ def main(*names: str) -> None:
     parts |= {name: chapter(name).removeprefix("## ") for name in own}
     chapters = [f"## {parts[name].strip()}\n" for name in sorted(parts)]
     PAGE.write_text("\n".join([HEAD, *chapters]))
+    (PAGE.parent / f"{BOARD}.md").write_text(page_of_board(PUBLISHED))
 
 
 if __name__ == "__main__":

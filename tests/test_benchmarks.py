@@ -253,7 +253,7 @@ def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch
     folder, named = tmp_path / publish.BOARD, publish.BOARD
     sheets = [f"{named}_heat.png", f"{named}_profiles.png"]
     assert publish.files(named) == {
-        folder / f"{named}.md": publish.PAGE.with_name(f"{named}.md"),
+        folder / f"{named}.json": publish.PUBLISHED / f"{named}.json",
         folder / f"{named}.csv": publish.PUBLISHED / f"{named}.csv",
         folder / f"{named}_pairs.csv": publish.PUBLISHED / f"{named}_pairs.csv",
         folder / "choices.csv": publish.PUBLISHED / f"{named}_choices.csv",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -333,75 +334,116 @@ def _grid_of_board(
     return grid.reindex(columns=pd.MultiIndex.from_tuples(problems, names=names))
 
 
-def published_standings(ranking: pd.DataFrame, models: pd.DataFrame) -> pd.DataFrame:
-    """Return standings and references without reasons."""
-    rows = pd.concat([part.astype(ranking.dtypes) for part in (ranking, models)])
-    return rows.drop(columns=["reason", "runs", "batch", "unbeaten"])
-
-
-def pages_of_boards(
-    ranking: pd.DataFrame,
-    models: pd.DataFrame,
-    pairs: pd.DataFrame,
+def about_board(
     table: pd.DataFrame,
     profile: str,
     open_choices: Sequence[str],
     manifest: Mapping[str, Any],
-    wrong: Sequence[str] = (),
-) -> str:
-    """Return the page: leaderboard.md, and board.md for each of its boards, filled in.
+    faults: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return what the page says of the runs beside their standings, as JSON has it.
 
     Parameters
     ----------
-    ranking, models : DataFrame
-        The results of `standings_of` and `reference_rows`.
-    pairs : DataFrame
-        The result of `pairs_by_board`.
     table : DataFrame
-        The tidy table behind the ranking.
+        The tidy table behind the standings.
     profile : str
         The profile that was run.
     open_choices : sequence of str
         A line of text for each choice beyond which a better one may lie.
     manifest : mapping
         Of the latest run: machine, commit, what could not run.
-    wrong : sequence of str
+    faults : sequence of str
         What `sentences_on_searches` returns.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
     origin = [environment.get("cpu"), git.get("commit", "")[:7]]
-    batch = ranking["batch"].max()
     uses = {u for text in table["uncharged"].dropna() for u in text.split(",")} - {""}
     missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
     doubts = in_doubt(unchecked_in(table)).replace("\n", " ")
-    parts = standings_by_board(ranking)
-    lines = [f"- {name}: {reason}" for name, reason in sorted(missing)]
     # Why, of lines such as `list_open_choices` gives.
     beyond = [one.partition(" in {")[0] for one in open_choices if "/" in one]
+    return {
+        "profile": profile,
+        "origin": [word for word in origin if word],
+        "beyond": len(beyond),
+        "short": sum("trials" in one.rpartition(": ")[2] for one in beyond),
+        "uncharged": sorted(uses),
+        "notes": [doubts] if doubts else [],
+        "faults": [*faults],
+        "missing": [f"{name}: {reason}" for name, reason in sorted(missing)],
+        "problems": {
+            str(panel): _facts_of_problem(runs)
+            for panel, runs in table.groupby("panel", sort=False)
+        },
+    }
+
+
+def files_of_board(
+    ranking: pd.DataFrame,
+    models: pd.DataFrame,
+    pairs: pd.DataFrame,
+    about: Mapping[str, Any],
+) -> dict[str, str]:
+    """Return the files that the page is made of, by name.
+
+    Parameters
+    ----------
+    ranking, models, pairs : DataFrame
+        The results of `standings_of`, `reference_rows` and `pairs_by_board`.
+    about : mapping
+        The result of `about_board`.
+    """
+    standings = pd.concat([ranking, models.astype(ranking.dtypes)])
+    return {
+        "leaderboard.csv": csv_of(to_four_digits(standings)),
+        "leaderboard_pairs.csv": csv_of(to_four_digits(pairs)),
+        "leaderboard.json": json.dumps(about, indent=1) + "\n",
+    }
+
+
+def page_of_board(folder: Path) -> str:
+    """Return the page of a folder that has the files of `files_of_board`.
+
+    It is leaderboard.md, and board.md for each of its boards, filled in.
+    """
+    standings = pd.read_csv(folder / "leaderboard.csv")
+    texts = ["reason", "beats_zero", "unbeaten", "place"]
+    standings[texts] = standings[texts].astype(object).fillna("")
+    pairs = pd.read_csv(folder / "leaderboard_pairs.csv")
+    about = json.loads((folder / "leaderboard.json").read_text("utf-8"))
+    judged = standings["status"].isin(["ok", "skipped"])
+    ranking, models = standings[judged], standings[~judged]
+    batch, runs = ranking["batch"].max(), ranking["runs"].max()
+    parts = {
+        board: (rows, pairs[pairs["board"] == board])
+        for board, rows in standings_by_board(ranking).items()
+    }
+    faults, notes = "; ".join(about["faults"]), "\n- ".join(["", *about["notes"]])
+    missing = "\n".join(f"- {line}" for line in about["missing"])
     return _page_template("leaderboard").substitute(
-        profile=profile,
-        made="".join(f", {word}" for word in origin if word),
-        runs="?" if ranking["runs"].isna().all() else int(ranking["runs"].max()),
-        beyond=len(beyond),
-        short=sum("trials" in one.rpartition(": ")[2] for one in beyond),
+        profile=about["profile"],
+        made="".join(f", {word}" for word in about["origin"]),
+        runs="?" if math.isnan(runs) else int(runs),
+        beyond=about["beyond"],
+        short=about["short"],
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
-        uncharged=", ".join(sorted(uses)) or "none",
-        doubts=f"\n- {doubts}" if doubts else "",
+        uncharged=", ".join(about["uncharged"]) or "none",
+        notes=notes,
         answers="\n".join(
-            _answer_of_board(board, rows, pairs[pairs["board"] == board])
-            for board, rows in parts.items()
+            _answer_of_board(board, *part) for board, part in parts.items()
         ),
         boards="".join(
-            _board_part(board, rows, models, pairs[pairs["board"] == board], table)
-            for board, rows in parts.items()
+            _board_part(board, *part, models, about["problems"])
+            for board, part in parts.items()
         ),
         faults="\n- **Faults of the search**, where the untuned rule is better: "
-        f"{'; '.join(wrong)}."
-        if wrong
+        f"{faults}."
+        if faults
         else "",
-        missing="\n## Not run\n\n" + "\n".join(lines) + "\n" if lines else "",
+        missing=f"\n## Not run\n\n{missing}\n" if missing else "",
     )
 
 
@@ -433,9 +475,9 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
 def _board_part(
     board: str,
     rows: pd.DataFrame,
-    models: pd.DataFrame,
     pairs: pd.DataFrame,
-    table: pd.DataFrame,
+    models: pd.DataFrame,
+    facts: Mapping[str, str],
 ) -> str:
     """Return the part of one board."""
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
@@ -446,7 +488,7 @@ def _board_part(
         places=_table_of_winners(rows),
         families=_table_of_pairs(rows, pairs),
         nothing=_problems_unbeaten(rows, models),
-        problems="".join(_problem_section(ran, models, table) for ran in problems),
+        problems="".join(_problem_section(ran, models, facts) for ran in problems),
     )
 
 
@@ -474,7 +516,8 @@ def _table_of_winners(rows: pd.DataFrame) -> str:
     """Return the winners of each problem as a table."""
     cells: dict[tuple[str, float], str] = {}
     for panel, epsilon, own in problems_of(rows):
-        nothing = nothing_beats(own["unbeaten"].dropna()).removeprefix("nothing beats ")
+        unbeaten = own.loc[own["status"] == "ok", "unbeaten"]
+        nothing = nothing_beats(unbeaten).removeprefix("nothing beats ")
         first, *others = winners_of(own) or [""]
         rest = f" ({', '.join(others)})" if others else ""
         cells[panel, epsilon] = (
@@ -526,8 +569,9 @@ def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     base = base[base["line"].isin([*BASES.values()])].set_index("panel")
     risks = rows["panel"].map(base["test_risk"])
     verdicts = {"objective": rows["beats_zero"] == "yes"}
-    if not rows["unbeaten"].dropna().isin(["", ZERO]).all():
-        verdicts["objective (the constant model is as good)"] = rows["unbeaten"] == ""
+    if not rows["unbeaten"].isin(["", ZERO]).all():
+        beaten = rows["unbeaten"].eq("") & rows["status"].eq("ok")
+        verdicts["objective (the constant model is as good)"] = beaten
     if risks.notna().any():
         word = f"test risk (the {base['line'].iloc[0]} is as good)"
         verdicts[word] = rows["test_risk"] < risks
@@ -548,7 +592,7 @@ def _epsilons(values: pd.Series[float]) -> str:
 
 
 def _problem_section(
-    rows: pd.DataFrame, models: pd.DataFrame, table: pd.DataFrame
+    rows: pd.DataFrame, models: pd.DataFrame, facts: Mapping[str, str]
 ) -> str:
     """Return the section of one problem: errors, then what held-out records say."""
     panel, epsilons = rows["panel"].iloc[0], sorted({*rows["epsilon"]})
@@ -575,7 +619,7 @@ def _problem_section(
     skipped = rows[rows["status"] == "skipped"].groupby("line", sort=False)
     parts = (
         f"\n### {panel}\n",
-        _facts_of_problem(table[table["panel"] == panel]),
+        facts[panel],
         "",
         markdown_table(errors.fillna("-")),
         f"Held-out records: {told}.\n",
@@ -616,10 +660,11 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
     form = ", standardised" if one["standardise"] else ""
     penalty = "" if one["penalty"] == "none" else f", l2 penalty {one['strength']:g}"
     ball = "" if one["constraint"] == "none" else f", constraint {one['constraint']}"
+    options = one["objective_options"]
+    told = "" if options == "{}" else f", of the objective `{options}`"
     return (
         f"{one['dataset']}{form}: n x p = {one['n']:.0f} x {one['p']:.0f}, "
-        f"{one['loss']} loss{penalty}{ball}; options `{one['dataset_options']}`, "
-        f"of the objective `{one['objective_options']}`."
+        f"{one['loss']} loss{penalty}{ball}; options `{one['dataset_options']}`{told}."
     )
 
 
@@ -660,26 +705,23 @@ class Leaderboard(Figure):
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the leaderboard; return the files written, no figures if nothing ran.
 
-        leaderboard.md, leaderboard.csv and leaderboard_pairs.csv go beside the folder
-        of the figures.
+        leaderboard.csv, leaderboard_pairs.csv, leaderboard.json and the page that is
+        made of them, leaderboard.md, go beside the folder of the figures.
         """
         whole, folder, name = drawing.table, drawing.folder, drawing.profile
         table, wrong = whole[whole["line"] != UNTUNED], sentences_on_searches(whole)
         ranking, outer = standings_of(table), folder.parent
-        models, pairs = reference_rows(table), pairs_by_board(table)
+        models = reference_rows(table)
         beyond, manifest = open_choices(outer), read_manifest(outer)
-        published = published_standings(ranking, models)
+        about = about_board(table, name, beyond, manifest, wrong)
         log = ["Choices beyond which a better setting may lie", *beyond]
         log += ["Cells in which an untuned rule is better", *(wrong or ["  none"]), ""]
-        texts = {
-            outer / "leaderboard.md": pages_of_boards(
-                ranking, models, pairs, table, name, beyond, manifest, wrong
-            ),
-            outer / "leaderboard.csv": csv_of(to_four_digits(published)),
-            outer / "leaderboard_pairs.csv": csv_of(to_four_digits(pairs)),
-            folder / "log.txt": "\n".join(log),
-        }
+        files = files_of_board(ranking, models, pairs_by_board(table), about)
+        texts = {outer / name: text for name, text in files.items()}
+        texts[folder / "log.txt"] = "\n".join(log)
         written = [write_text_file(path, text) for path, text in texts.items()]
+        page = page_of_board(outer)
+        written.append(write_text_file(outer / "leaderboard.md", page))
         doubts = in_doubt(unchecked_in(table))
         if parts := standings_by_board(ranking):
             with house_style():

@@ -6,7 +6,9 @@ import json
 import math
 import re
 import shutil
+import tempfile
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -30,16 +32,16 @@ from dp_erm_bench.report.leaderboard import (
     UNTUNED,
     ZERO,
     Leaderboard,
+    about_board,
     factors_of_board,
-    pages_of_boards,
+    files_of_board,
+    page_of_board,
     pairs_by_board,
     problems_of,
-    published_standings,
     reference_rows,
     sentences_on_searches,
     standings_by_board,
     standings_of,
-    to_four_digits,
     winners_of,
 )
 from dp_erm_bench.report.make import check_report
@@ -465,7 +467,7 @@ def test_the_board_is_a_part_of_the_page(drawn, tmp_path):
 def test_a_table_without_any_run_draws_no_figure(tmp_path):
     empty = table_of(skipped("a9a_l2", "gd", "why"))
     written = draw(empty, tmp_path)
-    assert {path.suffix for path in written} == {".md", ".csv", ".txt"}
+    assert {path.suffix for path in written} == {".md", ".csv", ".json", ".txt"}
     assert "Problems" not in (tmp_path / "leaderboard.md").read_text()
 
 
@@ -485,11 +487,18 @@ def test_the_page_names_what_it_does_not_rank():
 
 
 def text_of(table, edges=(), manifest=None):
-    models = reference_rows(table)
-    ranking, found = standings_of(table), pairs_by_board(table)
-    return pages_of_boards(
-        ranking, models, found, table, "default", edges, manifest or {}
-    )
+    about = about_board(table, "default", edges, manifest or {})
+    parts = standings_of(table), reference_rows(table), pairs_by_board(table)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files_of_board(*parts, about).items():
+            (Path(folder) / name).write_text(text)
+        return page_of_board(Path(folder))
+
+
+def test_the_published_page_is_that_of_the_published_tables():
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "leaderboard.md").read_text()
+    assert page == page_of_board(root / "results" / "published")
 
 
 def test_the_page_says_who_wins_where(table):
@@ -690,12 +699,10 @@ def test_tables_have_as_many_cells_as_heads(table):
 
 
 def test_the_published_table_is_small(table):
-    found = standings_of(table)
-    kept = published_standings(found, reference_rows(table))
-    text = to_four_digits(kept).to_csv(index=False)
-    assert "reason" not in text
+    found, models = standings_of(table), reference_rows(table)
+    text = files_of_board(found, models, pairs_by_board(table), {})["leaderboard.csv"]
     # 25 problems, 5 epsilons, 14 algorithms, and three references to a problem.
-    whole = len(found) + len(reference_rows(table))
+    whole = len(found) + len(models)
     assert len(text) / whole * 25 * (5 * 14 + 3) < 300_000
 
 
