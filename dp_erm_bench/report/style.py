@@ -95,6 +95,7 @@ STYLES = {
     "DP-CD cyclic 50 passes": Style("DP-CD, cyclic", "#44AA99", "h"),
     "DP-CD cyclic reversed": Style("DP-CD, cyclic reversed", "#44AA99", "<"),
     "DP-CD cyclic reversed 50 passes": Style("DP-CD, cyclic reversed", "#44AA99", "<"),
+    "DP-CD their setting": Style("DP-CD, fitted to theirs", "#332288", "p"),
     "DP-CD uniform": Style("DP-CD, uniform", SKY, "s"),
     "DP-CD averaged": Style("DP-CD, averaged", BROWN, ">"),
     "DP-GD": Style("DP-GD", VERMILLION, "^"),

@@ -219,7 +219,10 @@ def _state_of_checkout(root: Path) -> dict[str, Any] | None:
     how: dict[str, Any] = {"capture_output": True, "check": True, "timeout": 10}
     try:
         commit = subprocess.run([*git, "rev-parse", "HEAD"], **how).stdout.decode()
-        changed = subprocess.run([*git, "status", "--porcelain"], **how).stdout
+        # What a run reads: a log beside it is no change.
+        read = ("dp_erm_bench", "conf", "experiments")
+        asked = (*git, "status", "--porcelain", "--", *read)
+        changed = subprocess.run(asked, **how).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     return {"commit": commit.strip(), "dirty": bool(changed.strip())}

@@ -19,6 +19,7 @@ from dp_erm_bench.report.html import page
 from dp_erm_bench.report.html.page import (
     NOTHING,
     chapter_of,
+    errata_of_paper,
     failures_grid,
     report_page,
     results_grid,
@@ -265,12 +266,25 @@ def test_the_page_begins_with_what_was_asked_and_the_answer(sweep):
     assert places == sorted(places)
 
 
-def test_audits_are_only_where_a_folder_has_them(sweep, folder):
-    assert "Audits" not in "".join(checked(report_page([sweep])).text)
+def test_audits_twins_and_errata_are_only_where_a_folder_has_them(sweep, folder):
+    said = "".join(checked(report_page([sweep])).text)
+    assert "Audits" not in said and "twins" not in said
     write_csv(folder / "audits.csv", [{"algorithm": "gd", "verdict": "VIOLATION"}])
     text = report_page([folder])
-    assert "Audits of this folder" in "".join(checked(text).text)
+    said = "".join(checked(text).text)
+    assert "Audits of this folder" in said and "the_noise_is_recounted" in said
     assert '<span class="mark violation">VIOLATION</span>' in text
+
+
+def test_a_paper_has_the_section_of_its_own_errata(folder):
+    found = "What we found in the paper"
+    assert found not in "".join(checked(report_page([folder])).text)
+    for name in ("kumar2019", "arora2020", "ghazi2024", "mangold2022", "mangold2023"):
+        assert errata_of_paper(name).strip()
+    assert "Theorem 3.2" in errata_of_paper("mangold2022")
+    assert errata_of_paper("audit") == errata_of_paper("wang2018") == ""
+    own = folder.rename(folder.with_name("kumar2019"))
+    assert found in "".join(checked(report_page([own])).text)
 
 
 def summary_grid(table):

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
+import subprocess
 
 import pytest
 
 from dp_erm_bench import __version__
 from dp_erm_bench.report.panels import commit_in_words
 from dp_erm_bench.results import files
-from dp_erm_bench.results.runs import read_manifest, read_run
+from dp_erm_bench.results.runs import _state_of_checkout, read_manifest, read_run
 from dp_erm_bench.results.table import load_results
 from dp_erm_bench.runner import experiment, session
 from dp_erm_bench.runner.environment import machine_kind
@@ -66,6 +67,17 @@ def test_it_says_what_was_asked_with_what_when_and_what_came_of_it(inline, block
     assert (found["outcome"], found["counts"]) == ("complete", {"ok": 5})
     assert (found["trials_run"], found["damaged"]) == (5, {})
     assert re.fullmatch("[0-9a-f]{64}", found["plan"])
+
+
+def test_a_file_that_no_run_reads_is_no_change_of_the_checkout(tmp_path):
+    who = ("-c", "user.name=a", "-c", "user.email=a")
+    for words in (("init", "-q"), (*who, "commit", "-qm", "a", "--allow-empty")):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    (tmp_path / "log").write_text("a")
+    assert _state_of_checkout(tmp_path)["dirty"] is False
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "own.yaml").write_text("a")
+    assert _state_of_checkout(tmp_path)["dirty"] is True
 
 
 def test_the_blocks_of_an_experiment_are_not_told_twice(inline, block):

@@ -214,7 +214,14 @@ def chapter_of(folder: Path) -> Chapter:
         _fill_choices(made)
     with made.note_errors(AUDITS):
         title = "Audits of this folder"
-        made.grids.append(PageTable(title, _read_csv(folder, AUDITS), is_open=False))
+        audits = _read_csv(folder, AUDITS)
+        made.grids.append(PageTable(title, audits, is_open=False))
+        if len(audits):
+            twins = prose_as_html(_page_of_docs("broken-twins"))
+            made.pages.append(("Broken twins: which check finds which", twins))
+    with made.note_errors("errata"):
+        if errata := errata_of_paper(experiment_of_folder(folder, manifest)):
+            made.pages.append(("What we found in the paper", prose_as_html(errata)))
     made.grids = [one for one in made.grids if len(one.rows)]
     return made
 
@@ -252,6 +259,25 @@ def experiment_notes(name: str) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
     head = takewhile(lambda line: line.startswith("#"), lines)
     return " ".join(line.removeprefix("#").strip() for line in head)
+
+
+def _page_of_docs(name: str) -> str:
+    """Return a page of the documentation: the checkout's, else the wheel's."""
+    path = registry.conf_dir().parent / "docs" / f"{name}.md"
+    return path.read_text(encoding="utf-8")
+
+
+def errata_of_paper(experiment: str) -> str:
+    """Return the section of docs/errata.md on an experiment's paper, if there is one.
+
+    An experiment is named after the paper's first author and its year.
+    """
+    author, year = experiment[:-4], experiment[-4:]
+    for section in _page_of_docs("errata").split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        if author and title.lower().startswith(author) and year in title:
+            return text
+    return ""
 
 
 def _load_table(made: Chapter) -> pd.DataFrame:
