@@ -434,7 +434,8 @@ def page_of_board(folder: Path) -> str:
         notes=notes,
         answers="\n".join(
             _answer_of_board(board, *part) for board, part in parts.items()
-        ),
+        )
+        + _note_on_statistics(ranking),
         boards="".join(
             _board_part(board, *part, models, about["problems"])
             for board, part in parts.items()
@@ -469,6 +470,20 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
         f"smaller than that of `{rival}`, the nearest rival, with probability "
         f"{100 * near['better']:.0f} %, in the mean {near['ratio']:.2g} times as "
         f"large; at worst it is {worst:.3g} times that of the best algorithm here."
+    )
+
+
+def _note_on_statistics(ranking: pd.DataFrame) -> str:
+    """Return how far `ssp` is behind where its paper has it ahead, the squared loss."""
+    of_numbers = ranking["panel"].str.endswith("_squared")
+    own = ranking[of_numbers & ranking["line"].eq("ssp") & ranking["status"].eq("ok")]
+    if own.empty:
+        return ""
+    factor = _three_digits(own["factor"].median())
+    return (
+        f"\n\nOn the squared loss `ssp` ends {factor} times above the best of a problem, "
+        "in the median. Wang (2018), as others report it, finds its adaptive form ahead "
+        "of existing methods; [papers.md](papers.md) has both."
     )
 
 

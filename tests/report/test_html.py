@@ -471,14 +471,14 @@ def test_a_browser_asks_for_nothing_and_is_silent(folder, sweep, tmp_path):
     path = write_report([folder, sweep], tmp_path / "report.html")
     with browser.Browser(tmp_path / "home") as opened:
         opened.open(path)
-        rows = "document.querySelectorAll('#c2-results tbody tr:not([hidden])').length"
+        rows = "document.querySelectorAll('#c2-grid1 tbody tr:not([hidden])').length"
         every = opened.run(rows)
         opened.run(
-            "const f = document.querySelector('#c2-results input');"
+            "const f = document.querySelector('#c2-grid1 input');"
             "f.value = 'random_cd'; f.dispatchEvent(new Event('input'))"
         )
         assert opened.run(rows) == every / 2 > 0
-        head = "document.querySelector('#c2-results th:last-child')"
+        head = "document.querySelector('#c2-grid1 th:last-child')"
         opened.run(f"{head}.click()")
         assert opened.run(f"{head}.ariaSort") == "ascending"
         opened.run("document.querySelector('button.zoom').click()")

@@ -573,6 +573,8 @@ def test_of_numbers_a_page_tells_rmse_and_r2_beside_the_mean(table):
     assert "(the mean of the labels is as good): -" in own
     # The other boards say what they said.
     assert text_of(table).split("## Problems")[1] == text.split("## Problems")[1]
+    told = "On the squared loss `ssp` ends 1 times above the best of a problem"
+    assert told in text and "On the squared loss" not in text_of(table)
 
 
 def test_the_page_has_every_number_and_every_refusal(table):
