@@ -4,6 +4,7 @@ A verdict is the first of `lookup.VERDICTS` that applies. `vacuous`: the line th
 claim calls good does not beat w = 0 where the claim is decided, or the bound that it is
 held against is above the error of w = 0, or the claim would hold, too, if the runs of
 that line had stayed at w = 0; publishing w = 0 would do as well, whatever the value is.
+So it is of a line that is not as far below w = 0 as the claim asks besides.
 `undecided`: the interval contains the threshold.
 """
 
@@ -437,7 +438,9 @@ def _verdict_of(claim: Claim, estimate: Estimate, share: Estimate) -> str:
     if math.isinf(estimate.high - estimate.low):
         return f"{UNDECIDED} (no interval: runs were lost, or are too few)"
     part = claim.get("below_zero", math.inf)
-    if estimate.high < low or estimate.low > high or share.low > part:
+    if estimate.high < low or estimate.low > high:
         return FAILS
+    if share.low > part:
+        return f"{VACUOUS} ({share.point:.3g} of w = 0's error, asked {part:g} of it)"
     inside = low <= estimate.low and estimate.high <= high
     return HOLDS if inside and (share.high < part or part == math.inf) else UNDECIDED
