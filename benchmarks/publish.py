@@ -42,7 +42,9 @@ and how its claims were judged; [papers.md](papers.md) says what that is worth. 
 of single panels are in the results folder of a run.
 """
 MOST_BYTES = 100_000
-"""Of the curves of a sheet: of more, every other point is left out."""
+"""Of the curves of a sheet: of more, every other point of a long line is left out."""
+SHORT = 12
+"""Points of a line that keeps all of them."""
 TILE, SEEN = 8, 40
 """Pixels of a tile's side, and the difference of its colour, of 255, that is seen."""
 
@@ -69,11 +71,11 @@ def sheets(name: str) -> list[Path]:
 
 def write_curves(path: Path, kept: Path) -> None:
     """Write the points of a sheet's lines, at most `MOST_BYTES` of them."""
-    lines = ["panel", "line", "statistic"]
     rows = pd.read_csv(path)
     while len(text := rows.to_csv(index=False)) > MOST_BYTES:
-        place = rows.groupby(lines, sort=False).cumcount(ascending=False)
-        rows = rows[place % 2 == 0]
+        lines = rows.groupby(["panel", "line", "statistic"], sort=False)["x"]
+        place, points = lines.cumcount(ascending=False), lines.transform("size")
+        rows = rows[(place % 2 == 0) | (points <= SHORT)]
     kept.write_text(text)
 
 
