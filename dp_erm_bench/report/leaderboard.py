@@ -482,8 +482,8 @@ def _note_on_statistics(ranking: pd.DataFrame) -> str:
     factor = _three_digits(own["factor"].median())
     return (
         f"\n\nOn the squared loss `ssp` ends {factor} times above the best of a "
-        "problem, in the median.\nWang (2018), as others report it, finds its adaptive form "
-        "ahead of existing methods;\n[papers.md](papers.md) has both."
+        "problem, in the median.\nWang (2018), as others report it, finds its adaptive "
+        "form ahead of existing methods;\n[papers.md](papers.md) has both."
     )
 
 
