@@ -130,7 +130,12 @@ class Scaling(RunsAlong):
 
     @property
     def standing_still(self) -> Scaling:
-        """Return the runs as if they stayed at w = 0."""
+        """Return the runs as if they stayed at w = 0.
+
+        Raises `Missing` if w = 0 has no value.
+        """
+        if any(np.isnan(zeros).any() for zeros in self.zeros):
+            raise Missing(f"w = 0 has no {self.quantity or 'error'}")
         return replace(self, ends=self.zeros)
 
     @property
@@ -206,15 +211,17 @@ def scaling_of_line(
     served = rows["status"] != "skipped"
     skipped = rows[~served]
     rows = curves.rows_of_line(rows[served] if served.any() else rows, line)
-    excess = _values_of_line(rows, line, quantity).astype(float).fillna(math.inf)
+    values = _values_of_line(rows, line, quantity).astype(float)
     levels = baseline_columns(rows, quantity or "objective")
     if not quantity:  # above the optimum, which is no baseline of itself
         levels = levels[[ZERO]].sub(rows["optimum"], axis=0)
-    rows = rows.assign(excess=excess).join(levels)
+    begun = values.where(rows["iteration"] == 0).groupby(rows["trial"])
+    rows = rows.assign(excess=values.fillna(math.inf)).join(levels)
     trials = rows.groupby("trial")["iteration"]
     last = rows.loc[trials.idxmax()].sort_values("trial")
     along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
-    zeros = last[ZERO].to_numpy(float)
+    # What has no baseline has a value where its runs begin.
+    zeros = last[ZERO].fillna(begun.transform("first")).to_numpy(float)
     beside = last.groupby(axis)[[*levels]].median().dropna(axis=1, how="all")
     sets = last["dataset_seed"].to_numpy(float)
     places = sorted(skipped[axis].dropna().unique())

@@ -528,3 +528,18 @@ def test_measures_at_the_ends_of_an_axis(rows, keys, expected):
     config = {"claims": [{**claim, **keys, "at_least": 0.0}], "profile": "default"}
     (value,) = evaluate_claims(table, config)["value"]
     assert value == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, math.nan])
+def test_a_score_that_has_no_baseline_is_that_of_the_first_iterate(rows, start):
+    """At least .6 is met by a run that begins at 1; one without a value meets nothing."""
+    table = pd.DataFrame(power_rows(rows, -0.5, "n"))
+    table["support_f1"] = np.where(table["iteration"] == 0, start, 0.9)
+    more = {"figure": "theory_n", "axis": "n", "quantity": "support_f1"}
+    more |= {"good": LINE, "statistic": "median", "at_least": 0.6}
+    config = claim_on("average_at_end", **more)
+    del config["claims"][0]["at_most"]
+    row = evaluate_claims(table, config).iloc[0]
+    met = f"vacuous (w = 0 in the place of {LINE} meets it, too)"
+    assert row["verdict"] == (met if start == 1.0 else "holds")
+    assert row["standing"] == ("" if math.isnan(start) else f"{start:g}")
