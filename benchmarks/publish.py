@@ -2,10 +2,13 @@
 
 `python -m benchmarks.publish NAME...` copies the claims, the choices, the sheets and
 their curves of each results folder, and writes docs/figures.md; of `STUDIES` the files
-named there. A picture that looks like the one that is there stays.
+named there. A picture that looks like the one that is there stays. The counts of the
+README and docs/leaderboard.md are of what is published; without names they alone are
+written.
 """
 
 import json
+import re
 import shutil
 import sys
 from collections import Counter
@@ -19,6 +22,7 @@ from dp_erm_bench.report.leaderboard import page_of_board
 from dp_erm_bench.results.runs import read_manifest
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 RESULTS, PAGE = ROOT / "results", ROOT / "docs" / "figures.md"
 PUBLISHED = RESULTS / "published"
 TABLES = ("claims", "choices")
@@ -110,11 +114,33 @@ def keep(name: str) -> None:
             shutil.copy(path, kept)
 
 
+def verdicts_of(name: str) -> tuple[Counter[str], int]:
+    """Return how many claims of an experiment have each verdict, and how many rows.
+
+    Facts and arithmetic compare no errors of algorithms: they are no claims.
+    """
+    rows = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
+    claims = rows[rows["kind"] == "claim"] if "kind" in rows else rows
+    return Counter(text.partition(" (")[0] for text in claims["verdict"]), len(rows)
+
+
+def with_counts(text: str) -> str:
+    """Return the README with the counts of claims beside the links to their tables."""
+
+    def counted(link: re.Match[str]) -> str:
+        verdicts, _ = verdicts_of(link["name"])
+        return (
+            f"[{verdicts.total()} claims]({link['path']}): {verdicts['holds']} hold, "
+            f"{verdicts['fails']} fail |"
+        )
+
+    path = r"(?P<path>results/published/(?P<name>\w+)_claims\.csv)"
+    return re.sub(rf"\[[^]]*claims\]\({path}\)[^|]*\|", counted, text)
+
+
 def chapter(name: str) -> str:
     """Return the part of the page on an experiment, from its folder and its claims."""
-    rows = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
-    # Facts and arithmetic compare no errors of algorithms.
-    claims = rows[rows["kind"] == "claim"] if "kind" in rows else rows
+    verdicts, rows = verdicts_of(name)
     manifest = read_manifest(RESULTS / name)
     # What is recorded was not run again: all runs of the folder made it. Seconds are
     # shared out by trials: those that the folder no longer names do not count.
@@ -122,7 +148,6 @@ def chapter(name: str) -> str:
     ran = sum(run.get("trials_run") or 0 for run in runs)
     named = sum(manifest["counts"].values()) / max(ran, 1)
     seconds = min(named, 1.0) * sum(run.get("seconds") or 0.0 for run in runs)
-    verdicts = Counter(text.partition(" (")[0] for text in claims["verdict"])
     judged = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
     took = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"
     profile, usable = manifest["profile"], manifest["environment"]["cpus_usable"]
@@ -132,7 +157,7 @@ def chapter(name: str) -> str:
         f"## {name}",
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}`: "
         f"{took} on {usable} cores, commit "
-        f"{git['commit'][:7]}{changed}. {len(claims)} claims of {len(rows)} rows "
+        f"{git['commit'][:7]}{changed}. {verdicts.total()} claims of {rows} rows "
         f"([table](../results/published/{name}_claims.csv)): {judged}. "
         f"[Choices](../results/published/{name}_choices.csv).",
     ]
@@ -158,6 +183,7 @@ def main(*names: str) -> None:
     parts |= {name: chapter(name).removeprefix("## ") for name in own}
     chapters = [f"## {parts[name].strip()}\n" for name in sorted(parts)]
     PAGE.write_text("\n".join([HEAD, *chapters]))
+    README.write_text(with_counts(README.read_text()))
     (PAGE.parent / f"{BOARD}.md").write_text(page_of_board(PUBLISHED))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import publish
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.plots import _compare_parser
@@ -106,3 +107,9 @@ def test_the_slopes_of_tables_1_to_3_are_those_published():
     allowed = [float(Fraction(exponent)) + 0.15 for _, _, exponent, *_ in table]
     limits = rows["threshold"].str.removeprefix("<= ").astype(float)
     np.testing.assert_allclose(limits, allowed, atol=1e-4)
+
+
+def test_the_readme_counts_the_claims_of_the_published_tables():
+    readme = publish.README.read_text()
+    assert readme.count("_claims.csv)") >= 9
+    assert publish.with_counts(readme) == readme

@@ -532,7 +532,7 @@ def test_measures_at_the_ends_of_an_axis(rows, keys, expected):
 
 @pytest.mark.parametrize("start", [0.0, 1.0, math.nan])
 def test_a_score_that_has_no_baseline_is_that_of_the_first_iterate(rows, start):
-    """At least .6 is met by a run that begins at 1; one without a value meets nothing."""
+    """A run that begins at 1 meets at least .6; one without a value meets nothing."""
     table = pd.DataFrame(power_rows(rows, -0.5, "n"))
     table["support_f1"] = np.where(table["iteration"] == 0, start, 0.9)
     more = {"figure": "theory_n", "axis": "n", "quantity": "support_f1"}
