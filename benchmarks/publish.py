@@ -114,25 +114,26 @@ def keep(name: str) -> None:
             shutil.copy(path, kept)
 
 
-def verdicts_of(name: str) -> tuple[Counter[str], int]:
-    """Return how many claims of an experiment have each verdict, and how many rows.
+def verdicts_of(name: str) -> tuple[Counter[str], Counter[str]]:
+    """Return how many claims of an experiment have each verdict, and of its facts.
 
     Facts and arithmetic compare no errors of algorithms: they are no claims.
     """
     rows = pd.read_csv(PUBLISHED / f"{name}_claims.csv")
-    claims = rows[rows["kind"] == "claim"] if "kind" in rows else rows
-    return Counter(text.partition(" (")[0] for text in claims["verdict"]), len(rows)
+    verdicts = rows["verdict"].str.partition(" (")[0]
+    claims = rows["kind"].eq("claim") if "kind" in rows else rows.index >= 0
+    return Counter(verdicts[claims]), Counter(verdicts[~claims])
 
 
 def with_counts(text: str) -> str:
     """Return the README with the counts of claims beside the links to their tables."""
 
     def counted(link: re.Match[str]) -> str:
-        verdicts, _ = verdicts_of(link["name"])
-        return (
-            f"[{verdicts.total()} claims]({link['path']}): {verdicts['holds']} hold, "
-            f"{verdicts['fails']} fail |"
-        )
+        claims, facts = verdicts_of(link["name"])
+        words = f"{claims['holds']} hold, {claims['fails']} fail"
+        if facts["fails"]:
+            words += f"; {facts['fails']} of {facts.total()} facts fail"
+        return f"[{claims.total()} claims]({link['path']}): {words} |"
 
     path = r"(?P<path>results/published/(?P<name>\w+)_claims\.csv)"
     return re.sub(rf"\[[^]]*claims\]\({path}\)[^|]*\|", counted, text)
@@ -140,7 +141,7 @@ def with_counts(text: str) -> str:
 
 def chapter(name: str) -> str:
     """Return the part of the page on an experiment, from its folder and its claims."""
-    verdicts, rows = verdicts_of(name)
+    verdicts, facts = verdicts_of(name)
     manifest = read_manifest(RESULTS / name)
     # What is recorded was not run again: all runs of the folder made it. Seconds are
     # shared out by trials: those that the folder no longer names do not count.
@@ -157,8 +158,8 @@ def chapter(name: str) -> str:
         f"## {name}",
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}`: "
         f"{took} on {usable} cores, commit "
-        f"{git['commit'][:7]}{changed}. {verdicts.total()} claims of {rows} rows "
-        f"([table](../results/published/{name}_claims.csv)): {judged}. "
+        f"{git['commit'][:7]}{changed}. {verdicts.total()} claims and "
+        f"{facts.total()} facts ([table](../results/published/{name}_claims.csv)): {judged}. "
         f"[Choices](../results/published/{name}_choices.csv).",
     ]
     for path in sheets(name):
