@@ -159,7 +159,8 @@ def chapter(name: str) -> str:
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}`: "
         f"{took} on {usable} cores, commit "
         f"{git['commit'][:7]}{changed}. {verdicts.total()} claims and "
-        f"{facts.total()} facts ([table](../results/published/{name}_claims.csv)): {judged}. "
+        f"{facts.total()} facts ([table](../results/published/{name}_claims.csv)): "
+        f"{judged}. "
         f"[Choices](../results/published/{name}_choices.csv).",
     ]
     for path in sheets(name):
