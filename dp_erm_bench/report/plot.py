@@ -236,9 +236,10 @@ def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
         shown = str(facet).replace("epsilon = ", "ε = ")
         title = literal_text(", ".join(filter(None, (str(panel), shown))))
         above = f"{title}: {_quantity_label(drawn)}" if named else title
-        for part in parts.pop(0):
+        shared = parts.pop(0)
+        for k, part in enumerate(shared, 1):
             chart = Chart(
-                above,
+                f"{above} ({k}/{len(shared)})" if len(shared) > 1 else above,
                 axis_words(view.x)
                 if view.x == "epsilon"
                 else literal_text(axis_words(view.x)),
