@@ -41,7 +41,7 @@ LENGTHS = {
 THEORY = ("theory_", "unbalanced_")
 # Trials at most, those of reports too: (paper, default, smoke).
 TRIALS = {
-    "mangold2022": (35946, 18146, 1168),
+    "mangold2022": (36070, 18270, 1176),
     "mangold2023": (113760, 44440, 1463),
     "talwar2015": (72025, 35395, 880),
     "arora2020": (11280, 4840, 141),
@@ -477,6 +477,7 @@ def table_of(config, claims):
                     row["trial"] += f"/{k}/{at['n']}/{at['p']}"
                     row["nonzeros"] = dataset.get("nonzeros", 8)
                     row["excess_risk"] = row["objective"] - row["optimum"]
+                    row["excess_objective"] = row["excess_risk"]
                     row["support_f1"] = 0.99
                     row["rmse"] = row["relative_error"]
                     delta = block["budget"].get("delta")
@@ -522,7 +523,8 @@ def assert_w_0_is_vacuous(name):
                 table[table["iteration"] == 0].set_index("trial")["relative_error"]
             )
             table.loc[own, "relative_error"] = starts[own]
-            table.loc[own, "excess_risk"] = starts[own] / 2
+            for excess in ("excess_risk", "excess_objective"):
+                table.loc[own, excess] = starts[own] / 2
             table.loc[own, "objective"] = 0.5 * (1.0 + starts[own])
             table.loc[own, "rmse"] = starts[own]
         after = evaluate_claims(table, given)
