@@ -36,7 +36,7 @@ help:
 	@echo "make publish              keep their claims, choices and figures in results/published/"
 	@echo "make audit                the statistical audit of every algorithm [PROFILE=...]"
 	@echo "make accounting           the noise of every accountant, printed constants [PROFILE=...]"
-	@echo "make leaderboard          every algorithm on fourteen datasets"
+	@echo "make leaderboard          every algorithm on twenty datasets"
 	@echo "                          [PROFILE=...]; make publish EXPERIMENT=leaderboard: the docs' page"
 	@echo "make clean                remove the environment and the caches, keep results/"
 

@@ -19,6 +19,7 @@ from dp_erm_bench import registry
 from dp_erm_bench.errors import UsageError
 from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import FitLine, Trial
+from dp_erm_bench.experiment.schema import write_out_blocks
 from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS, tuners_of
 from dp_erm_bench.results.store import finals_of
 from dp_erm_bench.runner.execute import run_batch
@@ -121,7 +122,7 @@ def leaderboard() -> list[dict[str, Any]]:
     config: Any = OmegaConf.load(path)
     config.profile = "default"
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    return [one for one in plain["blocks"] if one.get("tune")]
+    return [one for one in write_out_blocks(plain["blocks"]) if one.get("tune")]
 
 
 def line_of(block: Mapping[str, Any]) -> FitLine:

@@ -16,9 +16,13 @@ from dp_erm_bench import registry
 from dp_erm_bench.cli.line import TUNE, experiment_files
 from dp_erm_bench.cli.usage import AUTO, COMMANDS, GROUPS, HELP
 from dp_erm_bench.code_identity import file_of
-from dp_erm_bench.experiment.schema import block_keys, frame_keys
+from dp_erm_bench.experiment.schema import (
+    block_keys,
+    frame_keys,
+    write_out_blocks,
+)
 from dp_erm_bench.plugins.names import is_file, label_of
-from dp_erm_bench.registry import ALGORITHM, POSED, QUANTITIES
+from dp_erm_bench.registry import ALGORITHM, POSED, QUANTITIES, TOLD
 
 BASH = """\
 _dp_erm_bench() {
@@ -47,7 +51,7 @@ COMMON = (
 )
 """Keys of every dataset; its yaml has more."""
 
-UNTYPED = {"name", "_target_", "task", "default_bounds", "default_bounds_standardised"}
+UNTYPED = {"name", "_target_", "task", *TOLD}
 """Keys of yaml files that are no keys of the command line, or are offered apart."""
 
 FOLDER = ("-cd", "--config-dir")
@@ -195,7 +199,7 @@ def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
             return files
         (name,) = _chosen_names("experiment", before)
         tree = yaml.safe_load(files.get(name, Path(name)).read_text("utf-8"))
-        panels = [block["panel"] for block in tree["blocks"]]
+        panels = [block["panel"] for block in write_out_blocks(tree["blocks"])]
         return panels if key == "panel" else tree["profiles"]
     if key in GROUPS:
         return [*(["auto"] if key in AUTO else []), *registry.names(key)]

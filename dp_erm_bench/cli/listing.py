@@ -113,12 +113,12 @@ def list_choices(group: str, only: Sequence[str] = ()) -> str:
     names = only or registry.names(group)
     wide = max(len(label_of(name)) for name in names)
     for name in names:
-        lines.append(f"  {label_of(name):{wide}}  {_describe_choice(group, name)}")
+        lines.append(f"  {label_of(name):{wide}}  {describe_choice(group, name)}")
         lines += _format_table(_parameter_rows(group, name) if only else [], "      ")
     return "\n".join(lines)
 
 
-def _describe_choice(group: str, name: str) -> str:
+def describe_choice(group: str, name: str) -> str:
     """Return the docstring of a class, else the comment at the top of the yaml."""
     if group in CLASSES:
         target = str(registry.read_choice(group, name)["_target_"])

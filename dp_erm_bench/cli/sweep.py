@@ -524,6 +524,10 @@ def resolve_blocks(
         from dp_erm_bench.report.make import check_report  # a sweep needs no matplotlib
 
         config, _ = composer.resolve()
+        try:
+            config["blocks"] = schema.write_out_blocks(config["blocks"])
+        except UsageError as error:
+            raise UsageError(f"{request.experiment}: {error}") from None
         blocks = experiment_blocks(config, request)
         check_report(config)
         config["blocks"] = blocks

@@ -697,6 +697,40 @@ class Block:
 
 SECTIONS = {"": Block, "budget": BudgetConfig, **TUNING}
 
+PANELS, LINES = "panels", "lines"
+"""Keys of a block that stands for many: problems by the name of their panel, each a
+mapping, and the lines that each of them has. What both give is the line's."""
+
+
+def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
+    """Return blocks without `panels` and `lines`: one for each pair of the two.
+
+    Raises
+    ------
+    UsageError
+        If one of the two is missing, empty, or of another type.
+    """
+    blocks: list[Any] = []
+    for number, section in enumerate(sections, 1):
+        if not isinstance(section, Mapping) or not {PANELS, LINES} & {*section}:
+            blocks.append(section)
+            continue
+        usual = dict(section)
+        for key, kind in ((PANELS, dict), (LINES, list)):
+            own = usual.pop(key, None)
+            parts = own.values() if isinstance(own, dict) else own or ()
+            maps = isinstance(own, kind) and {isinstance(o, Mapping) for o in parts}
+            if maps != {True}:
+                allowed = f"a {kind.__name__} of mappings, at least one"
+                wrong = value_error(key, own, allowed)
+                raise UsageError(f"{block_label(section, number)}: {wrong}")
+        blocks += [
+            {**usual, LABELS[0]: name, **panel, **line}
+            for name, panel in section[PANELS].items()
+            for line in section[LINES]
+        ]
+    return blocks
+
 
 @functools.cache
 def block_keys() -> Keys:

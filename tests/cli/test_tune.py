@@ -464,7 +464,7 @@ def test_smoke_runs_with_any_solver(here, fields):
 def test_a_start_is_that_of_the_leaderboard_and_no_parameter():
     """Under each of its profiles: the first block of each algorithm that it tunes."""
     config = OmegaConf.load(registry.conf_dir() / "experiment" / "leaderboard.yaml")
-    every = [one for one in config.blocks if "tune" in one]
+    every = [one for block in config.blocks for one in block.lines if "tune" in one]
     names = [getattr(one.algorithm, "name", one.algorithm) for one in every]
     assert {*names} == {*RANKED}
     for profile, sizes in PROFILES.items():

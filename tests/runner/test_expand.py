@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from dp_erm_bench.experiment.schema import (
     distinct_values,
     points_of,
     values_of,
+    write_out_blocks,
 )
 from dp_erm_bench.problems.erm import build
 from tests.loops import each
@@ -36,6 +38,39 @@ def test_a_block_is_the_product_of_its_lists(block):
     assert len({trial.key for trial in found}) == len(found)
     assert {trial.spec["dataset"]["n"] for trial in found} == {50, 60}
     assert {trial.spec["penalty"]["strength"] for trial in found} == {0.1, 0.2}
+
+
+def test_panels_and_lines_are_written_out():
+    plain = {"panel": "p", "line": "l"}
+    many = {
+        "loss": "logistic",
+        "panels": {"a": {"dataset": 1}, "b": {"dataset": 2, "loss": "huber"}},
+        "lines": [{"line": "x"}, {"line": "y", "loss": "squared"}],
+    }
+    assert write_out_blocks([plain, many, "no block"]) == [
+        plain,
+        {"panel": "a", "dataset": 1, "line": "x", "loss": "logistic"},
+        {"panel": "a", "dataset": 1, "line": "y", "loss": "squared"},
+        {"panel": "b", "dataset": 2, "line": "x", "loss": "huber"},
+        {"panel": "b", "dataset": 2, "line": "y", "loss": "squared"},
+        "no block",
+    ]
+
+
+@each(
+    "block, said",
+    [
+        ({"panels": {"a": {}}}, "lines=None: must be a list of mappings"),
+        ({"lines": [{}]}, "panels=None: must be a dict of mappings"),
+        ({"panels": {}, "lines": [{}]}, "panels={}: must be a dict"),
+        ({"panels": {"a": 1}, "lines": [{}]}, "panels={'a': 1}: must be a dict"),
+        ({"panels": {"a": {}}, "lines": {"a": 1}}, "lines={'a': 1}: must be a list"),
+        ({"panels": {"a": {}}, "lines": ["gd"]}, "lines=['gd']: must be a list"),
+    ],
+)
+def test_panels_and_lines_are_needed_both(block, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        write_out_blocks([block])
 
 
 def test_choices_may_be_lists_of_names_and_mappings(block):
