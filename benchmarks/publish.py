@@ -17,6 +17,7 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image, ImageChops
 
+from benchmarks.board import publish_board
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.leaderboard import page_of_board
 from dp_erm_bench.results.runs import read_manifest
@@ -32,7 +33,7 @@ BOARD = "leaderboard"
 STUDIES = {
     "audit": ("audits.csv", "figures/audit.png"),
     BOARD: (
-        *(f"{BOARD}.csv", f"{BOARD}_pairs.csv", f"{BOARD}.json", "choices.csv"),
+        *(f"{BOARD}.csv", f"{BOARD}_errors.csv", f"{BOARD}.json", "choices.csv"),
         *(f"figures/{BOARD}_heat.png", f"figures/{BOARD}_profiles.png"),
     ),
 }
@@ -107,6 +108,9 @@ def check(name: str) -> None:
 
 def keep(name: str) -> None:
     """Copy the tables and pictures of an experiment, with the curves beside them."""
+    if name == BOARD:
+        publish_board(RESULTS / name, PUBLISHED)
+        return
     for path, kept in files(name).items():
         if path.suffix == ".png" and path.with_suffix(".csv").is_file():
             write_curves(path.with_suffix(".csv"), kept.with_suffix(".csv"))

@@ -81,7 +81,7 @@ from dp_erm_bench.solvers.bounds import moments_change as moments_change
 from dp_erm_bench.solvers.bounds import norm_bound as norm_bound
 from dp_erm_bench.solvers.bounds import outer_change as outer_change
 from dp_erm_bench.solvers.bounds import record_bound as record_bound
-from dp_erm_bench.solvers.defaults import Declared as Declared
+from dp_erm_bench.solvers.defaults import PublicNumbers as PublicNumbers
 from dp_erm_bench.solvers.defaults import Rule as Rule
 from dp_erm_bench.solvers.one_solve import OneSolve as OneSolve
 from dp_erm_bench.solvers.private import once as once

@@ -32,6 +32,16 @@ AUTO = "auto"
 TUNE = "tune"
 """In the yaml of an algorithm: grid and limits of a search, which are no parameters."""
 
+OFFERED = ("default_bounds", "default_bounds_standardised")
+"""In the yaml of a dataset: bounds to which records are clipped where nobody names any,
+and those of standardised columns."""
+
+CARD, CARDS = "card", "cards"
+"""There, too: what is told of the dataset, or of each of the sets it stands for."""
+
+TOLD = (*OFFERED, CARD, CARDS)
+"""Keys of the yaml that are in no specification and in no trial's identity."""
+
 FROM_FILES = (ALGORITHM, "loss")
 """Groups whose choices may be files, too."""
 

@@ -1,16 +1,22 @@
 """The benchmarks' own parts, on few trials: that they measure what they say."""
 
+import io
+import json
+import math
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image, ImageDraw
 
 from benchmarks import (
     batches,
+    board,
     compute,
     constants,
     faults,
@@ -22,6 +28,7 @@ from benchmarks import (
 )
 from benchmarks.measure import Other, Row, print_table, seconds, sweep, timed
 from benchmarks.parent import believing, example, ledger, parent
+from dp_erm_bench.cli.main import main
 from dp_erm_bench.results.table import load_results
 
 pytestmark = pytest.mark.slow
@@ -248,6 +255,42 @@ def test_a_picture_is_new_where_a_marker_has_moved_not_where_a_letter_has(tmp_pa
     assert not publish.alike(drawn("wider.png", (40, 40, 48, 48), (201, 100)), kept)
 
 
+def test_a_run_of_some_panels_replaces_these_alone(tmp_path, monkeypatch):
+    """One panel of the board in the smoke profile, merged into what is published."""
+    monkeypatch.chdir(tmp_path)
+    words = ["experiment=leaderboard", "profile=smoke", "panel=breast_cancer_l2"]
+    assert main([*words, "name=board"]) == 0
+    merged = board.merge_tables(tmp_path / "results" / "board", publish.PUBLISHED)
+    for name in (*board.TABLES, board.TRIALS):
+        rows = pd.read_csv(io.StringIO(merged[name]))
+        own = rows[rows["panel"] == "breast_cancer_l2"]
+        # The smoke profile has one epsilon; two references have epsilons of their own.
+        assert {*own["epsilon"]} <= {0.0, 1.0, math.inf} and len(own)
+        if (publish.PUBLISHED / name).is_file():
+            before = pd.read_csv(publish.PUBLISHED / name)
+            kept = before[before["panel"] != "breast_cancer_l2"]
+            assert len(rows) == len(own) + len(kept)
+            assert {*rows["panel"]} == {*before["panel"]}
+    trials = pd.read_csv(io.StringIO(merged[board.TRIALS]))
+    lines = trials.groupby(["panel", "line"])
+    assert lines.size().max() <= board.KEPT and lines.ngroups > 8
+    assert trials["setting"].str.contains("=").all() and (trials["mean"] > 0).all()
+    about = json.loads(merged[board.ABOUT])["panels"]
+    old = json.loads((publish.PUBLISHED / board.ABOUT).read_text())["panels"]
+    assert about.keys() == old.keys()
+    assert about["a9a_l2"] == old["a9a_l2"] != about["breast_cancer_l2"]
+
+
+def test_kept_settings_are_the_best_and_far_apart():
+    places = pd.DataFrame({"step": 2.0 ** np.arange(40), "clip": [None, "a"] * 20})
+    means = np.arange(40.0)
+    means[7] = math.inf
+    kept = [*board.chosen_settings(means, places)]
+    assert kept[:5] == [0, 1, 2, 3, 4] and len({*kept}) == board.KEPT
+    assert kept[5] == 39 and 7 not in kept
+    assert len([*board.chosen_settings(means[:3], places[:3])]) == 3
+
+
 def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "RESULTS", tmp_path)
     folder, named = tmp_path / publish.BOARD, publish.BOARD
@@ -255,7 +298,7 @@ def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch
     assert publish.files(named) == {
         folder / f"{named}.json": publish.PUBLISHED / f"{named}.json",
         folder / f"{named}.csv": publish.PUBLISHED / f"{named}.csv",
-        folder / f"{named}_pairs.csv": publish.PUBLISHED / f"{named}_pairs.csv",
+        folder / f"{named}_errors.csv": publish.PUBLISHED / f"{named}_errors.csv",
         folder / "choices.csv": publish.PUBLISHED / f"{named}_choices.csv",
         **{folder / "figures" / one: publish.PUBLISHED / one for one in sheets},
     }

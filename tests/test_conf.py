@@ -9,14 +9,21 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+from benchmarks.cards import described_sets
 from dp_erm_bench import registry
 from dp_erm_bench.cli.completion import completion_words
 from dp_erm_bench.cli.line import read_request
 from dp_erm_bench.cli.listing import list_choices
 from dp_erm_bench.cli.sweep import Composer, resolve_blocks
+from dp_erm_bench.datasets.spec import card_of, default_bounds, usual_fields
 from dp_erm_bench.errors import UsageError
-from dp_erm_bench.experiment.schema import BudgetConfig, Frame, RunnerConfig
-from dp_erm_bench.registry import CHOSEN, PARTS
+from dp_erm_bench.experiment.schema import (
+    BudgetConfig,
+    Frame,
+    RunnerConfig,
+    write_out_blocks,
+)
+from dp_erm_bench.registry import CARD, CARDS, CHOSEN, OFFERED, PARTS
 from dp_erm_bench.runner.options import RunOptions
 from tests.loops import each
 
@@ -73,6 +80,26 @@ def test_datasets_are_called_as_their_file(name):
             registry.check_choice("loss", fields[key]["loss"], registry.names("loss"))
             penalties = registry.names("penalty")
             registry.check_choice("penalty", fields[key]["penalty"], penalties)
+
+
+def test_a_card_says_whence_records_come_and_why_bounds_are_public():
+    sets = [*described_sets()]
+    assert len(sets) > 20
+    for name, fields in sets:
+        card = {k: one for k, one in card_of(name).items() if k not in OFFERED}
+        assert {*card} - {"why"} == {"family", "n", "p", "origin", "licence"}, name
+        true = bool(fields.get("bounds"))
+        offered = [fields[key] for key in OFFERED if fields.get(key)]
+        assert true == ("why" in card) and (true or offered), name
+        assert all(one["why"] for one in offered), name
+        assert not {CARD, CARDS, *OFFERED} & {*usual_fields(name)}
+
+
+def test_bounds_of_one_of_many_sets_are_its_own():
+    assert default_bounds("libsvm:a9a", {}) == {"columns": 1, "norm": 3.7417}
+    assert default_bounds("libsvm", {"set": "a9a"}) == default_bounds("libsvm:a1a", {})
+    assert default_bounds("libsvm:a9a", {"standardise": True}) is None
+    assert default_bounds("libsvm:rcv1", {}) == {"columns": 1, "label": 100}
 
 
 @each("name", registry.names("algorithm"))
@@ -161,6 +188,6 @@ def test_every_experiment_resolves_in_every_profile(experiment, profile, compose
 def test_an_experiment_is_global_and_its_lines_are_distinct(experiment):
     text = (CONF / "experiment" / f"{experiment}.yaml").read_text()
     assert text.startswith("# @package _global_\n")
-    blocks = registry.read_choice("experiment", experiment)["blocks"]
+    blocks = write_out_blocks(registry.read_choice("experiment", experiment)["blocks"])
     labels = [(block["panel"], block["line"]) for block in blocks]
     assert len(labels) == len(set(labels))

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import publish
+from benchmarks.cards import page_of_data
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
 from dp_erm_bench.cli.plots import _compare_parser
@@ -35,6 +36,10 @@ PLAIN = " ".join(HARNESS.split())
 def test_every_status_is_explained(status):
     assert f"| `{status}` |" in HARNESS
     assert status in RANK
+
+
+def test_the_page_of_data_is_that_of_their_cards():
+    assert (DOCS / "datasets.md").read_text() == page_of_data()
 
 
 def test_comparing_is_explained_with_every_choice():

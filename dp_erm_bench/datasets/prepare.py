@@ -892,7 +892,7 @@ class Recipe:
         Whether columns without a non-zero among the training records go.
     densify : bool
         Whether sparse features become a dense array.
-    clip : Declared or None
+    clip : DeclaredBounds or None
         Bounds to which records are clipped, after columns are rescaled.
     classes : sequence or None
         All labels that there may be, declared; None: they are read off the records.

@@ -143,6 +143,15 @@ breast_cancer = Bundled(
     "scikit-learn", partial(_call_sklearn, "load_breast_cancer", return_X_y=True)
 )
 
+
+def _load_digits() -> Raw:
+    """Return pixels in units of the brightest, and the digits."""
+    X, y = _call_sklearn("load_digits", return_X_y=True)
+    return X / 16.0, y
+
+
+digits = Bundled("scikit-learn", _load_digits)
+
 diabetes = Bundled(
     "scikit-learn",
     partial(_call_sklearn, "load_diabetes", return_X_y=True, scaled=False),

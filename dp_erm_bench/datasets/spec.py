@@ -28,7 +28,16 @@ from dp_erm_bench.datasets.records import (
 )
 from dp_erm_bench.errors import UsageError, real_number, typed_text
 from dp_erm_bench.paths import values_entering
-from dp_erm_bench.registry import check_choice, locate, names, read_choice
+from dp_erm_bench.registry import (
+    CARD,
+    CARDS,
+    OFFERED,
+    TOLD,
+    check_choice,
+    locate,
+    names,
+    read_choice,
+)
 
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
@@ -37,11 +46,6 @@ AUTO = "auto"
 
 BOUNDS, BY_DEFAULT = "bounds", "default"
 """The key of declared bounds, and its word for those that the yaml offers."""
-
-OFFERED = ("default_bounds", "default_bounds_standardised")
-"""Keys of a yaml: bounds to which records are clipped where nobody names any, and those
-of standardised columns. They are in no specification and in no trial's identity.
-"""
 
 FRESH, LAW = "n_fresh", "law"
 """The key of fresh records that models are judged by, and its word for all of them."""
@@ -100,7 +104,7 @@ class Spec:
         The preparation of the raw data.
     usual : Usual or None
         As in the yaml, of the chosen form, raw or standardised.
-    bounds : Declared or None
+    bounds : DeclaredBounds or None
         As in the yaml; None where columns are standardised and records not clipped
         after that.
     """
@@ -157,11 +161,34 @@ def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | 
     overrides : mapping
         Keys of the yaml that are replaced: whether columns are standardised counts.
     """
-    base = name.partition(":")[0]
+    base, _, member = name.partition(":")
     offered = read_choice("dataset", base) if base in names("dataset") else {}
     changed = overrides.get("standardise", offered.get("standardise"))
-    found = offered.get(OFFERED[bool(changed)])
+    card = card_of(f"{base}:{member or overrides.get(MEMBER)}")
+    found = {**offered, **card}.get(OFFERED[bool(changed)])
     return found and {key: one for key, one in found.items() if key != "why"}
+
+
+def card_of(name: str) -> dict[str, Any]:
+    """Return what a yaml tells of a dataset, empty where it tells nothing.
+
+    Family (of records of one origin), n, p, origin and licence; ``why`` its bounds are
+    public, and of one of many sets the bounds that it has in place of the yaml's.
+
+    Parameters
+    ----------
+    name : str
+        Of the yaml, with a member where it stands for many.
+    """
+    base, _, member = name.partition(":")
+    fields = read_choice("dataset", base) if base in names("dataset") else {}
+    found = fields.get(CARDS, {}).get(member) if member else fields.get(CARD)
+    return dict(found or {})
+
+
+def family_of(name: str) -> str:
+    """Return the family of a dataset: its card's, else its own name."""
+    return str(card_of(name).get("family", name.rpartition(":")[2]))
 
 
 def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -240,7 +267,7 @@ def usual_fields(name: str) -> dict[str, Any]:
     """
     base, _, member = name.partition(":")
     fields = read_choice("dataset", base)
-    for key in OFFERED:
+    for key in TOLD:
         fields.pop(key, None)
     if not member:
         return fields

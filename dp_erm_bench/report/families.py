@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Mapping
 from itertools import permutations
+from types import MappingProxyType
 from typing import NamedTuple
 from zlib import crc32
 
@@ -17,12 +17,6 @@ NEAR = 1.1
 """A ratio of errors below which one is as good as the other, or nearly."""
 
 DRAWS = 4000
-
-ONE = {
-    re.compile(r"a[1-9]a|adult"): "adult",
-    re.compile(r"dense|quasi_sparse"): "quasi_sparse",
-}
-"""Datasets that are one family: samples of the same records, or of one generator."""
 
 Problem = tuple[str, float]
 Errors = Mapping[Problem, Mapping[str, Array]]
@@ -51,12 +45,9 @@ class Contrast(NamedTuple):
     within: float
 
 
-def family_of(dataset: str) -> str:
-    """Return the family of a dataset, by its name."""
-    return next((one for of, one in ONE.items() if of.fullmatch(dataset)), dataset)
-
-
-def compare_pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
+def compare_pairs(
+    errors: Errors, families: Mapping[str, str] = MappingProxyType({})
+) -> dict[tuple[str, str], Contrast]:
     """Return how each line did beside each other one, by (A, B).
 
     Bayesian bootstrap over families: their weights are drawn from the flat Dirichlet
@@ -71,9 +62,11 @@ def compare_pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
 
     Parameters
     ----------
-    errors : mapping of (dataset, epsilon) to mapping of line to array
+    errors : mapping of (problem, epsilon) to mapping of line to array
         Of each run of the lines that ran; infinite if it was lost, below `FLOOR` as
         `FLOOR`.
+    families : mapping of str to str
+        The family of a problem's data, where it is not its own.
 
     References
     ----------
@@ -89,19 +82,20 @@ def compare_pairs(errors: Errors) -> dict[tuple[str, str], Contrast]:
     }
     weights = {
         name: _generator_of(name).exponential(size=DRAWS)
-        for name in {family_of(dataset) for dataset, _ in errors}
+        for name in {families.get(problem, problem) for problem, _ in errors}
     }
     lines = sorted({line for own in errors.values() for line in own})
     found = {}
     for first, second in permutations(lines, 2):
         ratios: dict[str, list[Array]] = {}
-        for (dataset, _), own in drawn.items():
+        for (problem, _), own in drawn.items():
             if first in own and second in own:
                 # Lost both: equal.
                 equal = own[first] == own[second]
                 with np.errstate(invalid="ignore"):
                     ratio = np.where(equal, 0.0, own[first] - own[second])
-                ratios.setdefault(family_of(dataset), []).append(ratio)
+                family = families.get(problem, problem)
+                ratios.setdefault(family, []).append(ratio)
         if ratios:
             found[first, second] = _contrast_of_pair(ratios, weights)
     return found

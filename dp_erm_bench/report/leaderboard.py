@@ -11,13 +11,15 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pandas as pd
 
+from dp_erm_bench.datasets.spec import family_of
 from dp_erm_bench.errors import real_number
 from dp_erm_bench.report import plot
 from dp_erm_bench.report.captions import in_doubt, join_paragraphs
 from dp_erm_bench.report.draw import spread_lines
-from dp_erm_bench.report.families import Contrast, compare_pairs, family_of
+from dp_erm_bench.report.families import Contrast, compare_pairs
 from dp_erm_bench.report.figure import Drawing, Figure
 from dp_erm_bench.report.layout import Sheet, save_sheet, write_text_file
 from dp_erm_bench.report.panels import open_choices
@@ -145,21 +147,43 @@ def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
 
 
-def pairs_by_board(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a pair: board, line, other, and what `Contrast` says."""
+def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
+    """Return panel, epsilon, line and the errors of its runs, of lines that ran.
+
+    They are one text, to four digits: what compares lines over data is made of it.
+    """
+    rows = []
+    for panel, epsilon, own in problems_of(_judged_rows(table)[1]):
+        for line, runs in own.groupby("line", sort=False):
+            if runs["status"].eq("skipped").any() or runs["error"].isna().all():
+                continue
+            words = (f"{error:.4g}" for error in runs["error"])
+            rows.append((panel, epsilon, str(line), " ".join(words)))
+    return pd.DataFrame(rows, columns=["panel", "epsilon", "line", "errors"])
+
+
+def pairs_by_board(runs: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFrame:
+    """Return a row a pair: board, line, other, and what `Contrast` says.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        The result of `errors_of_runs`.
+    families : mapping of str to str
+        The family of each panel's data.
+    """
     errors: dict[str, dict[tuple[str, float], dict[str, Array]]] = {}
-    for panel, epsilon, rows in problems_of(_judged_rows(table)[1]):
-        dataset, _, board = panel.rpartition("_")
-        ran = {
-            str(line): runs["error"].to_numpy(float)
-            for line, runs in rows.groupby("line")
-            if not runs["status"].eq("skipped").any() and runs["error"].notna().any()
+    for panel, epsilon, rows in problems_of(runs):
+        problem, _, board = panel.rpartition("_")
+        errors.setdefault(board, {})[problem, epsilon] = {
+            str(line): np.array(text.split(), dtype=float)
+            for line, text in zip(rows["line"], rows["errors"], strict=True)
         }
-        errors.setdefault(board, {})[dataset, epsilon] = ran
+    names = {panel.rpartition("_")[0]: one for panel, one in families.items()}
     pairs = [
         (board, *lines, *pair)
         for board, own in errors.items()
-        for lines, pair in compare_pairs(own).items()
+        for lines, pair in compare_pairs(own, names).items()
     ]
     return pd.DataFrame(pairs, columns=["board", "line", "other", *Contrast._fields])
 
@@ -362,20 +386,29 @@ def about_board(
     uses = {u for text in table["uncharged"].dropna() for u in text.split(",")} - {""}
     missing = {(m["dataset"], m["reason"]) for m in manifest.get("not_run") or ()}
     doubts = in_doubt(unchecked_in(table)).replace("\n", " ")
-    # Why, of lines such as `list_open_choices` gives.
-    beyond = [one.partition(" in {")[0] for one in open_choices if "/" in one]
+    by_panel = [
+        (str(panel), runs) for panel, runs in table.groupby("panel", sort=False)
+    ]
+    beyond: dict[str, list[str]] = {}
+    for choice in open_choices:
+        # Why, of lines such as `list_open_choices` gives.
+        label, _, why = choice.partition(" in {")[0].rpartition(": ")
+        beyond.setdefault(label.partition(" / ")[0].strip(), []).append(why)
     return {
         "profile": profile,
-        "origin": [word for word in origin if word],
-        "beyond": len(beyond),
-        "short": sum("trials" in one.rpartition(": ")[2] for one in beyond),
         "uncharged": sorted(uses),
         "notes": [doubts] if doubts else [],
         "faults": [*faults],
         "missing": [f"{name}: {reason}" for name, reason in sorted(missing)],
-        "problems": {
-            str(panel): _facts_of_problem(runs)
-            for panel, runs in table.groupby("panel", sort=False)
+        "panels": {
+            panel: {
+                "family": family_of(str(runs["dataset"].iloc[0])),
+                "facts": _facts_of_problem(runs),
+                "made": ", ".join(filter(None, origin)),
+                "beyond": len(beyond.get(panel, ())),
+                "short": sum("trials" in why for why in beyond.get(panel, ())),
+            }
+            for panel, runs in by_panel
         },
     }
 
@@ -383,24 +416,36 @@ def about_board(
 def files_of_board(
     ranking: pd.DataFrame,
     models: pd.DataFrame,
-    pairs: pd.DataFrame,
+    runs: pd.DataFrame,
     about: Mapping[str, Any],
 ) -> dict[str, str]:
     """Return the files that the page is made of, by name.
 
     Parameters
     ----------
-    ranking, models, pairs : DataFrame
-        The results of `standings_of`, `reference_rows` and `pairs_by_board`.
+    ranking, models, runs : DataFrame
+        The results of `standings_of`, `reference_rows` and `errors_of_runs`.
     about : mapping
         The result of `about_board`.
     """
     standings = pd.concat([ranking, models.astype(ranking.dtypes)])
+    families = {panel: of["family"] for panel, of in about["panels"].items()}
+    pairs = pairs_by_board(runs, families)
     return {
+        "leaderboard_errors.csv": csv_of(runs),
         "leaderboard.csv": csv_of(to_four_digits(standings)),
         "leaderboard_pairs.csv": csv_of(to_four_digits(pairs)),
         "leaderboard.json": json.dumps(about, indent=1) + "\n",
     }
+
+
+def read_standings(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return `standings_of` and `reference_rows` as leaderboard.csv has them."""
+    standings = pd.read_csv(folder / "leaderboard.csv")
+    texts = ["reason", "beats_zero", "unbeaten", "place"]
+    standings[texts] = standings[texts].astype(object).fillna("")
+    judged = standings["status"].isin(["ok", "skipped"])
+    return standings[judged], standings[~judged]
 
 
 def page_of_board(folder: Path) -> str:
@@ -408,26 +453,30 @@ def page_of_board(folder: Path) -> str:
 
     It is leaderboard.md, and board.md for each of its boards, filled in.
     """
-    standings = pd.read_csv(folder / "leaderboard.csv")
-    texts = ["reason", "beats_zero", "unbeaten", "place"]
-    standings[texts] = standings[texts].astype(object).fillna("")
+    ranking, models = read_standings(folder)
     pairs = pd.read_csv(folder / "leaderboard_pairs.csv")
     about = json.loads((folder / "leaderboard.json").read_text("utf-8"))
-    judged = standings["status"].isin(["ok", "skipped"])
-    ranking, models = standings[judged], standings[~judged]
     batch, runs = ranking["batch"].max(), ranking["runs"].max()
     parts = {
         board: (rows, pairs[pairs["board"] == board])
         for board, rows in standings_by_board(ranking).items()
     }
-    faults, notes = "; ".join(about["faults"]), "\n- ".join(["", *about["notes"]])
+    panels, origins = about["panels"], dict[str, list[str]]()
+    for panel, of in panels.items():
+        origins.setdefault(of["made"], []).append(panel)
+    made, told = ", ".join(origins), [*about["notes"]]
+    if len(origins) > 1:
+        made = f"runs of {len(origins)} states of code or machine"
+        apart = (f"{one}: {', '.join(own)}" for one, own in origins.items())
+        told.append(f"Groups of problems were run apart: {'; '.join(apart)}.")
+    faults, notes = "; ".join(about["faults"]), "\n- ".join(["", *told])
     missing = "\n".join(f"- {line}" for line in about["missing"])
     return _page_template("leaderboard").substitute(
         profile=about["profile"],
-        made="".join(f", {word}" for word in about["origin"]),
+        made=f", {made}" if made else "",
         runs="?" if math.isnan(runs) else int(runs),
-        beyond=about["beyond"],
-        short=about["short"],
+        beyond=sum(of["beyond"] for of in panels.values()),
+        short=sum(of["short"] for of in panels.values()),
         tuned=int(ranking["status"].eq("ok").sum()),
         batch="batch size 1" if batch == 1 else f"in batches of up to {batch:g}",
         uncharged=", ".join(about["uncharged"]) or "none",
@@ -437,8 +486,7 @@ def page_of_board(folder: Path) -> str:
         )
         + _note_on_statistics(ranking),
         boards="".join(
-            _board_part(board, *part, models, about["problems"])
-            for board, part in parts.items()
+            _board_part(board, *part, models, panels) for board, part in parts.items()
         ),
         faults="\n- **Faults of the search**, where the untuned rule is better: "
         f"{faults}."
@@ -482,8 +530,8 @@ def _note_on_statistics(ranking: pd.DataFrame) -> str:
     factor = _three_digits(own["factor"].median())
     return (
         f"\n\nOn the squared loss `ssp` ends {factor} times above the best of a "
-        "problem, in the median.\nWang (2018), as others report it, finds its adaptive "
-        "form ahead of existing methods;\n[papers.md](papers.md) has both."
+        "problem, in the median.\nWang (2018) finds its adaptive form ahead of "
+        "existing methods on nearly all data sets;\n[papers.md](papers.md) has both."
     )
 
 
@@ -492,7 +540,7 @@ def _board_part(
     rows: pd.DataFrame,
     pairs: pd.DataFrame,
     models: pd.DataFrame,
-    facts: Mapping[str, str],
+    panels: Mapping[str, Mapping[str, Any]],
 ) -> str:
     """Return the part of one board."""
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
@@ -501,9 +549,9 @@ def _board_part(
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary_of_algorithms(rows),
         places=_table_of_winners(rows),
-        families=_table_of_pairs(rows, pairs),
+        families=_table_of_pairs(rows, pairs, panels),
         nothing=_problems_unbeaten(rows, models),
-        problems="".join(_problem_section(ran, models, facts) for ran in problems),
+        problems="".join(_problem_section(ran, models, panels) for ran in problems),
     )
 
 
@@ -552,10 +600,12 @@ def _cells_by_epsilon(
     return table.rename(columns="epsilon = {:g}".format).rename_axis(name)
 
 
-def _table_of_pairs(rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
+def _table_of_pairs(
+    rows: pd.DataFrame, pairs: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]]
+) -> str:
     """Return the probabilities of being better as a table, who is ahead first."""
     ran = rows[rows["status"] == "ok"]
-    names = {family_of(panel.rpartition("_")[0]) for panel in ran["panel"]}
+    names = {panels[panel]["family"] for panel in ran["panel"]}
     if len(names) < 2:
         return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
     if pairs.empty:
@@ -607,7 +657,7 @@ def _epsilons(values: pd.Series[float]) -> str:
 
 
 def _problem_section(
-    rows: pd.DataFrame, models: pd.DataFrame, facts: Mapping[str, str]
+    rows: pd.DataFrame, models: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """Return the section of one problem: errors, then what held-out records say."""
     panel, epsilons = rows["panel"].iloc[0], sorted({*rows["epsilon"]})
@@ -634,7 +684,7 @@ def _problem_section(
     skipped = rows[rows["status"] == "skipped"].groupby("line", sort=False)
     parts = (
         f"\n### {panel}\n",
-        facts[panel],
+        panels[panel]["facts"],
         "",
         markdown_table(errors.fillna("-")),
         f"Held-out records: {told}.\n",
@@ -720,8 +770,8 @@ class Leaderboard(Figure):
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the leaderboard; return the files written, no figures if nothing ran.
 
-        leaderboard.csv, leaderboard_pairs.csv, leaderboard.json and the page that is
-        made of them, leaderboard.md, go beside the folder of the figures.
+        leaderboard.csv, leaderboard_errors.csv, leaderboard_pairs.csv and
+        leaderboard.json, and leaderboard.md, their page, go beside the figures' folder.
         """
         whole, folder, name = drawing.table, drawing.folder, drawing.profile
         table, wrong = whole[whole["line"] != UNTUNED], sentences_on_searches(whole)
@@ -731,47 +781,52 @@ class Leaderboard(Figure):
         about = about_board(table, name, beyond, manifest, wrong)
         log = ["Choices beyond which a better setting may lie", *beyond]
         log += ["Cells in which an untuned rule is better", *(wrong or ["  none"]), ""]
-        files = files_of_board(ranking, models, pairs_by_board(table), about)
+        files = files_of_board(ranking, models, errors_of_runs(table), about)
         texts = {outer / name: text for name, text in files.items()}
         texts[folder / "log.txt"] = "\n".join(log)
         written = [write_text_file(path, text) for path, text in texts.items()]
         page = page_of_board(outer)
         written.append(write_text_file(outer / "leaderboard.md", page))
         doubts = in_doubt(unchecked_in(table))
-        if parts := standings_by_board(ranking):
-            with house_style():
-                for stem, sheet in _sheets_of_boards(parts, drawing, doubts):
-                    written += save_sheet(sheet, folder / f"leaderboard_{stem}")
+        return written + draw_board(ranking, folder, name, doubts, drawing.mark)
+
+
+def draw_board(
+    ranking: pd.DataFrame, folder: Path, profile: str, doubts: str = "", mark: str = ""
+) -> list[Path]:
+    """Draw profiles and map of the standings; return the files, none if nothing ran."""
+    parts, written = standings_by_board(ranking), list[Path]()
+    if not parts:
         return written
-
-
-def _sheets_of_boards(
-    parts: Mapping[str, pd.DataFrame], drawing: Drawing, doubts: str
-) -> Iterator[tuple[str, Sheet]]:
-    """Yield the sheets of the standings by board, each behind its name."""
-    factors = {board: factors_of_board(rows) for board, rows in parts.items()}
     runs = max(int(rows["runs"].max()) for rows in parts.values())
     about = (
         f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
-        f"(profile {drawing.profile}), of the last iterate. Errors are F(w)/F* - 1."
+        f"(profile {profile}), of the last iterate. Errors are F(w)/F* - 1."
     )
+    with house_style():
+        for stem, (drawn, looks) in _parts_of_sheets(parts).items():
+            caption = join_paragraphs(about, CAPTIONS[stem], doubts)
+            sheet = Sheet(drawn, caption, width="page", mark=mark, **looks)
+            written += save_sheet(sheet, folder / f"leaderboard_{stem}")
+    return written
+
+
+def _parts_of_sheets(
+    parts: Mapping[str, pd.DataFrame],
+) -> dict[str, tuple[list[Any], dict[str, Any]]]:
+    """Return what each sheet of the standings by board draws, and how it looks."""
+    factors = {board: factors_of_board(rows) for board, rows in parts.items()}
     cells: dict[str, list[Any]] = {"profiles": [], "heat": []}
     for board, own in factors.items():
         cells["profiles"].extend(_profiles_of_board(BOARDS[board], own))
         cells["heat"].append(
             partial(_draw_factors, factors=own, rows=parts[board], title=BOARDS[board])
         )
-    looks: dict[str, dict[str, Any]] = {
-        "profiles": {"quantity": "share of problems"},
-        "heat": {"quantity": "", "columns": 1},
+    tall = 0.7 + ROW * max(map(len, factors.values()))
+    return {
+        "profiles": (cells["profiles"], {"quantity": "share of problems"}),
+        "heat": (cells["heat"], {"quantity": "", "columns": 1, "tall": tall}),
     }
-    looks["heat"]["tall"] = 0.7 + ROW * max(map(len, factors.values()))
-    for stem, drawn in cells.items():
-        caption = join_paragraphs(about, CAPTIONS[stem], doubts)
-        yield (
-            stem,
-            Sheet(drawn, caption, width="page", mark=drawing.mark, **looks[stem]),
-        )
 
 
 def _profiles_of_board(board: str, factors: pd.DataFrame) -> Iterator[Any]:

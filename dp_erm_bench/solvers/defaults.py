@@ -22,7 +22,7 @@ t c G / (H R N), whatever T is. A margin moves by R times that,
 
 Noise of standard deviation s in each coordinate raises F by at most
 (beta + p l2) s^2 / 2 on average, as the trace of the Hessian of the losses is at most
-beta. All rules here let it reach ``Declared.margin``, nu: an eighth of F(0) of excess,
+beta. All rules let it reach ``PublicNumbers.margin``, nu: an eighth of F(0) of excess,
 
     nu^2 = F(0) / (4 H (1 + p l2 / beta)),
 
@@ -34,7 +34,7 @@ nu is between .16 and 2.2 on five data sets, and as much smaller on madelon, whe
 is 1 and p = 501.
 
 **What was fitted**, on the leaderboard's l2 problems: `FLOW`, `LEAST`, `BENT`, the 5
-in ``Declared.margin`` and the eighth. A flow longer than `FLOW` gains little there
+in ``PublicNumbers.margin`` and the eighth. A flow longer than `FLOW` gains little there
 where it is not free, a lower share than `LEAST` is ruinous where classes are unequal.
 """
 
@@ -86,7 +86,7 @@ PURE = ("gamma", "l1_laplace")
 
 
 @dataclass(frozen=True)
-class Declared:
+class PublicNumbers:
     """What is public of a problem and a budget.
 
     Attributes
@@ -156,7 +156,9 @@ class Declared:
         return max(0.5 * math.sqrt(largest) * won * small, 1.0 / LARGEST)
 
 
-def public_numbers(problem: ERM, budget: Budget, clip: float | None) -> Declared | None:
+def public_numbers(
+    problem: ERM, budget: Budget, clip: float | None
+) -> PublicNumbers | None:
     """Return what is public of a problem, None where nothing tells a scale.
 
     Without declared bounds G R is the clipping threshold; without that a fit is
@@ -182,7 +184,7 @@ def public_numbers(problem: ERM, budget: Budget, clip: float | None) -> Declared
     if math.isfinite(epsilon):
         # Beyond, mu grows like a root; noise is next to nothing.
         mu = mu_for(min(epsilon, 1e3), budget.number)
-    public = Declared(
+    public = PublicNumbers(
         n=problem.n,
         p=problem.p,
         epsilon=epsilon,
@@ -258,18 +260,18 @@ def safe_ratio(value: float, over: float) -> float:
     return value / over if over > 0.0 else math.inf
 
 
-def clip_of(public: Declared, c: float, largest: float) -> float | None:
+def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
     """Return the threshold of a share, null for all of what is declared."""
     return three_digits(c * largest) if c < 1.0 and public.bounded else None
 
 
-def free_of(public: Declared, records: float) -> float:
+def free_of(public: PublicNumbers, records: float) -> float:
     """Return the c t at which noise on a margin is nu."""
     nu = public.margin(records)
     return nu * records * public.curvature / public.lipschitz
 
 
-def descent(public: Declared, given: Given) -> tuple[float, float]:
+def descent(public: PublicNumbers, given: Given) -> tuple[float, float]:
     """Return c and t of steps along noisy gradients of all records."""
     free = free_of(public, public.records())
     most = safe_ratio(public.beta, public.strength)
@@ -287,7 +289,7 @@ def step_of(t: float, count: float, most: float = STEP) -> float:
     return three_digits(min(t / count, most) if count else most)
 
 
-def gd(public: Declared, given: Given) -> Numbers:
+def gd(public: PublicNumbers, given: Given) -> Numbers:
     """Return T, step and clip: the fewest steps of at most 1.9 / beta that make t.
 
     Noise does not depend on T, which is as small as no step expands distances.
@@ -301,7 +303,7 @@ def gd(public: Declared, given: Given) -> Numbers:
     }
 
 
-def sgd(public: Declared, given: Given) -> Numbers:
+def sgd(public: PublicNumbers, given: Given) -> Numbers:
     """Return those of gd over samples: T steps with a share q of the records each.
 
     At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu;
@@ -327,7 +329,7 @@ def sgd(public: Declared, given: Given) -> Numbers:
     return found if "n_iter" in given else {**found, "passes": passes}
 
 
-def permutation_sgd(public: Declared, given: Given) -> Numbers:
+def permutation_sgd(public: PublicNumbers, given: Given) -> Numbers:
     """Return passes, batch, step and clip of a flow with noise at its end.
 
     Nothing contracts that noise, (t G / (H N))^2 H / 2 of excess for c = 1. A solution
@@ -356,7 +358,7 @@ def permutation_sgd(public: Declared, given: Given) -> Numbers:
     return {"passes": passes, "batch_size": size, "step": step, "clip": clip}
 
 
-def random_cd(public: Declared, given: Given) -> Numbers:
+def random_cd(public: PublicNumbers, given: Given) -> Numbers:
     """Return passes, step and clip: those of gd, in coordinates.
 
     A pass is p releases, of sensitivities c G R_j, so that the noise on a margin is
@@ -377,7 +379,7 @@ def random_cd(public: Declared, given: Given) -> Numbers:
     return found if "n_iter" in given else {**found, "passes": float(passes)}
 
 
-def output_perturbation(public: Declared, given: Given) -> Numbers:
+def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
     """Return the ridge: of noise nu on a margin, or of the least bound.
 
     The minimiser moves by a G R / (n m) for a modulus m, so that a margin has noise
@@ -392,7 +394,7 @@ def output_perturbation(public: Declared, given: Given) -> Numbers:
     return {"ridge": ridge_of(public, max(curved / nu, math.cbrt(least)))}
 
 
-def objective_perturbation(public: Declared, given: Given) -> Numbers:
+def objective_perturbation(public: PublicNumbers, given: Given) -> Numbers:
     """Return the ridge: a share of what alone holds the noise on a margin to nu.
 
     The noise b of the objective's sum has a G R / mu in each coordinate and moves a
@@ -413,7 +415,7 @@ def objective_perturbation(public: Declared, given: Given) -> Numbers:
     return {"ridge": ridge_of(public, max(BENT * m, least))}
 
 
-def ridge_of(public: Declared, modulus: float) -> float:
+def ridge_of(public: PublicNumbers, modulus: float) -> float:
     """Return what a modulus needs beside the penalty's; 0 where nothing is declared."""
     needed = public.bounded and modulus > public.strength
     return three_digits(modulus - public.strength) if needed else 0.0
@@ -436,7 +438,7 @@ class Rule:
 
     version: str
     meanings: Mapping[str, str]
-    numbers: Callable[[Declared, Given], Mapping[str, Any]] = field(repr=False)
+    numbers: Callable[[PublicNumbers, Given], Mapping[str, Any]] = field(repr=False)
 
 
 SHARE = "a share of declared bounds, 1/4 to all, that falls with n epsilon / sqrt(p)"

@@ -5,9 +5,10 @@ import types
 import numpy as np
 import pytest
 
+from benchmarks.cards import described_sets
 from dp_erm_bench.datasets import load
 from dp_erm_bench.datasets.load import load_dataset
-from dp_erm_bench.datasets.spec import dataset_spec
+from dp_erm_bench.datasets.spec import card_of, dataset_spec
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.paths import cache_dir
 from dp_erm_bench.registry import names
@@ -128,6 +129,15 @@ def test_an_unknown_key_is_refused(source):
 def test_regression_labels_stay_as_they_are(source):
     y = load_dataset(toy(task="regression")).y
     np.testing.assert_array_equal(np.unique(y), [0.0, 1.0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [one for one, _ in described_sets() if one != "mtp"])
+def test_a_card_has_the_size_of_the_records(name, mirror):
+    base, _, member = name.partition(":")
+    changes = {"set": member} if member else {}
+    data = load_dataset(dataset_spec(base, **changes))
+    assert data.X.shape == (card_of(name)["n"], card_of(name)["p"])
 
 
 @pytest.mark.parametrize("name", ["breast_cancer", "log1", "log2"])

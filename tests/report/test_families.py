@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dp_erm_bench.report.families import Contrast, compare_pairs, family_of
+from dp_erm_bench.datasets.spec import family_of
+from dp_erm_bench.report.families import Contrast, compare_pairs
 from tests.loops import each
 
 SETS = ("breast_cancer", "w8a", "electricity", "madelon", "dense", "dorothea")
@@ -26,7 +27,10 @@ def errors_of(sets, lines, spread=0.05, runs=20, epsilons=(0.1, 1.0)):
 
 @each(
     "name, expected",
-    [("a1a", "adult"), ("adult", "adult"), ("dense", "quasi_sparse"), ("w8a", "w8a")],
+    [
+        *[("libsvm:a1a", "adult"), ("libsvm:a9a", "adult"), ("libsvm:w8a", "w8a")],
+        *[("mtp", "melting_point"), ("log1", "log1"), ("libsvm:rcv1", "rcv1")],
+    ],
 )
 def test_samples_of_the_same_records_are_one_family(name, expected):
     assert family_of(name) == expected
@@ -56,14 +60,17 @@ def test_a_family_counts_once_however_many_sets_it_has():
     """Five samples of adult say one thing, three other sets the contrary."""
     adult = errors_of([f"a{k}a" for k in range(1, 6)], {"a": 0.25, "b": 1.0}, 0.001)
     others = errors_of(["w8a", "madelon", "dense"], {"a": 2.0, "b": 1.0}, 0.001)
-    pair = compare_pairs(adult | others)["a", "b"]
+    families = {name: "adult" for name, _ in adult}
+    pair = compare_pairs(adult | others, families)["a", "b"]
     assert (pair.families, pair.problems) == (4, 16)
     assert pair.ratio == pytest.approx((0.25 * 2.0**3) ** 0.25, rel=1e-3)
     assert 0.2 < pair.better < 0.8
 
 
 def test_one_family_tells_nothing_of_others():
-    pair = compare_pairs(errors_of(["a1a", "adult"], {"a": 0.5, "b": 1.0}))["a", "b"]
+    errors = errors_of(["a1a", "a5a"], {"a": 0.5, "b": 1.0})
+    families = {name: "adult" for name, _ in errors}
+    pair = compare_pairs(errors, families)["a", "b"]
     assert (pair.families, pair.problems) == (1, 4)
     assert math.isnan(pair.better) and math.isnan(pair.within)
     assert pair.ratio == pytest.approx(0.5, rel=0.1)

@@ -285,7 +285,7 @@ def test_a_solver_of_ones_own_has_a_rule(tmp_path):
     path = tmp_path / "ruled.py"
     path.write_text(
         "from dataclasses import dataclass\n"
-        "from dp_erm_bench.extend import Declared, Rule\n"
+        "from dp_erm_bench.extend import PublicNumbers, Rule\n"
         "from dp_erm_bench.solvers.gd import GD\n\n\n"
         "def numbers(public, given):\n"
         "    return {'n_iter': public.p + 3}\n\n\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -275,7 +276,8 @@ def errata_of_paper(experiment: str) -> str:
     author, year = experiment[:-4], experiment[-4:]
     for section in _page_of_docs("errata").split("\n## ")[1:]:
         title, _, text = section.partition("\n")
-        if author and title.lower().startswith(author) and year in title:
+        first, *_ = re.findall(r"\w+", title.lower())
+        if author == first and year in title:
             return text
     return ""
 
