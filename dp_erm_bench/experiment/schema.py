@@ -701,6 +701,8 @@ PANELS, LINES = "panels", "lines"
 """Keys of a block that stands for many: problems by the name of their panel, each a
 mapping, and the lines that each of them has. What both give is the line's."""
 
+PAIRED = ((PANELS, dict, "names with a mapping each"), (LINES, list, "mappings"))
+
 
 def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
     """Return blocks without `panels` and `lines`: one for each pair of the two.
@@ -716,13 +718,12 @@ def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
             blocks.append(section)
             continue
         usual = dict(section)
-        for key, kind in ((PANELS, dict), (LINES, list)):
+        for key, kind, allowed in PAIRED:
             own = usual.pop(key, None)
             parts = own.values() if isinstance(own, dict) else own or ()
             maps = isinstance(own, kind) and {isinstance(o, Mapping) for o in parts}
             if maps != {True}:
-                allowed = f"a {kind.__name__} of mappings, at least one"
-                wrong = value_error(key, own, allowed)
+                wrong = value_error(key, own, f"{allowed}, at least one")
                 raise UsageError(f"{block_label(section, number)}: {wrong}")
         blocks += [
             {**usual, LABELS[0]: name, **panel, **line}

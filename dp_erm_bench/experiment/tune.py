@@ -20,7 +20,7 @@ import statistics
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, permutations, product
+from itertools import accumulate, chain, cycle, permutations, product
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -342,19 +342,23 @@ def neighbouring_points(
 
 
 def traded_points(
-    space: Mapping[str, Axis], best: Point, factor: float
+    space: Mapping[str, Axis], best: Point, factor: float, power: int = 1
 ) -> Iterator[Point]:
-    """Yield the points with one parameter up by a factor, and another one down.
+    """Yield the points with one parameter up by a factor, another down by its power.
 
     Good settings lie along such lines: longer runs want shorter steps, and so do larger
-    thresholds with their noise.
+    thresholds with their noise; where more is let through as well, shorter by more.
     """
-    near = {
-        key: [*axis.values_beside(best[key], factor)] if axis.orders(best[key]) else []
-        for key, axis in space.items()
-    }
-    for one, other in permutations(space, 2):
-        for low, high in product(near[one], near[other]):
+    near, far = (
+        {
+            key: [*axis.values_beside(best[key], times)]
+            for key, axis in space.items()
+            if axis.orders(best[key])
+        }
+        for times in (factor, factor**power)
+    )
+    for one, other in permutations(near, 2):
+        for low, high in product(far[one], near[other]):
             if low < best[one] and high > best[other]:
                 yield {**best, one: low, other: high}
 
@@ -488,6 +492,9 @@ OUTWARD = 6
 SOBOL = 2
 """Points of a wide round beside the trades."""
 
+POWERS = (1, 2)
+"""Powers of the trades of wide rounds, in turn."""
+
 MODELLED = 2
 """Points of a round that a fitted surface proposes."""
 
@@ -586,7 +593,8 @@ class PatternTuner(Tuner):
         yield from self._points_beyond_grid()
         yield self._race_points(self._best_points(count, 0), 1)
         self.first = before = best = self._best_point()
-        radius, number, quiet, wide, gained = self.search.radius, 0, 0, False, True
+        radius, number, quiet, wide, gained = self.search.radius, 0, 0, 0, True
+        powers = cycle(POWERS)
         while quiet < QUIET:
             points = self._points_of_round(before, best, radius, number, wide)
             if points is None:
@@ -597,8 +605,9 @@ class PatternTuner(Tuner):
             yield self._race_points(self._best_points(BETTER[1], 1), 2)
             before, best = best, self._best_point(1, best)
             number, gained = number + 1, self._is_gain(before, best)
+            done = not gained and wide > 0
             # Trades and the cube are for where the neighbours lead nowhere.
-            wide, done = not gained and not wide, not gained and wide
+            wide = 0 if gained or wide else next(powers)
             if done:
                 quiet += radius <= SMALL
                 radius = max(SHRINK * radius, SMALLEST)
@@ -767,7 +776,7 @@ class PatternTuner(Tuner):
             yield from ({**one, key: moved} for one in alike[:OUTWARD])
 
     def _points_of_round(
-        self, before: Point, best: Point, radius: float, number: int, wide: bool
+        self, before: Point, best: Point, radius: float, number: int, wide: int
     ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
@@ -781,7 +790,7 @@ class PatternTuner(Tuner):
         def make() -> Iterator[Point]:
             if wide:
                 seed = int(sha256_of(f"{self._case_digest()}:{number}")[:16], 16)
-                yield from traded_points(self.space, best, radius)
+                yield from traded_points(self.space, best, radius, wide)
                 yield from sobol_points(self.space, best, radius, SOBOL, seed)
             else:
                 yield from points_onward(self.space, before, best)

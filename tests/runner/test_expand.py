@@ -60,12 +60,12 @@ def test_panels_and_lines_are_written_out():
 @each(
     "block, said",
     [
-        ({"panels": {"a": {}}}, "lines=None: must be a list of mappings"),
-        ({"lines": [{}]}, "panels=None: must be a dict of mappings"),
-        ({"panels": {}, "lines": [{}]}, "panels={}: must be a dict"),
-        ({"panels": {"a": 1}, "lines": [{}]}, "panels={'a': 1}: must be a dict"),
-        ({"panels": {"a": {}}, "lines": {"a": 1}}, "lines={'a': 1}: must be a list"),
-        ({"panels": {"a": {}}, "lines": ["gd"]}, "lines=['gd']: must be a list"),
+        ({"panels": {"a": {}}}, "lines=null: must be mappings, at least one"),
+        ({"lines": [{}]}, "panels=null: must be names with a mapping each"),
+        ({"panels": {}, "lines": [{}]}, "panels={}: must be names"),
+        ({"panels": {"a": 1}, "lines": [{}]}, "panels={a:1}: must be names"),
+        ({"panels": {"a": {}}, "lines": {"a": 1}}, "lines={a:1}: must be mappings"),
+        ({"panels": {"a": {}}, "lines": ["gd"]}, "lines=[gd]: must be mappings"),
     ],
 )
 def test_panels_and_lines_are_needed_both(block, said):

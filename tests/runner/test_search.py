@@ -19,6 +19,7 @@ from dp_erm_bench.experiment.tune import (
     Tried,
     modelled_points,
     points_onward,
+    traded_points,
     tuners_of,
 )
 from dp_erm_bench.results.store import ASKED, Asked
@@ -127,12 +128,13 @@ def test_no_trial_more_than_was_allowed_is_asked_for(trials):
     assert len(tuner.choice.finals) == 16
 
 
-def test_a_valley_that_runs_across_is_followed():
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_valley_that_runs_across_is_followed(power):
     """Along it step and clip change against each other; beside it all is worse."""
 
     def valley(params, seed):
-        across = math.log(params["step"] * params["clip"] / 2.4)
-        along = math.log(params["step"] / params["clip"] * 300.0)
+        across = math.log(params["step"] * params["clip"] ** power / 2.4)
+        along = math.log(params["step"] / params["clip"] ** power * 300.0)
         return 1.0 + 30.0 * across**2 + 0.05 * along**2
 
     finals = {}
@@ -206,6 +208,17 @@ def test_steps_grow_with_the_way_that_led_on():
     assert [one["step"] for one in points_onward(space, before, best)] == [16.0, 64.0]
     assert [*points_onward(space, best, best)] == []
     assert [*points_onward(space, best, {**best, "order": "uniform"})] == []
+
+
+@each("power, down", [(1, 0.5), (2, 0.25)])
+def test_a_trade_takes_a_power_for_what_it_gives(power, down):
+    space = {name: Axis((0.5, 1.0), ratio=2.0) for name in ("step", "clip")}
+    space["order"] = Axis(("cyclic", "uniform"))
+    best = {"step": 1.0, "clip": 1.0, "order": "cyclic"}
+    assert [*traded_points(space, best, 2.0, power)] == [
+        {**best, "step": down, "clip": 2.0},
+        {**best, "step": 2.0, "clip": down},
+    ]
 
 
 def test_a_choice_inside_is_not_open():
