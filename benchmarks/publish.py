@@ -2,9 +2,10 @@
 
 `python -m benchmarks.publish NAME...` copies the claims, the choices, the sheets and
 their curves of each results folder, and writes docs/figures.md; of `STUDIES` the files
-named there. A picture that looks like the one that is there stays. The counts of the
-README and docs/leaderboard.md are of what is published; without names they alone are
-written.
+named there; a run of the leaderboard, or of some of its panels, replaces these panels
+(`benchmarks.board`). A picture that looks like the one that is there stays. The counts
+of the README and docs/leaderboard.md are of what is published; without names they alone
+are written.
 """
 
 import json
@@ -17,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image, ImageChops
 
-from benchmarks.board import publish_board
+from benchmarks.board import check_run, publish_board
 from dp_erm_bench.report.layout import MAX_PNG_BYTES
 from dp_erm_bench.report.leaderboard import page_of_board
 from dp_erm_bench.results.runs import read_manifest
@@ -30,13 +31,7 @@ TABLES = ("claims", "choices")
 BESIDE = {"mangold2022": ("electricity_raw",)}
 """Pictures that other pages show, beside an experiment's own sheets."""
 BOARD = "leaderboard"
-STUDIES = {
-    "audit": ("audits.csv", "figures/audit.png"),
-    BOARD: (
-        *(f"{BOARD}.csv", f"{BOARD}_errors.csv", f"{BOARD}.json", "choices.csv"),
-        *(f"figures/{BOARD}_heat.png", f"figures/{BOARD}_profiles.png"),
-    ),
-}
+STUDIES = {"audit": ("audits.csv", "figures/audit.png")}
 """What other pages show of experiments that have no chapter here."""
 
 HEAD = """\
@@ -95,8 +90,16 @@ def files(name: str) -> dict[Path, Path]:
     return kept
 
 
+def is_of_board(name: str) -> bool:
+    """Return whether a folder is of the leaderboard, or of some of its panels."""
+    return name.partition("+")[0] == BOARD
+
+
 def check(name: str) -> None:
     """Refuse an experiment of which something is missing or too large to be kept."""
+    if is_of_board(name):
+        check_run(RESULTS / name, PUBLISHED)
+        return
     for path in files(name):
         if not path.is_file():
             raise SystemExit(f"{path}: is missing, run experiment={name} first")
@@ -108,7 +111,7 @@ def check(name: str) -> None:
 
 def keep(name: str) -> None:
     """Copy the tables and pictures of an experiment, with the curves beside them."""
-    if name == BOARD:
+    if is_of_board(name):
         publish_board(RESULTS / name, PUBLISHED)
         return
     for path, kept in files(name).items():
@@ -185,7 +188,7 @@ def main(*names: str) -> None:
         keep(name)
     text = PAGE.read_text() if PAGE.is_file() else HEAD
     parts = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
-    own = [name for name in names if name not in STUDIES]
+    own = [name for name in names if not (name in STUDIES or is_of_board(name))]
     parts |= {name: chapter(name).removeprefix("## ") for name in own}
     chapters = [f"## {parts[name].strip()}\n" for name in sorted(parts)]
     PAGE.write_text("\n".join([HEAD, *chapters]))

@@ -278,30 +278,36 @@ def test_a_run_of_some_panels_replaces_these_alone(tmp_path, monkeypatch):
     about = json.loads(merged[board.ABOUT])["panels"]
     old = json.loads((publish.PUBLISHED / board.ABOUT).read_text())["panels"]
     assert about.keys() == old.keys()
-    assert about["a9a_l2"] == old["a9a_l2"] != about["breast_cancer_l2"]
+    assert about["a9a_l2"] == old["a9a_l2"]
+    assert about["breast_cancer_l2"] != old["breast_cancer_l2"]
+    # Again, into what it gave: the same; a fault of the panel is gone, others stay.
+    folder = tmp_path / "published"
+    folder.mkdir()
+    for name, text in merged.items():
+        (folder / name).write_text(text)
+    whole = json.loads(merged[board.ABOUT])
+    faults = ["breast_cancer_l2 / gd, epsilon = 1: x", "a9a_l2 / gd, epsilon = 1: y"]
+    (folder / board.ABOUT).write_text(json.dumps({**whole, "faults": faults}))
+    again = board.merge_tables(tmp_path / "results" / "board", folder)
+    assert json.loads(again.pop(board.ABOUT))["faults"][0] == faults[1]
+    assert again == {name: merged[name] for name in again}
+    with pytest.raises(SystemExit, match="is of the profile smoke, not published"):
+        board.check_run(tmp_path / "results" / "board", publish.PUBLISHED)
 
 
 def test_kept_settings_are_the_best_and_far_apart():
-    places = pd.DataFrame({"step": 2.0 ** np.arange(40), "clip": [None, "a"] * 20})
+    settings = [{"step": 2.0**k, "clip": "ab"[k % 2]} for k in range(40)]
     means = np.arange(40.0)
     means[7] = math.inf
-    kept = [*board.chosen_settings(means, places)]
+    kept = [*board.chosen_settings(means, settings)]
     assert kept[:5] == [0, 1, 2, 3, 4] and len({*kept}) == board.KEPT
     assert kept[5] == 39 and 7 not in kept
-    assert len([*board.chosen_settings(means[:3], places[:3])]) == 3
+    assert len([*board.chosen_settings(means[:3], settings[:3])]) == 3
+    assert [*board.chosen_settings(np.array([1.0]), [{}])] == [0]
 
 
 def test_what_is_published_of_a_study_has_pages_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(publish, "RESULTS", tmp_path)
-    folder, named = tmp_path / publish.BOARD, publish.BOARD
-    sheets = [f"{named}_heat.png", f"{named}_profiles.png"]
-    assert publish.files(named) == {
-        folder / f"{named}.json": publish.PUBLISHED / f"{named}.json",
-        folder / f"{named}.csv": publish.PUBLISHED / f"{named}.csv",
-        folder / f"{named}_errors.csv": publish.PUBLISHED / f"{named}_errors.csv",
-        folder / "choices.csv": publish.PUBLISHED / f"{named}_choices.csv",
-        **{folder / "figures" / one: publish.PUBLISHED / one for one in sheets},
-    }
     audit = {path.name: kept.name for path, kept in publish.files("audit").items()}
     assert audit == {name: name for name in ("audits.csv", "audit.png")}
     with pytest.raises(

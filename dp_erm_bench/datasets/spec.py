@@ -170,10 +170,10 @@ def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def card_of(name: str) -> dict[str, Any]:
-    """Return what a yaml tells of a dataset, empty where it tells nothing.
+    """Return the card of a dataset, empty without one.
 
-    Family (of records of one origin), n, p, origin and licence; ``why`` its bounds are
-    public, and of one of many sets the bounds that it has in place of the yaml's.
+    It has family, n, p, origin, licence, and ``why`` bounds that are in force are
+    public. A member's card may have default bounds in place of the yaml's.
 
     Parameters
     ----------

@@ -726,7 +726,7 @@ def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
                 wrong = value_error(key, own, f"{allowed}, at least one")
                 raise UsageError(f"{block_label(section, number)}: {wrong}")
         blocks += [
-            {**usual, LABELS[0]: name, **panel, **line}
+            {**usual, LABELS[0]: str(name), **panel, **line}
             for name, panel in section[PANELS].items()
             for line in section[LINES]
         ]

@@ -344,10 +344,10 @@ def neighbouring_points(
 def traded_points(
     space: Mapping[str, Axis], best: Point, factor: float, power: int = 1
 ) -> Iterator[Point]:
-    """Yield the points with one parameter up by a factor, another down by its power.
+    """Yield the points with one parameter down and another up, one of them to a power.
 
     Good settings lie along such lines: longer runs want shorter steps, and so do larger
-    thresholds with their noise; where more is let through as well, shorter by more.
+    thresholds with their noise. A threshold may want a step smaller by its square.
     """
     near, far = (
         {
@@ -357,8 +357,10 @@ def traded_points(
         }
         for times in (factor, factor**power)
     )
-    for one, other in permutations(near, 2):
-        for low, high in product(far[one], near[other]):
+    for (down, up), (one, other) in product(
+        [(near, far), (far, near)], permutations(near, 2)
+    ):
+        for low, high in product(down[one], up[other]):
             if low < best[one] and high > best[other]:
                 yield {**best, one: low, other: high}
 
@@ -492,6 +494,9 @@ OUTWARD = 6
 SOBOL = 2
 """Points of a wide round beside the trades."""
 
+APART = 4
+"""Runs that take so many times as many steps are of another length."""
+
 POWERS = (1, 2)
 """Powers of the trades of wide rounds, in turn."""
 
@@ -554,6 +559,7 @@ class PatternTuner(Tuner):
         self.search, self.space = self.tune.search, space_of(line)
         self.ask, self._last = ask, len(self.search.race) - 1
         self.first: Point | None = None
+        self.number = 0
 
     def seeds(self, rung: int) -> Sequence[int]:
         """Return the first seeds, as many as the race has on a rung."""
@@ -592,25 +598,16 @@ class PatternTuner(Tuner):
             return
         yield from self._points_beyond_grid()
         yield self._race_points(self._best_points(count, 0), 1)
-        self.first = before = best = self._best_point()
-        radius, number, quiet, wide, gained = self.search.radius, 0, 0, 0, True
-        powers = cycle(POWERS)
-        while quiet < QUIET:
-            points = self._points_of_round(before, best, radius, number, wide)
-            if points is None:
-                break
-            yield self._race_points(points, HALF)
-            yield self._race_points(self._better_half(points), 0)
-            yield self._race_points(self._best_points(BETTER[0], 0), 1)
-            yield self._race_points(self._best_points(BETTER[1], 1), 2)
-            before, best = best, self._best_point(1, best)
-            number, gained = number + 1, self._is_gain(before, best)
-            done = not gained and wide > 0
-            # Trades and the cube are for where the neighbours lead nowhere.
-            wide = 0 if gained or wide else next(powers)
-            if done:
-                quiet += radius <= SMALL
-                radius = max(SHRINK * radius, SMALLEST)
+        self.first = best = self._best_point()
+        # Rounds see runs of one kind: short ones may be as good as long ones.
+        seen, moved, others = list[Point](), list[Point | None](), [best]
+        while others:
+            best, before = yield from self._rounds_near(others[0], seen)
+            seen.append(best)
+            moved.append(before)
+            known = [dict(key) for key in self.rungs]
+            others = [one for one in known if self._is_of_other_length(one, seen)]
+            others = [one for _, one in self.rank_points(others)]
         yield from self._rounds_by_model()
         beyond = [
             point
@@ -622,13 +619,60 @@ class PatternTuner(Tuner):
         yield from self._last_races()
         moving = yield from self._rounds_beyond_choice()
         chosen = self.ranked[0][1]
-        gained &= not number or self._is_better(chosen, before)
-        moving |= quiet < QUIET and gained
+        moving |= not self.number
+        moving |= any(one and self._is_better(chosen, one) for one in moved)
         values = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
         untried = [f"{key} untried" for key, tried in values.items() if len(tried) < 2]
         ends = [*self._ends_of_point(chosen)]
         ends = [one for one in ends if f"{one.split()[0]} untried" not in untried]
         self.open = (*ends, *untried, *["trials"] * moving)
+
+    def _rounds_near(
+        self, best: Point, seen: Points
+    ) -> Generator[Round, None, tuple[Point, Point | None]]:
+        """Yield rounds around a point, until they lead nowhere or trials run out.
+
+        Return the best point, and the one before if trials ran out while it gained.
+
+        Parameters
+        ----------
+        best : Point
+            Where they begin.
+        seen : list of Point
+            Only runs of other lengths than theirs are followed.
+        """
+
+        def best_points(count: int, rung: int) -> Points:
+            own = self._best_points(len(self.rungs), rung)
+            return [one for one in own if self._is_of_other_length(one, seen)][:count]
+
+        before, gained, wide, quiet = best, True, 0, 0
+        radius, powers = self.search.radius, cycle(POWERS)
+        while quiet < QUIET:
+            points = self._points_of_round(before, best, radius, wide)
+            if points is None:
+                return best, before if gained else None
+            yield self._race_points(points, HALF)
+            yield self._race_points(self._better_half(points), 0)
+            yield self._race_points(best_points(BETTER[0], 0), 1)
+            yield self._race_points(best_points(BETTER[1], 1), 2)
+            before, best = best, next(iter(best_points(1, 1)), best)
+            gained = self._is_gain(before, best)
+            done = not gained and wide > 0
+            # Trades and the cube are for where the neighbours lead nowhere.
+            wide = 0 if gained or wide else next(powers)
+            if done:
+                quiet += radius <= SMALL
+                radius = max(SHRINK * radius, SMALLEST)
+        return best, None
+
+    def _is_of_other_length(self, point: Point, seen: Points) -> bool:
+        """Return whether a run has `APART` times the steps of each other, or a part."""
+        own, *others = (
+            max(1, self.line.setting(**one).batch_key.iterations())
+            for one in (point, *seen)
+        )
+        return all(not 1 / APART < own / one < APART for one in others)
 
     def _setting_of_rule(self) -> Points:
         """Return the setting that the line's rule gives, where there is a rule."""
@@ -776,7 +820,7 @@ class PatternTuner(Tuner):
             yield from ({**one, key: moved} for one in alike[:OUTWARD])
 
     def _points_of_round(
-        self, before: Point, best: Point, radius: float, number: int, wide: int
+        self, before: Point, best: Point, radius: float, wide: int
     ) -> Points | None:
         """Return the new points of a round, None if the search cannot go on."""
         # Each costs one and a half times half of the first seeds; the best cost more.
@@ -789,14 +833,16 @@ class PatternTuner(Tuner):
 
         def make() -> Iterator[Point]:
             if wide:
-                seed = int(sha256_of(f"{self._case_digest()}:{number}")[:16], 16)
+                seed = int(sha256_of(f"{self._case_digest()}:{self.number}")[:16], 16)
                 yield from traded_points(self.space, best, radius, wide)
                 yield from sobol_points(self.space, best, radius, SOBOL, seed)
             else:
                 yield from points_onward(self.space, before, best)
                 yield from neighbouring_points(self.space, best, radius)
 
-        return self._ask_for_round([points, radius, wide], number, make)[:affordable]
+        self.number += 1
+        asked = self._ask_for_round([points, radius, wide], self.number - 1, make)
+        return asked[:affordable]
 
     def _ask_for_round(
         self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]

@@ -157,7 +157,7 @@ def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
         for line, runs in own.groupby("line", sort=False):
             if runs["status"].eq("skipped").any() or runs["error"].isna().all():
                 continue
-            words = (f"{error:.4g}" for error in runs["error"])
+            words = (f"{max(error, FLOOR):.4g}" for error in runs["error"])
             rows.append((panel, epsilon, str(line), " ".join(words)))
     return pd.DataFrame(rows, columns=["panel", "epsilon", "line", "errors"])
 
@@ -176,7 +176,7 @@ def pairs_by_board(runs: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFr
     for panel, epsilon, rows in problems_of(runs):
         problem, _, board = panel.rpartition("_")
         errors.setdefault(board, {})[problem, epsilon] = {
-            str(line): np.array(text.split(), dtype=float)
+            str(line): np.array(str(text).split(), dtype=float)
             for line, text in zip(rows["line"], rows["errors"], strict=True)
         }
     names = {panel.rpartition("_")[0]: one for panel, one in families.items()}

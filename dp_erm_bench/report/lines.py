@@ -44,7 +44,7 @@ def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
         for line, rate in lines.items()
         if isinstance(rate, Scaling) and math.isfinite(rate.slope)
     ]
-    return f"slopes against {axis}: {'; '.join(values)}" if values else ""
+    return f"slopes of means against {axis}: {'; '.join(values)}" if values else ""
 
 
 def _interval_in_words(rate: Scaling) -> str:

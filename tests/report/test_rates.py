@@ -424,7 +424,7 @@ def test_diverged_point_does_not_hide_the_others(axes):
 def test_slopes_in_words():
     rates = {LINE: constant(X**0.5), "DP-CD cyclic": constant(X**-1.0)}
     assert slopes_in_words("p", rates) == (
-        "slopes against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00"
+        "slopes of means against p: DP-GCD, tight noise 0.50; DP-CD, cyclic -1.00"
     )
     assert slopes_in_words("p", {}) == ""
 

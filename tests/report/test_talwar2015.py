@@ -125,8 +125,8 @@ def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
 def test_slopes_name_their_panel(table, tmp_path, captions):
     drawn(table, tmp_path)
     said = captions["talwar2015_lasso"]
-    assert "\na: slopes against n: Frank-Wolfe, Gumbel noise -" in said
-    assert ". b: slopes against steps T: Frank-Wolfe, Gumbel noise 0." in said
+    assert "\na: slopes of means against n: Frank-Wolfe, Gumbel noise -" in said
+    assert ". b: slopes of means against steps T: Frank-Wolfe, Gumbel noise 0." in said
 
 
 def test_the_legend_of_a_single_panel_is_on_the_sheet(table):

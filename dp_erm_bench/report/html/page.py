@@ -276,8 +276,11 @@ def errata_of_paper(experiment: str) -> str:
     author, year = experiment[:-4], experiment[-4:]
     for section in _page_of_docs("errata").split("\n## ")[1:]:
         title, _, text = section.partition("\n")
-        first, *_ = re.findall(r"\w+", title.lower())
-        if author == first and year in title:
+        if (
+            re.match(rf"{re.escape(author)}\b", title.lower())
+            and author
+            and year in title
+        ):
             return text
     return ""
 
