@@ -8,6 +8,7 @@ tried, with their errors: rules without data are fitted on them.
 import io
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ from dp_erm_bench.results.table import load_results
 ABOUT, CHOICES = "leaderboard.json", "leaderboard_choices.csv"
 TABLES = ("leaderboard.csv", "leaderboard_errors.csv", CHOICES)
 TRIALS, PAIRS = "leaderboard_trials.csv", "leaderboard_pairs.csv"
+OF_PANELS = re.compile(r"\w+(, changed: panel=[\w,]+)?")
+"""What a run says of its profile, in which nothing but the panels may be changed."""
+
 KEPT = 10
 """Settings of a line that are kept: half of them the best, half far from each other."""
 
@@ -41,13 +45,19 @@ def trials_of_board(table: pd.DataFrame) -> pd.DataFrame:
     cells, rows = ["panel", "epsilon", "line"], []
     for cell, own in ends.groupby(cells, sort=False):
         tried = own.groupby("params", sort=False)["error"].agg(["mean", "size"])
-        settings = [mapping_of(text) for text in tried.index]
+        settings = _vary([mapping_of(text) for text in tried.index])
         for k in chosen_settings(tried["mean"].to_numpy(float), settings):
             values = settings[k].items()
             setting = " ".join(f"{key}={_short(value)}" for key, value in values)
             mean, seeds = tried.iloc[k]
             rows.append((*cell, setting, float(f"{mean:.4g}"), int(seeds)))
     return pd.DataFrame(rows, columns=[*cells, "setting", "mean", "seeds"])
+
+
+def _vary(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return settings without what is the same in all of them."""
+    keys = {key for one in settings for key in one if one[key] != settings[0].get(key)}
+    return [{k: v for k, v in one.items() if k in keys} for one in settings]
 
 
 def chosen_settings(
@@ -128,7 +138,7 @@ def merge_tables(folder: Path, published: Path) -> dict[str, str]:
     ]
     left = {*old["panels"]} - {*about["panels"]}
     whole = {
-        "profile": about["profile"],
+        "profile": about["profile"].partition(", ")[0],
         "uncharged": sorted({*old["uncharged"], *about["uncharged"]}),
         "notes": [*dict.fromkeys([*(old["notes"] if left else ()), *about["notes"]])],
         "faults": [*faults, *about["faults"]],
@@ -151,9 +161,9 @@ def check_run(folder: Path, published: Path) -> None:
     about, old = (
         json.loads((one / ABOUT).read_text("utf-8")) for one in (folder, published)
     )
-    if about["profile"] != old["profile"]:
-        profile, wanted = about["profile"], old["profile"]
-        raise SystemExit(f"{folder}: is of the profile {profile}, not {wanted}")
+    run, wanted = about["profile"], old["profile"]
+    if run.partition(", ")[0] != wanted or not OF_PANELS.fullmatch(run):
+        raise SystemExit(f"{folder}: is of the profile {run}, not {wanted}")
     known = {block["panel"] for block in leaderboard()}
     if unknown := {*about["panels"]} - known:
         raise SystemExit(

@@ -291,7 +291,7 @@ def test_a_run_of_some_panels_replaces_these_alone(tmp_path, monkeypatch):
     again = board.merge_tables(tmp_path / "results" / "board", folder)
     assert json.loads(again.pop(board.ABOUT))["faults"][0] == faults[1]
     assert again == {name: merged[name] for name in again}
-    with pytest.raises(SystemExit, match="is of the profile smoke, not published"):
+    with pytest.raises(SystemExit, match="is of the profile smoke, changed"):
         board.check_run(tmp_path / "results" / "board", publish.PUBLISHED)
 
 

@@ -132,10 +132,12 @@ def test_regression_labels_stay_as_they_are(source):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [one for one, _ in described_sets() if one != "mtp"])
+@pytest.mark.parametrize("name", [name for name, _ in described_sets()])
 def test_a_card_has_the_size_of_the_records(name, mirror):
     base, _, member = name.partition(":")
     changes = {"set": member} if member else {}
+    if name == "mtp" or member in ("a2a", "a3a", "a4a", "a6a", "a7a"):
+        pytest.skip("no mirror has it")
     data = load_dataset(dataset_spec(base, **changes))
     assert data.X.shape == (card_of(name)["n"], card_of(name)["p"])
 
