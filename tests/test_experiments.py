@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from dp_erm_bench import registry
 from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.datasets.spec import dataset_spec
-from dp_erm_bench.experiment.schema import grid_size
+from dp_erm_bench.experiment.schema import grid_size, write_out_blocks
 from dp_erm_bench.report.claims.judge import KINDS, WHOSE, _rows_of, evaluate_claims
 from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, WRONG
 from dp_erm_bench.report.claims.measures import MEASURES
@@ -58,7 +58,8 @@ MOST = {"mangold2022": 34_000, "mangold2023": 106_000}
 def load(name, profile):
     config = OmegaConf.load(registry.conf_dir() / "experiment" / f"{name}.yaml")
     config.profile = profile
-    return OmegaConf.to_container(config, resolve=True)
+    plain = OmegaConf.to_container(config, resolve=True)
+    return {**plain, "blocks": write_out_blocks(plain["blocks"])}
 
 
 @pytest.fixture(params=BOTH, ids=lambda pair: "-".join(pair))
