@@ -59,40 +59,78 @@ FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path
 """Keys whose values may be files, and how these end."""
 
 
-def class_definitions(target: str) -> Iterator[ast.ClassDef]:
-    """Yield the source of a class of ours and of its bases, by its dotted name.
+def module_source(module: str) -> ast.Module:
+    """Return the parsed source of a module or of a user's file, empty without one.
 
-    It is read, for to import a solver takes too long. Of a user's file all classes.
+    It is read, for to import a solver takes too long.
     """
-    module, _, name = target.rpartition(".")
-    path = file_of(module) if module else None
-    path = Path(target).expanduser() if is_file(target) else path
+    path = Path(module).expanduser() if is_file(module) else file_of(module)
     there = path is not None and path.is_file()
-    tree = ast.parse(path.read_text("utf-8")) if path and there else ast.Module([], [])
-    homes = {
-        alias.name: f"{node.module}.{alias.name}"
+    return ast.parse(path.read_text("utf-8")) if path and there else ast.Module([], [])
+
+
+def homes_of_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """Return module and name of what a module imports from others."""
+    return {
+        alias.asname or alias.name: (str(node.module), alias.name)
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+
+
+def class_definitions(target: str) -> Iterator[tuple[ast.ClassDef, ast.Module]]:
+    """Yield a class of ours and its bases, each with its module, by its dotted name.
+
+    Of a user's file all classes.
+    """
+    module, _, name = target.rpartition(".")
+    own = is_file(target)
+    tree = module_source(target if own else module)
+    homes = homes_of_names(tree)
     for node in tree.body:
-        if isinstance(node, ast.ClassDef) and (node.name == name or is_file(target)):
-            yield node
+        if isinstance(node, ast.ClassDef) and (node.name == name or own):
+            yield node, tree
             for base in map(ast.unparse, node.bases):
                 head, dot, rest = base.partition(".")
-                home = homes.get(head, f"{module}.{head}")
+                home = ".".join(homes.get(head, (module, head)))
                 yield from class_definitions(f"{home}{dot}{rest}")
 
 
-def parameter_names(target: str) -> set[str]:
-    """Return the fields of the class that a dotted name or a user's file holds."""
-    return {
-        ast.unparse(one.target)
-        for node in class_definitions(target)
-        for one in node.body
-        if isinstance(one, ast.AnnAssign)
-        and "ClassVar" not in ast.unparse(one.annotation)
-    }
+def parameters_of(target: str) -> dict[str, list[str]]:
+    """Return the fields of a class or of a user's file, with the words they may be."""
+    found: dict[str, list[str]] = {}
+    for node, tree in class_definitions(target):
+        for one in node.body:
+            if not isinstance(one, ast.AnnAssign):
+                continue
+            if "ClassVar" not in ast.unparse(one.annotation):
+                keywords = getattr(one.value, "keywords", ())
+                words = [w.value for w in keywords if w.arg == "choices"]
+                words = [word for each in words for word in _words_of(each, tree)]
+                found.setdefault(ast.unparse(one.target), words)
+    return found
+
+
+def _words_of(expression: ast.expr | None, tree: ast.Module) -> list[str]:
+    """Return the texts of a tuple, the keys of a dict, or those that a name stands for.
+
+    None of anything else.
+    """
+    if isinstance(expression, ast.Call) and len(expression.args) == 1:
+        return _words_of(expression.args[0], tree)
+    if isinstance(expression, ast.Name):
+        name = expression.id
+        for node in tree.body:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            if name in map(ast.unparse, filter(None, targets)):
+                return _words_of(getattr(node, "value", None), tree)
+        module, name = homes_of_names(tree).get(name, ("", ""))
+        return _words_of(ast.Name(name), module_source(module)) if name else []
+    if isinstance(expression, ast.Tuple | ast.Dict):
+        words = getattr(expression, "elts", None) or getattr(expression, "keys", [])
+        return [str(one.value) for one in words if isinstance(one, ast.Constant)]
+    return []
 
 
 def complete(arguments: Sequence[str]) -> int:
@@ -172,13 +210,10 @@ def _dotted_keys(command: str, before: Sequence[str], last: str) -> Iterator[str
     if command == TUNE:
         yield from (key for key in block_keys() if key.startswith(f"{TUNE}."))
     group, _, rest = last.partition(".")
-    files = {label_of(v): v for v in _chosen_names(ALGORITHM, before) if is_file(v)}
-    for name in (*registry.names(ALGORITHM), *files):
+    for name in (*registry.names(ALGORITHM), *_solver_files(before)):
         yield f"{ALGORITHM}.{name}."
         if group == ALGORITHM and rest.startswith(f"{name}."):
-            target = files.get(name) or registry.read_choice(ALGORITHM, name)
-            target = target if isinstance(target, str) else target["_target_"]
-            for parameter in parameter_names(target):
+            for parameter in _parameters(name, before):
                 yield f"{ALGORITHM}.{name}.{parameter}"
     for name in _chosen_names(group, before) if group in POSED else ():
         keys = registry.read_choice(group, name).keys() - UNTYPED
@@ -207,8 +242,23 @@ def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
         entry, _ = frame_keys()[key]
         truth = isinstance(entry.default, bool)
         return ("true", "false") if truth else entry.metadata["words"]
+    group, _, rest = key.partition(".")
+    name, _, parameter = rest.partition(".")
+    if group == ALGORITHM and parameter:
+        return _parameters(name, before)[parameter]
     known = {f"{TUNE}.quantity": [*QUANTITIES], "dataset.scale": ["bounds"]}
     return known.get(key, ())
+
+
+def _solver_files(before: Sequence[str]) -> dict[str, str]:
+    """Return the files of solvers that the line names, by their short names."""
+    return {label_of(v): v for v in _chosen_names(ALGORITHM, before) if is_file(v)}
+
+
+def _parameters(algorithm: str, before: Sequence[str]) -> dict[str, list[str]]:
+    """Return an algorithm's parameters, with the words that each may be."""
+    file = _solver_files(before).get(algorithm)
+    return parameters_of(file or registry.read_choice(ALGORITHM, algorithm)["_target_"])
 
 
 def _chosen_names(group: str, before: Sequence[str]) -> list[str]:

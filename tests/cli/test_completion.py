@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dp_erm_bench import registry
-from dp_erm_bench.cli.completion import completion_words, parameter_names
+from dp_erm_bench.cli.completion import completion_words, parameters_of
 from dp_erm_bench.cli.main import COMMANDS, main
 from tests.loops import each
 
@@ -59,6 +59,11 @@ def after(line):
         ("nonsense=", []),
         ("algorithm.nope.", []),
         ("algorithm.nope.step=", []),
+        (
+            "algorithm.gd.output=",
+            [f"algorithm.gd.output={w}" for w in ("average", "last")],
+        ),
+        ("algorithm.gd.n_iter=", []),
     ],
 )
 def test_what_may_follow(line, words):
@@ -100,7 +105,12 @@ def test_files_are_offered_where_a_key_takes_one(tmp_path, monkeypatch):
 def test_parameters_read_from_source_are_those_of_the_class(name):
     target = registry.read_choice("algorithm", name)["_target_"]
     fields = dataclasses.fields(registry.target("algorithm", name))
-    assert parameter_names(target) == {one.name for one in fields if one.init}
+    words = {one.name: [*one.metadata.get("choices", ())] for one in fields if one.init}
+    found = parameters_of(target)
+    assert found.keys() == words.keys()
+    # Fields that functions make have words that no source of the class says.
+    assert all(found[name] in ([], own) for name, own in words.items())
+    assert found["smoothness"] == words["smoothness"] != []
 
 
 def test_parameters_of_a_users_file_are_offered(tmp_path):
