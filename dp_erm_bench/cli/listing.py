@@ -122,7 +122,7 @@ def describe_choice(group: str, name: str) -> str:
     """Return the docstring of a class, else the comment at the top of the yaml."""
     if group in CLASSES:
         target = str(registry.read_choice(group, name)["_target_"])
-        found = next(class_definitions(target.partition("#")[0]), None)
+        found, _ = next(class_definitions(target.partition("#")[0]), (None, None))
         return (found and ast.get_docstring(found) or target).partition("\n")[0]
     text = (registry.conf_dir() / group / f"{name}.yaml").read_text()
     comments = re.findall(r"\A(?:#.*\n)*", text)[0].splitlines()
