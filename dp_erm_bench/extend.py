@@ -68,6 +68,8 @@ from dp_erm_bench.releases.single_use_gaussian import (
 )
 from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian as SketchedGaussian
 from dp_erm_bench.releases.streams import stream_seeds as stream_seeds
+from dp_erm_bench.rules.public import PublicNumbers as PublicNumbers
+from dp_erm_bench.rules.settings import Rule as Rule
 from dp_erm_bench.solvers.base import Limit as Limit
 from dp_erm_bench.solvers.base import Solver as Solver
 from dp_erm_bench.solvers.base import shape as shape
@@ -81,8 +83,6 @@ from dp_erm_bench.solvers.bounds import moments_change as moments_change
 from dp_erm_bench.solvers.bounds import norm_bound as norm_bound
 from dp_erm_bench.solvers.bounds import outer_change as outer_change
 from dp_erm_bench.solvers.bounds import record_bound as record_bound
-from dp_erm_bench.solvers.defaults import PublicNumbers as PublicNumbers
-from dp_erm_bench.solvers.defaults import Rule as Rule
 from dp_erm_bench.solvers.one_solve import OneSolve as OneSolve
 from dp_erm_bench.solvers.private import once as once
 from dp_erm_bench.solvers.private import private_call as private_call

@@ -27,7 +27,7 @@ ALGORITHM = "algorithm"
 """The group that also has entry points."""
 
 AUTO = "auto"
-"""In the yaml of an algorithm: what its rule says (`solvers.defaults`)."""
+"""In the yaml of an algorithm: what its rule says (`rules.settings`)."""
 
 TUNE = "tune"
 """In the yaml of an algorithm: grid and limits of a search, which are no parameters."""

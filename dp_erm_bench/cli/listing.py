@@ -133,7 +133,7 @@ def _parameter_rows(group: str, name: str) -> list[Row]:
     """Return name, default, what is allowed and meaning of each parameter."""
     usual = registry.read_choice(group, name)
     # Not at the top: the command line must start without numpy.
-    from dp_erm_bench.solvers.defaults import rule_of
+    from dp_erm_bench.rules.settings import rule_of
 
     if group not in CLASSES:
         keys = [key for key in usual if key not in UNTYPED and group == "dataset"]

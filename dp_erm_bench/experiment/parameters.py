@@ -163,7 +163,7 @@ class Algorithm:
     later : mapping
         Defaults of parameters that enter an identity only off them.
     rule : Rule or None
-        What its parameters are where they are `auto` (`solvers.defaults`).
+        What its parameters are where they are `auto` (`rules.settings`).
     by_default : tuple of str
         The parameters that are `auto` where nobody gives them.
     separate : bool
@@ -236,8 +236,8 @@ class Algorithm:
 def algorithm_of(name: str) -> Algorithm:
     """Return the yaml and the class of an algorithm, of a file by its pin."""
     # Not at the top: the command line must start without numpy.
+    from dp_erm_bench.rules.settings import rule_of
     from dp_erm_bench.solvers.base import Solver
-    from dp_erm_bench.solvers.defaults import rule_of
 
     preset = registry.read_choice(ALGORITHM, name)
     target = preset.pop("_target_")
@@ -352,7 +352,7 @@ def by_rule(
     if not open_:
         return dict(given), ""
     from dp_erm_bench.accounting.budget import Budget
-    from dp_erm_bench.solvers.defaults import public_numbers
+    from dp_erm_bench.rules.public import public_numbers
 
     others = {key: value for key, value in given.items() if key not in open_}
     found.solver(others)  # what is given is checked before a rule computes with it
@@ -361,7 +361,7 @@ def by_rule(
     if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
         public = public_numbers(problem, Budget(**budget), others.get("clip"))
         # Where nothing tells a scale, or the problem is refused, no number matters.
-        numbers = rule.numbers(public, others) if public is not None else {}
+        numbers = rule.settings(public, others) if public is not None else {}
     usual = {key: found.preset.get(key, fields[key].default) for key in open_}
     values = {key: numbers.get(key, usual[key]) for key in open_}
     filled = {
@@ -381,7 +381,7 @@ def _default_clip(
     noisy = math.isfinite(float(budget["epsilon"])) and hasattr(problem, "loss")
     if not noisy or problem.kind != algorithm.cls.serves.kind:
         return None
-    from dp_erm_bench.solvers.defaults import default_clip
+    from dp_erm_bench.rules.settings import default_clip
 
     return default_clip(algorithm.name, problem)
 

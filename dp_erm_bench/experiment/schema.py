@@ -710,7 +710,7 @@ def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
     Raises
     ------
     UsageError
-        If one of the two is missing, empty, or of another type.
+        If one of the two is missing, empty, or of another type, or `panel` is given.
     """
     blocks: list[Any] = []
     for number, section in enumerate(sections, 1):
@@ -718,6 +718,11 @@ def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
             blocks.append(section)
             continue
         usual = dict(section)
+        if LABELS[0] in usual:
+            wrong = value_error(
+                LABELS[0], usual[LABELS[0]], f"left out, {PANELS} has it"
+            )
+            raise UsageError(f"{block_label(section, number)}: {wrong}")
         for key, kind, allowed in PAIRED:
             own = usual.pop(key, None)
             parts = own.values() if isinstance(own, dict) else own or ()

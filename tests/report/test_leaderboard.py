@@ -49,7 +49,7 @@ from dp_erm_bench.report.leaderboard import (
 from dp_erm_bench.report.make import check_report
 from dp_erm_bench.report.plot import FACTORS, shares_within
 from dp_erm_bench.report.style import STYLES
-from dp_erm_bench.solvers.defaults import RULES
+from dp_erm_bench.rules.settings import RULES
 from tests.serving import RISKS
 
 UNRANKED = {"one_pass_sgd", "bias_reduced_sgd", "dual_frank_wolfe", "boosting"}

@@ -62,6 +62,10 @@ def test_panels_and_lines_are_written_out():
     [
         ({"panels": {"a": {}}}, "lines=null: must be mappings, at least one"),
         ({"lines": [{}]}, "panels=null: must be names with a mapping each"),
+        (
+            {"panels": {"a": {}}, "lines": [{}], "panel": "b"},
+            "panel=b: must be left out, panels has it",
+        ),
         ({"panels": {}, "lines": [{}]}, "panels={}: must be names"),
         ({"panels": {"a": 1}, "lines": [{}]}, "panels={a:1}: must be names"),
         ({"panels": {"a": {}}, "lines": {"a": 1}}, "lines={a:1}: must be mappings"),

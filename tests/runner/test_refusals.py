@@ -8,8 +8,8 @@ from dp_erm_bench.api import fit
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.errors import Unsupported, UsageError, in_python
 from dp_erm_bench.experiment.lines import Setting, Trial
+from dp_erm_bench.rules.settings import RULES, Rule
 from dp_erm_bench.runner.execute import problem_of_trial, run_batch
-from dp_erm_bench.solvers.defaults import RULES, Rule
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, known
 

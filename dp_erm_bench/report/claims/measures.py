@@ -261,7 +261,8 @@ def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> E
 
     The time is that of the first checkpoint from which on the average error of a line
     is at most ``factor`` times the higher of the two final ones. Which checkpoint that
-    is is given, like the settings: the interval is of its times.
+    is is given, like the settings. A line came there after the checkpoint before: where
+    steps lie between the two, the interval holds the times of both.
     """
     average = np.median if runs.statistic == "median" else np.mean
     means = {line: average(runs(line).errors, axis=0) for line in (over, under)}
@@ -269,22 +270,31 @@ def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> E
     if not math.isfinite(target):
         raise Missing("runs were lost, so that there is no end to come near to")
     first, second = (
-        _seconds_at(runs, line, _first_within(errors, target))
-        for line, errors in means.items()
+        _seconds_within(runs, line, errors, target) for line, errors in means.items()
     )
-    return runs.ratio(first, second)
+    quotient, low, high = (
+        runs.ratio(first[i], second[j]) for i, j in ((1, 1), (0, 1), (1, 0))
+    )
+    return Estimate(quotient.point, low.low, high.high)
 
 
-def _first_within(errors: Array, target: float) -> int:
-    """Return the first checkpoint from which on errors are at most a target.
+def _seconds_within(
+    runs: Lookup, line: str, errors: Array, target: float
+) -> tuple[Finals, Finals]:
+    """Return times before and at the first checkpoint from which on errors stay low.
 
-    What is there at w = 0 is there at the first checkpoint after it.
+    What is there at w = 0 is there at the first checkpoint after it. Without a step
+    between the two checkpoints both times are the second one's.
     """
-    return max(len(errors) - int(np.argmin([*(errors <= target)[::-1], False])), 1)
-
-
-def _seconds_at(runs: Lookup, line: str, place: int) -> Finals:
-    return Finals(runs(line).seconds[:, place], runs(line).finals().sets)
+    found, sets = runs(line), runs(line).finals().sets
+    at = max(len(errors) - int(np.argmin([*(errors <= target)[::-1], False])), 1)
+    iterations = np.unique(found.rows["iteration"])
+    alone = len(iterations) == len(errors) and iterations[at] - iterations[at - 1] == 1
+    before = found.seconds[:, at if alone else at - 1]
+    smallest = np.finfo(float).tiny  # a run begins at 0 seconds, which has no logarithm
+    return Finals(np.maximum(before, smallest), sets), Finals(
+        found.seconds[:, at], sets
+    )
 
 
 def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:

@@ -27,9 +27,10 @@ from dp_erm_bench.experiment.expand import expand_blocks
 from dp_erm_bench.experiment.lines import FitLine, line_of
 from dp_erm_bench.experiment.parameters import by_rule, with_defaults
 from dp_erm_bench.results.settings import settings_in_words
+from dp_erm_bench.rules.public import public_numbers
+from dp_erm_bench.rules.settings import RULES
 from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
-from dp_erm_bench.solvers.defaults import BENT, RULES, public_numbers
 from tests.loops import each
 
 SIX = sorted(RULES)
@@ -131,7 +132,7 @@ def test_noise_moves_a_margin_by_what_the_law_says(algorithm):
     least = {"permutation_sgd": 0.3, "output_perturbation": 0.3}.get(algorithm, 0.97)
     most = {"sgd": 1.3, "objective_perturbation": 1.4}.get(algorithm, 1.03)
     # If nothing bends the objective but a ridge that is a share of what the law asks.
-    nu /= BENT if algorithm == "objective_perturbation" else 1.0
+    nu /= RULES[algorithm].constants.get("bent", 1.0)
     assert least * nu < noise < most * nu
 
 
@@ -153,7 +154,7 @@ def test_more_budget_does_not_make_objective_perturbation_worse():
     problem, ridges = rare(), []
     for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0):
         public = public_numbers(problem, Budget(epsilon=epsilon, delta=1e-6), None)
-        found = RULES["objective_perturbation"].numbers(public, {})
+        found = RULES["objective_perturbation"].settings(public, {})
         ridges.append((found["ridge"] + public.strength, public.records()))
     for (more, fewer), (less, many) in itertools.pairwise(ridges):
         assert less <= more

@@ -7,35 +7,13 @@ trial that was given them is the same one. Hence rules stand here and not in the
 of the solvers, whose text enters keys. Whoever changes a number of a rule changes its
 version.
 
-**Units.** A margin is x.w, the loss a function of it with slope at most G, curvature at
-most H and F(0) its value at 0. Records have norm2 at most R, beta = H R^2. Steps of
-sizes eta_t make a flow of length t = beta sum_t eta_t. A record's gradient is clipped
-to a share c of its bound G R. One record moves a sum of gradients by a c G R, a being
-2 (replace_one) or 1 (zero_out), and N = n mu / a, where releases that are mu-GDP
-together spend the budget. So n, epsilon and delta enter by N alone.
+Units are those of `rules.public`.
 
-**One law for the noise.** T noisy gradients with steps eta move w by noise of standard
-deviation sqrt(T) eta c G R sqrt(T) / N in each coordinate, if nothing contracts it: by
-t c G / (H R N), whatever T is. A margin moves by R times that,
-
-    noise on a margin = c t G / (H N).
-
-Noise of standard deviation s in each coordinate raises F by at most
-(beta + p l2) s^2 / 2 on average, as the trace of the Hessian of the losses is at most
-beta. All rules let it reach ``PublicNumbers.margin``, nu: an eighth of F(0) of excess,
-
-    nu^2 = F(0) / (4 H (1 + p l2 / beta)),
-
-less where less can be won: a ridge holds F(0) - F* to norm2(gradient)^2 / (2 l2), about
-(G R / 2)^2 / (2 p l2) for gradients of half their bound in p directions, and where N is
-small against sqrt(p) noise has the length of the signal. In the settings that searches
-of the leaderboard chose for gd, random_cd and output_perturbation at epsilon .1 to 10,
-nu is between .16 and 2.2 on five data sets, and as much smaller on madelon, where l2
-is 1 and p = 501.
-
-**What was fitted**, on the leaderboard's l2 problems: `FLOW`, `LEAST`, `BENT`, the 5
-in ``PublicNumbers.margin`` and the eighth. A flow longer than `FLOW` gains little there
-where it is not free, a lower share than `LEAST` is ruinous where classes are unequal.
+**What was fitted**, on the leaderboard's l2 problems: each rule's ``constants``, the 5
+in ``PublicNumbers.margin`` and the eighth. A flow longer than ``flow`` gains little
+where it is not free, a lower share than ``least`` is ruinous where classes are unequal.
+The data bend the objective, too: of the modulus that noise asks for, ``bent`` is a
+ridge of objective_perturbation.
 """
 
 import math
@@ -43,21 +21,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from dp_erm_bench.accounting.bounds import mu_for
-from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.kernels.lengths import norm2
+from dp_erm_bench.rules.public import LARGEST, PublicNumbers, safe_ratio
 from dp_erm_bench.solvers.terms import ERM
 
 Given = Mapping[str, Any]
 Numbers = dict[str, Any]
-
-FLOW = 400.0
-"""Length of a flow, below which clipping gives way and not the flow."""
-
-LEAST = 0.25
-"""Least share of a gradient's bound that is clipped to."""
 
 STEP = 1.9
 """Largest step, times 1 / beta: from 2 on a step may expand distances."""
@@ -69,138 +38,12 @@ MULTIPLIER = 2.0
 """Least noise multiplier of a sampled step: sampling 1 / q of the records then costs
 1.07 times the noise of all, sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022)."""
 
-BENT = 1 / 4
-"""Share of the modulus that noise asks for which is a ridge of objective_perturbation:
-the data bend the objective, too."""
-
 RESIDUAL = 1 / 16
 """Share of the bound of a gradient at w = 0 that is clipped to where the loss's slope
 has no bound. The noise is that of the threshold, whatever the residuals are."""
 
 OF_COORDINATES = ("greedy_cd", "random_cd")
 """Algorithms with a threshold for the coordinates together, not for the norm."""
-
-LARGEST = 1e100
-PURE = ("gamma", "l1_laplace")
-"""Noise without delta."""
-
-
-@dataclass(frozen=True)
-class PublicNumbers:
-    """What is public of a problem and a budget.
-
-    Attributes
-    ----------
-    n, p : int
-        Records and features.
-    epsilon : float
-    mu : float
-        The mu of the Gaussian mechanism that spends the budget; infinite without noise.
-    change : float
-        a, by how many bounds of a record a sum may change: 2 or 1.
-    strength : float
-        l2, the modulus of strong convexity of the penalty.
-    lipschitz, curvature : float
-        G, and H; where the loss has no curvature it is G, a kink counting as a bend
-        over a margin of 1.
-    at_zero : float
-        The loss at margin 0, of a label at its bound, or 1.
-    norm : float
-        R, the declared bound on the norm of a record.
-    squares : float
-        Sum of the squared bounds of its columns.
-    curved : bool
-        Whether the loss is smooth and not linear.
-    bounded : bool
-        Whether G R is declared: without that no rule gives a threshold.
-    """
-
-    n: int
-    p: int
-    epsilon: float
-    mu: float
-    change: float
-    strength: float
-    lipschitz: float
-    curvature: float
-    at_zero: float
-    norm: float
-    squares: float
-    curved: bool
-    bounded: bool
-
-    @property
-    def beta(self) -> float:
-        """Return H R^2."""
-        return self.curvature * self.norm * self.norm
-
-    @property
-    def largest(self) -> float:
-        """Return G R, the bound on a record's gradient."""
-        return self.lipschitz * self.norm
-
-    def records(self, noise: str = "gaussian") -> float:
-        """Return N; noise of density exp(-norm2) has norm p / epsilon, not sqrt(p)."""
-        pure = noise in PURE or self.mu == 0.0
-        mu = self.epsilon / math.sqrt(self.p) if pure else self.mu
-        return self.n * mu / self.change
-
-    def margin(self, records: float) -> float:
-        """Return nu, the noise that a margin may have."""
-        small = min(1.0, math.sqrt(records / (5.0 * math.sqrt(self.p))))
-        bent = self.p * self.strength / self.beta
-        half = 0.5 * self.largest
-        most = safe_ratio(half * half, 2.0 * self.p * self.strength * self.at_zero)
-        won = min(1.0, most)
-        largest = self.at_zero / self.curvature / (1.0 + bent)
-        return max(0.5 * math.sqrt(largest) * won * small, 1.0 / LARGEST)
-
-
-def public_numbers(
-    problem: ERM, budget: Budget, clip: float | None
-) -> PublicNumbers | None:
-    """Return what is public of a problem, None where nothing tells a scale.
-
-    Without declared bounds G R is the clipping threshold; without that a fit is
-    refused, or has no noise: then R is 1. A loss without a bound G has that of a label.
-    """
-    budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
-    loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness
-    label = 1.0
-    if bounds is not None and bounds.label and not loss.classification:
-        label = bounds.label
-    if not math.isfinite(G):
-        G = label
-    norm = (clip or G) / G if bounds is None else float(bounds.norm)
-    squares = norm * norm
-    if bounds is not None:
-        with np.errstate(over="ignore"):
-            squares = float(np.square(bounds.columns).sum())
-    try:
-        at_zero = float(loss.value(np.array([label]), np.zeros(1))[0])
-    except Exception:
-        return None  # that a loss of one's own has no value is told by its trials
-    epsilon, mu = budget.epsilon, math.inf
-    if math.isfinite(epsilon):
-        # Beyond, mu grows like a root; noise is next to nothing.
-        mu = mu_for(min(epsilon, 1e3), budget.number)
-    public = PublicNumbers(
-        n=problem.n,
-        p=problem.p,
-        epsilon=epsilon,
-        mu=mu,
-        change=budget.adjacency.of_sum(1.0),
-        strength=problem.penalty.strong_convexity,
-        lipschitz=G,
-        curvature=H if 0.0 < H < math.inf else G,
-        at_zero=at_zero,
-        norm=norm,
-        squares=squares,
-        curved=0.0 < H < math.inf,
-        bounded=bounds is not None and math.isfinite(problem.lipschitz),
-    )
-    scales = G, public.curvature, public.at_zero, norm, squares, public.beta
-    return public if all(0.0 < one < math.inf for one in scales) else None
 
 
 def default_clip(algorithm: str, problem: ERM) -> float | None:
@@ -227,13 +70,13 @@ def three_digits(value: float) -> float:
 
 
 def share_and_length(
-    given: Given, free: float, most: float, largest: float, unit: float = 1.0
+    given: Given, free: float, most: float, largest: float, flow: float, least: float
 ) -> tuple[float, float]:
     """Return the share c of clipping and the length t of a flow.
 
     Its noise is that of c t. Where little is allowed, c gives way first, from a flow of
-    length `FLOW` on, and t from c = `LEAST` on; where much is, t grows at c = 1. A flow
-    longer than beta / l2 has forgotten its start, and needs no more.
+    length ``flow`` on, and t from c = ``least`` on; where much is, t grows at c = 1. A
+    flow longer than beta / l2 has forgotten its start, and needs no more.
 
     Parameters
     ----------
@@ -245,19 +88,14 @@ def share_and_length(
         The curvature that the flow is measured in, over l2; infinite without.
     largest : float
         The bound of which c is a share.
-    unit : float
-        What `FLOW` is divided by.
+    flow, least : float
+        Fitted.
     """
     if "clip" in given:
         c = 1.0 if given["clip"] is None else given["clip"] / largest
     else:
-        c = min(1.0, max(LEAST, free / min(FLOW / unit, most)))
+        c = min(1.0, max(least, free / min(flow, most)))
     return c, min(free / c, most) if math.isfinite(free) else math.inf
-
-
-def safe_ratio(value: float, over: float) -> float:
-    """Return a quotient, infinite over zero."""
-    return value / over if over > 0.0 else math.inf
 
 
 def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
@@ -271,11 +109,13 @@ def free_of(public: PublicNumbers, records: float) -> float:
     return nu * records * public.curvature / public.lipschitz
 
 
-def descent(public: PublicNumbers, given: Given) -> tuple[float, float]:
+def descent(
+    public: PublicNumbers, given: Given, flow: float, least: float
+) -> tuple[float, float]:
     """Return c and t of steps along noisy gradients of all records."""
     free = free_of(public, public.records())
     most = safe_ratio(public.beta, public.strength)
-    return share_and_length(given, free, most, public.largest)
+    return share_and_length(given, free, most, public.largest, flow, least)
 
 
 def steps_of(t: float, given: Given) -> int:
@@ -289,12 +129,12 @@ def step_of(t: float, count: float, most: float = STEP) -> float:
     return three_digits(min(t / count, most) if count else most)
 
 
-def gd(public: PublicNumbers, given: Given) -> Numbers:
+def gd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Numbers:
     """Return T, step and clip: the fewest steps of at most 1.9 / beta that make t.
 
     Noise does not depend on T, which is as small as no step expands distances.
     """
-    c, t = descent(public, given)
+    c, t = descent(public, given, flow, least)
     T = given.get("n_iter", steps_of(t, given))
     return {
         "n_iter": T,
@@ -303,7 +143,7 @@ def gd(public: PublicNumbers, given: Given) -> Numbers:
     }
 
 
-def sgd(public: PublicNumbers, given: Given) -> Numbers:
+def sgd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Numbers:
     """Return those of gd over samples: T steps with a share q of the records each.
 
     At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu;
@@ -311,7 +151,7 @@ def sgd(public: PublicNumbers, given: Given) -> Numbers:
     sample adds, a record's gradient over sqrt(q n), is then at most 1 / (2 sqrt(p)) of
     the noise. A loss that has a kink has steps in units of 1 / clip.
     """
-    c, t = descent(public, given)
+    c, t = descent(public, given, flow, least)
     T = given.get("n_iter", steps_of(t, {} if not public.curved else given))
     size: Any = given.get("batch_size")
     if size is None:
@@ -329,7 +169,9 @@ def sgd(public: PublicNumbers, given: Given) -> Numbers:
     return found if "n_iter" in given else {**found, "passes": passes}
 
 
-def permutation_sgd(public: PublicNumbers, given: Given) -> Numbers:
+def permutation_sgd(
+    public: PublicNumbers, given: Given, *, flow: float, least: float
+) -> Numbers:
     """Return passes, batch, step and clip of a flow with noise at its end.
 
     Nothing contracts that noise, (t G / (H N))^2 H / 2 of excess for c = 1. A solution
@@ -343,7 +185,7 @@ def permutation_sgd(public: PublicNumbers, given: Given) -> Numbers:
     if math.isfinite(free):
         free = min(free, math.cbrt(0.5 * public.p * nu * bent * nu * bent))
     most = safe_ratio(public.beta, public.strength)
-    c, t = share_and_length(given, free, most, public.largest)
+    c, t = share_and_length(given, free, most, public.largest, flow, least)
     clip, n = clip_of(public, c, public.largest), public.n
     if not math.isfinite(free):
         usual = {"passes": LONGEST, "batch_size": "full", "step": STEP}
@@ -358,7 +200,9 @@ def permutation_sgd(public: PublicNumbers, given: Given) -> Numbers:
     return {"passes": passes, "batch_size": size, "step": step, "clip": clip}
 
 
-def random_cd(public: PublicNumbers, given: Given) -> Numbers:
+def random_cd(
+    public: PublicNumbers, given: Given, *, flow: float, least: float
+) -> Numbers:
     """Return passes, step and clip: those of gd, in coordinates.
 
     A pass is p releases, of sensitivities c G R_j, so that the noise on a margin is
@@ -371,7 +215,8 @@ def random_cd(public: PublicNumbers, given: Given) -> Numbers:
     free = free_of(public, records) / math.sqrt(public.p * dense)
     M = public.curvature * public.squares / public.p
     largest = public.lipschitz * math.sqrt(public.squares)
-    c, t = share_and_length(given, free, safe_ratio(M, public.strength), largest, dense)
+    most = safe_ratio(M, public.strength)
+    c, t = share_and_length(given, free, most, largest, flow / dense, least)
     step = min(1.0, given.get("step", 1.0))
     passes = given.get("passes", max(1, math.ceil(min(t / step, MOST_PASSES))))
     count = given["n_iter"] / public.p if "n_iter" in given else passes
@@ -394,7 +239,9 @@ def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
     return {"ridge": ridge_of(public, max(curved / nu, math.cbrt(least)))}
 
 
-def objective_perturbation(public: PublicNumbers, given: Given) -> Numbers:
+def objective_perturbation(
+    public: PublicNumbers, given: Given, *, bent: float
+) -> Numbers:
     """Return the ridge: a share of what alone holds the noise on a margin to nu.
 
     The noise b of the objective's sum has a G R / mu in each coordinate and moves a
@@ -403,7 +250,7 @@ def objective_perturbation(public: PublicNumbers, given: Given) -> Numbers:
     The data have a curvature h >= 0 of their own, of which nothing is public. It is not
     subtracted, as version 1 did with a guess: where h is less, as with rare positives,
     no ridge was left before noise was small, and more budget did worse. With a fixed
-    share `BENT` of m the noise on a margin is G R^2 / (N h + N `BENT` m), and N m is
+    share ``bent`` of m the noise on a margin is G R^2 / (N h + N bent m), and N m is
     constant where nu is: neither it nor the ridge grows with the budget, whatever h is.
     The part log(1 + beta / (n m)) of epsilon that no noise pays is at most a half.
     """
@@ -412,7 +259,7 @@ def objective_perturbation(public: PublicNumbers, given: Given) -> Numbers:
         return {"ridge": 0.0}
     m = public.largest * public.norm / (public.margin(records) * records)
     least = public.beta / (public.n * math.expm1(min(public.epsilon / 2.0, 200.0)))
-    return {"ridge": ridge_of(public, max(BENT * m, least))}
+    return {"ridge": ridge_of(public, max(bent * m, least))}
 
 
 def ridge_of(public: PublicNumbers, modulus: float) -> float:
@@ -434,11 +281,20 @@ class Rule:
     numbers : callable
         Returns values of these parameters for what is declared and the parameters that
         are given. One that it leaves out has the default of its field.
+    constants : mapping of str to float
+        Keyword arguments of ``numbers``: what was fitted.
     """
 
     version: str
     meanings: Mapping[str, str]
-    numbers: Callable[[PublicNumbers, Given], Mapping[str, Any]] = field(repr=False)
+    numbers: Callable[..., Mapping[str, Any]] = field(repr=False)
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    def settings(
+        self, public: PublicNumbers, given: Given, **guesses: float
+    ) -> Mapping[str, Any]:
+        """Return what ``numbers`` does, with other constants where some are guessed."""
+        return self.numbers(public, given, **{**self.constants, **guesses})
 
 
 SHARE = "a share of declared bounds, 1/4 to all, that falls with n epsilon / sqrt(p)"
@@ -447,8 +303,12 @@ SIZE = "what makes that of these steps, at most"
 RIDGE = "so that noise moves a margin by what costs an eighth of F(0)"
 BENDS = "a quarter of what alone would hold noise on a margin to an eighth of F(0)"
 
+CLIPPED = {"flow": 400.0, "least": 0.25}
+
 RULES: Mapping[str, Rule] = {
-    "gd": Rule("1", {"n_iter": LONG, "step": f"{SIZE} {STEP}", "clip": SHARE}, gd),
+    "gd": Rule(
+        "1", {"n_iter": LONG, "step": f"{SIZE} {STEP}", "clip": SHARE}, gd, CLIPPED
+    ),
     "sgd": Rule(
         "1",
         {
@@ -458,6 +318,7 @@ RULES: Mapping[str, Rule] = {
             "clip": SHARE,
         },
         sgd,
+        CLIPPED,
     ),
     "permutation_sgd": Rule(
         "1",
@@ -468,12 +329,15 @@ RULES: Mapping[str, Rule] = {
             "clip": SHARE,
         },
         permutation_sgd,
+        CLIPPED,
     ),
     "random_cd": Rule(
-        "1", {"passes": LONG, "step": f"{SIZE} 1", "clip": SHARE}, random_cd
+        "1", {"passes": LONG, "step": f"{SIZE} 1", "clip": SHARE}, random_cd, CLIPPED
     ),
     "output_perturbation": Rule("1", {"ridge": RIDGE}, output_perturbation),
-    "objective_perturbation": Rule("2", {"ridge": BENDS}, objective_perturbation),
+    "objective_perturbation": Rule(
+        "2", {"ridge": BENDS}, objective_perturbation, {"bent": 1 / 4}
+    ),
 }
 """The rules of the package's algorithms; others have ``defaults`` in their class."""
 
