@@ -1,1 +1,0 @@
-"""What is known before a run: public numbers, and settings that follow from them."""
