@@ -600,11 +600,11 @@ class PatternTuner(Tuner):
         yield self._race_points(self._best_points(count, 0), 1)
         self.first = best = self._best_point()
         # Rounds see runs of one kind: short ones may be as good as long ones.
-        seen, moved, others = list[Point](), list[Point | None](), [best]
+        seen, moved, others = list[Point](), list[tuple[Point, Point | None]](), [best]
         while others:
             best, before = yield from self._rounds_near(others[0], seen)
             seen.append(best)
-            moved.append(before)
+            moved.append((best, before))
             known = [dict(key) for key in self.rungs]
             others = [one for one in known if self._is_of_other_length(one, seen)]
             others = [one for _, one in self.rank_points(others)]
@@ -620,7 +620,12 @@ class PatternTuner(Tuner):
         moving = yield from self._rounds_beyond_choice()
         chosen = self.ranked[0][1]
         moving |= not self.number
-        moving |= any(one and self._is_better(chosen, one) for one in moved)
+        moving |= any(
+            before
+            and self._is_better(chosen, before)
+            and not self._is_of_other_length(chosen, [best])
+            for best, before in moved
+        )
         values = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
         untried = [f"{key} untried" for key, tried in values.items() if len(tried) < 2]
         ends = [*self._ends_of_point(chosen)]

@@ -488,6 +488,30 @@ def test_a_search_begins_with_the_rule_and_with_runs_of_one_and_two_steps():
         assert len(tuner.choice.tried) <= 250
 
 
+def test_runs_of_another_length_that_still_gain_leave_a_better_choice_closed():
+    axes = {"n_iter": [5, 20], "step": [1.0, 8.0]}
+    limits = {"n_iter": [1, 4000], "step": [1e-9, 1e9]}
+    made = {"dataset": BOUNDED, "algorithm": "gd"}
+    finals = {}
+    tuner = tuner_of(searching({"axes": axes, "limits": limits}, **made), finals)
+
+    def score(params, seed):
+        # Few steps have a best step size, many gain with each that is larger.
+        size = math.log(params["step"] / 3.0)
+        if params["n_iter"] <= 40:
+            return 1.0 + size**2 + math.log(params["n_iter"] / 10.0) ** 2
+        return 3.0 - 0.05 * size
+
+    seen = follow(tuner, finals, score)
+    long = [
+        params["step"]
+        for params in (one.spec["algorithm"]["params"] for one in seen)
+        if params["n_iter"] > 40
+    ]
+    assert max(long) > 1e3 and tuner.choice.mean < 1.1
+    assert "trials" not in tuner.choice.open
+
+
 def test_the_rules_own_setting_is_one_of_the_trials():
     """The trial is that of a run that nobody tunes."""
     axes = {"passes": [2.0, 4.0], "batch_size": [10, 20], "step": [0.1, 1.0]}
