@@ -26,8 +26,8 @@ from dp_erm_bench.errors import NotSolved, Unsupported, UsageError
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.fitted import one_thread
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.rules.public import public_numbers
-from dp_erm_bench.rules.settings import RULES
+from dp_erm_bench.rules.public import PublicNumbers, public_numbers
+from dp_erm_bench.rules.settings import RULES, Rule, three_digits
 from dp_erm_bench.run import Run
 
 TABLE = Path(__file__).resolve().parents[1] / "results/published/rules.csv"
@@ -39,6 +39,169 @@ SEEDS = 6
 CELL = ["kind", "panel", "epsilon"]
 MOST = 1e3
 """A run that diverged counts as so many times w = 0."""
+
+
+def share_of_bound(
+    public: PublicNumbers, share: float, growth: float, least: float, most: float
+) -> float:
+    """Return the share c of a gradient's bound that is clipped to.
+
+    It grows with the records that a direction has, N / sqrt(p), as noise then costs
+    less than what clipping loses.
+    """
+    each = public.records() / math.sqrt(public.p)
+    return float(min(most, max(least, share * (each / 30.0) ** growth)))
+
+
+def descent(
+    public: PublicNumbers, given: Any, *, flow: float, free: float, **clip: float
+) -> Mapping[str, Any]:
+    """Return steps of gd: until noise moves a margin by ``free`` nu, at most a flow."""
+    c, N = share_of_bound(public, **clip), public.records()
+    noise = free * public.margin(N) * N * public.curvature / public.lipschitz
+    t = min(flow, noise / c, public.beta / max(public.strength, 1e-12))
+    T = max(1, min(1000, math.ceil(t / 1.9)))
+    return {"n_iter": T, "step": three_digits(t / T), "clip": _clip(public, c)}
+
+
+def covariance(
+    public: PublicNumbers, given: Any, *, n_iter: float, share_of_mu: float, **clip: Any
+) -> Mapping[str, Any]:
+    """Return settings of feature_covariance, clipped as descent is."""
+    clip_to = _clip(public, share_of_bound(public, **clip))
+    return {"n_iter": int(n_iter), "share": share_of_mu, "clip": clip_to}
+
+
+def mirror(
+    public: PublicNumbers,
+    given: Any,
+    *,
+    n_iter: float,
+    flow: float,
+    rise: float,
+    **clip: float,
+) -> Mapping[str, Any]:
+    """Return T steps of mirror_descent of a flow that is in proportion to the ball."""
+    size = public.radius * public.column if math.isfinite(public.radius) else 1.0
+    each = public.records() / (30.0 * math.log(2 * public.p))
+    step = three_digits(flow * size * each**rise / n_iter)
+    clip_to = _clip(public, share_of_bound(public, **clip))
+    return {"n_iter": int(n_iter), "step": step, "clip": clip_to}
+
+
+def vertices(
+    public: PublicNumbers,
+    given: Any,
+    *,
+    steps: float,
+    growth: float,
+    share: float,
+    rise: float,
+) -> Mapping[str, Any]:
+    """Return T of frank_wolfe, by the noise of a selection and the size of the ball."""
+    each = public.records() / (100.0 * math.log(2 * public.p))
+    T = round(steps * (each * math.sqrt(public.radius * public.column)) ** growth)
+    c = min(1.0, max(1 / 64, share * each**rise))
+    clip = three_digits(c * public.lipschitz * public.column)
+    return {"n_iter": max(1, min(2000, T)), "clip": clip}
+
+
+def _clip(public: PublicNumbers, c: float) -> float:
+    return three_digits(c * public.largest)
+
+
+CLIP = {"share": 0.25, "growth": 0.35, "least": 0.25, "most": 1.0}
+CANDIDATES: Mapping[str, Mapping[str, Rule]] = {
+    "gd": {
+        "l2": Rule("3", {}, descent, {"flow": 1600.0, "free": 2.0, **CLIP}),
+        "l1": Rule(
+            "3",
+            {},
+            descent,
+            {"flow": 400.0, "free": 1.0, **CLIP, "growth": 0.2, "least": 1 / 16},
+        ),
+        "squared": Rule(
+            "3",
+            {},
+            descent,
+            {
+                **CLIP,
+                "flow": 1600.0,
+                "free": 1.0,
+                "share": 0.03,
+                "least": 1 / 32,
+                "most": 0.25,
+            },
+        ),
+    },
+    "feature_covariance": {
+        "l2": Rule(
+            "3",
+            {},
+            covariance,
+            {
+                **CLIP,
+                "n_iter": 16,
+                "share_of_mu": 0.1,
+                "growth": 0.2,
+                "least": 1 / 64,
+                "most": 0.5,
+            },
+        ),
+        "squared": Rule(
+            "3",
+            {},
+            covariance,
+            {
+                "n_iter": 64,
+                "share_of_mu": 0.1,
+                "share": 0.015,
+                "growth": 0.2,
+                "least": 1 / 32,
+                "most": 0.25,
+            },
+        ),
+    },
+    "mirror_descent": {
+        "l1": Rule(
+            "3",
+            {},
+            mirror,
+            {
+                "n_iter": 128,
+                "flow": 100.0,
+                "rise": 0.35,
+                "share": 0.25,
+                "growth": 0.5,
+                "least": 1 / 64,
+                "most": 0.5,
+            },
+        ),
+        "squared": Rule(
+            "3",
+            {},
+            mirror,
+            {
+                "n_iter": 128,
+                "flow": 10_000.0,
+                "rise": 0.7,
+                "share": 0.03,
+                "growth": 0.05,
+                "least": 1 / 128,
+                "most": 0.25,
+            },
+        ),
+    },
+    "frank_wolfe": {
+        "l1": Rule(
+            "3",
+            {},
+            vertices,
+            {"steps": 16.0, "growth": 0.8, "share": 0.125, "rise": 0.35},
+        ),
+    },
+}
+"""Rules that no algorithm has yet, by kind, with the constants found so far."""
 
 
 def panels_of(kind: str) -> dict[str, dict[str, Any]]:
@@ -73,23 +236,25 @@ def error_of(
     """
     solver = algorithm_of(algorithm).solver(settings)
     seeds = [f"rules {seed}" for seed in range(SEEDS)]
-    try:
-        with one_thread():
-            run = Run(problem, [solver] * SEEDS, budget, "certified", seeds)
-            ends = run.record(2).rows
-    except (NotSolved, Unsupported):
-        return math.inf
-    if not ends.finite.all():
-        return math.inf
-    values = np.array([problem.value(w) for w in ends.w]) / problem.optimum.value - 1.0
-    return float(np.exp(np.log(np.maximum(values, 1e-9)).mean()))
+    errors: list[float] = []
+    for batch in [seeds] if solver.batchable else [[seed] for seed in seeds]:
+        try:
+            with one_thread():
+                run = Run(problem, [solver] * len(batch), budget, "certified", batch)
+                ends = run.record(2).rows
+        except (NotSolved, Unsupported):
+            return math.inf
+        if not ends.finite.all():
+            return math.inf
+        errors += [problem.value(w) / problem.optimum.value - 1.0 for w in ends.w]
+    return float(np.exp(np.log(np.maximum(errors, 1e-9)).mean()))
 
 
 def rows_of_guess(
     algorithm: str, kind: str, guess: Mapping[str, float]
 ) -> Iterator[dict[str, Any]]:
     """Yield what a guess ends at on each cell of a kind, in units of w = 0."""
-    rule = RULES[algorithm]
+    rule = CANDIDATES.get(algorithm, {}).get(kind) or RULES[algorithm]
     constants = {**rule.constants, **guess}
     for panel, block in panels_of(kind).items():
         problem = problem_of_panel(panel)
@@ -166,7 +331,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rules")
     commands = parser.add_subparsers(dest="command", required=True)
     trying = commands.add_parser("try")
-    trying.add_argument("algorithm", choices=RULES)
+    trying.add_argument("algorithm", choices=sorted({*RULES, *CANDIDATES}))
     trying.add_argument("kind", choices=KINDS)
     trying.add_argument("guesses", nargs="*", metavar="NAME=VALUE,VALUE")
     commands.add_parser("fit")
