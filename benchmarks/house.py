@@ -31,7 +31,15 @@ ROOMS = {
     "front": ("api", "estimators", "fitted", "extend", "__init__", "__main__"),
     "science": (
         *("solvers/", "releases/", "accounting/", "problems/", "losses/", "norms/"),
-        *("penalties/", "constraints/", "kernels/", "trust/", "audit/", "run"),
+        *(
+            "penalties/",
+            "constraints/",
+            "kernels/",
+            "trust/",
+            "audit/",
+            "run",
+            "rules/",
+        ),
         *("datasets/real", "datasets/synthetic"),
     ),
 }

@@ -620,11 +620,10 @@ class PatternTuner(Tuner):
         moving = yield from self._rounds_beyond_choice()
         chosen = self.ranked[0][1]
         moving |= not self.number
+        own = [one for one in moved if not self._is_of_other_length(chosen, one[:1])]
         moving |= any(
-            before
-            and self._is_better(chosen, before)
-            and not self._is_of_other_length(chosen, [best])
-            for best, before in moved
+            before and (before == best or self._is_better(chosen, before))
+            for best, before in own
         )
         values = {k: {dict(one)[k] for one in self.rungs} for k in self.tune.aside}
         untried = [f"{key} untried" for key, tried in values.items() if len(tried) < 2]
@@ -637,7 +636,8 @@ class PatternTuner(Tuner):
     ) -> Generator[Round, None, tuple[Point, Point | None]]:
         """Yield rounds around a point, until they lead nowhere or trials run out.
 
-        Return the best point, and the one before if trials ran out while it gained.
+        Return the best point, and the one before if trials ran out while it gained;
+        without a round that is the same.
 
         Parameters
         ----------
