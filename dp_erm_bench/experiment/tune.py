@@ -620,7 +620,7 @@ class PatternTuner(Tuner):
         moving = yield from self._rounds_beyond_choice()
         chosen = self.ranked[0][1]
         moving |= not self.number
-        own = [one for one in moved if not self._is_of_other_length(chosen, one[:1])]
+        own = [one for one in moved if not self._is_of_other_length(chosen, [one[0]])]
         moving |= any(
             before and (before == best or self._is_better(chosen, before))
             for best, before in own
