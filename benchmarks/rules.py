@@ -27,7 +27,12 @@ from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.fitted import one_thread
 from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
-from dp_erm_bench.rules.settings import RULES, Rule, three_digits
+from dp_erm_bench.rules.settings import (
+    RULES,
+    Rule,
+    objective_perturbation,
+    three_digits,
+)
 from dp_erm_bench.run import Run
 
 TABLE = Path(__file__).resolve().parents[1] / "results/published/rules.csv"
@@ -54,10 +59,20 @@ def share_of_bound(
 
 
 def descent(
-    public: PublicNumbers, given: Any, *, flow: float, free: float, **clip: float
+    public: PublicNumbers,
+    given: Any,
+    *,
+    flow: float,
+    free: float,
+    rise: float,
+    **clip: float,
 ) -> Mapping[str, Any]:
-    """Return steps of gd: until noise moves a margin by ``free`` nu, at most a flow."""
+    """Return steps of gd, until noise moves a margin by a multiple of nu.
+
+    The multiple grows with the records that a direction has.
+    """
     c, N = share_of_bound(public, **clip), public.records()
+    free *= (N / math.sqrt(public.p) / 30.0) ** rise
     noise = free * public.margin(N) * N * public.curvature / public.lipschitz
     t = min(flow, noise / c, public.beta / max(public.strength, 1e-12))
     T = max(1, min(1000, math.ceil(t / 1.9)))
@@ -113,12 +128,21 @@ def _clip(public: PublicNumbers, c: float) -> float:
 CLIP = {"share": 0.25, "growth": 0.35, "least": 0.25, "most": 1.0}
 CANDIDATES: Mapping[str, Mapping[str, Rule]] = {
     "gd": {
-        "l2": Rule("3", {}, descent, {"flow": 1600.0, "free": 2.0, **CLIP}),
+        "l2": Rule(
+            "3", {}, descent, {"flow": 1600.0, "free": 2.0, "rise": 0.2, **CLIP}
+        ),
         "l1": Rule(
             "3",
             {},
             descent,
-            {"flow": 400.0, "free": 1.0, **CLIP, "growth": 0.2, "least": 1 / 16},
+            {
+                **CLIP,
+                "flow": 400.0,
+                "free": 1.0,
+                "rise": 0.0,
+                "growth": 0.2,
+                "least": 1 / 16,
+            },
         ),
         "squared": Rule(
             "3",
@@ -128,11 +152,16 @@ CANDIDATES: Mapping[str, Mapping[str, Rule]] = {
                 **CLIP,
                 "flow": 1600.0,
                 "free": 1.0,
+                "rise": 0.0,
                 "share": 0.03,
                 "least": 1 / 32,
                 "most": 0.25,
             },
         ),
+    },
+    **{
+        name: {"l2": Rule("3", {}, objective_perturbation, {"bent": 0.5})}
+        for name in ("objective_perturbation", "approximate_minima_perturbation")
     },
     "feature_covariance": {
         "l2": Rule(
