@@ -31,16 +31,8 @@ ROOMS = {
     "front": ("api", "estimators", "fitted", "extend", "__init__", "__main__"),
     "science": (
         *("solvers/", "releases/", "accounting/", "problems/", "losses/", "norms/"),
-        *(
-            "penalties/",
-            "constraints/",
-            "kernels/",
-            "trust/",
-            "audit/",
-            "run",
-            "rules/",
-        ),
-        *("datasets/real", "datasets/synthetic"),
+        *("penalties/", "constraints/", "kernels/", "trust/", "audit/", "run"),
+        *("datasets/real", "datasets/synthetic", "rules/"),
     ),
 }
 """Beginnings of paths by room; the longest that fits a file is that of its room."""

@@ -233,6 +233,11 @@ CANDIDATES: Mapping[str, Mapping[str, Rule]] = {
 """Rules that no algorithm has yet, by kind, with the constants found so far."""
 
 
+def rule_of_kind(algorithm: str, kind: str) -> Rule | None:
+    """Return the candidate of an algorithm, else its rule of today, else None."""
+    return CANDIDATES.get(algorithm, {}).get(kind) or RULES.get(algorithm)
+
+
 def panels_of(kind: str) -> dict[str, dict[str, Any]]:
     """Return a block of each panel of a kind."""
     blocks = {block["panel"]: block for block in leaderboard()}
@@ -283,7 +288,8 @@ def rows_of_guess(
     algorithm: str, kind: str, guess: Mapping[str, float]
 ) -> Iterator[dict[str, Any]]:
     """Yield what a guess ends at on each cell of a kind, in units of w = 0."""
-    rule = CANDIDATES.get(algorithm, {}).get(kind) or RULES[algorithm]
+    rule = rule_of_kind(algorithm, kind)
+    assert rule is not None
     constants = {**rule.constants, **guess}
     for panel, block in panels_of(kind).items():
         problem = problem_of_panel(panel)
@@ -366,7 +372,17 @@ def main() -> None:
     commands.add_parser("fit")
     given = parser.parse_args()
     rows = pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame()
-    for guess in guesses_of(given.guesses) if given.command == "try" else ():
+    guesses: list[dict[str, float]] = []
+    if given.command == "try":
+        rule = rule_of_kind(given.algorithm, given.kind)
+        if rule is None:
+            parser.error(f"{given.algorithm}: has no rule of kind {given.kind}")
+        guesses = [*guesses_of(given.guesses)]
+        if wrong := {*guesses[0]} - {*rule.constants}:
+            parser.error(f"{min(wrong)}: must be one of {', '.join(rule.constants)}")
+    elif rows.empty:
+        parser.error("fit: no guess is recorded, try some first")
+    for guess in guesses:
         new = pd.DataFrame(rows_of_guess(given.algorithm, given.kind, guess))
         rows = pd.concat([rows, new]).drop_duplicates(
             [*CELL, "algorithm", "constants"], keep="last"

@@ -69,8 +69,6 @@ class PublicNumbers:
         That of the set of w; infinite without.
     curved : bool
         Whether the loss is smooth and not linear.
-    steep : bool
-        Whether the loss's slope has no bound: G is that of a label, at w = 0.
     bounded : bool
         Whether G R is declared: without that no rule gives a threshold.
     """
@@ -89,7 +87,6 @@ class PublicNumbers:
     squares: float
     radius: float
     curved: bool
-    steep: bool
     bounded: bool
 
     @property
@@ -129,10 +126,10 @@ def public_numbers(
     """
     budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
     loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness
-    known, label = loss.classification, 1.0
+    label = 1.0
     if bounds is not None and bounds.label and not loss.classification:
-        known, label = True, bounds.label
-    if steep := not math.isfinite(G):
+        label = bounds.label
+    if not math.isfinite(G):
         G = label
     norm = (clip or G) / G if bounds is None else float(bounds.norm)
     column, squares = norm, norm * norm
@@ -163,8 +160,7 @@ def public_numbers(
         squares=squares,
         radius=float(problem.constraint.radius),
         curved=0.0 < H < math.inf,
-        steep=steep,
-        bounded=bounds is not None and (known or not steep),
+        bounded=bounds is not None and math.isfinite(problem.lipschitz),
     )
     scales = G, public.curvature, public.at_zero, norm, squares, public.beta
     return public if all(0.0 < one < math.inf for one in scales) else None
