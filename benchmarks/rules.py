@@ -1,9 +1,11 @@
-"""Constants of rules, fitted on the leaderboard's problems.
+"""Rules, run untuned on the leaderboard's problems: what they end at, and what fits.
 
-`python -m benchmarks.rules try ALGORITHM KIND NAME=VALUE,VALUE ...` runs an algorithm
-untuned, with each combination of guesses of its rule's constants, and adds what it ends
-at to results/published/rules.csv. `python -m benchmarks.rules fit` says which guess is
-the best on all families of data, and what is lost on a family that had no say in it.
+`python -m benchmarks.rules run` runs each algorithm that has a rule, with what it gives,
+on every panel of its kinds, and writes results/published/untuned.csv: `algorithm=auto`
+and `advise` rest on it. `try ALGORITHM KIND NAME=VALUE,VALUE ...` runs each combination
+of guesses of a rule's constants and adds what it ends at to results/published/rules.csv.
+`fit` says which guess is the best on all families of data, and what is lost on a family
+that had no say in it.
 """
 
 import argparse
@@ -23,219 +25,29 @@ from dp_erm_bench import load_problem
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import family_of
 from dp_erm_bench.errors import NotSolved, Unsupported, UsageError
-from dp_erm_bench.experiment.parameters import algorithm_of
+from dp_erm_bench.experiment.lines import FitLine
+from dp_erm_bench.experiment.parameters import algorithm_of, with_defaults
 from dp_erm_bench.fitted import one_thread
 from dp_erm_bench.problems.erm.problem import ERMProblem
-from dp_erm_bench.rules.public import PublicNumbers, public_numbers
-from dp_erm_bench.rules.settings import (
-    RULES,
-    Rule,
-    objective_perturbation,
-    three_digits,
-)
+from dp_erm_bench.rules.public import public_numbers
+from dp_erm_bench.rules.settings import RULES
 from dp_erm_bench.run import Run
 
-TABLE = Path(__file__).resolve().parents[1] / "results/published/rules.csv"
-KINDS = ("l2", "l1", "squared", "huber")
-"""How names of panels end."""
+PUBLISHED = Path(__file__).resolve().parents[1] / "results/published"
+TABLE, UNTUNED = PUBLISHED / "rules.csv", PUBLISHED / "untuned.csv"
+KINDS = {"l2": "ridge", "l1": "ball", "squared": "numbers", "huber": "ridge"}
+"""How names of panels end, and the kind of their problems."""
 
 EPSILONS = (0.1, 0.3, 1.0)
+"""Those of guesses; what is published has those of the leaderboard."""
+ALL = (*EPSILONS, 3.0, 10.0)
 SEEDS = 6
+REPORT = range(100, 110)
+"""The first report seeds of the leaderboard: runs that a sweep would name alike."""
+
 CELL = ["kind", "panel", "epsilon"]
 MOST = 1e3
 """A run that diverged counts as so many times w = 0."""
-
-
-def share_of_bound(
-    public: PublicNumbers, share: float, growth: float, least: float, most: float
-) -> float:
-    """Return the share c of a gradient's bound that is clipped to.
-
-    It grows with the records that a direction has, N / sqrt(p), as noise then costs
-    less than what clipping loses.
-    """
-    each = public.records() / math.sqrt(public.p)
-    return float(min(most, max(least, share * (each / 30.0) ** growth)))
-
-
-def descent(
-    public: PublicNumbers,
-    given: Any,
-    *,
-    flow: float,
-    free: float,
-    rise: float,
-    **clip: float,
-) -> Mapping[str, Any]:
-    """Return steps of gd, until noise moves a margin by a multiple of nu.
-
-    The multiple grows with the records that a direction has.
-    """
-    c, N = share_of_bound(public, **clip), public.records()
-    free *= (N / math.sqrt(public.p) / 30.0) ** rise
-    noise = free * public.margin(N) * N * public.curvature / public.lipschitz
-    t = min(flow, noise / c, public.beta / max(public.strength, 1e-12))
-    T = max(1, min(1000, math.ceil(t / 1.9)))
-    return {"n_iter": T, "step": three_digits(t / T), "clip": _clip(public, c)}
-
-
-def covariance(
-    public: PublicNumbers, given: Any, *, n_iter: float, share_of_mu: float, **clip: Any
-) -> Mapping[str, Any]:
-    """Return settings of feature_covariance, clipped as descent is."""
-    clip_to = _clip(public, share_of_bound(public, **clip))
-    return {"n_iter": int(n_iter), "share": share_of_mu, "clip": clip_to}
-
-
-def mirror(
-    public: PublicNumbers,
-    given: Any,
-    *,
-    n_iter: float,
-    flow: float,
-    rise: float,
-    **clip: float,
-) -> Mapping[str, Any]:
-    """Return T steps of mirror_descent of a flow that is in proportion to the ball."""
-    size = public.radius * public.column if math.isfinite(public.radius) else 1.0
-    each = public.records() / (30.0 * math.log(2 * public.p))
-    step = three_digits(flow * size * each**rise / n_iter)
-    clip_to = _clip(public, share_of_bound(public, **clip))
-    return {"n_iter": int(n_iter), "step": step, "clip": clip_to}
-
-
-def vertices(
-    public: PublicNumbers,
-    given: Any,
-    *,
-    steps: float,
-    growth: float,
-    share: float,
-    rise: float,
-) -> Mapping[str, Any]:
-    """Return T of frank_wolfe, by the noise of a selection and the size of the ball."""
-    each = public.records() / (100.0 * math.log(2 * public.p))
-    T = round(steps * (each * math.sqrt(public.radius * public.column)) ** growth)
-    c = min(1.0, max(1 / 64, share * each**rise))
-    clip = three_digits(c * public.lipschitz * public.column)
-    return {"n_iter": max(1, min(2000, T)), "clip": clip}
-
-
-def _clip(public: PublicNumbers, c: float) -> float:
-    return three_digits(c * public.largest)
-
-
-CLIP = {"share": 0.25, "growth": 0.35, "least": 0.25, "most": 1.0}
-CANDIDATES: Mapping[str, Mapping[str, Rule]] = {
-    "gd": {
-        "l2": Rule(
-            "3", {}, descent, {"flow": 1600.0, "free": 2.0, "rise": 0.2, **CLIP}
-        ),
-        "l1": Rule(
-            "3",
-            {},
-            descent,
-            {
-                **CLIP,
-                "flow": 400.0,
-                "free": 1.0,
-                "rise": 0.0,
-                "growth": 0.2,
-                "least": 1 / 16,
-            },
-        ),
-        "squared": Rule(
-            "3",
-            {},
-            descent,
-            {
-                **CLIP,
-                "flow": 1600.0,
-                "free": 1.0,
-                "rise": 0.0,
-                "share": 0.03,
-                "least": 1 / 32,
-                "most": 0.25,
-            },
-        ),
-    },
-    **{
-        name: {"l2": Rule("3", {}, objective_perturbation, {"bent": 0.5})}
-        for name in ("objective_perturbation", "approximate_minima_perturbation")
-    },
-    "feature_covariance": {
-        "l2": Rule(
-            "3",
-            {},
-            covariance,
-            {
-                **CLIP,
-                "n_iter": 16,
-                "share_of_mu": 0.1,
-                "growth": 0.2,
-                "least": 1 / 64,
-                "most": 0.5,
-            },
-        ),
-        "squared": Rule(
-            "3",
-            {},
-            covariance,
-            {
-                "n_iter": 64,
-                "share_of_mu": 0.1,
-                "share": 0.015,
-                "growth": 0.2,
-                "least": 1 / 32,
-                "most": 0.25,
-            },
-        ),
-    },
-    "mirror_descent": {
-        "l1": Rule(
-            "3",
-            {},
-            mirror,
-            {
-                "n_iter": 128,
-                "flow": 100.0,
-                "rise": 0.35,
-                "share": 0.25,
-                "growth": 0.5,
-                "least": 1 / 64,
-                "most": 0.5,
-            },
-        ),
-        "squared": Rule(
-            "3",
-            {},
-            mirror,
-            {
-                "n_iter": 128,
-                "flow": 10_000.0,
-                "rise": 0.7,
-                "share": 0.03,
-                "growth": 0.05,
-                "least": 1 / 128,
-                "most": 0.25,
-            },
-        ),
-    },
-    "frank_wolfe": {
-        "l1": Rule(
-            "3",
-            {},
-            vertices,
-            {"steps": 16.0, "growth": 0.8, "share": 0.125, "rise": 0.35},
-        ),
-    },
-}
-"""Rules that no algorithm has yet, by kind, with the constants found so far."""
-
-
-def rule_of_kind(algorithm: str, kind: str) -> Rule | None:
-    """Return the candidate of an algorithm, else its rule of today, else None."""
-    return CANDIDATES.get(algorithm, {}).get(kind) or RULES.get(algorithm)
 
 
 def panels_of(kind: str) -> dict[str, dict[str, Any]]:
@@ -261,51 +73,109 @@ def problem_of_panel(panel: str) -> ERMProblem:
     return problem
 
 
-def error_of(
-    problem: ERMProblem, algorithm: str, settings: Mapping[str, Any], budget: Budget
-) -> float:
-    """Return the geometric mean of F(w) / min F - 1 over seeds.
-
-    Infinite if a run is refused, not solved, or not finite.
-    """
+def ends_of_runs(
+    problem: ERMProblem,
+    algorithm: str,
+    settings: Mapping[str, Any],
+    budget: Budget,
+    names: list[str],
+) -> np.ndarray[Any, Any] | None:
+    """Return the last iterates of runs, None if one is refused or is not finite."""
     solver = algorithm_of(algorithm).solver(settings)
-    seeds = [f"rules {seed}" for seed in range(SEEDS)]
-    errors: list[float] = []
-    for batch in [seeds] if solver.batchable else [[seed] for seed in seeds]:
+    ends = []
+    for batch in [names] if solver.batchable else [[name] for name in names]:
         try:
             with one_thread():
                 run = Run(problem, [solver] * len(batch), budget, "certified", batch)
-                ends = run.record(2).rows
+                rows = run.record(2).rows
         except (NotSolved, Unsupported):
-            return math.inf
-        if not ends.finite.all():
-            return math.inf
-        errors += [problem.value(w) / problem.optimum.value - 1.0 for w in ends.w]
-    return float(np.exp(np.log(np.maximum(errors, 1e-9)).mean()))
+            return None
+        if not rows.finite.all():
+            return None
+        ends.append(rows.w)
+    return np.concatenate(ends)
+
+
+def excess(problem: ERMProblem, w: Any) -> float:
+    """Return F(w) / min F - 1."""
+    assert problem.optimum.value is not None
+    return float(problem.value(w)) / problem.optimum.value - 1.0
 
 
 def rows_of_guess(
     algorithm: str, kind: str, guess: Mapping[str, float]
 ) -> Iterator[dict[str, Any]]:
     """Yield what a guess ends at on each cell of a kind, in units of w = 0."""
-    rule = rule_of_kind(algorithm, kind)
-    assert rule is not None
-    constants = {**rule.constants, **guess}
+    rule = RULES[algorithm]
+    constants = {**rule.constants.get(KINDS[kind], {}), **guess}
+    names = [f"rules {seed}" for seed in range(SEEDS)]
     for panel, block in panels_of(kind).items():
         problem = problem_of_panel(panel)
-        zero = problem.value(np.zeros(problem.p)) / problem.optimum.value - 1.0
+        zero = excess(problem, np.zeros(problem.p))
         for epsilon in EPSILONS:
             budget = Budget(epsilon=epsilon, delta="1/n^2")
             public = public_numbers(problem, budget, None)
             assert public is not None
             settings = rule.settings(public, {}, **guess)
-            error = error_of(problem, algorithm, settings, budget)
+            ends = ends_of_runs(problem, algorithm, settings, budget, names)
+            error = math.inf
+            if ends is not None:
+                errors = [max(excess(problem, w), 1e-9) for w in ends]
+                error = float(np.exp(np.log(errors).mean()))
             yield {
                 **{"algorithm": algorithm, "kind": kind, "panel": panel},
                 **{"family": family_of_panel(block), "epsilon": epsilon},
                 "constants": json.dumps(constants, sort_keys=True),
                 "of_zero": float(f"{min(error / zero, MOST):.4g}"),
             }
+
+
+def score_of(problem: ERMProblem, w: Any) -> float:
+    """Return the median test accuracy, or R2, of points of shape (B, p)."""
+    said = problem.measures(np.atleast_2d(w))
+    return float(
+        np.median(said["test_accuracy" if problem.loss.classification else "r2"])
+    )
+
+
+def rows_untuned(panel: str) -> Iterator[dict[str, Any]]:
+    """Yield what each rule ends at on a panel at each epsilon."""
+    kind = panel.rpartition("_")[2]
+    problem = problem_of_panel(panel)
+    zero = np.zeros(problem.p)
+    base, best = score_of(problem, zero), score_of(problem, problem.optimum.w)
+    if problem.loss.classification:
+        base = max(base, 1.0 - base)
+    for epsilon in ALL:
+        budget = Budget(epsilon=epsilon, delta="1/n^2")
+        public = public_numbers(problem, budget, None)
+        assert public is not None
+        cell = {"kind": KINDS[kind], "panel": panel}
+        cell |= {"family": family_of_panel(panels_of(kind)[panel])}
+        cell |= {"n": problem.n, "p": problem.p, "epsilon": epsilon}
+        cell |= {
+            "records": _short(public.records()),
+            "zero": _short(excess(problem, zero)),
+        }
+        cell |= {"base": _short(base), "best": _short(best)}
+        for algorithm, rule in RULES.items():
+            if not rule.gives(public):
+                continue
+            given = with_defaults(algorithm, {})
+            line = FitLine(algorithm, problem, given, budget.spec, "certified")
+            names = [line.setting().identity(seed) for seed in REPORT]
+            ends = ends_of_runs(problem, algorithm, line.params, budget, names)
+            found = {"algorithm": algorithm, "rule": rule.version}
+            if ends is None:
+                yield {**cell, **found, "error": math.inf, "score": base}
+                continue
+            errors = [excess(problem, w) for w in ends]
+            found |= {"error": _short(np.median(errors))}
+            yield {**cell, **found, "score": _short(score_of(problem, ends))}
+
+
+def _short(value: Any) -> float:
+    return float(f"{value:.4g}")
 
 
 def best_guess(rows: pd.DataFrame) -> str:
@@ -365,21 +235,25 @@ def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rules")
     commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run")
+    running.add_argument("panels", nargs="*", help="some panels; none for all")
     trying = commands.add_parser("try")
-    trying.add_argument("algorithm", choices=sorted({*RULES, *CANDIDATES}))
+    trying.add_argument("algorithm", choices=sorted(RULES))
     trying.add_argument("kind", choices=KINDS)
     trying.add_argument("guesses", nargs="*", metavar="NAME=VALUE,VALUE")
     commands.add_parser("fit")
     given = parser.parse_args()
+    if given.command == "run":
+        run_untuned(given.panels)
+        return
     rows = pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame()
     guesses: list[dict[str, float]] = []
     if given.command == "try":
-        rule = rule_of_kind(given.algorithm, given.kind)
-        if rule is None:
-            parser.error(f"{given.algorithm}: has no rule of kind {given.kind}")
+        constants = RULES[given.algorithm].constants.get(KINDS[given.kind], {})
         guesses = [*guesses_of(given.guesses)]
-        if wrong := {*guesses[0]} - {*rule.constants}:
-            parser.error(f"{min(wrong)}: must be one of {', '.join(rule.constants)}")
+        if wrong := {*guesses[0]} - {*constants}:
+            allowed = ", ".join(constants) or "none, it has no such rule"
+            parser.error(f"{min(wrong)}: must be one of {allowed}")
     elif rows.empty:
         parser.error("fit: no guess is recorded, try some first")
     for guess in guesses:
@@ -389,6 +263,27 @@ def main() -> None:
         )
         rows.to_csv(TABLE, index=False)
     print(pd.DataFrame(fit_rows(rows)).to_string(float_format="{:.3g}".format))
+
+
+def run_untuned(panels: list[str]) -> None:
+    """Write the rows of panels, of all if none is named, beside those of others."""
+    every = [panel for kind in KINDS for panel in panels_of(kind)]
+    if wrong := {*panels} - {*every}:
+        raise SystemExit(f"{min(wrong)}: must be one of {', '.join(every)}")
+    kept = pd.read_csv(UNTUNED) if UNTUNED.exists() else pd.DataFrame()
+    for panel in panels or every:
+        old = kept[kept["panel"] != panel] if len(kept) else kept
+        kept = pd.concat([old, pd.DataFrame(rows_untuned(panel))])
+        with_tuned(kept).to_csv(UNTUNED, index=False)
+        print(panel, flush=True)
+
+
+def with_tuned(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the least tuned median that the leaderboard has published."""
+    board = pd.read_csv(PUBLISHED / "leaderboard.csv")
+    ran = board[(board["status"] == "ok") & (board["line"] != "untuned")]
+    least = ran.groupby(["panel", "epsilon"])["median"].min().rename("tuned")
+    return rows.drop(columns="tuned", errors="ignore").join(least, ["panel", "epsilon"])
 
 
 if __name__ == "__main__":

@@ -343,7 +343,13 @@ def by_rule(
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__
     open_ = [key for key, value in given.items() if found.is_ruled(key, value)]
-    if "clip" not in also and given.get("clip", AUTO) == AUTO:
+    others = {key: value for key, value in given.items() if key not in open_}
+    numbers: Mapping[str, Any] = {}
+    if open_:
+        found.solver(others)  # what is given is checked before a rule computes with it
+        numbers = _numbers_of_rule(found, others, problem, budget)
+    asked = "clip" not in also and given.get("clip", AUTO) == AUTO
+    if asked and "clip" not in numbers:
         clip = _default_clip(found, problem, budget)
         if clip is not None:
             whole = {**given, "clip": clip}
@@ -351,17 +357,6 @@ def by_rule(
             return filled, f"{told or f'{label_of(algorithm)}-0:'} clip"
     if not open_:
         return dict(given), ""
-    from dp_erm_bench.accounting.budget import Budget
-    from dp_erm_bench.rules.public import public_numbers
-
-    others = {key: value for key, value in given.items() if key not in open_}
-    found.solver(others)  # what is given is checked before a rule computes with it
-    others = {k: v for k, v in others.items() if v is not None or k not in LENGTHS}
-    numbers: Mapping[str, Any] = {}
-    if problem.kind == found.cls.serves.kind and hasattr(problem, "loss"):
-        public = public_numbers(problem, Budget(**budget), others.get("clip"))
-        # Where nothing tells a scale, or the problem is refused, no number matters.
-        numbers = rule.settings(public, others) if public is not None else {}
     usual = {key: found.preset.get(key, fields[key].default) for key in open_}
     values = {key: numbers.get(key, usual[key]) for key in open_}
     filled = {
@@ -369,6 +364,26 @@ def by_rule(
     }
     told = f"{label_of(algorithm)}-{rule.version}: {' '.join(sorted(open_))}"
     return {**given, **filled}, told
+
+
+def _numbers_of_rule(
+    algorithm: Algorithm,
+    given: Mapping[str, Any],
+    problem: Any,
+    budget: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """Return what a rule gives; nothing where no number matters.
+
+    That is where nothing tells a scale, or the problem is refused.
+    """
+    if problem.kind != algorithm.cls.serves.kind or not hasattr(problem, "loss"):
+        return {}
+    from dp_erm_bench.accounting.budget import Budget
+    from dp_erm_bench.rules.public import public_numbers
+
+    given = {k: v for k, v in given.items() if v is not None or k not in LENGTHS}
+    public = public_numbers(problem, Budget(**budget), given.get("clip"))
+    return algorithm.rule.settings(public, given) if public is not None else {}
 
 
 def _default_clip(

@@ -71,6 +71,9 @@ class PublicNumbers:
         Whether the loss is smooth and not linear.
     bounded : bool
         Whether G R is declared: without that no rule gives a threshold.
+    kind : str
+        ``ball`` where w is in a set; ``numbers`` where the loss's slope has no bound
+        and G is that of a label; else ``ridge``.
     """
 
     n: int
@@ -88,6 +91,7 @@ class PublicNumbers:
     radius: float
     curved: bool
     bounded: bool
+    kind: str
 
     @property
     def beta(self) -> float:
@@ -126,11 +130,11 @@ def public_numbers(
     """
     budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
     loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness
-    label = 1.0
-    if bounds is not None and bounds.label and not loss.classification:
-        label = bounds.label
+    label = 1.0 if loss.classification or bounds is None else bounds.label
+    bounded = bounds is not None and bool(label or math.isfinite(G))
+    label, kind = label or 1.0, "ridge"
     if not math.isfinite(G):
-        G = label
+        G, kind = label, "numbers"
     norm = (clip or G) / G if bounds is None else float(bounds.norm)
     column, squares = norm, norm * norm
     if bounds is not None:
@@ -160,7 +164,8 @@ def public_numbers(
         squares=squares,
         radius=float(problem.constraint.radius),
         curved=0.0 < H < math.inf,
-        bounded=bounds is not None and math.isfinite(problem.lipschitz),
+        bounded=bounded,
+        kind="ball" if math.isfinite(problem.constraint.radius) else kind,
     )
     scales = G, public.curvature, public.at_zero, norm, squares, public.beta
     return public if all(0.0 < one < math.inf for one in scales) else None

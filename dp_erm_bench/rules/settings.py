@@ -9,11 +9,22 @@ version.
 
 Units are those of `rules.public`.
 
-**What was fitted**, on the leaderboard's l2 problems: each rule's ``constants``, the 5
-in ``PublicNumbers.margin`` and the eighth. A flow longer than ``flow`` gains little
-where it is not free, a lower share than ``least`` is ruinous where classes are unequal.
-The data bend the objective, too: of the modulus that noise asks for, ``bent`` is a
-ridge of objective_perturbation.
+**What was fitted**, on the leaderboard's problems by `python -m benchmarks.rules`: each
+rule's ``constants``, by kind of problem, and the 5 and the eighth in
+``PublicNumbers.margin``. They use z = N / sqrt(p), the records that a direction has.
+
+share, growth, least, most
+    A record's gradient is clipped to share (z / 30)^growth of its bound, at least
+    ``least`` and at most ``most`` of it. A lower share than 1/4 is ruinous for the
+    logistic loss where classes are unequal. The squared loss has residuals far below
+    the label's bound, and noise is that of the threshold, whatever they are.
+flow
+    Steps do not make a longer one: that gains little where it is not free.
+noise, rise
+    Noise on a margin may be noise (z / 30)^rise times nu.
+bent
+    Of the modulus that noise asks for, this share is a ridge of objective_perturbation;
+    the data bend the objective, too.
 """
 
 import math
@@ -39,8 +50,11 @@ MULTIPLIER = 2.0
 1.07 times the noise of all, sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022)."""
 
 RESIDUAL = 1 / 16
-"""Share of the bound of a gradient at w = 0 that is clipped to where the loss's slope
-has no bound. The noise is that of the threshold, whatever the residuals are."""
+"""Share of the bound of a gradient at w = 0 that algorithms without a rule clip to where
+the loss's slope has no bound."""
+
+EACH = 30.0
+"""The z at which shares and noise are as their constants say."""
 
 OF_COORDINATES = ("greedy_cd", "random_cd")
 """Algorithms with a threshold for the coordinates together, not for the norm."""
@@ -69,33 +83,23 @@ def three_digits(value: float) -> float:
     return float(f"{min(max(value, 1.0 / LARGEST), LARGEST):.3g}")
 
 
-def share_and_length(
-    given: Given, free: float, most: float, largest: float, flow: float, least: float
-) -> tuple[float, float]:
-    """Return the share c of clipping and the length t of a flow.
-
-    Its noise is that of c t. Where little is allowed, c gives way first, from a flow of
-    length ``flow`` on, and t from c = ``least`` on; where much is, t grows at c = 1. A
-    flow longer than beta / l2 has forgotten its start, and needs no more.
-
-    Parameters
-    ----------
-    given : mapping
-        ``clip``, where it is given.
-    free : float
-        The c t at which noise on a margin is nu.
-    most : float
-        The curvature that the flow is measured in, over l2; infinite without.
-    largest : float
-        The bound of which c is a share.
-    flow, least : float
-        Fitted.
-    """
+def share_of_bound(
+    public: PublicNumbers,
+    given: Given,
+    largest: float,
+    *,
+    share: float,
+    growth: float,
+    least: float,
+    most: float,
+) -> float:
+    """Return the share c of ``largest``, a gradient's bound, that is clipped to."""
     if "clip" in given:
-        c = 1.0 if given["clip"] is None else given["clip"] / largest
-    else:
-        c = min(1.0, max(least, free / min(flow, most)))
-    return c, min(free / c, most) if math.isfinite(free) else math.inf
+        return 1.0 if given["clip"] is None else float(given["clip"] / largest)
+    each = public.records() / math.sqrt(public.p)
+    if not math.isfinite(each):
+        return 1.0
+    return min(most, max(least, share * (each / EACH) ** growth))
 
 
 def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
@@ -103,19 +107,40 @@ def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
     return three_digits(c * largest) if c < 1.0 and public.bounded else None
 
 
-def free_of(public: PublicNumbers, records: float) -> float:
-    """Return the c t at which noise on a margin is nu."""
-    nu = public.margin(records)
+def free_of(
+    public: PublicNumbers, records: float, noise: float = 1.0, rise: float = 0.0
+) -> float:
+    """Return the c t at which noise on a margin is the multiple of nu."""
+    if not math.isfinite(records):
+        return math.inf
+    allowed = noise * (records / math.sqrt(public.p) / EACH) ** rise
+    nu = allowed * public.margin(records)
     return nu * records * public.curvature / public.lipschitz
 
 
+def length_of(free: float, c: float, flow: float, forgotten: float) -> float:
+    """Return the length t of a flow: ``flow``, less where noise or a ridge end it.
+
+    A flow longer than ``forgotten``, the curvature over l2, has forgotten its start.
+    Without noise none is too long.
+    """
+    return min(flow, free / c, forgotten) if math.isfinite(free) else math.inf
+
+
 def descent(
-    public: PublicNumbers, given: Given, flow: float, least: float
+    public: PublicNumbers,
+    given: Given,
+    *,
+    flow: float,
+    noise: float,
+    rise: float,
+    **clip: float,
 ) -> tuple[float, float]:
     """Return c and t of steps along noisy gradients of all records."""
-    free = free_of(public, public.records())
-    most = safe_ratio(public.beta, public.strength)
-    return share_and_length(given, free, most, public.largest, flow, least)
+    free = free_of(public, public.records(), noise, rise)
+    c = share_of_bound(public, given, public.largest, **clip)
+    forgotten = safe_ratio(public.beta, public.strength)
+    return c, length_of(free, c, flow, forgotten)
 
 
 def steps_of(t: float, given: Given) -> int:
@@ -129,12 +154,12 @@ def step_of(t: float, count: float, most: float = STEP) -> float:
     return three_digits(min(t / count, most) if count else most)
 
 
-def gd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Numbers:
+def gd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
     """Return T, step and clip: the fewest steps of at most 1.9 / beta that make t.
 
     Noise does not depend on T, which is as small as no step expands distances.
     """
-    c, t = descent(public, given, flow, least)
+    c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, given))
     return {
         "n_iter": T,
@@ -143,7 +168,7 @@ def gd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Num
     }
 
 
-def sgd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Numbers:
+def sgd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
     """Return those of gd over samples: T steps with a share q of the records each.
 
     At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu;
@@ -151,7 +176,7 @@ def sgd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Nu
     sample adds, a record's gradient over sqrt(q n), is then at most 1 / (2 sqrt(p)) of
     the noise. A loss that has a kink has steps in units of 1 / clip.
     """
-    c, t = descent(public, given, flow, least)
+    c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, {} if not public.curved else given))
     size: Any = given.get("batch_size")
     if size is None:
@@ -170,7 +195,13 @@ def sgd(public: PublicNumbers, given: Given, *, flow: float, least: float) -> Nu
 
 
 def permutation_sgd(
-    public: PublicNumbers, given: Given, *, flow: float, least: float
+    public: PublicNumbers,
+    given: Given,
+    *,
+    flow: float,
+    noise: float,
+    rise: float,
+    **clip: float,
 ) -> Numbers:
     """Return passes, batch, step and clip of a flow with noise at its end.
 
@@ -180,16 +211,16 @@ def permutation_sgd(
     least at t^3 = nu^2 p (H N / G)^2 / 2. Ten passes of steps of about 1 / (2 beta).
     """
     records = public.records(given.get("noise", "gaussian"))
-    free, nu = free_of(public, records), public.margin(records)
+    free, nu = free_of(public, records, noise, rise), public.margin(records)
     bent = records * public.curvature / public.lipschitz
     if math.isfinite(free):
         free = min(free, math.cbrt(0.5 * public.p * nu * bent * nu * bent))
-    most = safe_ratio(public.beta, public.strength)
-    c, t = share_and_length(given, free, most, public.largest, flow, least)
-    clip, n = clip_of(public, c, public.largest), public.n
+    c = share_of_bound(public, given, public.largest, **clip)
+    t = length_of(free, c, flow, safe_ratio(public.beta, public.strength))
+    threshold, n = clip_of(public, c, public.largest), public.n
     if not math.isfinite(free):
         usual = {"passes": LONGEST, "batch_size": "full", "step": STEP}
-        return {**usual, "clip": clip}
+        return {**usual, "clip": threshold}
     wanted = given.get("step", 0.5)
     passes = given.get("passes", 10)
     size = given.get("batch_size", max(1, min(n, math.floor(passes * n * wanted / t))))
@@ -197,11 +228,17 @@ def permutation_sgd(
     if "passes" not in given:
         passes = max(10, min(LONGEST, math.ceil(min(t / wanted, 1e6) / per_pass)))
     step = step_of(t, passes * per_pass)
-    return {"passes": passes, "batch_size": size, "step": step, "clip": clip}
+    return {"passes": passes, "batch_size": size, "step": step, "clip": threshold}
 
 
 def random_cd(
-    public: PublicNumbers, given: Given, *, flow: float, least: float
+    public: PublicNumbers,
+    given: Given,
+    *,
+    flow: float,
+    noise: float,
+    rise: float,
+    **clip: float,
 ) -> Numbers:
     """Return passes, step and clip: those of gd, in coordinates.
 
@@ -212,11 +249,11 @@ def random_cd(
     """
     records = public.records()
     dense = public.p * public.norm**2 / public.squares
-    free = free_of(public, records) / math.sqrt(public.p * dense)
+    free = free_of(public, records, noise, rise) / math.sqrt(public.p * dense)
     M = public.curvature * public.squares / public.p
     largest = public.lipschitz * math.sqrt(public.squares)
-    most = safe_ratio(M, public.strength)
-    c, t = share_and_length(given, free, most, largest, flow / dense, least)
+    c = share_of_bound(public, given, largest, **clip)
+    t = length_of(free, c, flow / dense, safe_ratio(M, public.strength))
     step = min(1.0, given.get("step", 1.0))
     passes = given.get("passes", max(1, math.ceil(min(t / step, MOST_PASSES))))
     count = given["n_iter"] / public.p if "n_iter" in given else passes
@@ -268,6 +305,102 @@ def ridge_of(public: PublicNumbers, modulus: float) -> float:
     return three_digits(modulus - public.strength) if needed else 0.0
 
 
+def feature_covariance(
+    public: PublicNumbers,
+    given: Given,
+    *,
+    n_iter: int,
+    share_of_mu: float,
+    **clip: float,
+) -> Numbers:
+    """Return so many full steps, and the threshold of a gradient before the scaling.
+
+    X'X is published with a small share of the budget: its noise is a floor under its
+    eigenvalues, whatever the threshold is.
+    """
+    largest = public.largest
+    c = share_of_bound(public, given, largest, **clip)
+    few = {"n_iter": n_iter, "share": share_of_mu, "floor": 1.0, "step": 1.0}
+    if not math.isfinite(public.records()):
+        few["n_iter"] = LONGEST
+    return {**few, "clip_in": "euclidean", "clip": clip_of(public, c, largest)}
+
+
+def newton(
+    public: PublicNumbers, given: Given, *, n_iter: int, **clip: float
+) -> Numbers:
+    """Return so many steps, with a floor that is half the noise of the Hessian."""
+    c = share_of_bound(public, given, public.largest, **clip)
+    few = {"n_iter": n_iter, "share": 0.4, "floor": 0.5}
+    if not math.isfinite(public.records()):
+        few["n_iter"] = LONGEST
+    return {**few, "clip": clip_of(public, c, public.largest)}
+
+
+def ssp(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
+    """Return what was fitted: all that is released has its noise's units."""
+    return fitted
+
+
+def greedy_cd(
+    public: PublicNumbers, given: Given, *, steps: float, **clip: float
+) -> Numbers:
+    """Return T in proportion to the root of N / ln 2p, and long steps.
+
+    A selection's noise falls with N and grows with the logarithm of p; T of them have
+    sqrt(T) times as much.
+    """
+    c = share_of_bound(public, given, public.largest, **clip)
+    each = public.records() / (EACH * math.log(2 * public.p))
+    T = max(1, min(LONGEST, round(min(steps * math.sqrt(each), LONGEST))))
+    return {"n_iter": T, "step": 2.0, "clip": clip_of(public, c, public.largest)}
+
+
+def mirror_descent(
+    public: PublicNumbers,
+    given: Given,
+    *,
+    n_iter: int,
+    flow: float,
+    climb: float,
+    **clip: float,
+) -> Numbers:
+    """Return T steps of a flow in proportion to the ball, which grows with N / ln 2p."""
+    size = public.radius * public.column if math.isfinite(public.radius) else 1.0
+    each = public.records() / (EACH * math.log(2 * public.p))
+    c = share_of_bound(public, given, public.largest, **clip)
+    if not math.isfinite(each):
+        n_iter, each = LONGEST, 1.0
+    T = given.get("n_iter", n_iter)
+    step = three_digits(flow * size * each**climb / max(T, 1))
+    return {"n_iter": T, "step": step, "clip": clip_of(public, c, public.largest)}
+
+
+def frank_wolfe(
+    public: PublicNumbers,
+    given: Given,
+    *,
+    steps: float,
+    growth: float,
+    share: float,
+    rise: float,
+) -> Numbers:
+    """Return T and the bound of entries, by the records that a selection has.
+
+    q = N / (100 ln 2p). A step moves margins by at most rho X, the ball's radius times
+    the largest entry; a larger ball needs more of them.
+    """
+    q = public.records() / (100.0 * math.log(2 * public.p))
+    largest = public.lipschitz * public.column
+    if not math.isfinite(q):
+        return {"n_iter": LONGEST, "clip": None}
+    T = round(
+        min(steps * (q * math.sqrt(public.radius * public.column)) ** growth, 2000)
+    )
+    c = min(1.0, max(1 / 64, share * q**rise))
+    return {"n_iter": max(1, T), "clip": clip_of(public, c, largest)}
+
+
 @dataclass(frozen=True)
 class Rule:
     """The rule of an algorithm.
@@ -281,47 +414,65 @@ class Rule:
     numbers : callable
         Returns values of these parameters for what is declared and the parameters that
         are given. One that it leaves out has the default of its field.
-    constants : mapping of str to float
-        Keyword arguments of ``numbers``: what was fitted.
+    constants : mapping of str to mapping
+        By kind of problem, keyword arguments of ``numbers``: what was fitted. Where
+        there are some, the rule gives nothing for other kinds.
     """
 
     version: str
     meanings: Mapping[str, str]
     numbers: Callable[..., Mapping[str, Any]] = field(repr=False)
-    constants: Mapping[str, float] = field(default_factory=dict)
+    constants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def gives(self, public: PublicNumbers) -> bool:
+        """Return whether the rule is one for such a problem."""
+        return not self.constants or public.kind in self.constants
 
     def settings(
         self, public: PublicNumbers, given: Given, **guesses: float
     ) -> Mapping[str, Any]:
         """Return what ``numbers`` does, with other constants where some are guessed."""
-        return self.numbers(public, given, **{**self.constants, **guesses})
+        if not self.gives(public):
+            return {}
+        fitted = self.constants.get(public.kind, {})
+        return self.numbers(public, given, **{**fitted, **guesses})
 
 
-SHARE = "a share of declared bounds, 1/4 to all, that falls with n epsilon / sqrt(p)"
-LONG = "steps until noise moves a margin by what costs an eighth of F(0)"
+SHARE = "a share of declared bounds, larger with n epsilon / sqrt(p)"
+LONG = "steps until noise moves a margin by about what costs an eighth of F(0)"
 SIZE = "what makes that of these steps, at most"
 RIDGE = "so that noise moves a margin by what costs an eighth of F(0)"
-BENDS = "a quarter of what alone would hold noise on a margin to an eighth of F(0)"
+BENDS = "half of what alone would hold noise on a margin to an eighth of F(0)"
+FITTED = "a number that was fitted"
 
-CLIPPED = {"flow": 400.0, "least": 0.25}
+CLIP = {"share": 0.25, "growth": 0.35, "least": 0.25, "most": 1.0}
+DESCENT = {
+    "ridge": {"flow": 1600.0, "noise": 2.0, "rise": 0.2, **CLIP},
+    "ball": {
+        **{"flow": 400.0, "noise": 1.0, "rise": 0.0},
+        **{**CLIP, "growth": 0.2, "least": 1 / 16},
+    },
+    "numbers": {
+        **{"flow": 1600.0, "noise": 1.0, "rise": 0.0},
+        **{"share": 0.03, "growth": 0.35, "least": 1 / 32, "most": 1 / 4},
+    },
+}
+STEPS = {"step": f"{SIZE} {STEP}", "clip": SHARE}
 
 RULES: Mapping[str, Rule] = {
-    "gd": Rule(
-        "1", {"n_iter": LONG, "step": f"{SIZE} {STEP}", "clip": SHARE}, gd, CLIPPED
-    ),
+    "gd": Rule("3", {"n_iter": LONG, **STEPS}, gd, DESCENT),
     "sgd": Rule(
-        "1",
+        "3",
         {
             "passes": LONG,
             "batch_size": "the least at which sampling costs no noise",
-            "step": f"{SIZE} {STEP}",
-            "clip": SHARE,
+            **STEPS,
         },
         sgd,
-        CLIPPED,
+        DESCENT,
     ),
     "permutation_sgd": Rule(
-        "1",
+        "3",
         {
             "passes": "10, more where steps would be longer than 1/2",
             "batch_size": "so that steps are about 1/2",
@@ -329,14 +480,98 @@ RULES: Mapping[str, Rule] = {
             "clip": SHARE,
         },
         permutation_sgd,
-        CLIPPED,
+        DESCENT,
     ),
     "random_cd": Rule(
-        "1", {"passes": LONG, "step": f"{SIZE} 1", "clip": SHARE}, random_cd, CLIPPED
+        "3", {"passes": LONG, "step": f"{SIZE} 1", "clip": SHARE}, random_cd, DESCENT
     ),
-    "output_perturbation": Rule("1", {"ridge": RIDGE}, output_perturbation),
+    "output_perturbation": Rule("3", {"ridge": RIDGE}, output_perturbation),
     "objective_perturbation": Rule(
-        "2", {"ridge": BENDS}, objective_perturbation, {"bent": 1 / 4}
+        "3",
+        {"ridge": BENDS},
+        objective_perturbation,
+        {kind: {"bent": 0.5} for kind in DESCENT},
+    ),
+    "approximate_minima_perturbation": Rule(
+        "3",
+        {"ridge": BENDS},
+        objective_perturbation,
+        {kind: {"bent": 0.5} for kind in DESCENT},
+    ),
+    "feature_covariance": Rule(
+        "3",
+        {
+            **dict.fromkeys(("n_iter", "share", "floor", "step"), FITTED),
+            "clip_in": "euclidean, as the threshold is",
+            "clip": SHARE,
+        },
+        feature_covariance,
+        {
+            "ridge": {
+                **{"n_iter": 16, "share_of_mu": 0.1, "share": 0.25, "growth": 0.2},
+                **{"least": 1 / 64, "most": 1 / 2},
+            },
+            "numbers": {
+                **{"n_iter": 64, "share_of_mu": 0.1, "share": 0.015, "growth": 0.2},
+                **{"least": 1 / 32, "most": 1 / 4},
+            },
+        },
+    ),
+    "newton": Rule(
+        "3",
+        {**dict.fromkeys(("n_iter", "share", "floor"), FITTED), "clip": SHARE},
+        newton,
+        {
+            "ridge": {
+                **{"n_iter": 8, "share": 0.5, "growth": 0.35},
+                **{"least": 1 / 64, "most": 1.0},
+            }
+        },
+    ),
+    "ssp": Rule(
+        "3",
+        dict.fromkeys(("share", "ridge", "parabola"), FITTED),
+        ssp,
+        {
+            "ridge": {"share": 0.5, "ridge": 0.5, "parabola": 0.08},
+            "numbers": {"share": 0.5, "ridge": 0.5},
+        },
+    ),
+    "greedy_cd": Rule(
+        "3",
+        {
+            "n_iter": "60 (N / (30 ln 2p))^1/2 selections",
+            "step": FITTED,
+            "clip": SHARE,
+        },
+        greedy_cd,
+        {
+            "ridge": {
+                **{"steps": 60.0, "share": 0.25, "growth": 0.35},
+                **{"least": 1 / 64, "most": 2.0},
+            },
+        },
+    ),
+    "mirror_descent": Rule(
+        "3",
+        {"n_iter": FITTED, "step": "in proportion to the ball", "clip": SHARE},
+        mirror_descent,
+        {
+            "ball": {
+                **{"n_iter": 128, "flow": 100.0, "climb": 0.35, "share": 0.25},
+                **{"growth": 0.5, "least": 1 / 64, "most": 1 / 2},
+            },
+            "numbers": {
+                **{"n_iter": 128, "flow": 10_000.0, "climb": 0.7, "share": 0.03},
+                **{"growth": 0.05, "least": 1 / 128, "most": 1 / 4},
+            },
+        },
+    ),
+    "frank_wolfe": Rule(
+        "3",
+        {"n_iter": "steps that a selection's noise allows", "clip": SHARE},
+        frank_wolfe,
+        {"ball": {"steps": 16.0, "growth": 0.8, "share": 1 / 8, "rise": 0.35}},
     ),
 }
 """The rules of the package's algorithms; others have ``defaults`` in their class."""

@@ -33,7 +33,10 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.runner.execute import solver_of
 from tests.loops import each
 
-SIX = sorted(RULES)
+RULED = sorted(RULES)
+LAW = ("gd", "sgd", "permutation_sgd", "random_cd", "output_perturbation")
+LAW = (*LAW, "objective_perturbation")
+"""Those whose noise on a margin is a multiple of nu."""
 BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
 N, P = 300, 4
 
@@ -52,6 +55,13 @@ def posed(seed=0, bounds=1.0, strength=0.01, **how):
     return problem_from_arrays(X, y, bounds=given, **posed)
 
 
+def posed_for(algorithm, seed=0, **how):
+    """A problem of a kind that the rule is one for."""
+    if "ridge" in (RULES[algorithm].constants or {"ridge": {}}):
+        return posed(seed, **how)
+    return posed(seed, **how, constraint={"name": "l1_ball", "radius": 2})
+
+
 def numbers(algorithm, problem, budget=BUDGET, **given):
     return by_rule(algorithm, with_defaults(algorithm, given), problem, budget)[0]
 
@@ -66,18 +76,19 @@ def test_the_yamls_name_what_the_rules_give():
         assert not {k for k in ruled if getattr(made, k) == "auto"}
 
 
-@each("algorithm", SIX)
+@each("algorithm", RULED)
 def test_no_record_moves_a_number(algorithm):
-    one, other = posed(0), posed(1)
+    one, other = posed_for(algorithm, 0), posed_for(algorithm, 1)
     assert one.dataset.content_hash != other.dataset.content_hash
     found = numbers(algorithm, one)
     assert found == numbers(algorithm, other)
     # What is public does.
-    assert found != numbers(algorithm, one, BUDGET | {"epsilon": 8.0})
-    assert found != numbers(algorithm, posed(bounds=2.0))
+    fixed = algorithm == "ssp"
+    assert fixed or found != numbers(algorithm, one, BUDGET | {"epsilon": 8.0})
+    assert fixed or found != numbers(algorithm, posed_for(algorithm, bounds=2.0))
 
 
-@each("algorithm", SIX)
+@each("algorithm", RULED)
 def test_auto_is_the_trial_of_its_numbers(algorithm):
     dataset = {"n": N, "p": P, "bounds": {"columns": 3.0}, "clip_to_bounds": True}
     penalty = {"name": "l2", "strength": 0.01}
@@ -122,17 +133,20 @@ def margin_noise(algorithm, problem, **given):
     return R * scale
 
 
-@each("algorithm", SIX)
+@each("algorithm", LAW)
 def test_noise_moves_a_margin_by_what_the_law_says(algorithm):
     # Neither is so strong that a flow ends earlier, nor the data's own curvature large.
     problem = posed(strength=1e-4)
     public = public_numbers(problem, Budget(**BUDGET), None)
     nu = public.margin(public.records())
     noise = margin_noise(algorithm, problem)
-    least = {"permutation_sgd": 0.3, "output_perturbation": 0.3}.get(algorithm, 0.97)
+    least = {"permutation_sgd": 0.1, "output_perturbation": 0.3}.get(algorithm, 0.97)
     most = {"sgd": 1.3, "objective_perturbation": 1.4}.get(algorithm, 1.03)
+    fitted = RULES[algorithm].constants.get("ridge", {})
     # If nothing bends the objective but a ridge that is a share of what the law asks.
-    nu /= RULES[algorithm].constants.get("bent", 1.0)
+    nu /= fitted.get("bent", 1.0)
+    each = public.records() / math.sqrt(P) / 30.0
+    nu *= fitted.get("noise", 1.0) * each ** fitted.get("rise", 0.0)
     assert least * nu < noise < most * nu
 
 
@@ -186,9 +200,9 @@ def test_the_noise_of_gd_raises_the_objective_by_no_more_than_an_eighth():
     assert excess == pytest.approx(math.log(2.0) / 8.0)
 
 
-@each("algorithm", SIX)
+@each("algorithm", RULED)
 def test_defaults_beat_nothing_on_easy_records(algorithm):
-    problem = posed()
+    problem = posed_for(algorithm)
     zero = problem.value(np.zeros(P)) - problem.optimum.value
     found = [
         problem.value(fit(problem, algorithm, epsilon=1.0, seed=seed).w)
@@ -199,13 +213,13 @@ def test_defaults_beat_nothing_on_easy_records(algorithm):
     assert exact.rule and problem.value(exact.w) - problem.optimum.value < 1e-4 * zero
 
 
-@each("algorithm", SIX)
+@each("algorithm", RULED)
 def test_any_budget_gives_numbers_that_a_solver_takes(algorithm):
     for epsilon in (1e-60, 1e-3, 1e60, math.inf):
         for strength in (0.0, 1e-12, 1e9):
             found = numbers(
                 algorithm,
-                posed(strength=strength),
+                posed_for(algorithm, strength=strength),
                 {"epsilon": epsilon, "delta": 1e-5, "adjacency": "zero_out"},
             )
             registry.build("algorithm", algorithm, **found)
@@ -213,8 +227,8 @@ def test_any_budget_gives_numbers_that_a_solver_takes(algorithm):
 
 def test_what_is_given_is_kept_and_the_rest_follows():
     problem = posed()
-    few, many = (numbers("gd", problem, n_iter=T, clip=0.2) for T in (50, 100))
-    assert few["clip"] == 0.2 and few["n_iter"] == 50
+    few, many = (numbers("gd", problem, n_iter=T, clip=0.2) for T in (500, 1000))
+    assert few["clip"] == 0.2 and few["n_iter"] == 500
     assert few["step"] == pytest.approx(2.0 * many["step"], rel=0.01)
     assert numbers("sgd", problem, n_iter=7).get("passes") is None
     assert numbers("random_cd", problem, clip=None)["clip"] is None
@@ -222,7 +236,7 @@ def test_what_is_given_is_kept_and_the_rest_follows():
     with pytest.raises(Unsupported, match="needs a clipping threshold"):
         fit(posed(bounds=None), "gd", epsilon=1.0)
     found = fit(posed(bounds=None), "gd", epsilon=1.0, clip=1.0, seed=0)
-    assert found.rule == "gd-1: n_iter step" and found.params["clip"] == 1.0
+    assert found.rule == "gd-3: n_iter step" and found.params["clip"] == 1.0
 
 
 @each(
@@ -250,7 +264,7 @@ def test_sweeps_fill_in_each_point(tmp_path):
     params = [json.loads(one) for one in ends["params"]]
     steps = {(one["n_iter"], one["step"]) for one in params}
     assert len(steps) == 4 and {T for T, step in steps if step == 0.5} == {20, 40}
-    assert set(ends["rule"]) == {"gd-1: step", ""}
+    assert set(ends["rule"]) == {"gd-3: step", ""}
     # Of a name of a line these numbers are one.
     assert set(settings_in_words(ends)["gd.step"]) == {"auto", "0.5"}
 
@@ -265,11 +279,11 @@ def test_a_tuned_line_takes_what_it_does_not_tune():
     }
     block["dataset"]["clip_to_bounds"] = True
     (line,), _ = expand_blocks([block])
-    assert line.rule == "gd-1: clip n_iter" and "auto" not in line.axes["step"]
+    assert line.rule == "gd-3: clip n_iter" and "auto" not in line.axes["step"]
     assert isinstance(line.params["n_iter"], int) and line.axes["step"][1] == 0.5
 
 
-@each("key", ("greedy_cd.step", "gd.output", "svrg.batch_size"))
+@each("key", ("newton.step", "gd.output", "svrg.batch_size"))
 def test_auto_without_a_rule_is_refused(key):
     algorithm, _, parameter = key.partition(".")
     with pytest.raises(UsageError, match="auto: no rule gives it, it must be a value"):
@@ -387,7 +401,7 @@ def test_defaults_lose_to_nothing_in_no_cell(name):
         intercept=1.0,
     )
     zero = problem.value(np.zeros(problem.p)) - problem.optimum.value
-    for algorithm in SIX:
+    for algorithm in LAW:
         for epsilon in (0.1, 1.0):
             runs = (fit(problem, algorithm, epsilon=epsilon, seed=k) for k in range(5))
             found = np.median([problem.value(run.w) for run in runs])

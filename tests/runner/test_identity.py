@@ -60,7 +60,7 @@ RANDOM = {"name": "random_cd", "clip": 1.0, "passes": 2, "step": 1.0}
 ALL = {"step": 1.0, "batch_size": 1}
 """What was a default before it was a rule."""
 
-GREEDY = {"name": "greedy_cd", "n_iter": 7, "rule": "GS-r"}
+GREEDY = {"name": "greedy_cd", "n_iter": 7, "rule": "GS-r", "step": 1.0, "clip": None}
 BLOCKS = {
     "as it stands": {},
     "another seed": {"seed": 2**40},
@@ -105,7 +105,7 @@ BLOCKS = {
     },
     "a ball": {
         "constraint": {"name": "l1_ball", "radius": 2},
-        "algorithm": {"name": "mirror_descent", "clip": 0.5},
+        "algorithm": {"name": "mirror_descent", "clip": 0.5, "n_iter": 20, "step": 1.0},
     },
     "vertices.npy": {
         "constraint": {"name": "polytope", "vertices": "vertices.npy"},

@@ -42,7 +42,7 @@ def spec_of(algorithm, loss="logistic", penalty=STRONG, delta="1/n^2", **given):
 @functools.cache
 def clipped(algorithm):
     given = known(algorithm, clip=1.0, n_iter=3, passes=1)
-    if "ridge" in RULES.get(algorithm, NONE).meanings:
+    if "ridge" in RULES.get(algorithm, NONE).meanings and algorithm != "ssp":
         given["ridge"] = 0.0
     if "n_iter" in given:  # it stands in place of passes
         given.pop("passes", None)

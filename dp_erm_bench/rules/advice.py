@@ -1,0 +1,430 @@
+"""Which algorithm is expected to be best without tuning, from public numbers alone.
+
+**Evidence** is results/published/untuned.csv: what each rule ended at on the problems
+of the leaderboard (`python -m benchmarks.rules run`). Errors F(w) - min F are in units
+of that of w = 0. Of each algorithm and kind of problem a curve is fitted to their
+logarithms, a polynomial of degree 2 in log z and log p, z = N / sqrt(p) the records that
+a direction has (`rules.public`), all families of data having the same weight. So n,
+epsilon, delta and the adjacency enter by N. Classes, sparsity and tails of the data do
+not enter: nobody may look at them.
+
+**Ranges** are 80 % of what curves of all other families were wrong by on a family.
+"""
+
+import csv
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.datasets.base import Bounds
+from dp_erm_bench.errors import UsageError, value_error
+from dp_erm_bench.rules.public import PublicNumbers, public_numbers
+from dp_erm_bench.rules.settings import EACH, RULES
+
+Array = NDArray[np.float64]
+
+CANDIDATES: Mapping[str, tuple[str, ...]] = {
+    "ridge": ("gd", "feature_covariance"),
+    "numbers": ("gd", "feature_covariance"),
+    "ball": ("frank_wolfe", "gd"),
+}
+"""By kind of problem, what `auto` may name. Others were worse where they were expected
+to be better; those that publish a minimiser rest on what no budget pays for."""
+
+SPARSE = 10.0
+"""greedy_cd is named where the square of a declared number of nonzeros is at most p
+over this: its T selections then find them, at noise that grows with log p alone."""
+
+NEAR = 8
+"""Cells that are shown beside a forecast."""
+
+SHRINK = 0.3
+"""Of the coefficients but the constant: little is known far from the cells."""
+
+LOW, HIGH = 0.1, 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """What an algorithm's rule ended at, a value a cell; texts are arrays of objects.
+
+    Attributes
+    ----------
+    panel, family : array of str
+    epsilon, records, p : array
+        N, and features.
+    lost : array
+        log of the error over that of w = 0.
+    tuned : array
+        log of the error over that of the best tuned algorithm of the leaderboard; nan
+        where that has none.
+    gained : array
+        Of what the optimum's test accuracy (or R2) has beyond the base rate's, the
+        share that the runs had.
+    score, base, best : array
+        Test accuracy or R2 of the runs, of the base rate, of the optimum.
+    """
+
+    panel: NDArray[Any]
+    family: NDArray[Any]
+    epsilon: Array
+    records: Array
+    p: Array
+    lost: Array
+    tuned: Array
+    gained: Array
+    score: Array
+    base: Array
+    best: Array
+
+    def without(self, families: Collection[str]) -> "Cells":
+        """Return the cells of other families."""
+        kept = ~np.isin(self.family, list(families))
+        return Cells(**{key: value[kept] for key, value in vars(self).items()})
+
+
+@functools.cache
+def evidence() -> Mapping[tuple[str, str], Cells]:
+    """Return the published cells, by kind of problem and algorithm."""
+    path = registry.conf_dir().parent / "results" / "published" / "untuned.csv"
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if math.isfinite(float(row["error"])):  # of what an algorithm refuses none
+                found.setdefault((row["kind"], row["algorithm"]), []).append(row)
+    return {key: _cells_of(rows) for key, rows in found.items()}
+
+
+def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
+    def column(key: str) -> Array:
+        return np.array([float(row[key] or "nan") for row in rows])
+
+    base, best, score = column("base"), column("best"), column("score")
+    return Cells(
+        panel=np.array([row["panel"] for row in rows], object),
+        family=np.array([row["family"] for row in rows], object),
+        epsilon=column("epsilon"),
+        records=column("records"),
+        p=column("p"),
+        lost=np.log(np.clip(column("error") / column("zero"), 1e-9, 1e3)),
+        tuned=np.log(np.maximum(column("error") / column("tuned"), 1e-9)),
+        gained=(score - base) / np.maximum(best - base, 0.01),
+        score=score,
+        base=base,
+        best=best,
+    )
+
+
+def _design(records: Array, p: Array, within: Cells) -> Array:
+    """Return the terms of the polynomial, no farther out than the cells reach."""
+    z, q = (
+        np.clip(own, seen.min(), seen.max())
+        for own, seen in zip(_places(records, p), _places(within.records, within.p))
+    )
+    return np.stack([np.ones_like(z), z, q, z * z, z * q, q * q], axis=-1)
+
+
+def _places(records: Array, p: Array) -> tuple[Array, Array]:
+    return np.log(records / np.sqrt(p) / EACH), np.log(p / EACH)
+
+
+def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
+    """Return what the curve through the values of cells is at other places."""
+    _, family, count = np.unique(
+        cells.family.astype(str), return_inverse=True, return_counts=True
+    )
+    weight = 1.0 / count[family]
+    X = _design(cells.records, cells.p, cells)
+    bent = SHRINK * np.diag([0.0, *np.ones(X.shape[1] - 1)]) * weight.mean()
+    coefficients = np.linalg.solve((X.T * weight) @ X + bent, (X.T * weight) @ values)
+    return np.asarray(_design(records, p, cells) @ coefficients)
+
+
+def _range_of(cells: Cells, values: Array, public: PublicNumbers) -> "Range":
+    """Return what is expected of public numbers, and 80 % of what happens."""
+    at = np.array([public.records()]), np.array([float(public.p)])
+    expected = float(_predict(cells, values, *at)[0])
+    wrong = np.zeros_like(values)
+    for family in {*cells.family}:
+        own = cells.family == family
+        if own.all():
+            raise UsageError("cells of one family: no range can be judged")
+        others = cells.without([family])
+        guessed = _predict(others, values[~own], cells.records[own], cells.p[own])
+        wrong[own] = values[own] - guessed
+    low, high = np.quantile(wrong, (LOW, HIGH))
+    return Range(expected, expected + float(low), expected + float(high))
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is expected, and between what 80 % of left-out cells were."""
+
+    expected: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a rule is expected to end at.
+
+    Attributes
+    ----------
+    algorithm : str
+    left : Range
+        Its error over that of w = 0.
+    gained : Range
+        The share of what the optimum's test accuracy (or R2) has beyond the base rate.
+    """
+
+    algorithm: str
+    left: Range
+    gained: Range
+
+
+def forecast(
+    algorithm: str, public: PublicNumbers, without: Collection[str] = ()
+) -> Forecast | None:
+    """Return what a rule is expected to end at; None where none was judged.
+
+    Parameters
+    ----------
+    algorithm : str
+    public : PublicNumbers
+    without : collection of str
+        Families of data that have no say.
+    """
+    if (public.kind, algorithm) not in evidence():
+        return None
+    cells = evidence()[public.kind, algorithm].without(without)
+    lost = _range_of(cells, cells.lost, public)
+    left = Range(*(math.exp(one) for one in (lost.expected, lost.low, lost.high)))
+    return Forecast(algorithm, left, _range_of(cells, cells.gained, public))
+
+
+def ranked(
+    public: PublicNumbers, nonzeros: int | None = None, without: Collection[str] = ()
+) -> list[Forecast]:
+    """Return forecasts of what `auto` may name, the best first."""
+    names = CANDIDATES[public.kind]
+    few = nonzeros is not None and nonzeros**2 <= public.p / SPARSE
+    if few and public.kind == "ridge":
+        names = ("greedy_cd",)
+    found = [forecast(name, public, without) for name in names]
+    return sorted(filter(None, found), key=lambda one: one.left.expected)
+
+
+def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
+    """Return whether a forecast is no better than w = 0; never without noise."""
+    return math.isfinite(public.records()) and best.left.expected >= 1.0
+
+
+def sufficient_n(public: PublicNumbers, nonzeros: int | None = None) -> int | None:
+    """Return about how many records would do better than w = 0; None if too many."""
+    for doublings in range(1, 31):
+        more = replace(public, n=public.n * 2**doublings)
+        if ranked(more, nonzeros)[0].left.expected < 1.0:
+            return more.n
+    return None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to run on a problem of which public numbers alone are known.
+
+    Attributes
+    ----------
+    algorithm : str
+        A name, or ``w = 0`` where nothing is expected to be better.
+    settings : mapping
+        What the algorithm's rule gives.
+    best, second : Forecast
+        Of that algorithm, and of the runner-up, None if there is no other.
+    hits : float
+        In the cells nearby, how often the choice without their family was within 10 %
+        of the best of all rules.
+    tuning : float
+        There, the error over that of the best tuned algorithm, geometric mean.
+    sufficient_n : int or None
+        About how many records would do better than w = 0; None if these do, or if no
+        number does that was tried.
+    beyond : str
+        What of the numbers lies beyond all cells; empty if none.
+    cells : tuple of mapping
+        The rows of the evidence nearby.
+    """
+
+    algorithm: str
+    settings: Mapping[str, Any]
+    best: Forecast
+    second: Forecast | None
+    hits: float
+    tuning: float
+    sufficient_n: int | None
+    beyond: str
+    cells: tuple[Mapping[str, Any], ...]
+
+
+def advise(
+    *,
+    n: int,
+    p: int,
+    norm: float,
+    epsilon: float,
+    delta: float | str = "1/n^2",
+    adjacency: str = "replace_one",
+    loss: str = "logistic",
+    label: float | None = None,
+    strength: float | None = None,
+    radius: float = math.inf,
+    nonzeros: int | None = None,
+    algorithm: str | None = None,
+) -> Advice:
+    """Return which algorithm to run, how, and what to expect, from public numbers.
+
+    Parameters
+    ----------
+    n, p : int
+        Records and features, a constant column among these.
+    norm : float
+        The declared bound on the norm of a record.
+    epsilon, delta, adjacency
+        The budget, as in `fit`.
+    loss : str
+        A name of conf/loss.
+    label : float, optional
+        The declared bound on a label; of a regression it must be given.
+    strength : float, optional
+        That of an l2 penalty; 1 / n by default.
+    radius : float
+        Of an L1 ball for w; then there is no penalty.
+    nonzeros : int, optional
+        How many features matter, if that is known without the data.
+    algorithm : str, optional
+        Ask for this one, in place of the best.
+
+    Raises
+    ------
+    UsageError
+        For a number that is not allowed, an unknown name, or an algorithm whose rule
+        was judged on no such problem.
+    """
+    counts = {"n": n, "p": p} | ({} if nonzeros is None else {"nonzeros": nonzeros})
+    for key, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise value_error(key, value, "an integer > 0")
+    sizes = {"norm": norm, "radius": radius}
+    sizes |= {k: v for k, v in {"label": label, "strength": strength}.items() if v}
+    for key, size in sizes.items():
+        finite = size < math.inf or key == "radius"
+        if not (size > 0.0 and finite):
+            raise value_error(key, size, "a number > 0")
+    registry.check_choice("loss", loss, registry.names("loss"))
+    made = registry.build("loss", loss)
+    if not made.classification and not label:
+        raise value_error(
+            "label", label, f"a public bound on |y|: loss={loss} has none"
+        )
+    modulus = (strength or 1.0 / n) if math.isinf(radius) else 0.0
+    stated = SimpleNamespace(
+        n=n,
+        p=p,
+        loss=made,
+        lipschitz=made.lipschitz,
+        penalty=SimpleNamespace(strong_convexity=modulus),
+        constraint=SimpleNamespace(radius=radius),
+        dataset=SimpleNamespace(
+            bounds=Bounds(columns=np.full(p, norm), norm=norm, label=label)
+        ),
+    )
+    budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
+    public = public_numbers(stated, budget, None)  # type: ignore[arg-type]
+    if public is None:
+        raise UsageError(f"norm={norm}: no float holds the scales that follow from it")
+    return advice_for(public, nonzeros, algorithm)
+
+
+def advice_for(
+    public: PublicNumbers, nonzeros: int | None = None, algorithm: str | None = None
+) -> Advice:
+    """Return what `advise` does, for the public numbers of a problem."""
+    order = ranked(public, nonzeros)
+    if algorithm is not None:
+        judged = sorted(name for kind, name in evidence() if kind == public.kind)
+        if algorithm not in judged:
+            allowed = (
+                f"one of {', '.join(judged)}: others have no rule for such problems"
+            )
+            raise value_error("algorithm", algorithm, allowed)
+        own = forecast(algorithm, public)
+        assert own is not None
+        order = [own, *(one for one in order if one.algorithm != algorithm)]
+    best, second = order[0], next(iter(order[1:]), None)
+    nothing = algorithm is None and expects_nothing(public, best)
+    cells = evidence()[public.kind, best.algorithm]
+    near = _nearest(cells, public)
+    tuned = cells.tuned[near][np.isfinite(cells.tuned[near])]
+    rule = RULES[best.algorithm]
+    return Advice(
+        algorithm="w = 0" if nothing else best.algorithm,
+        settings={} if nothing else rule.settings(public, {}),
+        best=best,
+        second=second,
+        hits=float(np.mean([_hits(public, cells, i) for i in near])),
+        tuning=float(np.exp(tuned.mean())) if tuned.size else math.nan,
+        sufficient_n=sufficient_n(public, nonzeros) if nothing else None,
+        beyond=_beyond(cells, public),
+        cells=tuple(_row(cells, i) for i in near),
+    )
+
+
+def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
+    own = _places(np.array(public.records()), np.array(float(public.p)))
+    apart = [one - seen for one, seen in zip(own, _places(cells.records, cells.p))]
+    return np.argsort(np.hypot(*apart), kind="stable")[:NEAR]
+
+
+def _hits(public: PublicNumbers, cells: Cells, i: int) -> bool:
+    """Return whether what is named without a cell's family was good there."""
+    there = replace(public, n=1, mu=cells.records[i] * public.change, p=int(cells.p[i]))
+    named = ranked(there, without=[cells.family[i]])[0].algorithm
+    ends = {
+        name: own.lost[here][0]
+        for (kind, name), own in evidence().items()
+        if kind == public.kind
+        if (
+            here := (own.panel == cells.panel[i]) & (own.epsilon == cells.epsilon[i])
+        ).any()
+    }
+    return bool(ends.get(named, math.inf) <= min(ends.values()) + math.log(1.1))
+
+
+def _row(cells: Cells, i: int) -> Mapping[str, Any]:
+    keys = ("panel", "epsilon", "records", "p", "score", "base", "best")
+    row = {key: getattr(cells, key)[i] for key in keys}
+    return {**row, "left": float(np.exp(cells.lost[i]))}
+
+
+def _beyond(cells: Cells, public: PublicNumbers) -> str:
+    """Return which of the numbers are larger or smaller than all that were judged."""
+    own = {
+        "epsilon": public.epsilon,
+        "n epsilon": public.records(),
+        "p": float(public.p),
+    }
+    seen = {"epsilon": cells.epsilon, "n epsilon": cells.records, "p": cells.p}
+    far = [
+        f"{key} is {'below' if value < seen[key].min() else 'above'} all that was judged"
+        for key, value in own.items()
+        if not seen[key].min() <= value <= seen[key].max()
+    ]
+    return "; ".join(far)
