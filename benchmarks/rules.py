@@ -1,11 +1,12 @@
 """Rules, run untuned on the leaderboard's problems: what they end at, and what fits.
 
-`python -m benchmarks.rules run` runs each algorithm that has a rule, with what it gives,
-on every panel of its kinds, and writes results/published/untuned.csv: `algorithm=auto`
-and `advise` rest on it. `try ALGORITHM KIND NAME=VALUE,VALUE ...` runs each combination
-of guesses of a rule's constants and adds what it ends at to results/published/rules.csv.
-`fit` says which guess is the best on all families of data, and what is lost on a family
-that had no say in it.
+`python -m benchmarks.rules run` runs each algorithm that has a rule, with what it
+gives, on every panel of its kinds, and writes results/published/untuned.csv:
+`algorithm=auto` and `advise` rest on it. `judge` says what `auto` ends at where the
+family of the data had no say in the choice, and how often `advise` is right. `try
+ALGORITHM KIND NAME=VALUE,VALUE ...` runs each combination of guesses of a rule's
+constants and adds what it ends at to results/published/rules.csv. `fit` says which
+guess is the best on all families of data, and what is lost on a family that had no say.
 """
 
 import argparse
@@ -29,6 +30,12 @@ from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import algorithm_of, with_defaults
 from dp_erm_bench.fitted import one_thread
 from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.rules.advice import (
+    expects_nothing,
+    public_of_cell,
+    ranked,
+    share_gained,
+)
 from dp_erm_bench.rules.public import public_numbers
 from dp_erm_bench.rules.settings import RULES
 from dp_erm_bench.run import Run
@@ -144,8 +151,7 @@ def rows_untuned(panel: str) -> Iterator[dict[str, Any]]:
     problem = problem_of_panel(panel)
     zero = np.zeros(problem.p)
     base, best = score_of(problem, zero), score_of(problem, problem.optimum.w)
-    if problem.loss.classification:
-        base = max(base, 1.0 - base)
+    base = max(base, 1.0 - base if problem.loss.classification else 0.0)  # the mean
     for epsilon in ALL:
         budget = Budget(epsilon=epsilon, delta="1/n^2")
         public = public_numbers(problem, budget, None)
@@ -242,7 +248,12 @@ def main() -> None:
     trying.add_argument("kind", choices=KINDS)
     trying.add_argument("guesses", nargs="*", metavar="NAME=VALUE,VALUE")
     commands.add_parser("fit")
+    commands.add_parser("judge")
     given = parser.parse_args()
+    if given.command == "judge":
+        rows = pd.DataFrame(rows_judged())
+        print(rows.round(2).to_string(index=False))
+        return
     if given.command == "run":
         run_untuned(given.panels)
         return
@@ -263,6 +274,68 @@ def main() -> None:
         )
         rows.to_csv(TABLE, index=False)
     print(pd.DataFrame(fit_rows(rows)).to_string(float_format="{:.3g}".format))
+
+
+def rows_judged() -> Iterator[dict[str, Any]]:
+    """Yield what `auto` ends at on left-out families, at epsilons 0.1, 0.3 and 1.
+
+    ``times`` is the geometric mean over cells of the error over the better of the best
+    tuned algorithm of the leaderboard and the best rule; ``covered`` the share of cells
+    within the range that curves of other families give, ``width`` the mean length of
+    its logarithm over the range of all cells of that epsilon, ``gain`` and
+    ``gain_width`` those of the share of the test accuracy, or R2, that is gained.
+    """
+    rows = pd.read_csv(UNTUNED)
+    rows = rows[rows["epsilon"].isin(EPSILONS)]
+    least = rows.groupby(["panel", "epsilon"])["error"].transform("min")
+    rows = rows.assign(least=np.fmin(least, rows["tuned"]))
+    rows["name"] = (
+        rows["panel"]
+        .str.rpartition("_")[2]
+        .map(lambda kind: kind if kind == "huber" else KINDS[kind])
+    )
+    for name, own in rows.groupby("name"):
+        judged = pd.DataFrame(
+            _judged(cell) for _, cell in own.groupby(["panel", "epsilon"])
+        )
+        spread = judged.groupby("epsilon")[["lost", "gained"]].transform(np.ptp)
+        times, covered = judged["times"], judged["lost"].between(*_ends(judged, "left"))
+        yield {
+            **{"kind": name, "cells": len(judged), "w = 0": judged["nothing"].sum()},
+            "times": math.exp(np.log(times).mean()),
+            **{"nine in ten": times.quantile(0.9), "worst": times.max()},
+            **{"above": judged["above"].sum(), "covered": covered.mean()},
+            "width": (judged["left_high"] - judged["left_low"])
+            .div(spread["lost"])
+            .mean(),
+            "gain": judged["gained"].between(*_ends(judged, "gain")).mean(),
+            "gain_width": (judged["gain_high"] - judged["gain_low"])
+            .div(spread["gained"])
+            .mean(),
+        }
+
+
+def _ends(judged: pd.DataFrame, what: str) -> tuple[Any, Any]:
+    return judged[f"{what}_low"], judged[f"{what}_high"]
+
+
+def _judged(cell: pd.DataFrame) -> dict[str, Any]:
+    """Return what is named without a cell's family, and what that ends at."""
+    first = cell.iloc[0]
+    public = public_of_cell(first["kind"], first["records"], first["p"])
+    best = ranked(public, without=[first["family"]])[0]
+    own = cell[cell["algorithm"] == best.algorithm].iloc[0]
+    nothing = expects_nothing(public, best)
+    left, gain = best.left, best.gained
+    return {
+        **{"epsilon": first["epsilon"], "nothing": nothing},
+        "times": (own["zero"] if nothing else own["error"]) / own["least"],
+        "above": own["error"] > own["zero"] and not nothing,
+        "lost": math.log(own["error"] / own["zero"]),
+        **{"left_low": math.log(left.low), "left_high": math.log(left.high)},
+        "gained": float(share_gained(own["score"], own["base"], own["best"])),
+        **{"gain_low": gain.low, "gain_high": gain.high},
+    }
 
 
 def run_untuned(panels: list[str]) -> None:

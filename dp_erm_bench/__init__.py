@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dp_erm_bench.report.plot import plot
     from dp_erm_bench.results.columns import COLUMNS
     from dp_erm_bench.results.table import load_results
+    from dp_erm_bench.rules.advice import advise
     from dp_erm_bench.runner.experiment import sweep, tune
     from dp_erm_bench.runner.replay import replay
 
@@ -24,6 +25,7 @@ __all__ = [
     "DPClassifier",
     "DPRegressor",
     "Diverged",
+    "advise",
     "fit",
     "load_problem",
     "load_results",
@@ -43,6 +45,7 @@ _HOMES = {
     "load_problem": "dp_erm_bench.api",
     "problem_from_arrays": "dp_erm_bench.api",
     "problem_from_records": "dp_erm_bench.problems.mean",
+    "advise": "dp_erm_bench.rules.advice",
     "COLUMNS": "dp_erm_bench.results.columns",
     "load_results": "dp_erm_bench.results.table",
     "plot": "dp_erm_bench.report.plot",

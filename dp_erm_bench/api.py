@@ -15,12 +15,14 @@ from dp_erm_bench.datasets.prepare import clipping_warning, wide_bounds_sentence
 from dp_erm_bench.datasets.spec import default_bounds
 from dp_erm_bench.errors import (
     ClippedRecords,
+    NoGain,
     UncheckedSolver,
     UsageError,
     WideBounds,
     in_python,
     value_error,
 )
+from dp_erm_bench.experiment.automatic import resolve_auto, untuned_sentence
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
@@ -36,6 +38,7 @@ from dp_erm_bench.plugins.passed import doubtful_sentence, unchecked_sentence
 from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.problems.erm import build
 from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
+from dp_erm_bench.registry import AUTO
 from dp_erm_bench.run import Run
 
 CHECKPOINTS = 51
@@ -115,7 +118,9 @@ def fit(
     ----------
     problem : Problem
     algorithm : str
-        A name of conf/algorithm, or the path of a file with a solver of your own.
+        A name of conf/algorithm, the path of a file with a solver of your own, or
+        ``'auto'``: what is expected to be best for what is public of the problem
+        (docs/tuning.md); it takes no parameters.
     epsilon : float
         The budget; ``inf``: noise exactly 0.
     delta : float or str
@@ -153,6 +158,9 @@ def fit(
         If declared bounds changed more than a tenth of the records.
     WideBounds
         If all records are below a hundredth of a declared bound.
+    NoGain
+        If parameters that nobody gave are expected to end no better than w = 0, or no
+        rule gives them.
     """
     _check_problem(problem)
     data = getattr(problem, "dataset", None)
@@ -179,10 +187,6 @@ def fit_quietly(
 ) -> FitResult:
     """Return what `fit` does, without a word about clipped records."""
     registry.check_choice("calibration", calibration, registry.names("calibration"))
-    pin = registry.pin_choice(algorithm)
-    values = {key: _typed_parameter(pin, key, v) for key, v in params.items()}
-    check_lengths(pin, values)
-    values = with_defaults(pin, values)
     for key, value in (("epsilon", epsilon), ("delta", delta)):
         try:
             _refuse_text(key, value, number_or_nan(value))
@@ -190,7 +194,15 @@ def fit_quietly(
             raise value_error(key, value, "a number that a float holds") from None
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     check_epsilon(budget.epsilon)
+    if algorithm == AUTO:
+        algorithm, params = resolve_auto(problem, budget.spec, params)
+    pin = registry.pin_choice(algorithm)
+    values = {key: _typed_parameter(pin, key, v) for key, v in params.items()}
+    check_lengths(pin, values)
+    values = with_defaults(pin, values)
     line = FitLine(pin, problem, values, budget.spec, calibration)
+    if told := untuned_sentence(line):
+        warnings.warn(told, NoGain, stacklevel=3)
     return _fit_line(line, budget, _python_number(seed), unchecked_sentence([pin]))
 
 

@@ -76,6 +76,10 @@ class DoubtfulChoice(UserWarning):
     """Settings that a results folder chose may not be worth taking; it says why."""
 
 
+class NoGain(UserWarning):
+    """Settings that nobody gave are expected to be no better than w = 0, or unknown."""
+
+
 class NotSolved(RuntimeError):
     """A minimiser could not be verified to the tolerance that a proof needs."""
 

@@ -83,7 +83,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        algorithm: str = "gd",
+        algorithm: str = "auto",
         *,
         epsilon: float = 1.0,
         delta: float | str = "1/n^2",
@@ -253,6 +253,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         )
         if self.epsilon == math.inf and result.rule:
             self._warn_if_far(result)
+        self.algorithm_ = result.algorithm
         self.epsilon_certified_ = result.epsilon_certified
         self.delta_ = result.budget.delta
         self.adjacency_ = result.budget.adjacency
@@ -284,7 +285,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             left = (reached - least) / (start - least) if start > least else math.inf
             share = f"{left:.0%} of what" if left <= 1.0 else "more than"
             warnings.warn(
-                f"{self.algorithm}: at epsilon=inf {share} "
+                f"{result.algorithm}: at epsilon=inf {share} "
                 f"{CONSTANTS.get(key, key)} loses to the minimum is left; give it "
                 "other parameters, or columns of equal scale (scale='bounds', with "
                 "ranges that are known to be narrow)",
@@ -414,7 +415,11 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     Parameters
     ----------
     algorithm : str
-        A name of conf/algorithm, or the path of a file with a solver of your own.
+        A name of conf/algorithm, the path of a file with a solver of your own, or
+        ``auto``: what is expected to be best for what is public. Where nothing is
+        expected to beat w = 0, that is the answer: ``coef_`` is zero, no budget is
+        spent, and a `NoGain` warning says how many records would do better. All
+        predictions are ``classes_[0]`` then, or 0.
     epsilon, delta, adjacency
         The budget, as for `fit`; ``epsilon=inf`` is without noise.
     bounds : mapping, float or array of shape (p,), optional
@@ -430,9 +435,9 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         Of the penalty; ``'1/n'`` is the inverse of the number of records. None: the
         one in the mapping ``penalty``, or of a penalty without any.
     parameters : mapping, optional
-        Parameters of the algorithm, such as ``{'clip': 1.0}``. Others have the defaults
-        of `fit`: of gd what its rule makes of public numbers. Where at ``epsilon=inf``
-        that stays far from the minimum, a ConvergenceWarning says so.
+        Parameters of the algorithm, such as ``{'clip': 1.0}``; ``auto`` takes none.
+        Others have the defaults of `fit`: what a rule makes of public numbers. Where at
+        ``epsilon=inf`` that stays far from the minimum, a ConvergenceWarning says so.
     random_state : int, optional
         A seed. A seeded fit is reproducible and therefore not private; None takes 128
         secret bits.
@@ -455,6 +460,8 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         however they were given.
     feature_names_in_ : array of shape (p,)
         Of a DataFrame whose columns have names.
+    algorithm_ : str
+        The algorithm that was run.
     epsilon_certified_ : float
         The epsilon that is proved for the fit, with what ``uncharged_`` lists public.
     delta_, adjacency_ : float, str
@@ -476,7 +483,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
 
     def __init__(
         self,
-        algorithm: str = "gd",
+        algorithm: str = "auto",
         *,
         epsilon: float = 1.0,
         delta: float | str = "1/n^2",

@@ -1,6 +1,7 @@
 """The options of the commands, and those of Hydra that do nothing here."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -77,6 +78,22 @@ HYDRA: tuple[Option, ...] = (
     (("--config-dir", "-cd"), {"type": existing_folder}),
 )
 OPTIONS: dict[str, tuple[Option, ...]] = {
+    "advise": (
+        (("--n",), {"type": int, "required": True}),
+        (("--p",), {"type": int, "required": True}),
+        (("--norm",), {"type": float, "required": True}),
+        (("--epsilon",), {"type": float, "required": True}),
+        (("--delta",), {"default": "1/n^2"}),
+        (("--adjacency",), {"default": "replace_one"}),
+        (("--loss",), {"default": "logistic"}),
+        (("--label",), {"type": float}),
+        (("--strength",), {"type": float}),
+        (("--radius",), {"type": float, "default": math.inf}),
+        (("--nonzeros",), {"type": int}),
+        (("--algorithm",), {}),
+        (("--rows",), {"action": "store_true"}),
+        (("--json",), {"action": "store_true"}),
+    ),
     "bundle": (
         (("folder",), {"type": existing_folder}),
         (("--out",), {"type": Path}),

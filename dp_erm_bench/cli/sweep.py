@@ -177,7 +177,8 @@ class Composer:
         store = ConfigStore.instance()
         store.store(name="schema", node=Frame)
         for group in AUTO:
-            store.store(group=group, name="auto", node={})
+            package = f"{group}.auto" if group == ALGORITHM else group
+            store.store(group=group, name="auto", package=package, node={})
         for group in FROM_FILES:
             choice = request.choices.get(group)
             files = {label_of(v): v for v in choice.values} if choice else {}

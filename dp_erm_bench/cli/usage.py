@@ -3,6 +3,7 @@
 import re
 
 COMMANDS = {
+    "advise": "advise",
     "bundle": "bundle",
     "check": "check",
     "collect": "app",
@@ -25,8 +26,8 @@ GROUPS = (
     *("dataset", "algorithm", "problem", "loss", "penalty", "constraint"),
     *("calibration", "runner", "experiment"),
 )
-AUTO = ("loss", "penalty")
-"""Groups whose choice may be left to the dataset."""
+AUTO = ("loss", "penalty", "algorithm")
+"""Groups whose choice may be left to the dataset, or to what is public of it."""
 
 USAGE = """\
 dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd seed='range(0,10)'
@@ -39,6 +40,7 @@ Commands
   tune KEY=VALUE ...       search parameters of each algorithm, judge the best
   list [GROUP [NAME ...]]  what there is: choices, parameters, types, defaults
   look FILE.csv            what a csv holds, and a line that runs on it
+  advise --n N --p P ...   which algorithm to run, from public numbers alone
   report FOLDER ...        print claims and figures, write them as one page
   plot FOLDER ...          draw any results
   export FOLDER ...        a table of medians and intervals, the best in bold
@@ -100,6 +102,25 @@ SHOWING = """\
 """
 
 HELP = {
+    "advise": """\
+dp-erm-bench advise --n 40000 --p 30 --norm 4 --epsilon 1
+
+Says which algorithm to run, with which settings, and what to expect, from public
+numbers alone. algorithm=auto takes the same.
+
+  --n --p          records and features, a constant column among these
+  --norm           the declared bound on the norm of a record
+  --epsilon --delta --adjacency
+                   the budget; delta is 1/n^2, adjacency replace_one
+  --loss           logistic, or another name of conf/loss
+  --label          the declared bound on a label; numbers need it
+  --strength       of the l2 penalty; 1/n
+  --radius         of an L1 ball for the weights, in place of a penalty
+  --nonzeros       how many features matter, if that is known without the data
+  --algorithm      ask for this one, in place of the best
+  --rows           the published cells nearby, on which it rests
+  --json           all of it, to be read by programs
+""",
     "run": f"""\
 dp-erm-bench run dataset=log1,log2 algorithm=gd,random_cd seed='range(0,10)'
 

@@ -14,6 +14,7 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, LISTS, default_bounds
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
+from dp_erm_bench.experiment.automatic import resolve_auto
 from dp_erm_bench.experiment.lines import (
     FitLine,
     Line,
@@ -136,12 +137,16 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
             continue
         problems = [
             clipped()
-            if clipped and _needs_bounds(name, {**a, **b}, raw, budgets)
+            if clipped
+            and (name == AUTO or _needs_bounds(name, {**a, **b}, raw, budgets))
             else raw
             for name, a, b in algorithms
         ]
         choices = itertools.product(zip(algorithms, problems, strict=True), budgets)
         for ((algorithm, fixed, tuned), problem), privacy in choices:
+            if algorithm == AUTO:
+                algorithm, found = resolve_auto(problem, privacy[0], [*fixed, *tuned])
+                fixed = {key: ([value], False) for key, value in found.items()}
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))
             axes, open_ = (
                 _values_without_unit(fixed, problem),
@@ -174,8 +179,10 @@ def _needs_bounds(
 
     At one of the budgets is enough: all of a sweep have the same records. Why it does
     is not asked: where default bounds do not help, it refuses these, too. Without a
-    threshold, `clip=null`, all need them, a solver of one's own, too.
+    threshold, `clip=null`, all need them, a solver of one's own, too; so does `auto`.
     """
+    if algorithm == AUTO:
+        return True
     values = _values_without_unit(axes, problem)
     first = {key: one[0] for key, one in values.items() if one}
     found = parameters.algorithm_of(algorithm)
@@ -220,6 +227,9 @@ def _algorithms_of_block(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     """Yield each algorithm with its fixed parameters and those that are tuned."""
     tuned = block.tune.axes if block.tune else {}
     for name, params in named_choices(block.algorithm):
+        if name == AUTO:
+            yield name, *({key: ([], False) for key in own} for own in (params, tuned))
+            continue
         name = registry.pin_choice(name)
         every = [*params, *tuned]
         for parameter in every:

@@ -3,15 +3,16 @@
 **Evidence** is results/published/untuned.csv: what each rule ended at on the problems
 of the leaderboard (`python -m benchmarks.rules run`). Errors F(w) - min F are in units
 of that of w = 0. Of each algorithm and kind of problem a curve is fitted to their
-logarithms, a polynomial of degree 2 in log z and log p, z = N / sqrt(p) the records that
-a direction has (`rules.public`), all families of data having the same weight. So n,
-epsilon, delta and the adjacency enter by N. Classes, sparsity and tails of the data do
-not enter: nobody may look at them.
+logarithms: a parabola in log z, z = N / sqrt(p) the records that a direction has
+(`rules.public`), and a line in log p, all families of data having the same weight. So
+n, epsilon, delta and the adjacency enter by N. Classes, sparsity and tails of the data
+do not enter: nobody may look at them.
 
 **Ranges** are 80 % of what curves of all other families were wrong by on a family.
 """
 
 import csv
+import dataclasses
 import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -32,12 +33,16 @@ from dp_erm_bench.rules.settings import EACH, RULES
 Array = NDArray[np.float64]
 
 CANDIDATES: Mapping[str, tuple[str, ...]] = {
-    "ridge": ("gd", "feature_covariance"),
-    "numbers": ("gd", "feature_covariance"),
+    "ridge": ("gd",),
+    "numbers": ("gd",),
     "ball": ("frank_wolfe", "gd"),
 }
-"""By kind of problem, what `auto` may name. Others were worse where they were expected
-to be better; those that publish a minimiser rest on what no budget pays for."""
+"""By kind of problem, what `auto` may name.
+
+Whatever else was let in, a choice by curves of other families was no better than these:
+feature_covariance is the best where much is known, and ruinous where it is not. Those
+that publish a minimiser rest on what no budget pays for.
+"""
 
 SPARSE = 10.0
 """greedy_cd is named where the square of a declared number of nonzeros is at most p
@@ -50,6 +55,7 @@ SHRINK = 0.3
 """Of the coefficients but the constant: little is known far from the cells."""
 
 LOW, HIGH = 0.1, 0.9
+SILENT = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +91,10 @@ class Cells:
     base: Array
     best: Array
 
+    def is_cell(self, panel: str, epsilon: float) -> NDArray[np.bool_]:
+        """Return which of the cells is that of a panel at an epsilon."""
+        return (self.panel == panel) & (self.epsilon == epsilon)
+
     def without(self, families: Collection[str]) -> "Cells":
         """Return the cells of other families."""
         kept = ~np.isin(self.family, list(families))
@@ -103,6 +113,15 @@ def evidence() -> Mapping[tuple[str, str], Cells]:
     return {key: _cells_of(rows) for key, rows in found.items()}
 
 
+def share_gained(score: Any, base: Any, best: Any) -> Any:
+    """Return which share of what the optimum has beyond the base rate a score has.
+
+    Whatever lost more than there is to gain has -1; an optimum that gains less than
+    0.01 counts as if it gained that.
+    """
+    return np.clip((score - base) / np.maximum(best - base, 0.01), -1.0, 1.0)
+
+
 def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
     def column(key: str) -> Array:
         return np.array([float(row[key] or "nan") for row in rows])
@@ -116,20 +135,27 @@ def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
         p=column("p"),
         lost=np.log(np.clip(column("error") / column("zero"), 1e-9, 1e3)),
         tuned=np.log(np.maximum(column("error") / column("tuned"), 1e-9)),
-        gained=(score - base) / np.maximum(best - base, 0.01),
+        gained=share_gained(score, base, best),
         score=score,
         base=base,
         best=best,
     )
 
 
+@dataclass(frozen=True)
+class Range:
+    """What is expected, and between what 80 % of left-out cells were."""
+
+    expected: float
+    low: float
+    high: float
+
+
 def _design(records: Array, p: Array, within: Cells) -> Array:
-    """Return the terms of the polynomial, no farther out than the cells reach."""
-    z, q = (
-        np.clip(own, seen.min(), seen.max())
-        for own, seen in zip(_places(records, p), _places(within.records, within.p))
-    )
-    return np.stack([np.ones_like(z), z, q, z * z, z * q, q * q], axis=-1)
+    """Return the terms of the curve, no farther out than the cells reach."""
+    (z, q), (z0, q0) = _places(records, p), _places(within.records, within.p)
+    z, q = np.clip(z, z0.min(), z0.max()), np.clip(q, q0.min(), q0.max())
+    return np.stack([np.ones_like(z), z, q, z * z], axis=-1)
 
 
 def _places(records: Array, p: Array) -> tuple[Array, Array]:
@@ -148,29 +174,23 @@ def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
     return np.asarray(_design(records, p, cells) @ coefficients)
 
 
-def _range_of(cells: Cells, values: Array, public: PublicNumbers) -> "Range":
+def _left_out(cells: Cells, values: Array) -> Array:
+    """Return what curves of all other families expect of each cell."""
+    guessed = np.zeros_like(values)
+    for family in {*cells.family}:
+        own = cells.family == family
+        others = cells.without([family])
+        guessed[own] = _predict(others, values[~own], cells.records[own], cells.p[own])
+    return guessed
+
+
+def _range_of(cells: Cells, values: Array, public: PublicNumbers) -> Range:
     """Return what is expected of public numbers, and 80 % of what happens."""
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
-    wrong = np.zeros_like(values)
-    for family in {*cells.family}:
-        own = cells.family == family
-        if own.all():
-            raise UsageError("cells of one family: no range can be judged")
-        others = cells.without([family])
-        guessed = _predict(others, values[~own], cells.records[own], cells.p[own])
-        wrong[own] = values[own] - guessed
+    wrong = values - _left_out(cells, values)
     low, high = np.quantile(wrong, (LOW, HIGH))
     return Range(expected, expected + float(low), expected + float(high))
-
-
-@dataclass(frozen=True)
-class Range:
-    """What is expected, and between what 80 % of left-out cells were."""
-
-    expected: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -207,8 +227,15 @@ def forecast(
         return None
     cells = evidence()[public.kind, algorithm].without(without)
     lost = _range_of(cells, cells.lost, public)
-    left = Range(*(math.exp(one) for one in (lost.expected, lost.low, lost.high)))
-    return Forecast(algorithm, left, _range_of(cells, cells.gained, public))
+    left = Range(*map(math.exp, dataclasses.astuple(lost)))
+    gained = dataclasses.astuple(_range_of(cells, cells.gained, public))
+    return Forecast(algorithm, left, Range(*(max(-1.0, min(1.0, g)) for g in gained)))
+
+
+def is_sparse(public: PublicNumbers, nonzeros: int | None) -> bool:
+    """Return whether so few features matter that greedy_cd is named."""
+    few = nonzeros is not None and nonzeros**2 <= public.p / SPARSE
+    return few and public.kind == "ridge"
 
 
 def ranked(
@@ -216,11 +243,24 @@ def ranked(
 ) -> list[Forecast]:
     """Return forecasts of what `auto` may name, the best first."""
     names = CANDIDATES[public.kind]
-    few = nonzeros is not None and nonzeros**2 <= public.p / SPARSE
-    if few and public.kind == "ridge":
+    if is_sparse(public, nonzeros):
         names = ("greedy_cd",)
     found = [forecast(name, public, without) for name in names]
     return sorted(filter(None, found), key=lambda one: one.left.expected)
+
+
+@functools.cache
+def is_good(kind: str, algorithm: str) -> bool:
+    """Return whether an algorithm has a rule that can be a default.
+
+    One that is not may end above w = 0 though a curve of other families expects less,
+    in more than `SILENT` of the cells.
+    """
+    cells = evidence().get((kind, algorithm))
+    if cells is None:
+        return False
+    silent = (cells.lost > 0.0) & (_left_out(cells, cells.lost) < 0.0)
+    return bool(silent.mean() <= SILENT)
 
 
 def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
@@ -247,8 +287,10 @@ class Advice:
         A name, or ``w = 0`` where nothing is expected to be better.
     settings : mapping
         What the algorithm's rule gives.
-    best, second : Forecast
-        Of that algorithm, and of the runner-up, None if there is no other.
+    best : Forecast
+        Of that algorithm, or of what w = 0 is as good as.
+    others : tuple of Forecast
+        Of the other rules that can be defaults, the best first.
     hits : float
         In the cells nearby, how often the choice without their family was within 10 %
         of the best of all rules.
@@ -257,8 +299,10 @@ class Advice:
     sufficient_n : int or None
         About how many records would do better than w = 0; None if these do, or if no
         number does that was tried.
+    sparse : bool
+        Whether declared nonzeros chose, which one generated set of data supports.
     beyond : str
-        What of the numbers lies beyond all cells; empty if none.
+        Which of the numbers are below or above those of all cells; empty if none.
     cells : tuple of mapping
         The rows of the evidence nearby.
     """
@@ -266,10 +310,11 @@ class Advice:
     algorithm: str
     settings: Mapping[str, Any]
     best: Forecast
-    second: Forecast | None
+    others: tuple[Forecast, ...]
     hits: float
     tuning: float
     sufficient_n: int | None
+    sparse: bool
     beyond: str
     cells: tuple[Mapping[str, Any], ...]
 
@@ -329,6 +374,8 @@ def advise(
         if not (size > 0.0 and finite):
             raise value_error(key, size, "a number > 0")
     registry.check_choice("loss", loss, registry.names("loss"))
+    if epsilon == math.inf:
+        raise value_error("epsilon", epsilon, "finite: without noise gd is what to run")
     made = registry.build("loss", loss)
     if not made.classification and not label:
         raise value_error(
@@ -357,18 +404,15 @@ def advice_for(
     public: PublicNumbers, nonzeros: int | None = None, algorithm: str | None = None
 ) -> Advice:
     """Return what `advise` does, for the public numbers of a problem."""
-    order = ranked(public, nonzeros)
-    if algorithm is not None:
-        judged = sorted(name for kind, name in evidence() if kind == public.kind)
-        if algorithm not in judged:
-            allowed = (
-                f"one of {', '.join(judged)}: others have no rule for such problems"
-            )
-            raise value_error("algorithm", algorithm, allowed)
-        own = forecast(algorithm, public)
-        assert own is not None
-        order = [own, *(one for one in order if one.algorithm != algorithm)]
-    best, second = order[0], next(iter(order[1:]), None)
+    judged = sorted(name for kind, name in evidence() if kind == public.kind)
+    found = [forecast(name, public) for name in judged if is_good(public.kind, name)]
+    others = sorted(filter(None, found), key=lambda one: one.left.expected)
+    if algorithm is not None and algorithm not in judged:
+        allowed = f"one of {', '.join(judged)}, which have a rule for such problems"
+        raise value_error("algorithm", algorithm, allowed)
+    named = forecast(algorithm, public) if algorithm else ranked(public, nonzeros)[0]
+    assert named is not None
+    best = named
     nothing = algorithm is None and expects_nothing(public, best)
     cells = evidence()[public.kind, best.algorithm]
     near = _nearest(cells, public)
@@ -378,24 +422,25 @@ def advice_for(
         algorithm="w = 0" if nothing else best.algorithm,
         settings={} if nothing else rule.settings(public, {}),
         best=best,
-        second=second,
+        others=tuple(one for one in others if one.algorithm != best.algorithm),
         hits=float(np.mean([_hits(public, cells, i) for i in near])),
         tuning=float(np.exp(tuned.mean())) if tuned.size else math.nan,
         sufficient_n=sufficient_n(public, nonzeros) if nothing else None,
+        sparse=algorithm is None and is_sparse(public, nonzeros),
         beyond=_beyond(cells, public),
         cells=tuple(_row(cells, i) for i in near),
     )
 
 
 def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
-    own = _places(np.array(public.records()), np.array(float(public.p)))
-    apart = [one - seen for one, seen in zip(own, _places(cells.records, cells.p))]
-    return np.argsort(np.hypot(*apart), kind="stable")[:NEAR]
+    z, q = _places(np.array(public.records()), np.array(float(public.p)))
+    z0, q0 = _places(cells.records, cells.p)
+    return np.argsort(np.hypot(z0 - z, q0 - q), kind="stable")[:NEAR]
 
 
 def _hits(public: PublicNumbers, cells: Cells, i: int) -> bool:
     """Return whether what is named without a cell's family was good there."""
-    there = replace(public, n=1, mu=cells.records[i] * public.change, p=int(cells.p[i]))
+    there = public_of_cell(public.kind, cells.records[i], cells.p[i])
     named = ranked(there, without=[cells.family[i]])[0].algorithm
     ends = {
         name: own.lost[here][0]
@@ -408,6 +453,28 @@ def _hits(public: PublicNumbers, cells: Cells, i: int) -> bool:
     return bool(ends.get(named, math.inf) <= min(ends.values()) + math.log(1.1))
 
 
+def public_of_cell(kind: str, records: float, p: float) -> PublicNumbers:
+    """Return as much of a cell's public numbers as forecasts depend on."""
+    return PublicNumbers(
+        n=1,
+        p=int(p),
+        epsilon=1.0,
+        mu=float(records),
+        change=1.0,
+        strength=1.0,
+        lipschitz=1.0,
+        curvature=1.0,
+        at_zero=1.0,
+        norm=1.0,
+        column=1.0,
+        squares=1.0,
+        radius=math.inf,
+        curved=True,
+        bounded=True,
+        kind=kind,
+    )
+
+
 def _row(cells: Cells, i: int) -> Mapping[str, Any]:
     keys = ("panel", "epsilon", "records", "p", "score", "base", "best")
     row = {key: getattr(cells, key)[i] for key in keys}
@@ -415,16 +482,13 @@ def _row(cells: Cells, i: int) -> Mapping[str, Any]:
 
 
 def _beyond(cells: Cells, public: PublicNumbers) -> str:
-    """Return which of the numbers are larger or smaller than all that were judged."""
+    """Return which of the numbers are below or above those of all cells."""
     own = {
-        "epsilon": public.epsilon,
-        "n epsilon": public.records(),
-        "p": float(public.p),
+        "epsilon": (public.epsilon, cells.epsilon),
+        "n epsilon": (public.records(), cells.records),
+        "p": (float(public.p), cells.p),
     }
-    seen = {"epsilon": cells.epsilon, "n epsilon": cells.records, "p": cells.p}
-    far = [
-        f"{key} is {'below' if value < seen[key].min() else 'above'} all that was judged"
-        for key, value in own.items()
-        if not seen[key].min() <= value <= seen[key].max()
-    ]
-    return "; ".join(far)
+    less = [key for key, (value, seen) in own.items() if value < seen.min()]
+    more = [key for key, (value, seen) in own.items() if value > seen.max()]
+    far = {"below": less, "above": more}
+    return "; ".join(f"{', '.join(keys)} {word}" for word, keys in far.items() if keys)

@@ -50,8 +50,8 @@ MULTIPLIER = 2.0
 1.07 times the noise of all, sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022)."""
 
 RESIDUAL = 1 / 16
-"""Share of the bound of a gradient at w = 0 that algorithms without a rule clip to where
-the loss's slope has no bound."""
+"""Share of the bound of a gradient at w = 0 that algorithms without a rule clip to
+where the loss's slope has no bound."""
 
 EACH = 30.0
 """The z at which shares and noise are as their constants say."""
@@ -95,7 +95,7 @@ def share_of_bound(
 ) -> float:
     """Return the share c of ``largest``, a gradient's bound, that is clipped to."""
     if "clip" in given:
-        return 1.0 if given["clip"] is None else float(given["clip"] / largest)
+        return 1.0 if given["clip"] is None else float(given["clip"]) / largest
     each = public.records() / math.sqrt(public.p)
     if not math.isfinite(each):
         return 1.0
@@ -114,7 +114,7 @@ def free_of(
     if not math.isfinite(records):
         return math.inf
     allowed = noise * (records / math.sqrt(public.p) / EACH) ** rise
-    nu = allowed * public.margin(records)
+    nu: float = allowed * public.margin(records)
     return nu * records * public.curvature / public.lipschitz
 
 
@@ -365,7 +365,7 @@ def mirror_descent(
     climb: float,
     **clip: float,
 ) -> Numbers:
-    """Return T steps of a flow in proportion to the ball, which grows with N / ln 2p."""
+    """Return T steps of a flow that grows with the ball and with N / ln 2p."""
     size = public.radius * public.column if math.isfinite(public.radius) else 1.0
     each = public.records() / (EACH * math.log(2 * public.p))
     c = share_of_bound(public, given, public.largest, **clip)

@@ -40,6 +40,7 @@ from dp_erm_bench.datasets.prepare import (
     wide_bounds_sentence,
 )
 from dp_erm_bench.errors import DataUnavailable, UsageError, typed_text
+from dp_erm_bench.experiment.automatic import untuned_sentence
 from dp_erm_bench.experiment.lines import FitLine, Line
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.schema import RunnerConfig, are_consecutive, check_setting
@@ -433,6 +434,8 @@ def _run_session(session: Session, early: Worker | None) -> int:
     previous = _settle_manifest(session)
     if warning := unchecked_sentence(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
+    for told in dict.fromkeys(filter(None, map(untuned_sentence, session.lines))):
+        print(f"dp-erm-bench: {told}", file=sys.stderr)
     with recorded_run(session) as manifest, session.plan:
         keep_sources(session.folder, files_of(session.lines), options.files)
         session.run_stages(early)

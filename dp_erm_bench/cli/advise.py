@@ -1,0 +1,104 @@
+"""The command advise: which algorithm to run, from public numbers alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Sequence
+
+from dp_erm_bench.cli.options import parser_of
+from dp_erm_bench.errors import typed_text
+from dp_erm_bench.rules.advice import Advice, Range, advise
+
+BLIND = (
+    "It knows no classes, no sparsity and no tails of your data: with rare classes or "
+    "few features that matter all of it may be different."
+)
+
+
+def advise_command(arguments: Sequence[str]) -> int:
+    """Print what to run, what to expect, and the published cells that say so.
+
+    Raises
+    ------
+    UsageError
+        For an option that lacks, or a value that is not allowed.
+    """
+    options = vars(parser_of("advise").parse_args(arguments))
+    rows, as_json = options.pop("rows"), options.pop("json")
+    found = advise(**options)
+    if as_json:
+        print(json.dumps(_without_nan(dataclasses.asdict(found)), indent=1))
+        return 0
+    print("\n".join(lines_of(found, rows)))
+    return 0
+
+
+def lines_of(found: Advice, rows: bool = False) -> Iterator[str]:
+    """Yield advice in plain words, then as a table."""
+    if found.settings:
+        given = " ".join(f"{k}={typed_text(v)}" for k, v in found.settings.items())
+        yield f"Run {found.algorithm}, with {given}."
+    else:
+        more = "no number of records that was tried would do better"
+        if found.sufficient_n:
+            more = f"about n = {found.sufficient_n} would do better"
+        yield f"Do not fit: w = 0 is expected to be as good as any rule; {more}."
+    best = found.best
+    yield (
+        f"{best.algorithm} is expected to leave {_percent(best.left)} of the excess of "
+        f"w = 0, and to gain {_percent(best.gained)} of what the optimum has in test "
+        "accuracy (or R2) beyond the base rate."
+    )
+    if found.sparse:
+        yield (
+            "The declared nonzeros chose it: so it was on one generated set of data "
+            "(quasi_sparse). The numbers here are of data of which nothing is known."
+        )
+    if found.beyond:
+        yield f"This is extrapolated, from the nearest that was judged: {found.beyond}."
+    hits = round(found.hits * len(found.cells))
+    yield (
+        f"In the {len(found.cells)} published cells nearby the choice made without "
+        f"their data was within 10 % of the best rule in {hits}."
+    )
+    if math.isfinite(found.tuning):
+        yield (
+            f"There its error was {found.tuning:.2g} times that of the best tuned "
+            "algorithm. But tuning reads the data, and no budget pays for it."
+        )
+    yield BLIND
+    yield ""
+    yield "| algorithm | leaves of w = 0 (80 %) | gains (80 %) |"
+    yield "| --- | ---: | ---: |"
+    for one in (best, *found.others):
+        yield f"| {one.algorithm} | {_percent(one.left)} | {_percent(one.gained)} |"
+    if rows:
+        yield ""
+        yield "| panel | epsilon | N | p | leaves | score | base rate | optimum |"
+        yield "| --- |" + " ---: |" * 7
+        for row in found.cells:
+            numbers = [row[key] for key in ("epsilon", "records", "p")]
+            numbers += [row[key] for key in ("left", "score", "base", "best")]
+            yield f"| {row['panel']} | {' | '.join(f'{v:.3g}' for v in numbers)} |"
+
+
+def _percent(range_: Range) -> str:
+    """Return what is expected and the range, as 12 % (3 to 40 %)."""
+    percents = [100.0 * one for one in dataclasses.astuple(range_)]
+    expected, low, high = (
+        f"{one:.0f}" if abs(one) >= 10.0 else f"{one:.2g}" for one in percents
+    )
+    return f"{expected} % ({low} to {high} %)"
+
+
+def _without_nan(value: object) -> object:
+    """Return a value with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

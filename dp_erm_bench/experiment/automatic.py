@@ -1,0 +1,108 @@
+"""`algorithm=auto`, and what is to be said of settings that nobody gave."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dp_erm_bench import registry
+from dp_erm_bench.accounting.budget import Budget
+from dp_erm_bench.code_identity import is_ours
+from dp_erm_bench.errors import UsageError
+from dp_erm_bench.experiment.lines import FitLine, Line, refusal_of_algorithm
+from dp_erm_bench.experiment.parameters import algorithm_of, by_rule, with_defaults
+from dp_erm_bench.plugins.names import label_of
+from dp_erm_bench.problems.base import Problem
+from dp_erm_bench.problems.erm.problem import ERMProblem
+from dp_erm_bench.registry import AUTO
+from dp_erm_bench.rules.advice import (
+    expects_nothing,
+    forecast,
+    is_good,
+    ranked,
+    sufficient_n,
+)
+from dp_erm_bench.rules.public import PublicNumbers, public_numbers
+
+USUAL = "gd"
+"""What `auto` is without noise, and where nothing tells a scale."""
+
+
+def resolve_auto(
+    problem: Problem, budget: Mapping[str, Any], given: Iterable[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """Return the algorithm that `auto` is for a problem and a budget, and parameters.
+
+    It is the one that is expected to be best among those that do not refuse the
+    problem, with what its rule gives. Where w = 0 is expected to be as good it is no
+    step of gd: nothing is drawn, and no budget is spent.
+
+    Raises
+    ------
+    UsageError
+        If parameters are given, or for a problem that is no risk.
+    """
+    if keys := ", ".join(given):
+        raise UsageError(f"algorithm=auto: takes no parameters, but {keys} is given")
+    public = _public_of(problem, budget)
+    if not isinstance(problem, ERMProblem):
+        raise UsageError(
+            f"algorithm=auto: is for {ERMProblem.kind}, not {problem.kind}"
+        )
+    if public is None or not math.isfinite(public.records()):
+        return USUAL, with_defaults(USUAL, {})
+    order = ranked(public)
+    for one in order:
+        params = with_defaults(one.algorithm, {})
+        if one.algorithm == USUAL or not _is_refused(one.algorithm, problem, budget):
+            nothing = public.bounded and expects_nothing(public, one)
+            return one.algorithm, {**params, **({"n_iter": 0} if nothing else {})}
+    return USUAL, with_defaults(USUAL, {})
+
+
+def _is_refused(name: str, problem: Problem, budget: Mapping[str, Any]) -> bool:
+    numbers, _ = by_rule(name, with_defaults(name, {}), problem, budget)
+    found = algorithm_of(name)
+    return bool(refusal_of_algorithm(found, numbers, problem, budget, "certified"))
+
+
+def _public_of(problem: Any, budget: Mapping[str, Any]) -> PublicNumbers | None:
+    if not isinstance(problem, ERMProblem):
+        return None
+    return public_numbers(problem, Budget(**budget), None)
+
+
+def untuned_sentence(line: Line) -> str:
+    """Return what is to be said of settings that nobody gave; empty if nothing.
+
+    Of an algorithm whose rule can be a default: where it is expected to end no better
+    than w = 0. Of others: that no rule gives settings.
+    """
+    if not isinstance(line, FitLine) or line.axes or line.tune is not None:
+        return ""
+    found, public = algorithm_of(line.algorithm), _public_of(line.problem, line.budget)
+    if public is None or not math.isfinite(public.records()) or not is_ours(found.cls):
+        return ""
+    name = label_of(line.algorithm)
+    where = f"n={public.n}, p={public.p}, epsilon={public.epsilon:g}"
+    if line.params.get("n_iter") == 0:
+        more = sufficient_n(public)
+        enough = f"; about n={more} would do better" if more else ""
+        return f"{where}: w = 0 is expected to be as good as any rule{enough}"
+    ruled = {*line.rule.partition(": ")[2].split()}
+    own = {*found.rule.meanings} if found.rule else {*registry.read_tune(name)["axes"]}
+    if not own <= ruled and (found.rule or own & {*line.params}):
+        return ""
+    if not (found.rule and found.rule.gives(public) and is_good(public.kind, name)):
+        keys = ", ".join(sorted(own))
+        told = (
+            f"algorithm={name}: no rule of its settings may be a default for such a "
+            f"problem; it may end above w = 0. Tune, give {keys}, or take "
+            f"algorithm={AUTO}"
+        )
+    else:
+        told = f"algorithm={name}: is expected to end no better than w = 0 ({where})"
+        expected = forecast(name, public)
+        if expected is None or not expects_nothing(public, expected):
+            return ""
+    options = line.problem, line.budget, line.calibration
+    return "" if refusal_of_algorithm(found, line.params, *options) else told
