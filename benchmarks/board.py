@@ -1,95 +1,31 @@
 """The published leaderboard, of runs of groups of its panels.
 
 A run of some panels replaces what is published of them and leaves the others: a board
-of hours is run by groups. Beside its files it keeps some of the settings that searches
-tried, with their errors: rules without data are fitted on them.
+of hours is run by groups.
 """
 
 import io
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.cells import leaderboard
 from dp_erm_bench.report.leaderboard import (
-    UNTUNED,
     draw_board,
     pairs_by_board,
     read_standings,
     to_four_digits,
 )
 from dp_erm_bench.results.files import csv_of
-from dp_erm_bench.results.settings import final_rows, mapping_of, worst_if_lost
-from dp_erm_bench.results.table import load_results
 
 ABOUT, CHOICES = "leaderboard.json", "leaderboard_choices.csv"
 TABLES = ("leaderboard.csv", "leaderboard_errors.csv", CHOICES)
-TRIALS, PAIRS = "leaderboard_trials.csv", "leaderboard_pairs.csv"
+PAIRS = "leaderboard_pairs.csv"
 OF_PANELS = re.compile(r"\w+(, changed: panel=[\w,]+)?")
 """What a run says of its profile, in which nothing but the panels may be changed."""
-
-KEPT = 10
-"""Settings of a line that are kept: half of them the best, half far from each other."""
-
-
-def trials_of_board(table: pd.DataFrame) -> pd.DataFrame:
-    """Return panel, epsilon, line, setting, mean error and seeds of some trials."""
-    ends = final_rows(table[table["phase"] == "tune"])
-    ends = ends.assign(error=worst_if_lost(ends, "relative_error"))
-    cells, rows = ["panel", "epsilon", "line"], []
-    for cell, own in ends.groupby(cells, sort=False):
-        tried = own.groupby("params", sort=False)["error"].agg(["mean", "size"])
-        settings = _vary([mapping_of(text) for text in tried.index])
-        for k in chosen_settings(tried["mean"].to_numpy(float), settings):
-            values = settings[k].items()
-            setting = " ".join(f"{key}={_short(value)}" for key, value in values)
-            mean, seeds = tried.iloc[k]
-            rows.append((*cell, setting, float(f"{mean:.4g}"), int(seeds)))
-    return pd.DataFrame(rows, columns=[*cells, "setting", "mean", "seeds"])
-
-
-def _vary(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return settings without what is the same in all of them."""
-    keys = {key for one in settings for key in one if one[key] != settings[0].get(key)}
-    return [{k: v for k, v in one.items() if k in keys} for one in settings]
-
-
-def chosen_settings(
-    means: np.ndarray, settings: Sequence[Mapping[str, Any]]
-) -> Iterator[int]:
-    """Yield which settings are kept: the best, then who is farthest from all before."""
-    order = [int(k) for k in np.argsort(means, kind="stable") if means[k] < np.inf]
-    kept = order[: KEPT // 2]
-    yield from kept
-    left = order[KEPT // 2 :]
-    while left and len(kept) < KEPT:
-        far = [min(_distance(settings[k], settings[j]) for j in kept) for k in left]
-        kept.append(left.pop(int(np.argmax(far))))
-        yield kept[-1]
-
-
-def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """Return the octaves between two settings, 4 for each word or null that differs."""
-    apart = 0.0
-    for key in one.keys() | other.keys():
-        pair = [one.get(key), other.get(key)]
-        if all(type(value) in (int, float) and value > 0 for value in pair):
-            apart += abs(math.log2(pair[0] / pair[1]))
-        elif pair[0] != pair[1]:
-            apart += 4.0
-    return apart
-
-
-def _short(value: object) -> str:
-    if value is None:
-        return "null"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def merge_tables(folder: Path, published: Path) -> dict[str, str]:
@@ -106,10 +42,8 @@ def merge_tables(folder: Path, published: Path) -> dict[str, str]:
         json.loads((one / ABOUT).read_text("utf-8")) for one in (folder, published)
     )
     order = [*dict.fromkeys(block["panel"] for block in leaderboard())]
-    table = load_results(folder)
     own = {name: (folder / name).read_text("utf-8") for name in TABLES[:2]}
     own[CHOICES] = (folder / "choices.csv").read_text("utf-8")
-    own[TRIALS] = csv_of(trials_of_board(table[table["line"] != UNTUNED]))
     merged = {}
     for name, text in own.items():
         rows = _read_cells(io.StringIO(text))
@@ -132,16 +66,12 @@ def merge_tables(folder: Path, published: Path) -> dict[str, str]:
         both = [pairs[~pairs["board"].isin(apart)], before[before["board"].isin(apart)]]
         pairs = pd.concat(both)
     merged[PAIRS] = pairs
-    # A fault and a note are of the panels that they name, or of all.
-    faults = [
-        one for one in old["faults"] if one.partition(" / ")[0] not in about["panels"]
-    ]
+    # A note is of the panels that it names, or of all.
     left = {*old["panels"]} - {*about["panels"]}
     whole = {
         "profile": about["profile"].partition(", ")[0],
         "uncharged": sorted({*old["uncharged"], *about["uncharged"]}),
         "notes": [*dict.fromkeys([*(old["notes"] if left else ()), *about["notes"]])],
-        "faults": [*faults, *about["faults"]],
         "missing": about["missing"],
         "panels": panels,
     }

@@ -353,11 +353,12 @@ def test_squared_loss_on_the_whole_space_needs_clipping(algorithm):
         return
     with pytest.raises(Unsupported, match="clip"):
         fit(problem, algorithm, epsilon=1.0, clip=None, **how)
-    # Nobody gives a threshold: a sixteenth of what holds at w = 0.
+    # Nobody gives a threshold: without a rule a sixteenth of what holds at w = 0.
     length = np.sqrt(problem.p)
     usual = fit(problem, algorithm, epsilon=1.0, seed=0, **how)
-    assert usual.params["clip"] == pytest.approx(length / 16, rel=1e-2)
-    assert usual.rule.endswith(" clip")
+    if "-0: " in usual.rule:
+        assert usual.params["clip"] == pytest.approx(length / 16, rel=1e-2)
+    assert usual.rule and 0.0 < usual.params["clip"] <= length / 4
     given = {**how, "clip": usual.params["clip"]}
     assert np.array_equal(
         usual.w, fit(problem, algorithm, epsilon=1.0, seed=0, **given).w
@@ -379,6 +380,8 @@ def test_without_a_budget_there_is_no_noise_and_no_proof(algorithm):
 @each("algorithm", ALGORITHMS)
 def test_seeds_reproduce_and_no_seed_does_not(algorithm):
     problem, how = served(algorithm, bounds={"columns": 1.0}), FAST.get(algorithm, {})
+    if algorithm == "frank_wolfe":  # one step may end at the same vertex
+        how = {"n_iter": 10, **how}
 
     def w(**given):
         return fit(problem, algorithm, **{"epsilon": 1.0, **how, **given}).w

@@ -103,7 +103,7 @@ def test_no_order_of_classes_turns_a_score(labels):
     y = np.array(labels)[(Y > 0.0).astype(int)]
     least, most = sorted(labels)
     n_iter = {"n_iter": 100}
-    model = DPClassifier(epsilon=math.inf, bounds=BOUNDS, parameters=n_iter)
+    model = DPClassifier("gd", epsilon=math.inf, bounds=BOUNDS, parameters=n_iter)
     given = [[least, most], (most, least), {most, least}, np.array([most, least, most])]
     fitted = [clone(model).set_params(classes=one).fit(X, y) for one in given]
     other = LogisticRegression().fit(X, y)
@@ -176,7 +176,7 @@ def test_a_regression_in_units_of_y_is_that_of_ridge(bounds):
     features = features / features.std(axis=0) if bounds["columns"] == 3 else features
     bounds |= {"label": 350}
     model = DPRegressor(
-        epsilon=math.inf, bounds=bounds, parameters={"n_iter": 4000}
+        "gd", epsilon=math.inf, bounds=bounds, parameters={"n_iter": 4000}
     ).fit(features, y)
     ridge = Ridge().fit(features, y)
     # The weight of the intercept is penalised: that of Ridge is not.
@@ -185,7 +185,7 @@ def test_a_regression_in_units_of_y_is_that_of_ridge(bounds):
     usual = DPRegressor(epsilon=math.inf, bounds=bounds).fit(features, y)
     assert usual.score(features, y) > 0.4
     # In other units of y it is the same fit.
-    far = DPRegressor(epsilon=math.inf, bounds=bounds | {"label": 350 * 2.0**40})
+    far = DPRegressor("gd", epsilon=math.inf, bounds=bounds | {"label": 350 * 2.0**40})
     far = far.set_params(parameters={"n_iter": 4000}).fit(features, y * 2.0**40)
     np.testing.assert_array_equal(far.coef_, model.coef_ * 2.0**40)
     assert far.intercept_ == model.intercept_ * 2.0**40
@@ -211,6 +211,7 @@ def test_no_record_moves_the_unit_of_a_regression():
     )
     plain = fit(scaled, "gd", epsilon=1.0, seed=4, n_iter=9)
     model = DPRegressor(
+        "gd",
         bounds=bounds,
         loss=huber,
         strength=0.01,
@@ -352,7 +353,7 @@ def test_probabilities_are_those_of_the_logistic_model(labels):
 def test_probabilities_are_of_the_logistic_loss_only():
     assert hasattr(DPClassifier(loss={"name": "logistic"}), "predict_proba")
     for loss in ("hinge", {"name": "smoothed_hinge"}):
-        model = DPClassifier(loss=loss, bounds=BOUNDS, parameters={"clip": 1.0})
+        model = DPClassifier("gd", loss=loss, bounds=BOUNDS, parameters={"clip": 1.0})
         assert not hasattr(model, "predict_proba")
         with pytest.raises(AttributeError) as caught:
             _ = model.predict_proba
@@ -621,7 +622,8 @@ def test_what_docs_say_of_weights_pipelines_and_searches():
         ),
         ({"bounds": {"columns": [[2, 1], 1, 1]}}, r"^bounds.columns=\[2,1\]: must be"),
         ({"scale": "bound"}, "^scale=bound: must be"),
-        ({"parameters": {"n_iters": 3}}, "did you mean n_iter"),
+        ({"algorithm": "gd", "parameters": {"n_iters": 3}}, "did you mean n_iter"),
+        ({"parameters": {"n_iter": 3}}, "^algorithm=auto: takes no parameters; name"),
         ({"loss": "hinged"}, "loss=hinged"),
         ({"intercept": -1.0}, "intercept=-1"),
         ({"random_state": -1}, "seed=-1"),

@@ -105,8 +105,8 @@ HELP = {
     "advise": """\
 dp-erm-bench advise --n 40000 --p 30 --norm 4 --epsilon 1
 
-Says which algorithm to run, with which settings, and what to expect, from public
-numbers alone. algorithm=auto takes the same.
+Says which algorithm to run, with which settings, and what to expect, from
+public numbers alone. algorithm=auto takes the same.
 
   --n --p          records and features, a constant column among these
   --norm           the declared bound on the norm of a record

@@ -42,7 +42,7 @@ def resolve_auto(
         If parameters are given, or for a problem that is no risk.
     """
     if keys := ", ".join(given):
-        raise UsageError(f"algorithm=auto: takes no parameters, but {keys} is given")
+        raise UsageError(f"algorithm=auto: takes no parameters; name one for {keys}")
     public = _public_of(problem, budget)
     if not isinstance(problem, ERMProblem):
         raise UsageError(
@@ -85,11 +85,19 @@ def untuned_sentence(line: Line) -> str:
     name = label_of(line.algorithm)
     where = f"n={public.n}, p={public.p}, epsilon={public.epsilon:g}"
     if line.params.get("n_iter") == 0:
+        if not expects_nothing(public, ranked(public)[0]):
+            return ""
         more = sufficient_n(public)
         enough = f"; about n={more} would do better" if more else ""
         return f"{where}: w = 0 is expected to be as good as any rule{enough}"
     ruled = {*line.rule.partition(": ")[2].split()}
-    own = {*found.rule.meanings} if found.rule else {*registry.read_tune(name)["axes"]}
+    own = {
+        *(
+            found.rule.meanings
+            if found.rule
+            else registry.read_tune(name).get("axes", ())
+        )
+    }
     if not own <= ruled and (found.rule or own & {*line.params}):
         return ""
     if not (found.rule and found.rule.gives(public) and is_good(public.kind, name)):

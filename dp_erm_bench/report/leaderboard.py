@@ -35,7 +35,6 @@ from dp_erm_bench.results.statistics import (
     WINS,
     ZERO,
     Array,
-    estimate_log_ratio,
     loss_beyond,
     models_of,
     nothing_beats,
@@ -72,8 +71,10 @@ COLUMNS = (
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "unbeaten", "place"),
 )
-UNTUNED = "untuned"
-"""The line of a problem's rules without tuning, which is not ranked."""
+UNTUNED = (
+    " untuned: what the rule ends at without tuning (docs/tuning.md; 10 of the report "
+    "seeds), over the median of what was tuned, geometric mean;"
+)
 
 BOARDS = {
     **{"l2": "l2 penalty", "l1": "L1 ball"},
@@ -192,36 +193,6 @@ def to_four_digits(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows with their numbers rounded: a file that is published stays small."""
     numbers = rows.select_dtypes(float)
     return rows.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
-
-
-def sentences_on_searches(table: pd.DataFrame) -> list[str]:
-    """Return a sentence for each cell in which the search was of no use.
-
-    There an algorithm's untuned rule is better than what was chosen: the 95 % interval
-    of log(error of the choice) - log(error of the rule) lies above 0.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The tidy table of a leaderboard, with lines of `UNTUNED`.
-    """
-    finals = _judged_rows(table)[1]
-    ran = finals[~finals["status"].eq("skipped")].set_index("seed")
-    tuned, found = ran[ran["phase"].eq("report")], []
-    cells = ["panel", "epsilon", "algorithm"]
-    choices = dict(iter(tuned.groupby(cells, sort=False)["error"]))
-    rules = ran[ran["line"].eq(UNTUNED)].groupby(cells, sort=False)["error"]
-    for cell, rule in rules:
-        if (own := choices.get(cell)) is None:
-            continue
-        if estimate_log_ratio(own.to_dict(), rule.to_dict()).low > 0.0:
-            panel, epsilon, algorithm = cell
-            here, there = (
-                _three_digits(float(quantile(one, 0.5))) for one in (own, rule)
-            )
-            where = f"{panel} / {algorithm}, epsilon = {epsilon:g}"
-            found.append(f"{where}: {there} by its rule, {here} tuned")
-    return found
 
 
 def problems_of(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
@@ -363,7 +334,6 @@ def about_board(
     profile: str,
     open_choices: Sequence[str],
     manifest: Mapping[str, Any],
-    faults: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return what the page says of the runs beside their standings, as JSON has it.
 
@@ -377,8 +347,6 @@ def about_board(
         A line of text for each choice beyond which a better one may lie.
     manifest : mapping
         Of the latest run: machine, commit, what could not run.
-    faults : sequence of str
-        What `sentences_on_searches` returns.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
@@ -398,7 +366,6 @@ def about_board(
         "profile": profile,
         "uncharged": sorted(uses),
         "notes": [doubts] if doubts else [],
-        "faults": [*faults],
         "missing": [f"{name}: {reason}" for name, reason in sorted(missing)],
         "panels": {
             panel: {
@@ -454,6 +421,7 @@ def page_of_board(folder: Path) -> str:
     It is leaderboard.md, and board.md for each of its boards, filled in.
     """
     ranking, models = read_standings(folder)
+    ranking = ranking.assign(untuned=_times_untuned(ranking, folder))
     pairs = pd.read_csv(folder / "leaderboard_pairs.csv")
     about = json.loads((folder / "leaderboard.json").read_text("utf-8"))
     batch, runs = ranking["batch"].max(), ranking["runs"].max()
@@ -469,7 +437,7 @@ def page_of_board(folder: Path) -> str:
         made = f"runs of {len(origins)} states of code or machine"
         apart = (f"{one}: {', '.join(own)}" for one, own in origins.items())
         told.append(f"Groups of problems were run apart: {'; '.join(apart)}.")
-    faults, notes = "; ".join(about["faults"]), "\n- ".join(["", *told])
+    notes = "\n- ".join(["", *told])
     missing = "\n".join(f"- {line}" for line in about["missing"])
     return _page_template("leaderboard").substitute(
         profile=about["profile"],
@@ -488,12 +456,22 @@ def page_of_board(folder: Path) -> str:
         boards="".join(
             _board_part(board, *part, models, panels) for board, part in parts.items()
         ),
-        faults="\n- **Faults of the search**, where the untuned rule is better: "
-        f"{faults}."
-        if faults
-        else "",
         missing=f"\n## Not run\n\n{missing}\n" if missing else "",
     )
+
+
+def _times_untuned(ranking: pd.DataFrame, folder: Path) -> pd.Series[float]:
+    """Return each row's untuned error over that of what was tuned, nan if unknown.
+
+    The folder that is published has untuned.csv, of `benchmarks.rules`.
+    """
+    path = folder / "untuned.csv"
+    if not path.is_file():
+        return pd.Series(math.nan, ranking.index)
+    rows = pd.read_csv(path).rename(columns={"algorithm": "line"})
+    keys = ["panel", "epsilon", "line"]
+    errors = rows.set_index(keys)["error"].replace(math.inf, math.nan)
+    return ranking[keys].join(errors, keys)["error"] / ranking["median"]
 
 
 def _page_template(name: str) -> Template:
@@ -546,6 +524,7 @@ def _board_part(
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
     return _page_template("board").substitute(
         title=BOARDS[board],
+        untuned=UNTUNED if rows["untuned"].notna().any() else "",
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary_of_algorithms(rows),
         places=_table_of_winners(rows),
@@ -570,6 +549,9 @@ def _summary_of_algorithms(rows: pd.DataFrame) -> str:
     ):
         table[name] = ran[column].eq(word).groupby(ran["line"]).sum()
     table["factor"] = factor.map(_three_digits)
+    if ran["untuned"].notna().any():
+        times = np.exp(np.log(ran["untuned"]).groupby(ran["line"]).mean())
+        table["untuned"] = times.map(_three_digits).replace("nan", "-")
     table["ms"] = seconds.map(lambda one: f"{1e3 * one:.1f}")
     ordered = table.sort_values(["wins", "ties"], ascending=False, kind="stable")
     return markdown_table(ordered.rename_axis("algorithm"))
@@ -773,14 +755,12 @@ class Leaderboard(Figure):
         leaderboard.csv, leaderboard_errors.csv, leaderboard_pairs.csv and
         leaderboard.json, and leaderboard.md, their page, go beside the figures' folder.
         """
-        whole, folder, name = drawing.table, drawing.folder, drawing.profile
-        table, wrong = whole[whole["line"] != UNTUNED], sentences_on_searches(whole)
+        table, folder, name = drawing.table, drawing.folder, drawing.profile
         ranking, outer = standings_of(table), folder.parent
         models = reference_rows(table)
         beyond, manifest = open_choices(outer), read_manifest(outer)
-        about = about_board(table, name, beyond, manifest, wrong)
-        log = ["Choices beyond which a better setting may lie", *beyond]
-        log += ["Cells in which an untuned rule is better", *(wrong or ["  none"]), ""]
+        about = about_board(table, name, beyond, manifest)
+        log = ["Choices beyond which a better setting may lie", *beyond, ""]
         files = files_of_board(ranking, models, errors_of_runs(table), about)
         texts = {outer / name: text for name, text in files.items()}
         texts[folder / "log.txt"] = "\n".join(log)

@@ -226,10 +226,13 @@ def forecast(
     if (public.kind, algorithm) not in evidence():
         return None
     cells = evidence()[public.kind, algorithm].without(without)
-    lost = _range_of(cells, cells.lost, public)
-    left = Range(*map(math.exp, dataclasses.astuple(lost)))
+    # Below all cells the error is taken to grow as noise does, with 1 / N.
+    fewer = max(1.0, float(cells.records.min()) / public.records())
+    lost = dataclasses.astuple(_range_of(cells, cells.lost, public))
     gained = dataclasses.astuple(_range_of(cells, cells.gained, public))
-    return Forecast(algorithm, left, Range(*(max(-1.0, min(1.0, g)) for g in gained)))
+    left = Range(*(fewer * math.exp(one) for one in lost))
+    share = Range(*(max(-1.0, min(1.0, one / fewer)) for one in gained))
+    return Forecast(algorithm, left, share)
 
 
 def is_sparse(public: PublicNumbers, nonzeros: int | None) -> bool:

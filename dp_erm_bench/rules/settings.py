@@ -320,7 +320,7 @@ def feature_covariance(
     """
     largest = public.largest
     c = share_of_bound(public, given, largest, **clip)
-    few = {"n_iter": n_iter, "share": share_of_mu, "floor": 1.0, "step": 1.0}
+    few = {"n_iter": n_iter, "share": share_of_mu, "floor": 1.0}
     if not math.isfinite(public.records()):
         few["n_iter"] = LONGEST
     return {**few, "clip_in": "euclidean", "clip": clip_of(public, c, largest)}
@@ -501,7 +501,7 @@ RULES: Mapping[str, Rule] = {
     "feature_covariance": Rule(
         "3",
         {
-            **dict.fromkeys(("n_iter", "share", "floor", "step"), FITTED),
+            **dict.fromkeys(("n_iter", "share", "floor"), FITTED),
             "clip_in": "euclidean, as the threshold is",
             "clip": SHARE,
         },

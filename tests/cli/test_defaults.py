@@ -167,8 +167,8 @@ def test_whether_bounds_are_needed_does_not_rest_on_the_records():
 
 def test_an_experiments_block_says_all_of_its_parameters():
     data = {"name": "diabetes", "bounds": "auto"}
-    block = {"dataset": data, "algorithm": "greedy_cd"}
+    block = {"dataset": data, "algorithm": {"name": "svrg", "batch_size": 1}}
     (line,), _ = expand_blocks([block])
-    assert line.params["clip"] > 0.0 and line.rule == "greedy_cd-0: clip"
+    assert line.params["clip"] > 0.0 and line.rule == "svrg-0: clip"
     (labelled,), _ = expand_blocks([{**block, "panel": "diabetes", "line": "greedy"}])
     assert "clip" not in labelled.params and labelled.rule == ""

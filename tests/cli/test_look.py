@@ -264,7 +264,7 @@ def test_the_line_is_the_problem_of_an_estimator(words, look, tmp_path):
     kind, B = (DPClassifier, 1.0) if words else (DPRegressor, 200.0)
     how = {"classes": ["no", "yes"]} if words else {}
     how |= {"epsilon": np.inf, "parameters": steps, "scale": "bounds"}
-    model = kind(bounds={"columns": 200.0, "label": B}, **how)
+    model = kind("gd", bounds={"columns": 200.0, "label": B}, **how)
     model.fit(np.column_stack([x, z]), y)
     np.testing.assert_allclose(np.ravel(model.coef_), B * w[:2], rtol=1e-12)
     np.testing.assert_allclose(np.ravel(model.intercept_), B * w[2], rtol=1e-12)

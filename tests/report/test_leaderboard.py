@@ -30,7 +30,6 @@ from dp_erm_bench.report.leaderboard import (
     COLUMNS,
     HELD_OUT,
     ORDER,
-    UNTUNED,
     ZERO,
     Leaderboard,
     about_board,
@@ -40,8 +39,8 @@ from dp_erm_bench.report.leaderboard import (
     page_of_board,
     pairs_by_board,
     problems_of,
+    read_standings,
     reference_rows,
-    sentences_on_searches,
     standings_by_board,
     standings_of,
     winners_of,
@@ -49,7 +48,6 @@ from dp_erm_bench.report.leaderboard import (
 from dp_erm_bench.report.make import check_report
 from dp_erm_bench.report.plot import FACTORS, shares_within
 from dp_erm_bench.report.style import STYLES
-from dp_erm_bench.rules.settings import RULES
 from tests.serving import RISKS
 
 UNRANKED = {"one_pass_sgd", "bias_reduced_sgd", "dual_frank_wolfe", "boosting"}
@@ -615,37 +613,24 @@ def test_the_page_says_what_it_rests_on(table):
     assert "Tuning is not charged" in text and "batch size 1" in text
 
 
-def untuned(algorithm, errors, **given):
-    """The runs of a rule that nobody tuned."""
-    rows = runs("dense_l2", UNTUNED, errors, phase="sweep", **given)
-    return [
-        {**row, "algorithm": algorithm, "trial": f"{algorithm} {row['trial']}"}
-        for row in rows
-    ]
-
-
-def test_a_choice_that_its_rule_beats_is_a_fault_of_the_search(tmp_path):
-    chosen = [around(0.2), around(0.2), around(0.2)]
-    names = ("gd", "sgd", "random_cd")
-    parts = [
-        runs("dense_l2", name, errors)
-        for name, errors in zip(names, chosen, strict=True)
-    ]
-    rules = [untuned("gd", around(0.1)), untuned("sgd", around(0.2, 0.5))]
-    rules += [
-        untuned("random_cd", around(0.4)),
-        untuned("gd", around(9.0), epsilon=3.0),
-    ]
-    table = table_of(*parts, *rules)
-    (told,) = sentences_on_searches(table)
-    assert told == "dense_l2 / gd, epsilon = 1: 0.1 by its rule, 0.2 tuned"
+def test_a_published_page_says_what_tuning_gains(table, tmp_path):
     draw(table, tmp_path)
-    for name in ("leaderboard.md", "figures/log.txt"):
-        assert told in (tmp_path / name).read_text()
-    # The rule is not ranked, and a table without such runs has no faults.
-    kept = pd.read_csv(tmp_path / "leaderboard.csv")
-    assert UNTUNED not in set(kept["line"])
-    assert sentences_on_searches(table_of(*parts)) == []
+    assert "untuned" not in page_of_board(tmp_path)
+    rows = [
+        {"panel": "a9a_l2", "epsilon": 1.0, "algorithm": "gd", "error": 0.3},
+        {"panel": "madelon_l2", "epsilon": 1.0, "algorithm": "gd", "error": math.inf},
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "untuned.csv", index=False)
+    ranking, _ = read_standings(tmp_path)
+    ranking = ranking.set_index(["panel", "epsilon", "line"])
+    times = 0.3 / ranking["median"]["a9a_l2", 1.0, "gd"]
+    page = page_of_board(tmp_path).split("| algorithm | ran |")[1]
+    head, _, *rest = page.partition("\n\n")[0].split("\n")
+    place = [one.strip() for one in head.split("|")].index("untuned")
+    split = [[one.strip() for one in row.split("|")] for row in rest]
+    cells = {row[1]: row[3 + place] for row in split if len(row) > place}
+    assert float(cells["gd"]) == pytest.approx(times, rel=0.01)
+    assert cells["sgd"] == "-"
 
 
 def test_the_page_says_who_is_better_on_other_data(table):
@@ -780,11 +765,6 @@ def config(request):
     return load(request.param)
 
 
-def ranked(config):
-    """The blocks of the algorithms that are ranked."""
-    return [block for block in config["blocks"] if block["line"] != UNTUNED]
-
-
 def name_of(block):
     algorithm = block["algorithm"]
     return algorithm if isinstance(algorithm, str) else algorithm["name"]
@@ -792,7 +772,7 @@ def name_of(block):
 
 def test_every_algorithm_is_on_every_problem(config):
     lines = {}
-    for block in ranked(config):
+    for block in config["blocks"]:
         assert block["line"] == name_of(block)
         lines.setdefault(block["panel"], []).append(block["line"])
     assert set(lines) == PANELS
@@ -840,17 +820,8 @@ def test_budgets_and_seeds(config):
             assert len(reported) >= (2 if config["profile"] == "smoke" else 5)
 
 
-def test_rules_run_untuned_on_every_problem_that_takes_them(config):
-    blocks = [block for block in config["blocks"] if block["line"] == UNTUNED]
-    assert {block["panel"] for block in blocks} == PANELS
-    for block in blocks:
-        taken = {*RULES} - refused_in(block["panel"])
-        assert {*block["algorithm"]} == taken and "tune" not in block
-        assert block["seed"] == config["profiles"][config["profile"]]["report"]
-
-
 def test_only_what_is_refused_is_not_tuned(config):
-    for block in ranked(config):
+    for block in config["blocks"]:
         refused = name_of(block) in refused_in(block["panel"])
         assert ("tune" in block) == (not refused)
 

@@ -210,7 +210,8 @@ def test_defaults_beat_nothing_on_easy_records(algorithm):
     ]
     assert np.median(found) - problem.optimum.value < 0.6 * zero
     exact = fit(problem, algorithm, epsilon=math.inf, seed=0)
-    assert exact.rule and problem.value(exact.w) - problem.optimum.value < 1e-4 * zero
+    left = 1e-2 if algorithm == "ssp" else 1e-4  # its parabola is not the loss
+    assert exact.rule and problem.value(exact.w) - problem.optimum.value < left * zero
 
 
 @each("algorithm", RULED)
