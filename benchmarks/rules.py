@@ -33,7 +33,7 @@ from dp_erm_bench.problems.erm.problem import ERMProblem
 from dp_erm_bench.rules.advice import (
     expects_nothing,
     public_of_cell,
-    ranked,
+    rank_rules,
     share_gained,
 )
 from dp_erm_bench.rules.public import public_numbers
@@ -296,7 +296,7 @@ def rows_judged() -> Iterator[dict[str, Any]]:
     )
     for name, own in rows.groupby("name"):
         judged = pd.DataFrame(
-            _judged(cell) for _, cell in own.groupby(["panel", "epsilon"])
+            _judge_cell(cell) for _, cell in own.groupby(["panel", "epsilon"])
         )
         spread = judged.groupby("epsilon")[["lost", "gained"]].transform(np.ptp)
         times, covered = judged["times"], judged["lost"].between(*_ends(judged, "left"))
@@ -319,11 +319,11 @@ def _ends(judged: pd.DataFrame, what: str) -> tuple[Any, Any]:
     return judged[f"{what}_low"], judged[f"{what}_high"]
 
 
-def _judged(cell: pd.DataFrame) -> dict[str, Any]:
+def _judge_cell(cell: pd.DataFrame) -> dict[str, Any]:
     """Return what is named without a cell's family, and what that ends at."""
     first = cell.iloc[0]
     public = public_of_cell(first["kind"], first["records"], first["p"])
-    best = ranked(public, without=[first["family"]])[0]
+    best = rank_rules(public, without=[first["family"]])[0]
     own = cell[cell["algorithm"] == best.algorithm].iloc[0]
     nothing = expects_nothing(public, best)
     left, gain = best.left, best.gained

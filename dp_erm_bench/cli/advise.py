@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from dp_erm_bench.cli.options import parser_of
 from dp_erm_bench.errors import typed_text
-from dp_erm_bench.rules.advice import Advice, Range, advise
+from dp_erm_bench.rules.advice import Advice, ForecastRange, advise
 
 BLIND = (
     "It knows no classes, no sparsity and no tails of your data: with rare classes or "
@@ -31,11 +31,11 @@ def advise_command(arguments: Sequence[str]) -> int:
     if as_json:
         print(json.dumps(_without_nan(dataclasses.asdict(found)), indent=1))
         return 0
-    print("\n".join(lines_of(found, rows)))
+    print("\n".join(sentences_of_advice(found, rows)))
     return 0
 
 
-def lines_of(found: Advice, rows: bool = False) -> Iterator[str]:
+def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
     """Yield advice in plain words, then as a table."""
     if found.settings:
         given = " ".join(f"{k}={typed_text(v)}" for k, v in found.settings.items())
@@ -84,7 +84,7 @@ def lines_of(found: Advice, rows: bool = False) -> Iterator[str]:
             yield f"| {row['panel']} | {' | '.join(f'{v:.3g}' for v in numbers)} |"
 
 
-def _percent(range_: Range) -> str:
+def _percent(range_: ForecastRange) -> str:
     """Return what is expected and the range, as 12 % (3 to 40 %)."""
     percents = [100.0 * one for one in dataclasses.astuple(range_)]
     expected, low, high = (

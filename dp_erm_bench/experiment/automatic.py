@@ -18,7 +18,7 @@ from dp_erm_bench.rules.advice import (
     expects_nothing,
     forecast,
     is_good,
-    ranked,
+    rank_rules,
     sufficient_n,
 )
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
@@ -50,7 +50,7 @@ def resolve_auto(
         )
     if public is None or not math.isfinite(public.records()):
         return USUAL, with_defaults(USUAL, {})
-    order = ranked(public)
+    order = rank_rules(public)
     for one in order:
         params = with_defaults(one.algorithm, {})
         if one.algorithm == USUAL or not _is_refused(one.algorithm, problem, budget):
@@ -85,7 +85,7 @@ def untuned_sentence(line: Line) -> str:
     name = label_of(line.algorithm)
     where = f"n={public.n}, p={public.p}, epsilon={public.epsilon:g}"
     if line.params.get("n_iter") == 0:
-        if not expects_nothing(public, ranked(public)[0]):
+        if not expects_nothing(public, rank_rules(public)[0]):
             return ""
         more = sufficient_n(public)
         enough = f"; about n={more} would do better" if more else ""

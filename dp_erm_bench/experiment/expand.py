@@ -228,7 +228,12 @@ def _algorithms_of_block(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     tuned = block.tune.axes if block.tune else {}
     for name, params in named_choices(block.algorithm):
         if name == AUTO:
-            yield name, *({key: ([], False) for key in own} for own in (params, tuned))
+            # What is given is refused where the problem is known.
+            yield (
+                name,
+                dict.fromkeys(params, ([], False)),
+                dict.fromkeys(tuned, ([], False)),
+            )
             continue
         name = registry.pin_choice(name)
         every = [*params, *tuned]

@@ -91,9 +91,9 @@ class Cells:
     base: Array
     best: Array
 
-    def is_cell(self, panel: str, epsilon: float) -> NDArray[np.bool_]:
+    def mask_of_cell(self, panel: str, epsilon: float) -> NDArray[np.bool_]:
         """Return which of the cells is that of a panel at an epsilon."""
-        return (self.panel == panel) & (self.epsilon == epsilon)
+        return np.equal(self.panel, panel) & np.equal(self.epsilon, epsilon)
 
     def without(self, families: Collection[str]) -> "Cells":
         """Return the cells of other families."""
@@ -143,7 +143,7 @@ def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
 
 
 @dataclass(frozen=True)
-class Range:
+class ForecastRange:
     """What is expected, and between what 80 % of left-out cells were."""
 
     expected: float
@@ -184,13 +184,13 @@ def _left_out(cells: Cells, values: Array) -> Array:
     return guessed
 
 
-def _range_of(cells: Cells, values: Array, public: PublicNumbers) -> Range:
+def _range_of(cells: Cells, values: Array, public: PublicNumbers) -> ForecastRange:
     """Return what is expected of public numbers, and 80 % of what happens."""
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
     wrong = values - _left_out(cells, values)
     low, high = np.quantile(wrong, (LOW, HIGH))
-    return Range(expected, expected + float(low), expected + float(high))
+    return ForecastRange(expected, expected + float(low), expected + float(high))
 
 
 @dataclass(frozen=True)
@@ -200,15 +200,15 @@ class Forecast:
     Attributes
     ----------
     algorithm : str
-    left : Range
+    left : ForecastRange
         Its error over that of w = 0.
-    gained : Range
+    gained : ForecastRange
         The share of what the optimum's test accuracy (or R2) has beyond the base rate.
     """
 
     algorithm: str
-    left: Range
-    gained: Range
+    left: ForecastRange
+    gained: ForecastRange
 
 
 def forecast(
@@ -230,8 +230,8 @@ def forecast(
     fewer = max(1.0, float(cells.records.min()) / public.records())
     lost = dataclasses.astuple(_range_of(cells, cells.lost, public))
     gained = dataclasses.astuple(_range_of(cells, cells.gained, public))
-    left = Range(*(fewer * math.exp(one) for one in lost))
-    share = Range(*(max(-1.0, min(1.0, one / fewer)) for one in gained))
+    left = ForecastRange(*(fewer * math.exp(one) for one in lost))
+    share = ForecastRange(*(max(-1.0, min(1.0, one / fewer)) for one in gained))
     return Forecast(algorithm, left, share)
 
 
@@ -241,7 +241,7 @@ def is_sparse(public: PublicNumbers, nonzeros: int | None) -> bool:
     return few and public.kind == "ridge"
 
 
-def ranked(
+def rank_rules(
     public: PublicNumbers, nonzeros: int | None = None, without: Collection[str] = ()
 ) -> list[Forecast]:
     """Return forecasts of what `auto` may name, the best first."""
@@ -275,7 +275,7 @@ def sufficient_n(public: PublicNumbers, nonzeros: int | None = None) -> int | No
     """Return about how many records would do better than w = 0; None if too many."""
     for doublings in range(1, 31):
         more = replace(public, n=public.n * 2**doublings)
-        if ranked(more, nonzeros)[0].left.expected < 1.0:
+        if rank_rules(more, nonzeros)[0].left.expected < 1.0:
             return more.n
     return None
 
@@ -413,7 +413,9 @@ def advice_for(
     if algorithm is not None and algorithm not in judged:
         allowed = f"one of {', '.join(judged)}, which have a rule for such problems"
         raise value_error("algorithm", algorithm, allowed)
-    named = forecast(algorithm, public) if algorithm else ranked(public, nonzeros)[0]
+    named = (
+        forecast(algorithm, public) if algorithm else rank_rules(public, nonzeros)[0]
+    )
     assert named is not None
     best = named
     nothing = algorithm is None and expects_nothing(public, best)
@@ -444,7 +446,7 @@ def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
 def _hits(public: PublicNumbers, cells: Cells, i: int) -> bool:
     """Return whether what is named without a cell's family was good there."""
     there = public_of_cell(public.kind, cells.records[i], cells.p[i])
-    named = ranked(there, without=[cells.family[i]])[0].algorithm
+    named = rank_rules(there, without=[cells.family[i]])[0].algorithm
     ends = {
         name: own.lost[here][0]
         for (kind, name), own in evidence().items()

@@ -83,7 +83,7 @@ def three_digits(value: float) -> float:
     return float(f"{min(max(value, 1.0 / LARGEST), LARGEST):.3g}")
 
 
-def share_of_bound(
+def share_to_clip(
     public: PublicNumbers,
     given: Given,
     largest: float,
@@ -138,7 +138,7 @@ def descent(
 ) -> tuple[float, float]:
     """Return c and t of steps along noisy gradients of all records."""
     free = free_of(public, public.records(), noise, rise)
-    c = share_of_bound(public, given, public.largest, **clip)
+    c = share_to_clip(public, given, public.largest, **clip)
     forgotten = safe_ratio(public.beta, public.strength)
     return c, length_of(free, c, flow, forgotten)
 
@@ -215,7 +215,7 @@ def permutation_sgd(
     bent = records * public.curvature / public.lipschitz
     if math.isfinite(free):
         free = min(free, math.cbrt(0.5 * public.p * nu * bent * nu * bent))
-    c = share_of_bound(public, given, public.largest, **clip)
+    c = share_to_clip(public, given, public.largest, **clip)
     t = length_of(free, c, flow, safe_ratio(public.beta, public.strength))
     threshold, n = clip_of(public, c, public.largest), public.n
     if not math.isfinite(free):
@@ -252,7 +252,7 @@ def random_cd(
     free = free_of(public, records, noise, rise) / math.sqrt(public.p * dense)
     M = public.curvature * public.squares / public.p
     largest = public.lipschitz * math.sqrt(public.squares)
-    c = share_of_bound(public, given, largest, **clip)
+    c = share_to_clip(public, given, largest, **clip)
     t = length_of(free, c, flow / dense, safe_ratio(M, public.strength))
     step = min(1.0, given.get("step", 1.0))
     passes = given.get("passes", max(1, math.ceil(min(t / step, MOST_PASSES))))
@@ -319,7 +319,7 @@ def feature_covariance(
     eigenvalues, whatever the threshold is.
     """
     largest = public.largest
-    c = share_of_bound(public, given, largest, **clip)
+    c = share_to_clip(public, given, largest, **clip)
     few = {"n_iter": n_iter, "share": share_of_mu, "floor": 1.0}
     if not math.isfinite(public.records()):
         few["n_iter"] = LONGEST
@@ -330,7 +330,7 @@ def newton(
     public: PublicNumbers, given: Given, *, n_iter: int, **clip: float
 ) -> Numbers:
     """Return so many steps, with a floor that is half the noise of the Hessian."""
-    c = share_of_bound(public, given, public.largest, **clip)
+    c = share_to_clip(public, given, public.largest, **clip)
     few = {"n_iter": n_iter, "share": 0.4, "floor": 0.5}
     if not math.isfinite(public.records()):
         few["n_iter"] = LONGEST
@@ -350,7 +350,7 @@ def greedy_cd(
     A selection's noise falls with N and grows with the logarithm of p; T of them have
     sqrt(T) times as much.
     """
-    c = share_of_bound(public, given, public.largest, **clip)
+    c = share_to_clip(public, given, public.largest, **clip)
     each = public.records() / (EACH * math.log(2 * public.p))
     T = max(1, min(LONGEST, round(min(steps * math.sqrt(each), LONGEST))))
     return {"n_iter": T, "step": 2.0, "clip": clip_of(public, c, public.largest)}
@@ -368,7 +368,7 @@ def mirror_descent(
     """Return T steps of a flow that grows with the ball and with N / ln 2p."""
     size = public.radius * public.column if math.isfinite(public.radius) else 1.0
     each = public.records() / (EACH * math.log(2 * public.p))
-    c = share_of_bound(public, given, public.largest, **clip)
+    c = share_to_clip(public, given, public.largest, **clip)
     if not math.isfinite(each):
         n_iter, each = LONGEST, 1.0
     T = given.get("n_iter", n_iter)

@@ -23,7 +23,7 @@ from dp_erm_bench.cli.main import main
 from dp_erm_bench.errors import NoGain, UsageError
 from dp_erm_bench.experiment.automatic import resolve_auto
 from dp_erm_bench.rules import advice
-from dp_erm_bench.rules.advice import evidence, is_good, public_of_cell, ranked
+from dp_erm_bench.rules.advice import evidence, is_good, public_of_cell, rank_rules
 from tests.loops import each
 from tests.rules.test_settings import BUDGET, posed
 
@@ -53,7 +53,7 @@ def test_on_left_out_families_auto_is_near_the_best_and_its_ranges_hold():
 
 def test_ranges_that_know_nothing_are_found_out(monkeypatch):
     def constant(cells, values, public):
-        return advice.Range(-1.0, -1.01, -0.99)
+        return advice.ForecastRange(-1.0, -1.01, -0.99)
 
     monkeypatch.setattr(advice, "_range_of", constant)
     rows = pd.DataFrame(rows_judged())
@@ -92,7 +92,10 @@ def test_nothing_is_an_answer_that_costs_nothing():
         found = fit(problem, "auto", epsilon=1e-3)
     assert not found.w.any() and found.epsilon_certified == 0.0
     n = advice.sufficient_n(advice.public_of_cell("ridge", 1e-3, 200))
-    assert n > 1 and ranked(public_of_cell("ridge", n * 1e-3, 200))[0].left.expected < 1
+    assert (
+        n > 1
+        and rank_rules(public_of_cell("ridge", n * 1e-3, 200))[0].left.expected < 1
+    )
     assert resolve_auto(problem, BUDGET | {"epsilon": math.inf}) == (
         "gd",
         {"n_iter": "auto", "step": "auto", "clip": "auto"},
