@@ -93,7 +93,7 @@ class Cells:
 
     def mask_of_cell(self, panel: str, epsilon: float) -> NDArray[np.bool_]:
         """Return which of the cells is that of a panel at an epsilon."""
-        return np.equal(self.panel, panel) & np.equal(self.epsilon, epsilon)
+        return np.asarray((self.panel == panel) & (self.epsilon == epsilon), bool)
 
     def without(self, families: Collection[str]) -> "Cells":
         """Return the cells of other families."""

@@ -99,7 +99,8 @@ def share_to_clip(
     each = public.records() / math.sqrt(public.p)
     if not math.isfinite(each):
         return 1.0
-    return min(most, max(least, share * (each / EACH) ** growth))
+    wanted: float = share * (each / EACH) ** growth
+    return min(most, max(least, wanted))
 
 
 def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
