@@ -84,7 +84,7 @@ class FitResult:
     params : mapping
         All parameters of the algorithm, numbers where `auto` was asked for.
     rule : str
-        As ``gd-1: n_iter step``, the version of the rule that gave some of them, and
+        As ``gd-3: n_iter step``, the version of the rule that gave some of them, and
         which; empty if none did.
     """
 

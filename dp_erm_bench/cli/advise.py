@@ -16,6 +16,11 @@ BLIND = (
     "few features that matter all of it may be different."
 )
 
+OTHERS = (
+    "All rules that can be defaults. On data that had no say a choice among more of "
+    "them than `auto` has was no better, whatever is expected here."
+)
+
 
 def advise_command(arguments: Sequence[str]) -> int:
     """Print what to run, what to expect, and the published cells that say so.
@@ -58,18 +63,22 @@ def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
         )
     if found.beyond:
         yield f"This is extrapolated, from the nearest that was judged: {found.beyond}."
-    hits = round(found.hits * len(found.cells))
-    yield (
-        f"In the {len(found.cells)} published cells nearby the choice made without "
-        f"their data was within 10 % of the best rule in {hits}."
-    )
+    if found.hits is not None:
+        hits = round(found.hits * len(found.cells))
+        yield (
+            f"In the {len(found.cells)} published cells nearby the choice made without "
+            f"their data was within 10 % of the best rule in {hits}."
+        )
     if math.isfinite(found.tuning):
         yield (
-            f"There its error was {found.tuning:.2g} times that of the best tuned "
-            "algorithm. But tuning reads the data, and no budget pays for it."
+            f"In these cells its error was {found.tuning:.2g} times that of the best "
+            "tuned algorithm. But tuning reads the data, and no budget pays for it."
         )
     yield BLIND
     yield ""
+    if found.others:
+        yield OTHERS
+        yield ""
     yield "| algorithm | leaves of w = 0 (80 %) | gains (80 %) |"
     yield "| --- | ---: | ---: |"
     for one in (best, *found.others):

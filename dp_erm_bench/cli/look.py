@@ -185,6 +185,14 @@ def _proposal_lines(
     )
     line = ["dp-erm-bench", "tune", *(f"{key}={value}" for key, value in keys.items())]
     yield shlex.join(line)
+    p = len(numbers) + sum(len(one.counts) for one in words) + 1
+    asked = f"--n {round(0.8 * found.records)} --p {p} --norm {FILL_IN} --epsilon 1"
+    asked += f" --loss huber --label {FILL_IN}" * regression
+    yield (
+        "What may be expected, without the records; the norm is at most sqrt(p), as "
+        "scale=bounds maps columns to [-1, 1]:"
+    )
+    yield f"dp-erm-bench advise {asked}"
     read = ["dataset.header=true or false"] * ("dataset.header" not in given)
     read += ["dataset.classes=[...], all labels that there may be"] * (not regression)
     read += ["dataset.onehot={COLUMN:[...]}, all words of a column"] * bool(words)

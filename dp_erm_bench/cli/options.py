@@ -89,6 +89,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         (("--label",), {"type": float}),
         (("--strength",), {"type": float}),
         (("--radius",), {"type": float, "default": math.inf}),
+        (("--column",), {"type": float}),
         (("--nonzeros",), {"type": int}),
         (("--algorithm",), {}),
         (("--rows",), {"action": "store_true"}),

@@ -116,6 +116,7 @@ public numbers alone. algorithm=auto takes the same.
   --label          the declared bound on a label; numbers need it
   --strength       of the l2 penalty; 1/n
   --radius         of an L1 ball for the weights, in place of a penalty
+  --column         the largest of the declared bounds of columns; the norm
   --nonzeros       how many features matter, if that is known without the data
   --algorithm      ask for this one, in place of the best
   --rows           the published cells nearby, on which it rests

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.code_identity import is_ours
@@ -23,8 +25,9 @@ from dp_erm_bench.rules.advice import (
 )
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
 
-USUAL = "gd"
-"""What `auto` is without noise, and where nothing tells a scale."""
+USUAL, OTHERWISE = "gd", "sgd"
+"""What `auto` is without noise, and where nothing tells a scale; and where all that was
+judged refuses the problem, as of a loss with a kink."""
 
 
 def resolve_auto(
@@ -43,20 +46,25 @@ def resolve_auto(
     """
     if keys := ", ".join(given):
         raise UsageError(f"algorithm=auto: takes no parameters; name one for {keys}")
-    public = _public_of(problem, budget)
     if not isinstance(problem, ERMProblem):
         raise UsageError(
             f"algorithm=auto: is for {ERMProblem.kind}, not {problem.kind}"
         )
-    if public is None or not math.isfinite(public.records()):
-        return USUAL, with_defaults(USUAL, {})
-    order = rank_rules(public)
-    for one in order:
-        params = with_defaults(one.algorithm, {})
-        if one.algorithm == USUAL or not _is_refused(one.algorithm, problem, budget):
-            nothing = public.bounded and expects_nothing(public, one)
-            return one.algorithm, {**params, **({"n_iter": 0} if nothing else {})}
-    return USUAL, with_defaults(USUAL, {})
+    name, nothing = _choose(problem, budget)
+    return name, {**with_defaults(name, {}), **({"n_iter": 0} if nothing else {})}
+
+
+def _choose(problem: ERMProblem, budget: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return what is expected to be best, and whether w = 0 is as good."""
+    public = _public_of(problem, budget)
+    if public is None or not (public.bounded and 0.0 < public.mu < math.inf):
+        return USUAL, False
+    for one in rank_rules(public):
+        if not _is_refused(one.algorithm, problem, budget):
+            has_zero = not problem.constraint.project(np.zeros((1, problem.p))).any()
+            nothing = has_zero and expects_nothing(public, one)
+            return (USUAL if nothing else one.algorithm), nothing
+    return (USUAL if _is_refused(OTHERWISE, problem, budget) else OTHERWISE), False
 
 
 def _is_refused(name: str, problem: Problem, budget: Mapping[str, Any]) -> bool:
@@ -80,14 +88,21 @@ def untuned_sentence(line: Line) -> str:
     if not isinstance(line, FitLine) or line.axes or line.tune is not None:
         return ""
     found, public = algorithm_of(line.algorithm), _public_of(line.problem, line.budget)
-    if public is None or not math.isfinite(public.records()) or not is_ours(found.cls):
+    if public is None or not 0.0 < public.mu < math.inf or not is_ours(found.cls):
         return ""
-    name = label_of(line.algorithm)
+    options = line.problem, line.budget, line.calibration
+    told = _sentence_on(line, public)
+    return "" if told and refusal_of_algorithm(found, line.params, *options) else told
+
+
+def _sentence_on(line: FitLine, public: PublicNumbers) -> str:
+    name, found = label_of(line.algorithm), algorithm_of(line.algorithm)
     where = f"n={public.n}, p={public.p}, epsilon={public.epsilon:g}"
     if line.params.get("n_iter") == 0:
-        if not expects_nothing(public, rank_rules(public)[0]):
+        assert isinstance(line.problem, ERMProblem)  # it has public numbers
+        if not _choose(line.problem, line.budget)[1]:
             return ""
-        more = sufficient_n(public)
+        more = sufficient_n(public, Budget(**line.budget), USUAL)
         enough = f"; about n={more} would do better" if more else ""
         return f"{where}: w = 0 is expected to be as good as any rule{enough}"
     ruled = {*line.rule.partition(": ")[2].split()}
@@ -98,19 +113,20 @@ def untuned_sentence(line: Line) -> str:
             else registry.read_tune(name).get("axes", ())
         )
     }
-    if not own <= ruled and (found.rule or own & {*line.params}):
+    usual = found.full({})
+    if any(line.params.get(key, usual[key]) != usual[key] for key in own - ruled):
         return ""
-    if not (found.rule and found.rule.gives(public) and is_good(public.kind, name)):
-        keys = ", ".join(sorted(own))
-        told = (
-            f"algorithm={name}: no rule of its settings may be a default for such a "
-            f"problem; it may end above w = 0. Tune, give {keys}, or take "
-            f"algorithm={AUTO}"
-        )
-    else:
-        told = f"algorithm={name}: is expected to end no better than w = 0 ({where})"
+    if found.rule and found.rule.gives(public) and is_good(public.kind, name):
         expected = forecast(name, public)
-        if expected is None or not expects_nothing(public, expected):
+        if (
+            not own <= ruled
+            or expected is None
+            or not expects_nothing(public, expected)
+        ):
             return ""
-    options = line.problem, line.budget, line.calibration
-    return "" if refusal_of_algorithm(found, line.params, *options) else told
+        return f"algorithm={name}: is expected to end no better than w = 0 ({where})"
+    give = f"give {', '.join(sorted(own))}, " if own else ""
+    return (
+        f"algorithm={name}: no rule of its settings may be a default for such a "
+        f"problem; it may end above w = 0. Tune, {give}or take algorithm={AUTO}"
+    )

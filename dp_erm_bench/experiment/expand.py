@@ -137,8 +137,7 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
             continue
         problems = [
             clipped()
-            if clipped
-            and (name == AUTO or _needs_bounds(name, {**a, **b}, raw, budgets))
+            if clipped and _needs_bounds(name, {**a, **b}, raw, budgets)
             else raw
             for name, a, b in algorithms
         ]

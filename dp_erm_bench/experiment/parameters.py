@@ -332,7 +332,7 @@ def by_rule(
     Returns
     -------
     dict, str
-        As `gd-1: n_iter step`, the rule's version and the parameters that it gave;
+        As `gd-3: n_iter step`, the rule's version and the parameters that it gave;
         empty where it gave none. Version 0 is that of `default_clip` alone.
 
     Raises
@@ -362,7 +362,8 @@ def by_rule(
     filled = {
         key: normalise_parameter(algorithm, key, value) for key, value in values.items()
     }
-    told = f"{label_of(algorithm)}-{rule.version}: {' '.join(sorted(open_))}"
+    named = " ".join(sorted({*open_} & {*numbers}))
+    told = f"{label_of(algorithm)}-{rule.version}: {named}" if named else ""
     return {**given, **filled}, told
 
 

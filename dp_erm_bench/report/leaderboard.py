@@ -73,7 +73,8 @@ COLUMNS = (
 )
 UNTUNED = (
     " untuned: what the rule ends at without tuning (docs/tuning.md; 10 of the report "
-    "seeds), over the median of what was tuned, geometric mean;"
+    "seeds), over the median of what was tuned, geometric mean where both ran; that of "
+    "feature_covariance clips before the scaling, the tuned line after it;"
 )
 
 BOARDS = {

@@ -15,18 +15,21 @@ import csv
 import dataclasses
 import functools
 import math
+import numbers
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_erm_bench import registry
+from dp_erm_bench.accounting.bounds import mu_for
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.base import Bounds
-from dp_erm_bench.errors import UsageError, value_error
+from dp_erm_bench.errors import UsageError, real_number, value_error
+from dp_erm_bench.problems.erm.objective import lipschitz_constant
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
 from dp_erm_bench.rules.settings import EACH, RULES
 
@@ -50,6 +53,8 @@ over this: its T selections then find them, at noise that grows with log p alone
 
 NEAR = 8
 """Cells that are shown beside a forecast."""
+
+MOST_N, MOST_P = 10**15, 10**7
 
 SHRINK = 0.3
 """Of the coefficients but the constant: little is known far from the cells."""
@@ -163,15 +168,23 @@ def _places(records: Array, p: Array) -> tuple[Array, Array]:
 
 
 def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
-    """Return what the curve through the values of cells is at other places."""
+    """Return what the curve through the values of cells is at other places.
+
+    More records are never worse: beyond the vertex of the parabola it is flat.
+    """
     _, family, count = np.unique(
         cells.family.astype(str), return_inverse=True, return_counts=True
     )
     weight = 1.0 / count[family]
     X = _design(cells.records, cells.p, cells)
     bent = SHRINK * np.diag([0.0, *np.ones(X.shape[1] - 1)]) * weight.mean()
-    coefficients = np.linalg.solve((X.T * weight) @ X + bent, (X.T * weight) @ values)
-    return np.asarray(_design(records, p, cells) @ coefficients)
+    fitted = np.linalg.solve((X.T * weight) @ X + bent, (X.T * weight) @ values)
+    there, (_, slope, _, curve) = _design(records, p, cells), fitted
+    if curve != 0.0:
+        vertex = -0.5 * slope / curve
+        z = (np.minimum if curve > 0.0 else np.maximum)(there[:, 1], vertex)
+        there[:, 1], there[:, 3] = z, z * z
+    return np.asarray(there @ fitted)
 
 
 def _left_out(cells: Cells, values: Array) -> Array:
@@ -184,13 +197,23 @@ def _left_out(cells: Cells, values: Array) -> Array:
     return guessed
 
 
-def _range_of(cells: Cells, values: Array, public: PublicNumbers) -> ForecastRange:
-    """Return what is expected of public numbers, and 80 % of what happens."""
+def _range_of(
+    cells: Cells, values: Array, public: PublicNumbers, key: tuple[Any, ...]
+) -> ForecastRange:
+    """Return what is expected of public numbers, and 80 % of what happens.
+
+    The ``key`` names cells and values: their curve's errors are computed once.
+    """
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
-    wrong = values - _left_out(cells, values)
-    low, high = np.quantile(wrong, (LOW, HIGH))
-    return ForecastRange(expected, expected + float(low), expected + float(high))
+    if key not in _WRONG:
+        wrong = np.quantile(values - _left_out(cells, values), (LOW, HIGH))
+        _WRONG[key] = float(wrong[0]), float(wrong[1])
+    low, high = _WRONG[key]
+    return ForecastRange(expected, expected + low, expected + high)
+
+
+_WRONG: dict[tuple[Any, ...], tuple[float, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -204,11 +227,14 @@ class Forecast:
         Its error over that of w = 0.
     gained : ForecastRange
         The share of what the optimum's test accuracy (or R2) has beyond the base rate.
+    few : bool
+        Whether N is less than in all cells: then nothing is known.
     """
 
     algorithm: str
     left: ForecastRange
     gained: ForecastRange
+    few: bool
 
 
 def forecast(
@@ -225,14 +251,20 @@ def forecast(
     """
     if (public.kind, algorithm) not in evidence():
         return None
-    cells = evidence()[public.kind, algorithm].without(without)
-    # Below all cells the error is taken to grow as noise does, with 1 / N.
-    fewer = max(1.0, float(cells.records.min()) / public.records())
-    lost = dataclasses.astuple(_range_of(cells, cells.lost, public))
-    gained = dataclasses.astuple(_range_of(cells, cells.gained, public))
-    left = ForecastRange(*(fewer * math.exp(one) for one in lost))
-    share = ForecastRange(*(max(-1.0, min(1.0, one / fewer)) for one in gained))
-    return Forecast(algorithm, left, share)
+    key = public.kind, algorithm, frozenset(without)
+    cells = evidence()[key[:2]].without(without)
+    lost = dataclasses.astuple(_range_of(cells, cells.lost, public, (*key, "lost")))
+    # What is gained grows with records as what is lost falls.
+    missed = dataclasses.astuple(
+        _range_of(cells, -cells.gained, public, (*key, "gained"))
+    )
+    expected, high, low = (max(-1.0, min(1.0, -one)) for one in missed)
+    return Forecast(
+        algorithm,
+        left=ForecastRange(*map(math.exp, lost)),
+        gained=ForecastRange(expected, low, high),
+        few=bool(public.records() < cells.records.min()),
+    )
 
 
 def is_sparse(public: PublicNumbers, nonzeros: int | None) -> bool:
@@ -268,15 +300,20 @@ def is_good(kind: str, algorithm: str) -> bool:
 
 def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
     """Return whether a forecast is no better than w = 0; never without noise."""
-    return math.isfinite(public.records()) and best.left.expected >= 1.0
+    hopeless = best.few or best.left.expected >= 1.0
+    return math.isfinite(public.records()) and hopeless
 
 
-def sufficient_n(public: PublicNumbers, nonzeros: int | None = None) -> int | None:
-    """Return about how many records would do better than w = 0; None if too many."""
-    for doublings in range(1, 31):
-        more = replace(public, n=public.n * 2**doublings)
-        if rank_rules(more, nonzeros)[0].left.expected < 1.0:
-            return more.n
+def sufficient_n(public: PublicNumbers, budget: Budget, algorithm: str) -> int | None:
+    """Return about how many records a rule needs to be better than w = 0, if any do."""
+    n = 2 * public.n
+    while n <= MOST_N:
+        mu = mu_for(min(public.epsilon, 1e3), budget.resolve_delta(n).number)
+        more = replace(public, n=n, mu=mu)
+        found = forecast(algorithm, more)
+        if found is not None and not expects_nothing(more, found):
+            return n
+        n *= 2
     return None
 
 
@@ -294,9 +331,9 @@ class Advice:
         Of that algorithm, or of what w = 0 is as good as.
     others : tuple of Forecast
         Of the other rules that can be defaults, the best first.
-    hits : float
+    hits : float or None
         In the cells nearby, how often the choice without their family was within 10 %
-        of the best of all rules.
+        of the best of all rules; None where something else chose.
     tuning : float
         There, the error over that of the best tuned algorithm, geometric mean.
     sufficient_n : int or None
@@ -314,7 +351,7 @@ class Advice:
     settings: Mapping[str, Any]
     best: Forecast
     others: tuple[Forecast, ...]
-    hits: float
+    hits: float | None
     tuning: float
     sufficient_n: int | None
     sparse: bool
@@ -334,6 +371,7 @@ def advise(
     label: float | None = None,
     strength: float | None = None,
     radius: float = math.inf,
+    column: float | None = None,
     nonzeros: int | None = None,
     algorithm: str | None = None,
 ) -> Advice:
@@ -355,6 +393,8 @@ def advise(
         That of an l2 penalty; 1 / n by default.
     radius : float
         Of an L1 ball for w; then there is no penalty.
+    column : float, optional
+        The largest of the declared bounds of columns; the norm by default.
     nonzeros : int, optional
         How many features matter, if that is known without the data.
     algorithm : str, optional
@@ -366,45 +406,64 @@ def advise(
         For a number that is not allowed, an unknown name, or an algorithm whose rule
         was judged on no such problem.
     """
-    counts = {"n": n, "p": p} | ({} if nonzeros is None else {"nonzeros": nonzeros})
-    for key, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise value_error(key, value, "an integer > 0")
-    sizes = {"norm": norm, "radius": radius}
-    sizes |= {k: v for k, v in {"label": label, "strength": strength}.items() if v}
+    for key, most, count in (
+        ("n", MOST_N, n),
+        ("p", MOST_P, p),
+        ("nonzeros", p, nonzeros),
+    ):
+        if count is None and key == "nonzeros":
+            continue
+        whole = isinstance(count, numbers.Integral) and not isinstance(count, bool)
+        if not (whole and 1 <= cast("int", count) <= most):
+            raise value_error(key, count, f"an integer from 1 to {most}")
+    sizes = {"norm": norm, "radius": radius, "epsilon": epsilon, "column": column}
+    sizes |= {"label": label, "strength": strength}
+    optional = [key for key in ("column", "label", "strength") if sizes[key] is None]
     for key, size in sizes.items():
-        finite = size < math.inf or key == "radius"
-        if not (size > 0.0 and finite):
+        if key not in optional and not real_number(size) > 0.0:
             raise value_error(key, size, "a number > 0")
+        if key != "radius" and key not in optional and size == math.inf:
+            raise value_error(
+                key, size, "finite" + ": gd is to be run" * (key == "epsilon")
+            )
     registry.check_choice("loss", loss, registry.names("loss"))
-    if epsilon == math.inf:
-        raise value_error("epsilon", epsilon, "finite: without noise gd is what to run")
     made = registry.build("loss", loss)
-    if not made.classification and not label:
-        raise value_error(
-            "label", label, f"a public bound on |y|: loss={loss} has none"
-        )
-    modulus = (strength or 1.0 / n) if math.isinf(radius) else 0.0
+    if not made.classification and label is None:
+        raise value_error("label", label, "given: a public bound on |y|")
+    if not 0.0 < made.smoothness < math.inf:
+        raise value_error("loss", loss, "smooth and not linear: no other was judged")
+    ball = math.isfinite(radius)
+    penalty = registry.build("penalty", *(("none",) if ball else ("l2",)))
+    if not ball:
+        penalty = replace(penalty, strength=strength or 1.0 / n)
+    constraint = registry.build("constraint", "l1_ball" if ball else "none")
+    if ball:
+        constraint = replace(constraint, radius=float(radius))
+    columns = np.full(p, norm if column is None else column)
+    bounds = Bounds(columns=columns, norm=norm, label=label)
     stated = SimpleNamespace(
-        n=n,
-        p=p,
+        n=int(n),
+        p=int(p),
         loss=made,
-        lipschitz=made.lipschitz,
-        penalty=SimpleNamespace(strong_convexity=modulus),
-        constraint=SimpleNamespace(radius=radius),
-        dataset=SimpleNamespace(
-            bounds=Bounds(columns=np.full(p, norm), norm=norm, label=label)
-        ),
+        lipschitz=lipschitz_constant(made, penalty, constraint, bounds),
+        penalty=penalty,
+        constraint=constraint,
+        dataset=SimpleNamespace(bounds=bounds),
     )
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
+    if budget.resolve_delta(n).number == 0.0:
+        raise value_error("delta", delta, "> 0: no rule was judged without it")
     public = public_numbers(stated, budget, None)  # type: ignore[arg-type]
     if public is None:
         raise UsageError(f"norm={norm}: no float holds the scales that follow from it")
-    return advice_for(public, nonzeros, algorithm)
+    return _advice_for(public, budget, nonzeros, algorithm)
 
 
-def advice_for(
-    public: PublicNumbers, nonzeros: int | None = None, algorithm: str | None = None
+def _advice_for(
+    public: PublicNumbers,
+    budget: Budget,
+    nonzeros: int | None,
+    algorithm: str | None,
 ) -> Advice:
     """Return what `advise` does, for the public numbers of a problem."""
     judged = sorted(name for kind, name in evidence() if kind == public.kind)
@@ -418,7 +477,9 @@ def advice_for(
     )
     assert named is not None
     best = named
+    sparse = algorithm is None and is_sparse(public, nonzeros)
     nothing = algorithm is None and expects_nothing(public, best)
+    enough = sufficient_n(public, budget, best.algorithm) if nothing else None
     cells = evidence()[public.kind, best.algorithm]
     near = _nearest(cells, public)
     tuned = cells.tuned[near][np.isfinite(cells.tuned[near])]
@@ -428,10 +489,10 @@ def advice_for(
         settings={} if nothing else rule.settings(public, {}),
         best=best,
         others=tuple(one for one in others if one.algorithm != best.algorithm),
-        hits=float(np.mean([_hits(public, cells, i) for i in near])),
+        hits=None if algorithm or sparse else _hits(public, cells, near),
         tuning=float(np.exp(tuned.mean())) if tuned.size else math.nan,
-        sufficient_n=sufficient_n(public, nonzeros) if nothing else None,
-        sparse=algorithm is None and is_sparse(public, nonzeros),
+        sufficient_n=enough,
+        sparse=sparse,
         beyond=_beyond(cells, public),
         cells=tuple(_row(cells, i) for i in near),
     )
@@ -443,19 +504,22 @@ def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
     return np.argsort(np.hypot(z0 - z, q0 - q), kind="stable")[:NEAR]
 
 
-def _hits(public: PublicNumbers, cells: Cells, i: int) -> bool:
-    """Return whether what is named without a cell's family was good there."""
-    there = public_of_cell(public.kind, cells.records[i], cells.p[i])
-    named = rank_rules(there, without=[cells.family[i]])[0].algorithm
-    ends = {
-        name: own.lost[here][0]
-        for (kind, name), own in evidence().items()
-        if kind == public.kind
-        if (
-            here := (own.panel == cells.panel[i]) & (own.epsilon == cells.epsilon[i])
-        ).any()
+def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
+    """Return how often what is named without a cell's family was good there."""
+    rules = {
+        name: one for (kind, name), one in evidence().items() if kind == public.kind
     }
-    return bool(ends.get(named, math.inf) <= min(ends.values()) + math.log(1.1))
+    good = []
+    for i in near:
+        there = public_of_cell(public.kind, cells.records[i], cells.p[i])
+        named = rank_rules(there, without=[cells.family[i]])[0].algorithm
+        ends = {
+            name: own.lost[here][0]
+            for name, own in rules.items()
+            if (here := own.mask_of_cell(cells.panel[i], cells.epsilon[i])).any()
+        }
+        good.append(ends.get(named, math.inf) <= min(ends.values()) + math.log(1.1))
+    return float(np.mean(good))
 
 
 def public_of_cell(kind: str, records: float, p: float) -> PublicNumbers:

@@ -15,7 +15,8 @@ t c G / (H R N), whatever T is. A margin moves by R times that,
 
 Noise of standard deviation s in each coordinate raises F by at most
 (beta + p l2) s^2 / 2 on average, as the trace of the Hessian of the losses is at most
-beta. All rules let it reach ``PublicNumbers.margin``, nu: an eighth of F(0) of excess,
+beta. ``PublicNumbers.margin``, nu, is where that is an eighth of F(0). Rules of methods
+that follow noisy gradients, or a ridge, let noise reach a multiple of it,
 
     nu^2 = F(0) / (4 H (1 + p l2 / beta)),
 

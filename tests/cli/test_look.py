@@ -44,7 +44,7 @@ def look(tmp_path, monkeypatch, capsys):
         if code:
             return said.err, []
         lines = said.out.splitlines()
-        (line,) = [one for one in lines if one.startswith("dp-erm-bench ")]
+        (line,) = [one for one in lines if one.startswith("dp-erm-bench tune ")]
         return said.out, shlex.split(line)[1:]
 
     return look

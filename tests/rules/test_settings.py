@@ -92,7 +92,10 @@ def test_no_record_moves_a_number(algorithm):
 def test_auto_is_the_trial_of_its_numbers(algorithm):
     dataset = {"n": N, "p": P, "bounds": {"columns": 3.0}, "clip_to_bounds": True}
     penalty = {"name": "l2", "strength": 0.01}
-    problem = load_problem("log1", loss="logistic", penalty=penalty, **dataset)
+    posed = {"loss": "logistic", "penalty": penalty}
+    if "ridge" not in (RULES[algorithm].constants or {"ridge": {}}):
+        posed |= {"penalty": "none", "constraint": {"name": "l1_ball", "radius": 2}}
+    problem = load_problem("log1", **posed, **dataset)
     ruled = with_defaults(algorithm, {})
     auto = FitLine(algorithm, problem, ruled, BUDGET, "certified")
     given = {key: value for key, value in auto.params.items() if key in ruled}
