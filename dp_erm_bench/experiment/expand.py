@@ -14,7 +14,6 @@ from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.datasets.spec import AUTO, BOUNDS, BY_DEFAULT, LISTS, default_bounds
 from dp_erm_bench.errors import DataUnavailable, UsageError
 from dp_erm_bench.experiment import parameters
-from dp_erm_bench.experiment.automatic import resolve_auto
 from dp_erm_bench.experiment.lines import (
     FitLine,
     Line,
@@ -144,6 +143,9 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
         choices = itertools.product(zip(algorithms, problems, strict=True), budgets)
         for ((algorithm, fixed, tuned), problem), privacy in choices:
             if algorithm == AUTO:
+                # Not at the top: who plans other trials need not wait for numba.
+                from dp_erm_bench.experiment.automatic import resolve_auto
+
                 algorithm, found = resolve_auto(problem, privacy[0], [*fixed, *tuned])
                 fixed = {key: ([value], False) for key, value in found.items()}
             measured = any(unit for _, unit in (*fixed.values(), *tuned.values()))

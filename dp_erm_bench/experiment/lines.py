@@ -819,9 +819,8 @@ class FitLine(Line):
                 rule = rule or told.partition(":")[0]
                 others = (one[key] if ruled(key, v) else v for v in values)
                 filled[key] = tuple(dict.fromkeys(others))
-        if rule:
-            for name, value in (("params", params), ("axes", filled), ("_rule", rule)):
-                object.__setattr__(self, name, value)
+        for name, value in (("params", params), ("axes", filled), ("_rule", rule)):
+            object.__setattr__(self, name, value)
 
     @property
     def rule(self) -> str:

@@ -687,7 +687,11 @@ class PatternTuner(Tuner):
         if not autos:
             return []
         where = line.problem, line.budget
-        params, _ = by_rule(line.algorithm, {**given, **autos}, *where, also=["clip"])
+        params, told = by_rule(
+            line.algorithm, {**given, **autos}, *where, also=["clip"]
+        )
+        if not told:
+            return []
         solver = algorithm.solver(params)
         return [{key: getattr(solver, key) for key in self.space}]
 

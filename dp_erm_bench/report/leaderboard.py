@@ -464,7 +464,7 @@ def page_of_board(folder: Path) -> str:
 def _times_untuned(ranking: pd.DataFrame, folder: Path) -> pd.Series[float]:
     """Return each row's untuned error over that of what was tuned, nan if unknown.
 
-    The folder that is published has untuned.csv, of `benchmarks.rules`.
+    The folder that is published has untuned.csv, of benchmarks/rules.py.
     """
     path = folder / "untuned.csv"
     if not path.is_file():

@@ -40,7 +40,6 @@ from dp_erm_bench.datasets.prepare import (
     wide_bounds_sentence,
 )
 from dp_erm_bench.errors import DataUnavailable, UsageError, typed_text
-from dp_erm_bench.experiment.automatic import untuned_sentence
 from dp_erm_bench.experiment.lines import FitLine, Line
 from dp_erm_bench.experiment.parameters import algorithm_of
 from dp_erm_bench.experiment.schema import RunnerConfig, are_consecutive, check_setting
@@ -434,6 +433,9 @@ def _run_session(session: Session, early: Worker | None) -> int:
     previous = _settle_manifest(session)
     if warning := unchecked_sentence(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
+    # Not at the top: `import dp_erm_bench` need not wait for numba.
+    from dp_erm_bench.experiment.automatic import untuned_sentence
+
     for told in dict.fromkeys(filter(None, map(untuned_sentence, session.lines))):
         print(f"dp-erm-bench: {told}", file=sys.stderr)
     with recorded_run(session) as manifest, session.plan:

@@ -491,7 +491,7 @@ def test_a_search_begins_with_the_rule_and_with_runs_of_one_and_two_steps():
 def test_runs_of_another_length_that_still_gain_leave_a_better_choice_closed():
     axes = {"n_iter": [5, 20], "step": [1.0, 8.0]}
     limits = {"n_iter": [1, 4000], "step": [1e-9, 1e9]}
-    made = {"dataset": BOUNDED, "algorithm": "gd"}
+    made = {"dataset": BOUNDED, "algorithm": "gd", "budget": {"epsilon": 100.0}}
     finals = {}
     tuner = tuner_of(searching({"axes": axes, "limits": limits}, **made), finals)
 
