@@ -731,6 +731,9 @@ ORDER = (
 )
 """The lines of a board in the order of its figures."""
 
+MOST_PANELS = 7
+"""Data sets beside each other in the map of winners: names of more are cut."""
+
 ROW = 0.115
 """Inches of a row of the map of winners, all boards of which are on one page."""
 
@@ -800,9 +803,16 @@ def _parts_of_sheets(
     cells: dict[str, list[Any]] = {"profiles": [], "heat": []}
     for board, own in factors.items():
         cells["profiles"].extend(_profiles_of_board(BOARDS[board], own))
-        cells["heat"].append(
-            partial(_draw_factors, factors=own, rows=parts[board], title=BOARDS[board])
+        panels = own.columns.get_level_values(0)
+        split = np.array_split(
+            panels.unique(), math.ceil(panels.nunique() / MOST_PANELS)
         )
+        for k, some in enumerate(split, 1):
+            title = BOARDS[board] + f" ({k}/{len(split)})" * (len(split) > 1)
+            chosen = own.loc[:, panels.isin(some)]
+            cells["heat"].append(
+                partial(_draw_factors, factors=chosen, rows=parts[board], title=title)
+            )
     tall = 0.7 + ROW * max(map(len, factors.values()))
     return {
         "profiles": (cells["profiles"], {"quantity": "share of problems"}),
@@ -825,8 +835,9 @@ def _draw_factors(
     ax: Axes, factors: pd.DataFrame, rows: pd.DataFrame, title: str
 ) -> None:
     """Draw every algorithm's factor over the best on every problem of a board."""
-    places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
     columns: Any = factors.columns
+    places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
+    places = places.reindex(columns=columns)
     data = [(panel.rpartition("_")[0], epsilon) for panel, epsilon in columns]
     names = [STYLES[line].family or line for line in factors.index]
     factors = factors.set_axis(names).set_axis(pd.MultiIndex.from_tuples(data), axis=1)
