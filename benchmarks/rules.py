@@ -324,7 +324,8 @@ def _ends(judged: pd.DataFrame, what: str) -> tuple[Any, Any]:
 def _judge_cell(cell: pd.DataFrame) -> dict[str, Any]:
     """Return what is named without a cell's family, and what that ends at."""
     first = cell.iloc[0]
-    public = public_of_cell(first["kind"], first["records"], first["p"])
+    signs = first["name"] != "huber"
+    public = public_of_cell(first["kind"], first["records"], first["p"], signs)
     best = rank_rules(public, without=[first["family"]])[0]
     own = cell[cell["algorithm"] == best.algorithm].iloc[0]
     nothing = expects_nothing(public, best)

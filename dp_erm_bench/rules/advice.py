@@ -36,15 +36,15 @@ from dp_erm_bench.rules.settings import EACH, RULES
 Array = NDArray[np.float64]
 
 CANDIDATES: Mapping[str, tuple[str, ...]] = {
-    "ridge": ("gd",),
+    "ridge": ("gd", "feature_covariance"),
     "numbers": ("gd",),
     "ball": ("frank_wolfe", "gd"),
 }
-"""By kind of problem, what `auto` may name.
+"""By kind of problem, what `auto` may name, of numbers with a ridge gd alone.
 
-Whatever else was let in, a choice by curves of other families was no better than these:
-feature_covariance is the best where much is known, and ruinous where it is not. Those
-that publish a minimiser rest on what no budget pays for.
+Whatever else was let in, a choice by curves of other families was no better than these.
+Nothing is named for more features than it was judged at. Those that publish a minimiser
+rest on what no budget pays for.
 """
 
 SPARSE = 10.0
@@ -277,9 +277,12 @@ def rank_rules(
     public: PublicNumbers, nonzeros: int | None = None, without: Collection[str] = ()
 ) -> list[Forecast]:
     """Return forecasts of what `auto` may name, the best first."""
-    names = CANDIDATES[public.kind]
-    if is_sparse(public, nonzeros):
-        names = ("greedy_cd",)
+    first, *more = CANDIDATES[public.kind]
+    if public.kind == "ridge" and not public.signs:
+        more = []
+    cells = evidence()
+    wide = [name for name in more if public.p <= cells[public.kind, name].p.max()]
+    names = ["greedy_cd"] if is_sparse(public, nonzeros) else [first, *wide]
     found = [forecast(name, public, without) for name in names]
     return sorted(filter(None, found), key=lambda one: one.left.expected)
 
@@ -511,7 +514,7 @@ def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
     }
     good = []
     for i in near:
-        there = public_of_cell(public.kind, cells.records[i], cells.p[i])
+        there = public_of_cell(public.kind, cells.records[i], cells.p[i], public.signs)
         named = rank_rules(there, without=[cells.family[i]])[0].algorithm
         ends = {
             name: own.lost[here][0]
@@ -522,7 +525,9 @@ def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
     return float(np.mean(good))
 
 
-def public_of_cell(kind: str, records: float, p: float) -> PublicNumbers:
+def public_of_cell(
+    kind: str, records: float, p: float, signs: bool = True
+) -> PublicNumbers:
     """Return as much of a cell's public numbers as forecasts depend on."""
     return PublicNumbers(
         n=1,
@@ -541,6 +546,7 @@ def public_of_cell(kind: str, records: float, p: float) -> PublicNumbers:
         curved=True,
         bounded=True,
         kind=kind,
+        signs=signs,
     )
 
 

@@ -75,6 +75,8 @@ class PublicNumbers:
     kind : str
         ``ball`` where w is in a set; ``numbers`` where the loss's slope has no bound
         and G is that of a label; else ``ridge``.
+    signs : bool
+        Whether labels are -1 and +1.
     """
 
     n: int
@@ -93,6 +95,7 @@ class PublicNumbers:
     curved: bool
     bounded: bool
     kind: str
+    signs: bool = True
 
     @property
     def beta(self) -> float:
@@ -167,6 +170,7 @@ def public_numbers(
         curved=0.0 < H < math.inf,
         bounded=bounded,
         kind="ball" if math.isfinite(problem.constraint.radius) else kind,
+        signs=bool(loss.classification),
     )
     scales = G, public.curvature, public.at_zero, norm, squares, public.beta
     return public if all(0.0 < one < math.inf for one in scales) else None

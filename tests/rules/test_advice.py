@@ -24,7 +24,7 @@ from dp_erm_bench.errors import NoGain, UsageError
 from dp_erm_bench.experiment.automatic import resolve_auto, untuned_sentence
 from dp_erm_bench.experiment.lines import FitLine
 from dp_erm_bench.rules import advice
-from dp_erm_bench.rules.advice import evidence, is_good
+from dp_erm_bench.rules.advice import evidence, is_good, public_of_cell, rank_rules
 from tests.loops import each
 from tests.rules.test_settings import BUDGET, posed
 
@@ -88,6 +88,12 @@ def test_auto_is_the_run_of_what_it_names():
     assert auto.algorithm == name == "gd" and auto.rule.startswith("gd-3: ")
     assert np.array_equal(auto.w, own.w)
     ball = {"penalty": "none", "constraint": {"name": "l1_ball", "radius": 1.0}}
+    # Numbers, and more features than the other was judged at, have gd alone.
+    many = public_of_cell("ridge", 3000.0, 600)
+    numbers = public_of_cell("ridge", 3000.0, 30, signs=False)
+    signs = public_of_cell("ridge", 3000.0, 30)
+    named = [[one.algorithm for one in rank_rules(p)] for p in (many, numbers, signs)]
+    assert named == [["gd"], ["gd"], ["feature_covariance", "gd"]]
     few = hopeless(**ball, strength=None)
     assert resolve_auto(few, BUDGET)[0] == "frank_wolfe"
     # The vertices of an l2 ball are too many: the next one takes the problem.
@@ -243,13 +249,14 @@ def test_advice_says_what_it_rests_on(capsys):
     asked = [word for key, value in ASKED.items() for word in (f"--{key}", str(value))]
     assert main(["advise", *asked, "--rows"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Run gd, with n_iter=") and "no classes, no sparsity" in said
+    assert said.startswith("Run feature_covariance, with n_iter=")
+    assert "no classes, no sparsity" in said
     published = set(pd.read_csv(UNTUNED)["panel"])
     panels = {line.split(" ")[1] for line in said.splitlines()[-8:]}
     assert panels <= published
     assert main(["advise", *asked, "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
-    assert plain["algorithm"] == "gd" and len(plain["cells"]) == 8
+    assert plain["algorithm"] == "feature_covariance" and len(plain["cells"]) == 8
     assert main(["advise", *asked, "--n", "20", "--p", "4000"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Do not fit: ") and "extrapolated" in said
