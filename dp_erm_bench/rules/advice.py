@@ -202,18 +202,23 @@ def _range_of(
 ) -> ForecastRange:
     """Return what is expected of public numbers, and 80 % of what happens.
 
-    The ``key`` names cells and values: their curve's errors are computed once.
+    The ``key`` names the cells and the values, as `_errors_of_curve` takes it.
     """
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
-    if key not in _WRONG:
-        wrong = np.quantile(values - _left_out(cells, values), (LOW, HIGH))
-        _WRONG[key] = float(wrong[0]), float(wrong[1])
-    low, high = _WRONG[key]
+    low, high = _errors_of_curve(*key)
     return ForecastRange(expected, expected + low, expected + high)
 
 
-_WRONG: dict[tuple[Any, ...], tuple[float, float]] = {}
+@functools.cache
+def _errors_of_curve(
+    kind: str, algorithm: str, without: frozenset[str], what: str
+) -> tuple[float, float]:
+    """Return the quantiles of what curves of other families are wrong by."""
+    cells = evidence()[kind, algorithm].without(without)
+    values = cells.lost if what == "lost" else -cells.gained
+    low, high = np.quantile(values - _left_out(cells, values), (LOW, HIGH))
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -435,13 +440,12 @@ def advise(
         raise value_error("label", label, "given: a public bound on |y|")
     if not 0.0 < made.smoothness < math.inf:
         raise value_error("loss", loss, "smooth and not linear: no other was judged")
-    ball = math.isfinite(radius)
-    penalty = registry.build("penalty", *(("none",) if ball else ("l2",)))
-    if not ball:
-        penalty = replace(penalty, strength=strength or 1.0 / n)
-    constraint = registry.build("constraint", "l1_ball" if ball else "none")
-    if ball:
-        constraint = replace(constraint, radius=float(radius))
+    if math.isfinite(radius):
+        penalty = registry.build("penalty", "none")
+        constraint = registry.build("constraint", "l1_ball", radius=float(radius))
+    else:
+        penalty = registry.build("penalty", "l2", strength=strength or 1.0 / n)
+        constraint = registry.build("constraint", "none")
     columns = np.full(p, norm if column is None else column)
     bounds = Bounds(columns=columns, norm=norm, label=label)
     stated = SimpleNamespace(
@@ -566,4 +570,6 @@ def _beyond(cells: Cells, public: PublicNumbers) -> str:
     less = [key for key, (value, seen) in own.items() if value < seen.min()]
     more = [key for key, (value, seen) in own.items() if value > seen.max()]
     far = {"below": less, "above": more}
+    if public.kind == "ball" and not public.signs:
+        far["not judged on a ball"] = ["numbers"]
     return "; ".join(f"{', '.join(keys)} {word}" for word, keys in far.items() if keys)

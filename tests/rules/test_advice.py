@@ -45,6 +45,7 @@ def test_on_left_out_families_auto_is_near_the_best_and_its_ranges_hold():
     most = {"ridge": 2.0, "huber": 2.4, "numbers": 2.4, "ball": 4.0}
     assert all(rows["times"][kind] <= most[kind] for kind in rows.index)
     assert (rows["nine in ten"] <= [12 if k == "ball" else 5 for k in rows.index]).all()
+    assert (rows["worst"].drop("ball") <= 12).all()
     cells = rows["cells"]
     assert rows["above"].sum() <= 0.05 * cells.sum()
     shares = {key: (rows[key] * cells).sum() / cells.sum() for key in rows.columns[6:]}
@@ -260,6 +261,11 @@ def test_advice_says_what_it_rests_on(capsys):
     assert main(["advise", *asked, "--n", "20", "--p", "4000"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Do not fit: ") and "extrapolated" in said
+    assert (
+        main(["advise", *asked, "--loss", "squared", "--label", "1", "--radius", "2"])
+        == 0
+    )
+    assert "extrapolated" in capsys.readouterr().out
     assert main(["advise", *asked, "--p", "4000", "--nonzeros", "5"]) == 0
     assert "one generated set of data" in capsys.readouterr().out
 
