@@ -20,7 +20,7 @@ endif
 # Hundreds of processes start in tests: each would compile all of the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test test-alone test-slow test-engines test-oldest lint bench reproduce-figures publish audit accounting leaderboard clean
+.PHONY: help test test-alone test-slow test-engines test-oldest lint docs bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
 	@echo "make test                 what guards numbers, privacy and records, on all cores"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-engines         every fault on every engine, SLURM too (Debian, apt-get)"
 	@echo "make test-oldest          the tests on the lowest versions that are declared"
 	@echo "make lint                 ruff, mypy, import-linter, names"
+	@echo "make docs                 the site, into site/"
 	@echo "make bench                measure what running trials costs, beside Hydra"
 	@echo "                          [BENCHOPT=install|path/to/benchopt] and benchopt"
 	@echo "make reproduce-figures    run the experiments, draw the figures, check the claims"
@@ -101,6 +102,17 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_names.py
 
+.venv-docs/.ready: requirements-docs.lock pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Warnings are errors; then no page may load anything from another host.
+docs: .venv-docs/.ready
+	.venv-docs/bin/python -m sphinx --quiet -W --keep-going -b html docs site
+	.venv-docs/bin/python docs/hosts.py site
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(BENCH) $(if $(BENCHOPT),--benchopt=$(BENCHOPT))
 
@@ -128,5 +140,5 @@ publish: $(READY)
 	$(BIN)/python -m benchmarks.publish $(EXPERIMENT)
 
 clean:
-	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-docs .venv-oldest site jupyter_execute docs/generated docs/notebooks .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find dp_erm_bench tests -name __pycache__ -type d -prune -exec rm -rf {} +

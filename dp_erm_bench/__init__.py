@@ -1,7 +1,7 @@
 """Benchmark of differentially private empirical risk minimisation.
 
-The public interface; everything is imported on first use, so that the command
-line starts fast.
+This module is the public interface. Its names are imported on first use, so that the
+command line starts fast.
 """
 
 import importlib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dp_erm_bench.runner.experiment import sweep, tune
     from dp_erm_bench.runner.replay import replay
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "COLUMNS",
     "DPClassifier",

@@ -1,4 +1,4 @@
-"""The Python interface: problems by name, and single fits."""
+"""The Python interface: load problems by name and fit a model once."""
 
 import functools
 import secrets
@@ -52,7 +52,7 @@ def load_problem(
     problem: str = registry.ERM,
     **overrides: Any,
 ) -> Problem:
-    """Return the problem of a dataset of conf/ and an objective.
+    """Return a problem: a shipped dataset together with an objective.
 
     Parameters
     ----------
@@ -60,21 +60,32 @@ def load_problem(
         A name of conf/dataset.
     loss, penalty, constraint : str or mapping
         Names of conf/, or mappings with ``name`` and parameters, such as
-        ``{'name': 'l2', 'strength': '1/n'}``. ``auto``: the dataset's usual
-        objective.
+        ``{'name': 'l2', 'strength': '1/n'}``. ``auto`` is the dataset's usual choice.
     problem : str
-        Its kind, a name of conf/problem; ``mean`` has no objective.
+        The kind of problem, a name of conf/problem. ``mean`` has no objective.
     **overrides
-        Keys of the dataset's yaml, such as ``standardise=True`` or ``seed=3``;
-        ``name`` where a dataset stands for many, as in ``load_problem('libsvm',
-        name='a9a')``. ``bounds='default'`` clips records to the bounds of the yaml.
+        Keys of the dataset's yaml to replace, such as ``standardise=True`` or
+        ``seed=3``. For a collection of datasets, ``name`` chooses one of them, as in
+        ``load_problem('libsvm', name='a9a')``. ``bounds='default'`` clips records to
+        the bounds of the yaml.
+
+    Returns
+    -------
+    Problem
+        The problem, ready for `fit`.
 
     Raises
     ------
     UsageError
         For unknown names or wrong values.
     DataUnavailable
-        If the dataset is unavailable; the message says how to get it.
+        If the dataset is unavailable. The message says how to get it.
+
+    Examples
+    --------
+    Take a generated dataset with its usual loss and a penalty of your choice::
+
+        problem = load_problem("log1", penalty={"name": "l2", "strength": 0.01})
     """
     if not isinstance(dataset, str):
         registry.check_choice("dataset", dataset, registry.names("dataset"))
@@ -89,7 +100,7 @@ def load_problem(
 
 @functools.wraps(build.erm_from_arrays)
 def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
-    """Return the problem of a user's own data, its sentences in words of Python."""
+    """Return the problem of a user's own data; errors name arguments as Python does."""
     try:
         shape = X.shape if hasattr(X, "shape") else np.shape(real_numbers("X", X))
         if len(shape) != 2:
@@ -110,47 +121,57 @@ def fit(
     seed: int | None = None,
     **params: Any,
 ) -> FitResult:
-    """Run one algorithm once, on one thread, as a sweep's trial is run.
+    """Fit a model with one algorithm, once and on one thread.
 
-    With a seed its numbers are, to the bit, those of the trial run alone.
+    This runs the same code as one trial of a sweep. With a seed, the numbers are
+    bit for bit those of that trial, if it is run alone.
 
     Parameters
     ----------
     problem : Problem
+        What `load_problem`, `problem_from_arrays` or `problem_from_records` returns.
     algorithm : str
-        A name of conf/algorithm, the path of a file with a solver of your own, or
-        ``'auto'``: what is expected to be best for what is public of the problem
-        (docs/tuning.md); it takes no parameters.
+        A name of conf/algorithm, or the path of a file with a solver of your own.
+        ``'auto'`` takes the algorithm that is expected to be best, given what is
+        public about the problem (docs/tuning.md); it takes no parameters.
     epsilon : float
-        The budget; ``inf``: noise exactly 0.
+        Privacy budget. With ``inf`` the noise is exactly 0.
     delta : float or str
         A number, or '1/n^2'.
     adjacency : {'replace_one', 'zero_out'}
+        Neighbouring datasets differ in one exchanged record, or in one record whose
+        contribution to every sum is replaced by zero.
     calibration : {'certified', 'paper', 'authors'}
         ``certified``: the least noise that is proved to keep the budget.
         ``paper``: the constant printed in the algorithm's paper. ``authors``: the
         noise of the authors' code.
     seed : int, optional
-        By default 128 secret bits. A seeded run is reproducible and therefore not
-        private: who knows the seed can subtract the noise.
+        Seed of the noise, at least 0. None uses 128 secret random bits. A seeded run
+        is reproducible and therefore not private: anyone who knows the seed can
+        subtract the noise.
     **params
-        Parameters of the algorithm; ``dp-erm-bench list`` names them. ``'auto'``, the
-        default of some: what a rule makes of public numbers; ``params`` of the result
-        holds what it was. Numbers of numpy are as good as Python's, for these and for
-        the seed.
+        Parameters of the algorithm; ``dp-erm-bench list`` names them. With ``'auto'``,
+        the default of some, a rule computes the value from public numbers. The
+        attribute ``params`` of the result holds the values that were used. NumPy
+        numbers are accepted for the parameters and for the seed.
+
+    Returns
+    -------
+    FitResult
+        The weights, the certified epsilon and the trajectory.
 
     Raises
     ------
     Unsupported
-        If the algorithm cannot serve the problem under this budget.
+        If the algorithm cannot solve the problem under this budget.
     UsageError
         For unknown names or values out of range.
     NotUsed
-        If the algorithm, one of your own, used a mechanism less often than it declared:
-        what is certified was not run.
+        If a solver of your own used a mechanism less often than it declared. The run
+        is then not the one that was certified.
     Diverged
-        If an iterate is not finite: nothing is published. It has the seconds and the
-        certificate of what was spent.
+        If an iterate is not finite. Nothing is published then; the exception holds
+        the run time and the certificate of the budget that was spent.
 
     Warns
     -----
@@ -159,8 +180,16 @@ def fit(
     WideBounds
         If all records are below a hundredth of a declared bound.
     NoGain
-        If parameters that nobody gave are expected to end no better than w = 0, or no
-        rule gives them.
+        If you did not set the parameters, and either the run is expected to end no
+        better than w = 0, or no rule can choose them.
+
+    Examples
+    --------
+    Fit by private gradient descent and read the guarantee and the weights::
+
+        problem = load_problem("log1", bounds="default")
+        result = fit(problem, "gd", epsilon=1.0)
+        result.epsilon_certified, result.w
     """
     _check_problem(problem)
     data = getattr(problem, "dataset", None)
@@ -185,7 +214,22 @@ def fit_quietly(
     seed: int | None,
     **params: Any,
 ) -> FitResult:
-    """Return what `fit` does, without a word about clipped records."""
+    """Run `fit` without its warnings about clipped records and wide bounds.
+
+    Parameters
+    ----------
+    problem, algorithm, epsilon, delta, adjacency, calibration
+        As for `fit`.
+    seed : int or None
+        As for `fit`; None uses secret random bits.
+    **params
+        Parameters of the algorithm.
+
+    Returns
+    -------
+    FitResult
+        As for `fit`.
+    """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     for key, value in (("epsilon", epsilon), ("delta", delta)):
         try:
@@ -226,7 +270,7 @@ def _fit_line(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult
         pin, seeded = line.algorithm, seed is not None
         of = {"algorithm": pin, "rule": line.rule}
         result = result_of(solved, 0, reproducible=seeded, **of)
-    if result.doubt and not doubt:  # of what these parameters release
+    if result.doubt and not doubt:  # about the releases with these parameters
         said = doubtful_sentence([result.algorithm], result.doubt)
         warnings.warn(said, UncheckedSolver, stacklevel=4)
     return result
@@ -236,7 +280,7 @@ LACKS_BOUNDS = "declared bounds"
 
 
 def _default_bounds_hint(problem: Problem) -> str:
-    """Return how to have the default bounds of a shipped dataset without any."""
+    """Return a hint on `bounds='default'` for a shipped dataset without bounds."""
     spec = getattr(problem, "spec", {}).get("dataset", {})
     name = str(spec.get("name"))
     if spec.get("bounds") is not None or default_bounds(name, spec) is None:
@@ -245,14 +289,14 @@ def _default_bounds_hint(problem: Problem) -> str:
 
 
 def _typed_parameter(algorithm: str, key: str, value: Any) -> Any:
-    """Return a parameter as its field has it; a number in quotes is none."""
+    """Return a parameter in the type of its field; refuse a number in quotes."""
     found = normalise_parameter(algorithm, key, _python_number(value))
     _refuse_text(key, value, found)
     return found
 
 
 def _refuse_text(key: str, value: Any, meant: Any) -> None:
-    """Refuse a text that only looks like a finite number."""
+    """Raise UsageError for a text that only looks like a finite number."""
     if isinstance(value, str) and isinstance(meant, int | float) and np.isfinite(meant):
         raise value_error(key, repr(value), f"a number, not a text; write {value}")
 
@@ -269,5 +313,5 @@ def _check_problem(problem: object) -> None:
 
 
 def _python_number(value: Any) -> Any:
-    """Return a number of numpy as Python's, anything else as it is."""
+    """Return a NumPy number as a Python number, and anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value

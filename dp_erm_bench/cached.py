@@ -1,8 +1,8 @@
-"""Values that are cached on disk as JSON, and whether what is read may be believed.
+"""Cache values on disk as JSON, and decide whether a cached value may be trusted.
 
-A damaged value is not used. One that can be proved again (a calibration, an optimum)
-is believed unproved where a process of the same run wrote it: these share a secret that
-is never written.
+A damaged value is not used. Some values can be proved again (a calibration, an
+optimum). The proof is skipped if a process of the same run wrote the value: these
+processes share a secret that is never written to disk.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from dp_erm_bench.paths import cache_dir, content_of, scratch_folder, write_atomic
 
 LARGEST = 1 << 28
-"""Bytes of a cached value that is read."""
+"""Largest size in bytes of a cached value that is read."""
 ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
 UNSEALED = "0" * 64
 RUN = "DP_ERM_BENCH_RUN"
-"""Variable in the environment of workers: the folder of the run, see `run_folder`."""
+"""Environment variable that passes the folder of the run to workers (`run_folder`)."""
 
 DAMAGED, UNKEPT = "damaged", "unkept"
 _run: dict[str, bytes] = {}
@@ -31,14 +31,14 @@ _said_here: set[str] = set()
 
 
 class Cached(NamedTuple):
-    """A cached value as it was read.
+    """A value read from the cache.
 
     Attributes
     ----------
     value : dict
-        The value as it was written, unless the digest was forged.
+        The value that was written, unless its digest was forged.
     vouched : bool
-        Whether a process of the same run wrote it, see :func:`vouch_for_cache`.
+        Whether a process of the same run wrote it (see `vouch_for_cache`).
     """
 
     value: dict[str, Any]
@@ -46,11 +46,11 @@ class Cached(NamedTuple):
 
 
 def vouch_for_cache(secret: str) -> None:
-    """Seal the values that this process caches; accept those of the same secret.
+    """Seal what this process caches, and trust values sealed with the same secret.
 
-    A run gives its secret to all of its workers: a proof by one of them
-    serves the others, too. It is never written, so that nobody else can seal. An empty
-    secret ends it.
+    A run gives its secret to all of its workers, so a proof by one of them serves the
+    others too. The secret is never written to disk, so nobody else can seal values. An
+    empty secret ends the sealing.
     """
     _run.clear()
     if secret:
@@ -58,12 +58,12 @@ def vouch_for_cache(secret: str) -> None:
 
 
 def is_sealing() -> bool:
-    """Return whether this process seals what it caches."""
+    """Return whether this process seals the values that it caches."""
     return bool(_run)
 
 
 def load_json(kind: str, key: str) -> Cached | None:
-    """Return the cached value of a key, None if absent, damaged or unreadable."""
+    """Return the cached value of a key; None if absent, damaged or unreadable."""
     path = cache_dir() / kind / f"{key}.json"
     raw = b""
     with contextlib.suppress(OSError, ValueError):
@@ -84,7 +84,17 @@ def load_json(kind: str, key: str) -> Cached | None:
 
 
 def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
-    """Cache a JSON object under a key, atomically; a full disk is no error."""
+    """Write a JSON object to the cache atomically; ignore errors such as a full disk.
+
+    Parameters
+    ----------
+    kind : str
+        Subfolder of the cache.
+    key : str
+        Name of the file in it, without its suffix.
+    value : dict
+        The object to write.
+    """
     body = json.dumps(value)[:-1].encode() + (b", " if value else b"")
     checksum = _checksum_of(kind, key, body)
     end = f'"digest": "{checksum}", "seal": "{_seal_of(checksum)}"}}'.encode()
@@ -106,7 +116,15 @@ def _seal_of(checksum: str) -> str:
 
 
 def warn_of_no_cache(why: str, variable: str) -> None:
-    """Say once why nothing can be kept, and which variable names another folder."""
+    """Warn once that the cache cannot be written, and name the variable to set.
+
+    Parameters
+    ----------
+    why : str
+        The folder and the reason.
+    variable : str
+        Environment variable that can name another folder.
+    """
     say_once(
         UNKEPT,
         f"{why}; every process compiles the kernels anew and prepares its data anew: "
@@ -115,9 +133,9 @@ def warn_of_no_cache(why: str, variable: str) -> None:
 
 
 def say_once(kind: str, sentence: str) -> None:
-    """Print a line on stderr, once by this process and the workers that it starts.
+    """Print a line on stderr, once for this process and all its workers.
 
-    `kind` is `DAMAGED` or `UNKEPT`.
+    `kind` is `DAMAGED` or `UNKEPT`; each kind is printed once.
     """
     if kind in _said_here:
         return
@@ -127,19 +145,19 @@ def say_once(kind: str, sentence: str) -> None:
     except FileExistsError:
         return
     except OSError:
-        pass  # Each process says it then.
-    # A solver may have closed it.
+        pass  # Without a shared folder, each process prints it.
+    # A solver may have closed stderr.
     with contextlib.suppress(Exception):
         print(f"dp-erm-bench: {sentence}", file=sys.stderr, flush=True)
 
 
 @functools.cache
 def run_folder() -> Path:
-    """Return a folder that this process and its workers share, and that ends with it.
+    """Return a folder shared with the workers, removed when this process ends.
 
     Raises
     ------
     OSError
-        If none can be made.
+        If it cannot be created.
     """
     return Path(os.environ.get(RUN) or scratch_folder())

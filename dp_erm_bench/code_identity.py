@@ -1,10 +1,11 @@
 """The identity of code: digests of modules and of all that they import.
 
-The digest of a *module* is of its syntax tree, so that comments, docstrings, blanks and
-the place of a file do not count, and versions of Python agree. The digest of *code* is
-of the modules that its roots import at any depth, also inside functions; imports under
-TYPE_CHECKING are annotations. What is found by a string (`registry`) is not imported:
-who chooses it names it as a root. Nothing that is read is executed.
+The digest of a *module* is computed from its syntax tree. Comments, docstrings, blanks
+and the place of the file do not count, and all versions of Python agree. The digest of
+*code* covers its root modules and all modules that they import at any depth, also
+inside functions. Imports under TYPE_CHECKING do not count, as they serve annotations.
+Code that is found by a string (`registry`) is not an import, so the caller names it as
+a root. The source is parsed and never executed.
 """
 
 import ast
@@ -23,7 +24,7 @@ from dp_erm_bench.cached import load_json, save_json
 
 PACKAGE = __name__.partition(".")[0]
 EXTEND = f"{PACKAGE}.extend"
-"""Offers names of other modules; an import from there is one of these modules."""
+"""Module that re-exports names; importing one counts as importing its own module."""
 
 LEFT_OUT = {
     PACKAGE: "it tells the version, and loads what is asked for",
@@ -36,22 +37,23 @@ LEFT_OUT = {
     f"{PACKAGE}.registry": "it loads classes that are roots themselves",
     f"{PACKAGE}.results": "it keeps and shows records",
 }
-"""Modules and packages that are in no digest, though what computes imports them."""
+"""Modules and packages that are in no digest, although numerical code imports them."""
 
 POSITIONS = frozenset({"ctx", "type_comment"})
-"""Fields of a syntax tree that say nothing of what is computed."""
+"""Fields of a syntax tree that do not affect what is computed."""
 
 BY_NAME = ("import_module", "__import__")
-"""What imports a module by its name."""
+"""Functions that import a module by its name."""
 
 Import = tuple[int, str, str]
 """Level, module and name of an import; the name is empty without ``from``."""
 
 
 class Module(NamedTuple):
-    """The digest of a module, and the dotted names that it imports or goes through.
+    """The digest of a module and the dotted names that it imports.
 
-    Some of the names are modules, others are what is taken from these.
+    The names include all parent packages. Some are modules, others are objects taken
+    from modules.
     """
 
     digest: str
@@ -60,20 +62,21 @@ class Module(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def parse_module(source: bytes, name: str = "", package: bool = False) -> Module:
-    """Return what the source of a module says.
+    """Return the digest and the imports of a module, from its source.
 
     Parameters
     ----------
     source : bytes
+        Content of the file.
     name : str
-        The dotted name of the module.
+        Dotted name of the module.
     package : bool
         Whether it is the ``__init__`` of a package.
 
     Raises
     ------
     SyntaxError, ValueError
-        If it is no Python.
+        If the source is not valid Python.
     """
     tree = ast.parse(source)
     digest = sha256(
@@ -97,24 +100,24 @@ def _parse_file(path: Path, name: str, source: bytes | None = None) -> Module:
     raw = path.read_bytes() if source is None else source
     try:
         return parse_module(raw, name, path.name == "__init__.py")
-    except (SyntaxError, ValueError, RecursionError):  # nobody can import it
+    except (SyntaxError, ValueError, RecursionError):  # it cannot be imported
         return Module(sha256(raw).hexdigest(), frozenset())
 
 
 @functools.cache
 def _offered_by_extend() -> dict[str, str]:
-    """Return where the names that `EXTEND` offers are defined."""
+    """Return the dotted names of the objects that the module `EXTEND` re-exports."""
     names = _modules_in_digests()[EXTEND].names
     return {f"{EXTEND}.{one.rpartition('.')[2]}": one for one in names}
 
 
 @functools.cache
 def _modules_in_digests() -> dict[str, Module]:
-    """Return the modules of the package that are in digests, as they were first read.
+    """Return the modules of the package that count in digests, as first read.
 
-    Parsing all of them takes a second; what they say is cached by their text.
+    Parsing all of them takes a second, so the result is cached by their text.
     """
-    own = sha256(Path(__file__).read_bytes()).hexdigest()  # it says what digests mean
+    own = sha256(Path(__file__).read_bytes()).hexdigest()  # it defines the digests
     key, found = f"{package_state()}-{own}", dict[str, Module]()
     if cached := load_json("code", key):
         for name, (digest, names) in cached.value.items():
@@ -130,7 +133,7 @@ def _modules_in_digests() -> dict[str, Module]:
 
 @functools.cache
 def package_state(package: str = PACKAGE) -> str:
-    """Return the digest of the text of a package when this process first asked."""
+    """Return the digest of a package's source text, as this process first read it."""
     texts = _source_texts(package)
     return _combine_digests(
         {name: sha256(raw).hexdigest() for name, (_, raw) in texts.items()}
@@ -139,7 +142,7 @@ def package_state(package: str = PACKAGE) -> str:
 
 @functools.cache
 def _source_texts(top: str) -> dict[str, tuple[Path, bytes]]:
-    """Return path and text of each module of a package, as they were first read."""
+    """Return the path and text of each module of a package, as first read."""
     spec, files = _spec_of(top), dict[str, Path]()
     for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
         for path in folder.rglob("*.py"):
@@ -153,16 +156,16 @@ def _source_texts(top: str) -> dict[str, tuple[Path, bytes]]:
 def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
     try:
         return importlib.util.find_spec(top)
-    except ValueError:  # of what runs as a script
+    except ValueError:  # for a script
         return None
 
 
 def _spell_tree(node: Any) -> Iterator[str]:
-    """Yield what a syntax tree says in every version of Python.
+    """Yield a syntax tree as strings that are the same in every version of Python.
 
-    Fields that are None or without elements are left out: versions add such. So are
-    texts that do nothing, and the empty parts that Python 3.12 gives f-strings. Names
-    of fields count: ``a[:1]`` and ``a[1:]`` differ in nothing else.
+    Fields that are None or empty are left out, as newer versions add such fields. So
+    are strings used as statements, and the empty parts of f-strings in Python 3.12.
+    Names of fields are included: ``a[:1]`` and ``a[1:]`` differ in nothing else.
     """
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
@@ -184,19 +187,19 @@ def _spell_tree(node: Any) -> Iterator[str]:
 
 
 def _is_text(node: Any) -> bool:
-    """Return whether a statement is a docstring, or another text that does nothing."""
+    """Return whether a statement is a docstring or another string without effect."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _imports_in(node: ast.AST) -> Iterator[Import]:
-    """Yield the imports in a syntax tree, those for annotations excepted."""
+    """Yield the imports in a syntax tree, except those for annotations."""
     if isinstance(node, ast.Import):
         yield from ((0, each.name, "") for each in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield from ((node.level, node.module or "", each.name) for each in node.names)
     elif isinstance(node, ast.Call) and _last_name(node.func) in BY_NAME:
-        # A module that is imported by its name, where that is written there.
+        # A module imported by its name, if the name is a literal.
         for each in node.args[:1]:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 yield 0, each.value, ""
@@ -213,20 +216,20 @@ def _last_name(node: ast.expr) -> str:
 
 
 def code_digest(roots: Iterable[str], beside: Mapping[str, Path] | None = None) -> str:
-    """Return the digest of some modules and of all that they import.
+    """Return the digest of some modules and of all modules that they import.
 
     Parameters
     ----------
     roots : iterable of str
-        Names of modules. What they import is followed into the package and into the
-        packages of the roots.
-    beside : mapping
-        Files by the names of their modules, which come first: a user's own.
+        Names of modules. Imports are followed into this package and into the packages
+        of the roots.
+    beside : mapping, optional
+        A user's own files by module name; they take precedence.
 
     Raises
     ------
     LookupError
-        If no file holds a root.
+        If there is no file for a root.
     """
     found = modules_reached(roots, beside)
     return _combine_digests({name: one.digest for name, one in found.items()})
@@ -235,7 +238,7 @@ def code_digest(roots: Iterable[str], beside: Mapping[str, Path] | None = None) 
 def modules_reached(
     roots: Iterable[str], beside: Mapping[str, Path] | None = None
 ) -> dict[str, Module]:
-    """Return all modules in a `code_digest` by name, with its errors."""
+    """Return all modules that enter a `code_digest`, by name; raise the same errors."""
     todo = roots = set(roots)
     known = {
         name: _parse_file(path, name)
@@ -257,12 +260,12 @@ def modules_reached(
 
 
 def is_left_out(module: str) -> bool:
-    """Return whether a module of the package is in no digest, see `LEFT_OUT`."""
+    """Return whether a module of the package is left out of digests (`LEFT_OUT`)."""
     return module in LEFT_OUT or ".".join(module.split(".")[:2]) in LEFT_OUT
 
 
 def digest_of_text(files: Mapping[str, Path]) -> str:
-    """Return the digest of files by their names and bytes, comments and all."""
+    """Return the digest of files by their names and bytes, comments included."""
     return _combine_digests(
         {n: sha256(p.read_bytes()).hexdigest() for n, p in files.items()}
     )
@@ -286,22 +289,23 @@ def file_of(module: str) -> Path | None:
 
 
 def _file_in(base: Path) -> Path | None:
-    """Return the file of a module that is called as a path without its suffix."""
+    """Return the file of a module, from its path without the suffix."""
     candidates = (base / "__init__.py", base.with_name(f"{base.name}.py"))
     return next(filter(Path.is_file, candidates), None)
 
 
 def files_beside(path: str) -> dict[str, Path]:
-    """Return a user's file and the modules beside it that it imports, at any depth.
+    """Return a user's file and the modules next to it that it imports, at any depth.
 
-    A module that is found elsewhere too (the standard library, an installed package) is
-    that one: files beside a solver replace none. In a folder of `isolate_folder` what
-    lies there is what was imported.
+    If a module also exists elsewhere (in the standard library or an installed package),
+    that one is imported: files next to a solver replace none. In a folder passed to
+    `isolate_folder`, the files of the folder are the imported ones.
 
     Raises
     ------
     SyntaxError, ValueError
-        If one of them is no Python; `filename` of the former is its path.
+        If one of the files is not valid Python; `filename` of a SyntaxError is its
+        path.
     """
     file = Path(path)
     files, todo = {file.stem: file}, [file.stem]
@@ -332,10 +336,10 @@ def _is_elsewhere(top: str, folder: Path) -> bool:
 
 
 def isolate_folder(folder: Path) -> None:
-    """Take a folder for one that holds what a file had beside it, and nothing else.
+    """Mark a folder as holding exactly the files that a solver had next to it.
 
-    Its modules may be found elsewhere by now: in the working folder, from which they
-    were copied, or in a package of another one's that has a name of theirs.
+    Its modules then take precedence. Modules of the same names may exist elsewhere: in
+    the working folder from which they were copied, or in an installed package.
     """
     _isolated.add(folder)
 
@@ -344,19 +348,22 @@ _isolated: set[Path] = set()
 
 
 def digest_of_files(files: Mapping[str, Path]) -> str:
-    """Return the digest of some modules by name, without what they import elsewhere."""
+    """Return the digest of some modules, without the modules that they import."""
     return _combine_digests(
         {n: _parse_file(path, n).digest for n, path in files.items()}
     )
 
 
 def is_ours(code: Any) -> bool:
-    """Return whether a function or a class is of the package."""
+    """Return whether a function or a class belongs to this package."""
     return str(code.__module__).partition(".")[0] == PACKAGE
 
 
 def module_named(code: Any) -> str:
-    """Return the module of a class, or of the dotted name of a class or a module."""
+    """Return the module of a class, which may be given by its dotted name.
+
+    The dotted name of a module is returned as it is.
+    """
     if not isinstance(code, str):
         return str(code.__module__)
     return code if file_of(code) else code.rpartition(".")[0]
@@ -368,7 +375,8 @@ def digest_of(code: Any) -> str:
     Raises
     ------
     LookupError
-        If no file holds its definition: it was made in a notebook or in a function.
+        If no file holds its definition, as for code from a notebook or inside a
+        function.
     """
     module = code.__module__
     if is_ours(code):
@@ -376,7 +384,7 @@ def digest_of(code: Any) -> str:
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None)
     if isinstance(code, types.FunctionType):
-        # Modules beside two files may have one name.
+        # Modules next to two different files may have the same name.
         file = code.__code__.co_filename
     if not file or not os.path.isfile(file) or "<locals>" in code.__qualname__:
         raise LookupError(f"no file holds the definition of {module}.{code.__name__}")

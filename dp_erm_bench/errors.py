@@ -1,4 +1,4 @@
-"""The errors that a user meets, each one sentence that names a key and a value."""
+"""Errors and warnings shown to users: each is one sentence with a key and a value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 LONGEST = 10_000
-"""Characters of a message that is kept: more are cut out of its middle."""
+"""Most characters of a message; longer ones are shortened in the middle."""
 
 MOST_NAMED = 50
-"""Columns that a message names."""
+"""Most columns that a message names."""
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-"""What a terminal would obey, lines and tabs excepted."""
+"""Control characters that a terminal would obey, except line feeds and tabs."""
 
 WORD = re.compile(r"[\w.+-]{1,30}")
 PLACE = re.compile(r"\b(?:row|line) \d+(?:, column \d+)?")
@@ -29,15 +29,15 @@ class UsageError(ValueError):
 
 
 class DataUnavailable(UsageError):
-    """A dataset cannot be had; the message says how to get it."""
+    """A dataset is not available; the message says how to get it."""
 
 
 class Unsupported(UsageError):
-    """An algorithm cannot serve a problem; the message is the reason."""
+    """An algorithm cannot solve a problem; the message is the reason."""
 
 
 class Unlike(UsageError):
-    """A worker has other data or code than the run; the message says which."""
+    """A worker has different data or code from the run; the message says which."""
 
 
 class BudgetExhausted(RuntimeError):
@@ -45,19 +45,19 @@ class BudgetExhausted(RuntimeError):
 
 
 class NotUsed(RuntimeError):
-    """A run went to its end and used a mechanism less often than its solver declared.
+    """A completed run used a mechanism less often than its solver declared.
 
-    What is certified was not run, so that nothing is published; what was run has spent
-    its budget.
+    The run is not the one that was certified, so nothing is published. Its budget is
+    spent all the same.
     """
 
 
 class NotSampled(BudgetExhausted):
-    """A use of a mechanism was charged for a secret sample that was not its own."""
+    """A mechanism was charged for a secret sample that its use did not draw."""
 
 
 class UncheckedSolver(UserWarning):
-    """A solver has not passed `dp-erm-bench check`, or something is in doubt."""
+    """A solver has not passed `dp-erm-bench check`, or passed it with a doubt."""
 
 
 class UndeclaredBounds(UserWarning):
@@ -69,15 +69,15 @@ class ClippedRecords(UserWarning):
 
 
 class WideBounds(UserWarning):
-    """Declared bounds are far above all records, and so is noise made for them."""
+    """Declared bounds are far above all records, so the noise is needlessly large."""
 
 
 class DoubtfulChoice(UserWarning):
-    """Settings that a results folder chose may not be worth taking; it says why."""
+    """Settings chosen by a results folder may not be worth taking; it says why."""
 
 
 class NoGain(UserWarning):
-    """Settings that nobody gave are expected to be no better than w = 0, or unknown."""
+    """Default settings are unknown, or are expected to do no better than w = 0."""
 
 
 class NotSolved(RuntimeError):
@@ -85,17 +85,17 @@ class NotSolved(RuntimeError):
 
 
 class Diverged(RuntimeError):
-    """A run whose iterates are not finite, of which nothing is published.
+    """A run had iterates that are not finite, so nothing of it is published.
 
-    Its mechanisms have answered, so that its budget is spent. That the run diverged
+    Its mechanisms have answered, so its budget is spent. The fact that the run diverged
     follows from their answers, which the certificate covers.
 
     Attributes
     ----------
     seconds : float
-        What the run took.
+        Run time.
     certificate : dict
-        What a `FitResult` says of privacy: ``epsilon_certified``, ``budget``,
+        The privacy fields of a `FitResult`: ``epsilon_certified``, ``budget``,
         ``calibration``, ``accountant``, ``releases``, ``uncharged``, ``reproducible``
         and ``checked``.
     """
@@ -110,44 +110,44 @@ class Diverged(RuntimeError):
         self.seconds, self.certificate = seconds, dict(certificate or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what it is pickled as: its message is not all that it takes."""
+        """Return the arguments for pickling, which are more than the message."""
         return type(self), (str(self), self.seconds, self.certificate)
 
     @property
     def epsilon_certified(self) -> float:
-        """Return the epsilon that is proved for what was spent."""
+        """Return the certified epsilon of the budget that was spent."""
         return float(self.certificate.get("epsilon_certified", math.inf))
 
 
 def in_python(error: UsageError) -> UsageError:
-    """Return an error whose sentence names keys as arguments of Python have them."""
+    """Return an error that names Python arguments in place of configuration keys."""
     text = re.sub(
         r"\bdataset\.(clip_to_bounds|bounds|scale)\b(=true\b)?",
         lambda found: found[1] + ("=True" if found[2] else ""),
         str(error),
     )
-    # Arrays are dense or not as they come: no key decides it.
+    # Arrays stay dense or sparse: no key changes that.
     return type(error)(text.replace("with dataset.densify=true", "with X.toarray()"))
 
 
 def traceback_text(error: BaseException, entries: int | None = None) -> str:
     """Return a line with the error's type, message and place, then the traceback.
 
-    The place is the last one that is neither of the package nor of what is installed,
-    if there is one: it is the solver that a user has written.
+    The place is the last one outside the package and outside installed packages, if
+    there is one: usually that is a solver that the user has written.
 
     Parameters
     ----------
     error : BaseException
-        Its message may be of any length or raise when it is asked for.
+        Its message may have any length, and may itself raise an error.
     entries : int, optional
-        Entries of the traceback, as `traceback.format_exception` has it; all if None.
+        Limit on the entries, as in `traceback.format_exception`; all if None.
     """
     import traceback  # 4 ms, and few commands need it
 
     try:
         message = str(error)
-    except BaseException as other:  # a solver's exception is a solver's code
+    except BaseException as other:  # a solver's exception may run any code
         message = f"its message cannot be read: {type(other).__name__}"
     lines = traceback.format_exception(error, limit=entries)
     first = printable_text(f"{type(error).__name__}: {message}", LONGEST // 2)
@@ -161,7 +161,10 @@ def traceback_text(error: BaseException, entries: int | None = None) -> str:
 
 
 def printable_text(text: str, longest: int = LONGEST) -> str:
-    """Return a text without lone surrogates and controls, shortened in its middle."""
+    """Return a text with control characters escaped, shortened in the middle.
+
+    Lone surrogates are escaped too.
+    """
     if len(text) > longest:
         half = longest // 2
         text = f"{text[:half]} [...] {text[-half:]}"
@@ -170,21 +173,24 @@ def printable_text(text: str, longest: int = LONGEST) -> str:
 
 
 def quote_word(value: object) -> str:
-    """Return a word or number of a file for quoting in a message, else dots."""
+    """Return a word from a file for quoting in a message; dots if it is no plain word.
+
+    The content of a file is not repeated otherwise.
+    """
     text = str(value)
     return text if WORD.fullmatch(text) else "..."
 
 
 def quote_heading(value: object) -> str:
-    """Return the heading of a column as it is printed: quoted, escaped, shortened.
+    """Return the heading of a column for a message: quoted, escaped, shortened.
 
-    Of a column without one its place, which is a number.
+    For a column without a heading this is its number.
     """
     return str(value) if isinstance(value, int) else f'"{escape_line(value)}"'
 
 
 def escape_line(value: object, longest: int = 60) -> str:
-    """Return a text on one line, what is not printable escaped, shortened."""
+    """Return a text as one short line, with unprintable characters escaped."""
     parts = [
         one if one.isprintable() and one not in '"\\' else ascii(one)[1:-1]
         for one in str(value)
@@ -198,13 +204,16 @@ def escape_line(value: object, longest: int = 60) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the place where a reader stopped, else the kind of error; no content."""
+    """Return the place where a parser failed, else the kind of error.
+
+    It repeats no content of the file.
+    """
     match = PLACE.search(str(error))
     return match[0] if match else type(error).__name__
 
 
 def typed_text(value: Any) -> str:
-    """Return a value as the user would have typed it."""
+    """Return a value in the form in which a user would type it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -217,7 +226,7 @@ def typed_text(value: Any) -> str:
 
 
 def real_number(value: object) -> float:
-    """Return a real number, Python's or numpy's, as a float; NaN for all else."""
+    """Return a Python or NumPy real number as a float; NaN for anything else."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
         return float(value) if real else math.nan  # type: ignore[arg-type]
@@ -226,7 +235,17 @@ def real_number(value: object) -> float:
 
 
 def check_key(key: str, keys: Iterable[str], where: str = "") -> None:
-    """Refuse a key that the configuration does not have, suggesting the nearest."""
+    """Raise UsageError for an unknown key, suggesting the nearest one.
+
+    Parameters
+    ----------
+    key : str
+        The key as it was given.
+    keys : iterable of str
+        The allowed keys.
+    where : str
+        A file or a section, to be named in front of the message.
+    """
     keys = list(keys)
     if key in keys:
         return
@@ -237,7 +256,19 @@ def check_key(key: str, keys: Iterable[str], where: str = "") -> None:
 
 
 def check_heading(key: str, value: str, columns: Iterable[Any], more: str = "") -> None:
-    """Refuse a column that there is not, suggesting the nearest."""
+    """Raise UsageError for an unknown column, suggesting the nearest one.
+
+    Parameters
+    ----------
+    key : str
+        The key that named the column, for the message.
+    value : str
+        The column that was given.
+    columns : iterable
+        Headings of the columns, or numbers where there are none.
+    more : str
+        Text to append to the message.
+    """
     columns = list(columns)
     names = list(map(str, columns))
     if value in names:
@@ -252,5 +283,15 @@ def check_heading(key: str, value: str, columns: Iterable[Any], more: str = "") 
 
 
 def value_error(key: str, value: Any, allowed: str) -> UsageError:
-    """Return the error of a value that is not allowed."""
+    """Return the UsageError for a value that is not allowed.
+
+    Parameters
+    ----------
+    key : str
+        Key of the value.
+    value : Any
+        The value that was given.
+    allowed : str
+        What is allowed, to follow the words "must be".
+    """
     return UsageError(f"{key}={typed_text(value)}: must be {allowed}")

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: a private fit behind its interface."""
+"""Private linear models with the interface of scikit-learn estimators."""
 
 import math
 import warnings
@@ -50,7 +50,7 @@ from dp_erm_bench.results.tuned import best_choice
 Array = NDArray[np.float64]
 
 UNIT = {"columns": 1.0, "norm": 1.0, "label": 1.0}
-"""The bounds to which records are clipped where none are declared."""
+"""The bounds to which records are clipped if none are declared."""
 
 
 NO_BOUNDS = (
@@ -65,18 +65,18 @@ NO_IMPUTER = (
 )
 
 FAR = 0.05
-"""Share of what the constant model loses to the minimum that may be left without noise.
+"""Share of the constant model's excess objective that a noiseless fit may leave.
 
-Without an intercept of what w = 0 loses.
+Without an intercept, w = 0 takes the place of the constant model.
 """
 
 
 NONE = 1e-6
-"""Times the minimum: what is left of nothing to be gained, and of rounding."""
+"""Excess objective, as a multiple of the minimum, that counts as rounding error."""
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: bounds, the fit, margins."""
+    """Base class of both estimators: bounds, the fit, margins."""
 
     _usual_loss: ClassVar[str]
     _classifies: ClassVar[bool]
@@ -130,40 +130,54 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         algorithm: str | None = None,
         **given: Any,
     ) -> Self:
-        """Return an estimator with the settings that a results folder chose.
+        """Return an estimator with the best settings of a results folder.
 
-        The algorithm that did best on fresh seeds and its parameters, and what they
-        were chosen for: loss, penalty, constraint, delta, adjacency, bounds, scale,
-        intercept, declared classes. The folder is not trusted: of what it names nothing
-        is executed, numbers are checked as those that a user gives.
+        It takes the algorithm and the parameters that did best on fresh seeds. It also
+        takes what they were chosen for: loss, penalty, constraint, delta, adjacency,
+        bounds, scale, intercept and declared classes. The folder is not trusted:
+        nothing that it names is executed, and its numbers are checked as a user's are.
 
         Parameters
         ----------
         folder : str or Path
-            Of `dp-erm-bench tune`, or of an experiment that tunes.
+            Results folder of `dp-erm-bench tune`, or of an experiment that tunes.
         epsilon : float
-            One that was tuned for.
+            One of the values for which the folder was tuned.
         panel, dataset : str, optional
-            Which problem, where the folder holds several.
+            The problem to take, if the folder holds several.
         algorithm : str, optional
-            One of those that were tuned, the path of its file if that is one's own;
-            None: the best.
+            One of the tuned algorithms, by name, or by the path of its file if it is a
+            solver of your own. None takes the best one.
         **given
-            Parameters of the estimator, in place of those of the folder. With
-            ``tuned=False``, for runs on public data, `uncharged_` lists no tuning.
+            Parameters of the estimator, which replace those of the folder. If tuning
+            ran on public data, pass ``tuned=False``; `uncharged_` then lists no tuning.
+
+        Returns
+        -------
+        DPClassifier or DPRegressor
+            An unfitted estimator of the class that the method is called on.
 
         Warns
         -----
         DoubtfulChoice
-            If the choice does not beat w = 0 or is open, its algorithm is in doubt, or
-            it was made for standardised columns, which the estimator does not make.
+            If the choice does not beat w = 0, if a better setting may lie beyond those
+            tried, if its algorithm is in doubt, or if it was tuned on standardised
+            columns, which the estimator does not produce.
 
         Raises
         ------
         UsageError
-            If there is no such choice, or several problems have one; for the loss of
-            another task, a file that is not named here, noise that is not proved,
-            targets in units that an estimator does not have, and wrong parameters.
+            If the folder has no such choice, or has one for several problems. Also if
+            the loss is for another task, a solver's file is not named here, the noise
+            was not certified, the targets had other units than the estimator's, or a
+            parameter is wrong.
+
+        Examples
+        --------
+        Fit with the settings that were tuned for epsilon 1::
+
+            model = DPClassifier.from_results("results/tune", epsilon=1.0)
+            model.fit(X, y)
         """
         wanted = None if algorithm is None else label_of(registry.pin_choice(algorithm))
         row, spec = best_choice(folder, epsilon, panel, dataset, wanted)
@@ -177,7 +191,8 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             typed = {
                 k: normalise_parameter(pin, k, v) for k, v in row["chosen"].items()
             }
-            # What the choice left at its field's default is there, and no rule's.
+            # A parameter that the choice left out had its field's default there, not
+            # the value of a rule.
             default = algorithm_of(pin).full(typed)
             typed |= {
                 k: default[k] for k in with_defaults(pin, typed) if k not in typed
@@ -192,9 +207,9 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         return cls(name, **{**found, **given})
 
     def _check_records(self, X: Any, y: Any, **more: Any) -> Any:
-        """Return records as scikit-learn checks them.
+        """Return records after scikit-learn's checks.
 
-        Its advice on missing values is to impute them, which reads the records.
+        Its advice on missing values is replaced: imputing them reads the records.
         """
         check_masks(X=X, y=y)
         how = {"accept_sparse": True, "dtype": np.float64, "ensure_min_samples": 2}
@@ -209,7 +224,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     def _fit_weights(
         self, X: Any, y: Array, uncharged: Sequence[Uncharged] = ()
     ) -> tuple[Array, Any]:
-        """Return the weights and the intercept that are fitted to numbers y."""
+        """Return the weights and the intercept that are fitted to numeric targets."""
         if self.bounds is None:
             warnings.warn(NO_BOUNDS, UndeclaredBounds, stacklevel=3)
             if self.scale is not None:
@@ -268,12 +283,12 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         return np.array(w[:p]), constant * w[p:].sum()
 
     def _warn_if_far(self, result: FitResult) -> None:
-        """Warn of settings that leave much of what the constant model has to gain.
+        """Warn if a fit without noise ends far above the minimum of the objective.
 
-        Not with noise: what the warning says is computed from the records.
+        With noise there is no such warning, as it is computed from the records.
         """
         problem = result.problem
-        assert problem is not None  # of a result that nobody pickled
+        assert problem is not None  # only a pickled result has none
         least = problem.optimum.value
         if least is None:
             return
@@ -294,11 +309,11 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             )
 
     def _scale_target(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
-        """Return what is fitted for y, the unit of its weights, and its bounds."""
+        """Return the targets to fit, the unit of the weights, and the bounds."""
         return y, 1.0, bounds
 
     def _clipped_margins(self, X: Any) -> Array:
-        """Return the margins of records, which are clipped as those of the fit were."""
+        """Return the margins of records, after the same clipping as in the fit."""
         check_is_fitted(self)
         check_masks(X=X)
         how = {"accept_sparse": True, "dtype": np.float64, "reset": False}
@@ -314,12 +329,12 @@ def _estimator_settings(
     classifies: bool,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the parameters of an estimator that a choice was made for.
+    """Return the parameters of an estimator that a tuned choice was made for.
 
     Raises
     ------
     UsageError
-        If an estimator has none that are so, but for those that are given.
+        If an estimator cannot have them, and they are not given explicitly.
     """
     data, budget = spec["dataset"], spec["budget"]
     kind = spec.get(registry.PROBLEM, {}).get("name", registry.ERM)
@@ -365,7 +380,7 @@ def _estimator_settings(
 
 
 def _of_a_file(whose: str, part: str, name: str) -> UsageError:
-    """Return the refusal of code that a folder names; a user must."""
+    """Return the error for a file named only by a folder; the user must name it."""
     file = f"{part}='path/to/{name}.py'"
     return UsageError(
         f"{whose}: {part} {name} is not one of this installation; if it is a file of "
@@ -374,7 +389,7 @@ def _of_a_file(whose: str, part: str, name: str) -> UsageError:
 
 
 def _doubts_of_choice(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a choice may not be worth taking."""
+    """Yield reasons why a tuned choice may not be worth taking."""
     if row["beats_zero"] in (NO, TIE):
         sure = "does not beat" if row["beats_zero"] == NO else "is not told apart from"
         yield (
@@ -394,7 +409,7 @@ def _doubts_of_choice(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterat
 
 
 def _has_log_odds(model: "DPClassifier") -> bool:
-    """Return whether margins are log odds; say of which loss they are."""
+    """Return True if margins are log odds; raise AttributeError for other losses."""
     loss = model.loss
     name = loss.get("name") if isinstance(loss, Mapping) else loss
     if name in ("auto", "logistic"):
@@ -406,76 +421,92 @@ def _has_log_odds(model: "DPClassifier") -> bool:
 
 
 class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
-    """A private linear classifier of two classes, for scikit-learn.
+    """A private linear classifier for two classes, for use with scikit-learn.
 
     One fit spends the budget once. `GridSearchCV` and `cross_val_score` fit many models
-    to the same records and compare their scores: none of this is charged, and
+    to the same records and compare their scores. None of this is charged to the budget:
     ``epsilon_certified_`` of the best model counts its own fit only.
 
     Parameters
     ----------
     algorithm : str
         A name of conf/algorithm, the path of a file with a solver of your own, or
-        ``auto``: what is expected to be best for what is public. Where nothing is
-        expected to beat w = 0, that is the answer: ``coef_`` is zero, no budget is
-        spent, and a `NoGain` warning says how many records would do better. All
-        predictions are ``classes_[0]`` then, or 0.
+        ``auto``: the one that is expected to be best, judged by public numbers. If no
+        algorithm is expected to beat w = 0, ``auto`` returns w = 0: ``coef_`` is zero,
+        no budget is spent, and a `NoGain` warning says how many records would be
+        enough. All predictions are then ``classes_[0]``, or 0 for a regression.
     epsilon, delta, adjacency
-        The budget, as for `fit`; ``epsilon=inf`` is without noise.
+        The privacy budget, as for `fit`; ``epsilon=inf`` adds no noise.
     bounds : mapping, float or array of shape (p,), optional
-        Public bounds on a record, as for `problem_from_arrays`, to which each record
-        is clipped, in predictions too; by name those of a DataFrame. None: norm 1, with
-        a warning. There is one, too, if more than a tenth of the records are clipped,
-        and if all are below a hundredth of a bound.
+        Public bounds on a record, as for `problem_from_arrays`; for a DataFrame they
+        may be given by column name. Each record is clipped to them, also in
+        predictions. None clips to norm 1 and warns. There is also a warning if more
+        than a tenth of the records are clipped, or if all records are below a
+        hundredth of a bound.
     intercept : float or None
-        The constant of a last column; None or 0 for none. Its weight is penalised.
+        Value of the constant column that is added last; None or 0 adds no column. Its
+        weight is penalised.
     loss, penalty : str or mapping
-        ``auto``: logistic. As for `problem_from_arrays`.
+        As for `problem_from_arrays`. The loss ``auto`` is logistic.
     strength : float, str or None
-        Of the penalty; ``'1/n'`` is the inverse of the number of records. None: the
-        one in the mapping ``penalty``, or of a penalty without any.
+        Strength of the penalty; ``'1/n'`` is the inverse of the number of records. None
+        if the mapping ``penalty`` holds the strength, or the penalty has none.
     parameters : mapping, optional
-        Parameters of the algorithm, such as ``{'clip': 1.0}``; ``auto`` takes none.
-        Others have the defaults of `fit`: what a rule makes of public numbers. Where at
-        ``epsilon=inf`` that stays far from the minimum, a ConvergenceWarning says so.
+        Parameters of the algorithm, such as ``{'clip': 1.0}``; the algorithm ``auto``
+        takes none. Those left out have the defaults of `fit`, which a rule may compute
+        from public numbers. If such a fit at ``epsilon=inf`` ends far from the minimum,
+        a ConvergenceWarning says so.
     random_state : int, optional
-        A seed. A seeded fit is reproducible and therefore not private; None takes 128
-        secret bits.
+        Seed of the noise. A seeded fit is reproducible and therefore not private. None
+        uses 128 secret random bits.
     classes : set or sequence of two labels, optional
-        The labels, in any order. None: those that y holds, which is a use of the data
-        that no budget pays for, also where a Series has categories: they may be read.
+        The two labels, in any order. None reads them from y, which is a use of the data
+        that no budget pays for. This also holds if y is a Series with categories, since
+        these may have been read from the data.
     scale : {'bounds'}, optional
-        Whether columns are mapped to [-1, 1] by their bounds, in predictions too.
+        With 'bounds', columns are mapped to [-1, 1] by their bounds, also in
+        predictions. None leaves them as they are.
     constraint : str or mapping
         As for `problem_from_arrays`.
     tuned : bool
-        Whether settings were chosen on the records, as those of `from_results` were:
-        ``uncharged_`` lists it as ``tuning``.
+        Whether the settings were chosen on these records, as `from_results` assumes.
+        ``uncharged_`` then lists ``tuning``.
 
     Attributes
     ----------
     coef_, intercept_, classes_ : arrays of shape (1, p), (1,), (2,)
-        Weights of the features as they were clipped, or mapped; the labels, sorted as
-        scikit-learn's scorers have them: margins are positive for ``classes_[1]``,
-        however they were given.
+        Weights of the features after clipping or mapping, the intercept, and the two
+        labels. Labels are sorted, as scikit-learn's scorers expect; margins are
+        positive for ``classes_[1]``, in whichever order the labels were given.
     feature_names_in_ : array of shape (p,)
-        Of a DataFrame whose columns have names.
+        Column names, if X was a DataFrame with named columns.
     algorithm_ : str
         The algorithm that was run.
     epsilon_certified_ : float
-        The epsilon that is proved for the fit, with what ``uncharged_`` lists public.
+        The epsilon that is proved for the fit, if all that ``uncharged_`` lists is
+        public.
     delta_, adjacency_ : float, str
-        The delta at which it is, and which datasets are neighbours.
+        The delta of that guarantee, and the relation between neighbouring datasets.
     n_samples_fit_ : int
         The number of records, which is public.
     releases_ : tuple of Release
-        The published releases with their sensitivities.
+        The published noisy quantities with their sensitivities.
     params_ : dict
-        All parameters of the algorithm: numbers where a rule gave them.
+        All parameters of the algorithm, with numbers in place of ``auto``.
     uncharged_ : tuple of str
         Uses of the data that the budget does not pay for.
     reproducible_ : bool
-        Whether the fit was seeded, hence is not private.
+        Whether the fit was seeded, and is therefore not private.
+
+    Examples
+    --------
+    Declare the bounds and the classes, so that neither is read from the data::
+
+        model = DPClassifier(
+            epsilon=1.0, bounds={"columns": 1.0, "norm": 1.0}, classes=[0, 1]
+        )
+        model.fit(X_train, y_train)
+        model.score(X_test, y_test), model.epsilon_certified_
     """
 
     _usual_loss = "logistic"
@@ -514,10 +545,25 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Return the estimator, fitted to X of shape (n, p) and labels (n,).
+        """Fit the classifier and return it; this spends the privacy budget once.
 
-        Raises ValueError for other classes, values that are not finite or parameters
-        that are not allowed.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n, p)
+            The features.
+        y : array of shape (n,)
+            Labels of the two classes.
+
+        Returns
+        -------
+        DPClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For labels of other classes, values that are not finite, or parameters that
+            are not allowed.
         """
         X, y = self._check_records(X, y)
         check_classification_targets(y)
@@ -536,52 +582,83 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return the margins of records, shape (n,); positive for ``classes_[1]``."""
+        """Return the margins of records, shape (n,).
+
+        A positive margin predicts ``classes_[1]``.
+        """
         return self._clipped_margins(X)
 
     @available_if(_has_log_odds)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """Return what the logistic model says of each class, shape (n, 2).
+        """Return the logistic model's probabilities of both classes, shape (n, 2).
 
-        1 / (1 + exp(-margin)) for ``classes_[1]``, in the last column, of
-        ``loss='logistic'`` only. Not calibrated: noise, penalty and clipping move
-        margins, and nothing has compared these numbers with frequencies.
+        The last column is 1 / (1 + exp(-margin)), for ``classes_[1]``. The method
+        exists for ``loss='logistic'`` only. Not calibrated: noise, penalty and clipping
+        move the margins, and nothing has compared these numbers with frequencies.
         """
         margins = self._clipped_margins(X)
         return np.column_stack([expit(-margins), expit(margins)])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each record, shape (n,)."""
+        """Return the predicted class of each record, shape (n,)."""
         second = self._clipped_margins(X) > 0.0
         labels: NDArray[Any] = self.classes_[second.astype(int)]
         return labels
 
 
 class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
-    """A private linear regression, for pipelines of scikit-learn.
+    """A private linear regression, for use with scikit-learn.
 
-    Targets are clipped to [-B, B], B the public ``bounds['label']``, which must be
-    declared, and y / B is fitted; coefficients, intercept and predictions are in the
-    units of y. Whatever is in the units of the problem is one of y / B: for a weight w
-    of y, ``strength`` multiplies the penalty of w / B, huber's ``kappa`` is B kappa in
-    the units of y, and so are ``parameters`` such as ``clip`` or a radius. With an l2
-    penalty and the squared loss, or huber within its threshold, that is the minimiser
-    for y at the same strength: both terms shrink by B squared.
+    Targets are clipped to [-B, B], where B is ``bounds['label']``, a public number that
+    must be declared. The model is fitted to y / B; coefficients, intercept and
+    predictions are returned in the units of y.
 
-    Parameters and attributes are those of `DPClassifier` but for the classes: ``coef_``
-    is of shape (p,) and ``intercept_`` a number. ``loss='auto'`` is huber: its
-    derivative is bounded, so that declared bounds are enough; squared needs
+    All settings of the problem refer to y / B. For a weight w in the units of y,
+    ``strength`` multiplies the penalty of w / B. The ``kappa`` of the huber loss is
+    B kappa in the units of y, and the same holds for ``parameters`` such as ``clip`` or
+    a radius. With an l2 penalty and the squared loss, or huber within its threshold,
+    the result is the minimiser for y at the same strength: both terms shrink by B
+    squared.
+
+    Parameters and attributes are those of `DPClassifier`, except for the classes;
+    ``coef_`` has shape (p,) and ``intercept_`` is a number. ``loss='auto'`` is huber:
+    its derivative is bounded, so declared bounds are enough. The squared loss needs
     ``parameters={'clip': 1.0}``.
+
+    Examples
+    --------
+    Targets are known to lie in [-100, 100] without looking at the data::
+
+        model = DPRegressor(
+            epsilon=1.0, bounds={"columns": 1.0, "norm": 1.0, "label": 100.0}
+        )
+        model.fit(X_train, y_train)
+        model.predict(X_test)
     """
 
     _usual_loss = "huber"
     _classifies = False
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Return the estimator, fitted to X of shape (n, p) and targets (n,).
+        """Fit the regression and return it; this spends the privacy budget once.
 
-        Raises ValueError for values or parameters that are not allowed, and for bounds
-        without a label.
+        Parameters
+        ----------
+        X : array, sparse matrix or DataFrame of shape (n, p)
+            The features.
+        y : array of shape (n,)
+            Targets, in any unit.
+
+        Returns
+        -------
+        DPRegressor
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            For values or parameters that are not allowed, and for bounds without a
+            label.
         """
         self.coef_, self.intercept_ = self._fit_weights(
             *self._check_records(X, y, y_numeric=True)
@@ -593,20 +670,21 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
         return self._clipped_margins(X)
 
     def _scale_target(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:
-        """Return y / B, B and bounds with label 1; B is public, no record moves it."""
+        """Return y / B, B and bounds with label 1; B is public and not read from y."""
         B = bounds.label
         if not B:
             allowed = "a number > 0, a public bound on |y|, not computed from the data"
             raise value_error(
                 "bounds.label", B, f"{allowed}; what is fitted is y over it"
             )
-        # What is beyond B stays so, and is clipped and counted with the records.
+        # Targets beyond B stay beyond it here: they are clipped and counted later, with
+        # the records.
         within = np.clip(np.asarray(y, np.float64), -2.0 * B, 2.0 * B) / B
         return within, B, replace(bounds, label=1.0)
 
 
 def _two_classes(given: Collection[Any]) -> NDArray[Any]:
-    """Return two classes, sorted; refuse any other number, and what has no order."""
+    """Return the two classes, sorted; raise UsageError unless there are exactly two."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise value_error("classes", given, "a set or sequence of two labels")
     labels = list(given)

@@ -1,7 +1,7 @@
-"""All that a solver, a loss, a penalty, a constraint or a release of one's own needs.
+"""Names for writing your own solver, loss, penalty, constraint or release.
 
-Files from outside the package import from here: where a name stands within the package
-may change, its name here does not. docs/extending.md says what each is for.
+Files outside the package import them from here. Their place inside the package may
+change; their names in this module do not. docs/extending.md explains each of them.
 """
 
 from dp_erm_bench.constraints.base import Ball as Ball

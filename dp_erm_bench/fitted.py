@@ -1,4 +1,4 @@
-"""The result of a single fit: a model, its guarantee, its trajectory."""
+"""The result of a single fit: the model, its privacy guarantee, its trajectory."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 CONSTANTS = (Uncharged.SMOOTHNESS, Uncharged.SMOOTHNESS_BOUNDS)
-"""Uses of the data that may make sensitivities, as of coordinates."""
+"""Uses of the data from which sensitivities may be computed, such as per coordinate."""
 
 WITHHELD = (
     "trajectory: was left out when the result was pickled, since its objectives are "
@@ -37,7 +37,7 @@ WITHHELD = (
     "fit, or declare public=True"
 )
 SHOWN = 3
-"""Weights that a repr shows."""
+"""Number of weights in the repr."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,12 +49,12 @@ class FitResult:
     w : array of shape (p,)
         The last published iterate; read-only.
     epsilon_certified : float
-        The epsilon proved for the mechanisms that were run, at the budget's delta,
-        with all that ``uncharged`` lists taken as public. Infinite at epsilon=inf.
+        The epsilon proved for the mechanisms that were run, at the budget's delta, if
+        all that ``uncharged`` lists is public. Infinite at epsilon=inf.
     releases : tuple of Release
-        The published releases with their sensitivities.
+        The published noisy quantities with their sensitivities.
     reproducible : bool
-        Whether there was a seed. A seeded run is reproducible, hence not private.
+        Whether the run was seeded. A seeded run is reproducible, hence not private.
     calibration : str
         The calibration of the noise, with a note if a printed constant is not proved.
     accountant : str
@@ -68,24 +68,26 @@ class FitResult:
         ``not checked``, ``checked, release not recounted``, or ``checked, uncharged:``
         with the uses that the solver declares; empty if ``checked``.
     columns : mapping
-        The columns of ``trajectory`` but the optimum and the relative error.
+        The columns of ``trajectory``, except the optimum and the relative error.
     problem : Problem or None
-        The problem, with the smoothness constants of the fit. A pickled result has
-        none: its trajectory was made before, or left out, see `trajectory`.
+        The problem, with the smoothness constants of the fit. None in a pickled result,
+        which may keep its trajectory (see `trajectory`).
     algorithm : str
+        Name of the algorithm.
     budget : Budget
-        Its delta a number.
+        The privacy budget, with delta as a number.
     n : int
         The number of records, which is public.
     title : str
-        What the problem is called.
+        Name and size of the problem.
     model : LinearModel or None
-        What ``w`` predicts; None for a problem without predictions.
+        The linear model that predicts with ``w``; None for a problem without
+        predictions.
     params : mapping
-        All parameters of the algorithm, numbers where `auto` was asked for.
+        All parameters of the algorithm, with numbers in place of `auto`.
     rule : str
-        As ``gd-3: n_iter step``, the version of the rule that gave some of them, and
-        which; empty if none did.
+        Version of the rule that chose parameters, and which ones, as in
+        ``gd-3: n_iter step``. Empty if no rule did.
     """
 
     w: Array
@@ -125,22 +127,22 @@ class FitResult:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Return the names of the p features, ``intercept`` the last one's if added."""
+        """Return the names of the p features; an added constant is ``intercept``."""
         names: tuple[str, ...] = self._linear_model().feature_names
         return names
 
     def decision_function(self, X: Any) -> Array:
-        """Return the margins of records, shape (n,), see `LinearModel`."""
+        """Return the margins of records, shape (n,); see `LinearModel`."""
         margins: Array = self._linear_model().decision_function(X)
         return margins
 
     def predict(self, X: Any) -> Array:
-        """Return -1 or +1 for a classification, else the margins, see `LinearModel`."""
+        """Return labels -1 or +1, or margins for a regression; see `LinearModel`."""
         answers: Array = self._linear_model().predict(X)
         return answers
 
     def score(self, X: Any, y: ArrayLike) -> float:
-        """Return the accuracy, R^2 for a regression, see `LinearModel`."""
+        """Return the accuracy, or R^2 for a regression; see `LinearModel`."""
         return float(self._linear_model().score(X, y))
 
     def _linear_model(self) -> Any:
@@ -150,26 +152,31 @@ class FitResult:
 
     @functools.cached_property
     def trajectory(self) -> "pd.DataFrame":
-        """Return one row per checkpoint, made when it is first read.
+        """Return a table with one row per checkpoint, computed on first access.
 
-        iteration, passes, seconds, objective, optimum, relative_error, nnz; where there
-        is a test set test_objective, test_risk, test_accuracy, balanced_accuracy, auc;
-        of a regression rmse, r2 there;
-        where the loss is not convex gradient_norm; of dual_frank_wolfe dual_gap; of
-        newton predicted_excess; where true weights are known support_f1; of groups
-        active_groups, of range change_points.
-        But for predicted_excess, made of what was published, they are computed from
-        the data at published iterates: they are not private. A pickled result has them
-        only if its data are public: published, generated, or declared so.
+        All tables have the columns iteration, passes, seconds, objective, optimum,
+        relative_error and nnz. Further columns, if they apply:
+
+        - with a test set: test_objective, test_risk, test_accuracy, balanced_accuracy
+          and auc; for a regression rmse and r2;
+        - if the loss is not convex: gradient_norm;
+        - for dual_frank_wolfe: dual_gap; for newton: predicted_excess;
+        - if the true weights are known: support_f1;
+        - for the penalty groups: active_groups; for range: change_points.
+
+        The columns are computed from the data at published iterates, so they are not
+        private. The exception is predicted_excess, which is computed from what was
+        published. A pickled result has the table only if its data are public:
+        published, generated, or declared so.
 
         Raises
         ------
         AttributeError
-            Of a pickled result of other data.
+            If the result was pickled and its data are not public.
         """
         if self.problem is None:
             raise AttributeError(WITHHELD)
-        # Not at the top: importing it takes longer than a fit.
+        # Imported here because it takes longer than a fit.
         import pandas as pd
 
         with one_thread():
@@ -182,17 +189,18 @@ class FitResult:
         return frame
 
     def __copy__(self) -> Self:
-        """Return itself: no copy within a process loses what a pickle leaves out."""
+        """Return itself, so that a copy keeps what a pickle leaves out."""
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return itself, as `__copy__` does; no field can be set."""
+        """Return itself, as `__copy__` does; the object is immutable."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without the problem's records.
+        """Return the fields to pickle, without the problem's records.
 
-        The trajectory is with them if the data are public; else what was released.
+        They include the trajectory only if the data are public. Otherwise they hold
+        only what was released.
         """
         fields = {**vars(self), "problem": None}
         if "trajectory" in fields and self.problem is None:
@@ -203,14 +211,14 @@ class FitResult:
         return {**fields, "columns": {}, "releases": self.published_releases()}
 
     def published_releases(self) -> tuple[Release, ...]:
-        """Return the releases; sensitivities made of constants of the data are nan."""
+        """Return the releases; sensitivities computed from the data become nan."""
         if not {*CONSTANTS} & {*self.uncharged}:
             return self.releases
         return tuple(map(_without_sensitivity, self.releases))
 
 
 def _without_sensitivity(release: Release) -> Release:
-    """Return a copy of a release, and of those inside, whose sensitivity is nan."""
+    """Return a copy of a release and those inside it, with sensitivity nan."""
     hidden = copy.copy(release)
     for name, value in {**vars(release), "sensitivity": math.nan}.items():
         if isinstance(value, tuple) and all(isinstance(v, Release) for v in value):
@@ -220,7 +228,7 @@ def _without_sensitivity(release: Release) -> Release:
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Return the context in which linear algebra uses one thread."""
+    """Return a context manager that limits linear algebra to one thread."""
     limited: AbstractContextManager[Any]
     limited = _threaded_libraries(frozenset(sys.modules)).limit(limits=1)
     return limited
@@ -228,16 +236,27 @@ def one_thread() -> AbstractContextManager[Any]:
 
 @functools.lru_cache(maxsize=1)
 def _threaded_libraries(modules: frozenset[str]) -> ThreadpoolController:
-    """Return the libraries with threads, found anew after an import: it takes long."""
+    """Return the threaded libraries; they are searched again after an import only."""
     return ThreadpoolController()
 
 
 def result_of(
     solved: Run, b: int, *, algorithm: str, reproducible: bool, rule: str = ""
 ) -> FitResult:
-    """Return the fit result of trial b of a batch of an algorithm, a name or a pin.
+    """Return the fit result of one trial of a completed batch.
 
-    ``rule`` says what gave parameters, see `FitResult`.
+    Parameters
+    ----------
+    solved : Run
+        The batch, after its run.
+    b : int
+        Index of the trial in the batch.
+    algorithm : str
+        Name of the algorithm, or the pin of a solver's file.
+    reproducible : bool
+        Whether the trial was seeded.
+    rule : str
+        The rule that chose parameters, see `FitResult`.
 
     Raises
     ------

@@ -1,15 +1,15 @@
-"""Machine code: who compiles it, and where it is kept.
+"""Compile kernels reproducibly, and cache their machine code on disk.
 
-In the last bits of what it computes, machine code depends on whether the kernels that
-it calls were compiled beside it or loaded. So every kernel is compiled in a child
-process that loads those that it calls, and every process loads what children compiled:
-numbers do not depend on who compiled what, or in which order.
+The last bits of a kernel's results depend on whether the kernels that it calls were
+compiled in the same process or loaded from disk. So every kernel is compiled in a child
+process that loads the kernels that it calls, and every process loads what the children
+compiled. Results do not depend on which process compiled what, or in which order.
 
-Numba's own files are not used: their index may name the code of another signature after
-two processes compiled at once, and a flipped bit of the code goes unnoticed. Here each
-kernel and signature is one file. Its name is the digest of what determines the code:
-modules (`code_identity`), signature, options, processor, versions. It begins with the
-digest of its content.
+Numba's own cache files are not used. If two processes compile at once, their index may
+name the code of another signature, and a flipped bit of the code goes unnoticed. Here
+there is one file per kernel and signature. Its name is the digest of all that
+determines the code: modules (`code_identity`), signature, options, processor, versions.
+The file begins with the digest of its content.
 """
 
 import contextlib
@@ -46,14 +46,14 @@ from dp_erm_bench.paths import (
 )
 
 VARIABLE = "DP_ERM_BENCH_MACHINE_CODE"
-"""The variable that names the folder of machine code, if that is not in the cache."""
+"""Environment variable that names a folder of machine code outside the cache."""
 
 DIGEST_BYTES = 32
 ENTRY = re.compile("[0-9a-f]{64}")
-"""What files are called."""
+"""Pattern of the files' names."""
 
 KEPT_SECONDS = 90 * 86400.0
-"""Age of a file that is removed: it may be of code that is no more."""
+"""Age at which a file is removed, as its code may not exist any more."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 _begun = time.time()
@@ -61,28 +61,31 @@ _is_child = False
 
 
 def compile_cached(function: F, **options: Any) -> F:
-    """Return a function that is compiled for the types that it is called with.
+    """Return a function that numba compiles at its first call, with a cache on disk.
+
+    It is compiled once for each combination of argument types.
 
     Parameters
     ----------
     function : callable
+        The Python function.
     **options
-        Of ``numba.njit``; they are part of the names of the machine code.
+        Options of ``numba.njit``; they are part of the names of the cache files.
 
     Raises
     ------
     RuntimeError
-        If numba lacks what its machine code is kept by.
+        If this version of numba lacks the internals that the cache needs.
     """
     made = cast(Any, numba.njit)(function, **options)
     if not isinstance(made, Dispatcher):
-        return function  # NUMBA_DISABLE_JIT
+        return function  # NUMBA_DISABLE_JIT is set
     _keep_code_of(made, options)
     return cast(F, made)
 
 
 def _keep_code_of(dispatcher: Any, options: Any) -> None:
-    """Have a dispatcher load what it calls for, compiled before that in a child."""
+    """Make a dispatcher load machine code that was compiled in a child process."""
     if type(getattr(dispatcher, "_cache", None)) is not caching.NullCache:
         raise RuntimeError(
             _changed_message("its dispatchers have no cache to be replaced")
@@ -102,9 +105,9 @@ def _changed_message(what: str) -> str:
 
 
 def _load_once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) -> Any:
-    """Load the machine code of a signature, compiled before that in a child.
+    """Load the machine code of a signature, after a child process has compiled it.
 
-    Numba's lock is held, so that it is free in the child whatever threads there are.
+    Numba's lock is held here, so that no other thread holds it when the child starts.
     """
     with global_compiler_lock:
         arguments, _ = sigutils.normalize_signature(signature)
@@ -126,14 +129,14 @@ def _load_once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) 
 
 
 class _Cache(caching._Cache):
-    """What numba asks for the machine code of a function.
+    """The cache object that numba queries for the machine code of a function.
 
     Attributes
     ----------
     waiting : bytes or None
-        Content of a file that is loaded when numba asks.
+        Content of the file to load at numba's next query.
     asked : bool
-        Whether numba has asked.
+        Whether numba has queried the cache.
     """
 
     def __init__(self, function: Any, options: str) -> None:
@@ -144,7 +147,7 @@ class _Cache(caching._Cache):
         if not self._ours:
             _ = (
                 self._digest_of_modules
-            )  # The file may be another one when it is called.
+            )  # The file may have changed when the function is called.
 
     @functools.cached_property
     def _digest_of_modules(self) -> str | None:
@@ -155,12 +158,12 @@ class _Cache(caching._Cache):
     def path(self, signature: Any, target: Any) -> Path | None:
         """Return the file of a signature's machine code.
 
-        None where nothing tells one function from its namesakes: it is compiled where
-        it is called.
+        None if nothing distinguishes the function from others of its name. It is then
+        compiled in the process that calls it.
         """
         arguments, result = sigutils.normalize_signature(signature)
         types = [str(one) for one in (*arguments, result)]
-        # A function as an argument: its place in memory is no name.
+        # The type of a function argument holds its address, which is not a stable name.
         if self._digest_of_modules is None or any(" at 0x" in one for one in types):
             return None
         settings = {k: v for k, v in os.environ.items() if k.startswith("NUMBA_")}
@@ -168,7 +171,7 @@ class _Cache(caching._Cache):
             settings.pop(name, None)
         parts = (
             *(self._digest_of_modules, *_code_of(self._function)),
-            # Symbols in the code are called by these.
+            # The symbols in the machine code contain these names.
             f"{self._function.__module__}.{self._function.__qualname__}",
             *(self._options, *types, repr(target.codegen().magic_tuple())),
             *(sys.version, numba.__version__, llvmlite.__version__),
@@ -180,7 +183,7 @@ class _Cache(caching._Cache):
         return folder and folder / name
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what was compiled, made of the file that `_load_once` has read."""
+        """Return the compiled code from the file that `_load_once` has read."""
         self.asked = True
         content, self.waiting = self.waiting, None
         if content is None:
@@ -189,7 +192,7 @@ class _Cache(caching._Cache):
         return CompileResult._rebuild(target_context, *pickle.loads(content))
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write what a child compiled, unless it holds addresses of its process."""
+        """Write the code that a child compiled, unless it contains memory addresses."""
         fixed = not data.library.has_dynamic_globals
         path = self.path(sig, data.target_context) if _is_child else None
         if path and fixed and all(lifted.can_cache for lifted in data.lifted):
@@ -200,26 +203,26 @@ class _Cache(caching._Cache):
 
     @property
     def cache_path(self) -> str:
-        """Return the folder of the machine code, empty if none can be written."""
+        """Return the folder of the machine code; empty if none can be written."""
         return str(_code_folder(self._ours) or "")
 
     def enable(self) -> None:
-        """Do nothing: it is."""
+        """Do nothing: the cache is always enabled."""
 
     def disable(self) -> None:
-        """Do nothing: processes would differ in their numbers."""
+        """Do nothing: without the cache, the last bits of results would vary."""
 
     def flush(self) -> None:
-        """Do nothing: what a name stands for does not change."""
+        """Do nothing: a file's name determines its content, so it is never outdated."""
 
 
 def _code_of(function: Any) -> Iterator[str]:
-    """Yield what tells functions of one name and file apart: code, numbers it reads."""
+    """Yield the bytecode, constants and global numbers that identify a function."""
     numbers, todo = (int, float, complex, bool), [function.__code__]
     while todo:
         code = todo.pop()
         todo += [one for one in code.co_consts if isinstance(one, CodeType)]
-        other = (CodeType, str)  # a docstring is a constant, too
+        other = (CodeType, str)  # a docstring is among the constants
         constants = [one for one in code.co_consts if not isinstance(one, other)]
         yield repr((code.co_code, code.co_names, constants))
         read = {name: function.__globals__.get(name) for name in code.co_names}
@@ -229,9 +232,9 @@ def _code_of(function: Any) -> Iterator[str]:
 def _code_folder(kept: bool) -> Path | None:
     """Return the folder of machine code; None if none can be written.
 
-    Kept between runs is the package's own alone: that of other code has numbers within
-    it that its modules may have read from a file. The folder is this user's: what lies
-    there is executed.
+    Only the package's own code is kept between runs. Machine code of other modules
+    contains global numbers that these may have read from a file. The folder must belong
+    to this user, since its content is executed.
     """
     named, edited = os.environ.get(VARIABLE), _is_edited(kept)
     shared = Path(named).expanduser() if named else cache_dir() / "machine_code"
@@ -244,7 +247,7 @@ def _code_folder(kept: bool) -> Path | None:
 
 @functools.cache
 def _is_own(folder: Path) -> bool:
-    """Return whether a folder, made if need be, is this user's and can be written."""
+    """Return whether a folder belongs to this user and is writable; create it first."""
     try:
         make_private(folder)
         status, why = folder.stat(), "it must be a folder of yours alone"
@@ -258,10 +261,10 @@ def _is_own(folder: Path) -> bool:
 
 
 def _is_edited(package: bool) -> bool:
-    """Return whether a source was edited since this process began.
+    """Return whether an imported source file was edited since this process began.
 
-    The digest of a module may then be that of the new one, and the code the old.
-    Looked at are the modules of the package, or those of others that are not installed.
+    In that case the digest may be that of the new source while the old code runs. The
+    modules of the package are examined, or else all others that are not installed.
     """
     installed = (sys.prefix, sys.base_prefix)
     for name, module in list(sys.modules.items()):
@@ -270,7 +273,7 @@ def _is_edited(package: bool) -> bool:
         if ours if package else not file.startswith(installed):
             with contextlib.suppress(OSError):
                 status = os.stat(file)
-                # What is moved into the package keeps its time of modification.
+                # A file that is moved into the package keeps its time of modification.
                 edited = max(status.st_mtime, status.st_ctime * ours)
                 if _begun < edited <= time.time():
                     return True
@@ -278,7 +281,7 @@ def _is_edited(package: bool) -> bool:
 
 
 def _read_code(path: Path) -> bytes | None:
-    """Return the content of a file of machine code, None if there is none."""
+    """Return the content of a file of machine code; None if absent or damaged."""
     raw = b""
     try:
         raw = path.read_bytes()
@@ -295,10 +298,10 @@ def _read_code(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _compile_alone(folder: Path) -> Iterator[None]:
-    """Hold the right to compile for a folder; children have it, too."""
+    """Hold the lock for compiling into a folder; child processes share it."""
     with contextlib.ExitStack() as stack:
         if not _is_child:
-            # Where there are no locks each process compiles for itself.
+            # Without file locks, each process compiles for itself.
             with contextlib.suppress(OSError):
                 make_private(folder)
                 lock_file(stack.enter_context(open(folder / "compiling", "ab")))
@@ -306,10 +309,13 @@ def _compile_alone(folder: Path) -> Iterator[None]:
 
 
 def _in_child(work: Callable[[], object]) -> None:
-    """Do some work in a copy of this process; what fails there is done again here."""
+    """Do some work in a forked copy of this process, and wait for its end.
+
+    Errors are ignored: this process then does the work itself.
+    """
     global _is_child
     with warnings.catch_warnings():
-        # The child compiles and ends: it waits for no thread that it does not have.
+        # Forking with threads is safe here: the child waits for none of them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -322,9 +328,9 @@ def _in_child(work: Callable[[], object]) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove files of ours that were made long ago, and what writers that died left.
+    """Remove old files of machine code, and partial files of writers that died.
 
-    Whoever names the folder may keep other files there.
+    Other files stay: the user may have named a folder that holds some.
     """
     remove_parts(folder)
     for path in filter(lambda one: ENTRY.fullmatch(one.name), folder.iterdir()):
@@ -335,10 +341,10 @@ def _remove_old(folder: Path) -> None:
 
 @contextlib.contextmanager
 def numba_caches() -> Iterator[None]:
-    """Have what is decorated within ``numba.njit(cache=True)`` be kept here.
+    """Use this cache for functions decorated with ``numba.njit(cache=True)`` within.
 
-    Numba would keep it beside its file, and see no edit of the modules that it uses.
-    Of its other decorators' nothing is kept.
+    Numba would cache them next to their file, and miss edits of the modules that they
+    use. Numba's other decorators cache nothing within.
     """
     caches: Any = caching.Cache
     dispatchers: Any = Dispatcher

@@ -1,4 +1,4 @@
-"""The cache folder, atomic writes, files of others, checksums and digests."""
+"""The cache folder, atomic writes, untrusted files, checksums and digests."""
 
 import atexit
 import contextlib
@@ -27,17 +27,17 @@ from typing import Any, BinaryIO
 from dp_erm_bench.errors import UsageError
 
 LARGEST = 1 << 33
-"""Bytes of a file that is read."""
+"""Largest size in bytes of a file that is read."""
 
 LARGEST_TEXT = 1 << 26
-"""Bytes of a file, or of a line, that is held in memory as a whole."""
+"""Largest size in bytes of a file or line that is held in memory as a whole."""
 
 MOST_FILES = 100_000
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container's kernel says how much its processes may use."""
+"""Files in which the kernel states the memory limit of a container."""
 
 SCRATCH = "dp-erm-bench-"
-"""Start of the names of the folders that end with their process."""
+"""Prefix of the names of folders that are removed with their process."""
 
 HELD = "held"
 PART = re.compile(r"\..+\.[0-9a-f]{16}")
@@ -45,7 +45,7 @@ SEAL = b',\n  "crc": "%08x"\n}\n'
 
 
 def cache_dir() -> Path:
-    """Return the cache folder: ``DP_ERM_BENCH_CACHE``, else the user's cache."""
+    """Return the cache folder: ``DP_ERM_BENCH_CACHE``, or one in the user's cache."""
     named = os.environ.get("DP_ERM_BENCH_CACHE")
     if named:
         return Path(named).expanduser()
@@ -56,17 +56,17 @@ def cache_dir() -> Path:
 def write_atomic(
     path: Path, write: Callable[[BinaryIO], object], private: bool = False
 ) -> None:
-    """Write a file so that a reader sees the old or the new one, never a part.
+    """Write a file atomically: a reader sees the old or the new content, never a part.
 
     Parameters
     ----------
     path : Path
-        Target; its folder is created if need be.
+        Target; its folder is created if needed.
     write : callable
-        Writes the content into the open binary file, which it may read.
+        Writes the content into the open binary file, which it may also read.
     private : bool
-        Whether its user alone may read it, as all that lies in a cache; else the user's
-        umask says who may.
+        Whether only this user may read the file, as for all files of the cache.
+        Otherwise the user's umask decides.
     """
     if private:
         make_private(path.parent)
@@ -86,10 +86,10 @@ def write_atomic(
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that its user alone may enter, and those of the cache above it.
+    """Create a folder that only its user may enter, with its parents in the cache.
 
-    Folders of this user that are there with wider rights lose them; those of others
-    are left as they are.
+    Existing folders of this user lose wider permissions. Folders of other users are
+    left unchanged.
     """
     root, folder = cache_dir().absolute(), folder.absolute()
     above = [one for one in reversed(folder.parents) if root in (one, *one.parents)]
@@ -103,7 +103,10 @@ def make_private(folder: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what writers that died left half written; a live one holds its file."""
+    """Remove partial files left by writers that died; files of live writers are locked.
+
+    Locked files stay.
+    """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -118,18 +121,27 @@ def lock_file(file: BinaryIO, wait: bool = True) -> None:
     Raises
     ------
     OSError
-        If its file system has no locks or, without `wait`, another one holds it.
+        If the file system has no locks or, without `wait`, another process holds it.
     """
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def open_inside(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
-    """Open a file of a folder that others may have filled, for reading.
+    """Open a file for reading in a folder whose content is not trusted.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    folder : Path
+        The folder that must contain it.
+    largest : int
+        Largest allowed size in bytes.
 
     Raises
     ------
     OSError
-        If it is no regular file, lies outside of the folder (by a link, too), or is
+        If it is not a regular file, lies outside the folder (possibly by a link), or is
         larger than `largest` bytes; `strerror` says which.
     """
     real, inside = os.path.realpath(path), os.path.realpath(folder)
@@ -138,7 +150,7 @@ def open_inside(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
     if not stat.S_ISREG(mode := os.stat(real).st_mode):
         why = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "is no regular file"
         raise OSError(errno.EISDIR, why, str(path))
-    # Should it be another thing by now: nothing blocks, and no link is followed.
+    # The file may have been replaced since: do not block, and follow no link.
     file = os.fdopen(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
     if os.fstat(file.fileno()).st_size > largest:
         file.close()
@@ -147,19 +159,27 @@ def open_inside(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
 
 
 def content_of(path: Path, folder: Path, largest: int = LARGEST_TEXT) -> bytes:
-    """Return the bytes of a file that `open_inside` opens, with its errors."""
+    """Return the bytes of a file in a folder whose content is not trusted.
+
+    Parameters
+    ----------
+    path, folder
+        As for `open_inside`, whose errors are raised.
+    largest : int
+        Largest allowed size in bytes.
+    """
     with open_inside(path, folder, largest) as file:
-        # As much as there is: a buffer of `largest` would be reserved for more.
+        # Read the actual size: reading `largest` would reserve a buffer of that size.
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def list_files(folder: Path, suffix: str) -> list[Path]:
-    """Return the files of a folder with this suffix by name, none if it is no folder.
+    """Return the files of a folder with a suffix, sorted; empty if it does not exist.
 
     Raises
     ------
     UsageError
-        If it holds more than `MOST_FILES` entries.
+        If the folder holds more than `MOST_FILES` entries.
     """
     names: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -171,7 +191,7 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
 
 @functools.cache
 def scratch_folder() -> str:
-    """Return a folder of this process alone; those of others that died are removed.
+    """Return a temporary folder of this process; remove those of dead processes.
 
     A process holds the lock of its folder as long as it lives.
     """
@@ -183,24 +203,24 @@ def scratch_folder() -> str:
     held = open(folder / HELD, "xb")
     lock_file(held)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # Closed with the process: the cache keeps what it returns alive, not the file.
+    # Keeps the file open until the process ends: the cache holds only the path.
     atexit.register(held.close)
     return str(folder)
 
 
 def _lock_of(folder: Path) -> BinaryIO:
-    """Open the lock of a folder, which anybody may have made: a pipe is not awaited."""
+    """Open the lock file of a folder of any user, without waiting if it is a pipe."""
     careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
     return open(os.open(folder / HELD, careful), "rb")
 
 
 def sealed_json(content: Mapping[str, Any]) -> bytes:
-    """Return an object as JSON text whose last key `crc` is the checksum of the rest.
+    """Return a mapping as JSON text whose last key `crc` is the checksum of the rest.
 
     Raises
     ------
     ValueError
-        If the object is empty.
+        If the mapping is empty.
     """
     if not content:
         raise ValueError("an empty object has no place for a checksum")
@@ -214,7 +234,7 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
 
 
 def unsealed_json(text: bytes) -> dict[str, Any] | None:
-    """Return the object of a text of `sealed_json`, None of a damaged one."""
+    """Return the object in a text made by `sealed_json`; None if it is damaged."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -227,19 +247,19 @@ def unsealed_json(text: bytes) -> dict[str, Any] | None:
 
 
 SETTLED = 2.0
-"""Seconds: the longest tick of a file system's clock."""
+"""Longest tick of a file system's clock, in seconds."""
 
 _digests: dict[tuple[int, ...], str] = {}
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, read again only if they may have changed.
+    """Return the SHA-256 of a file's bytes; read it again only if it may have changed.
 
-    A digest is believed of the same inode, of equal size and times. The time of its
-    last change (ctime) is the system's own: who sets back that of modification moves
-    it. Two changes within one tick of the clock have the same, so that the digest of a
-    file that has just been changed is not kept. Who writes into a mapped file may
-    change it a second time unnoticed.
+    A cached digest is used for the same inode with equal size and times. The time of
+    the last change (ctime) is set by the system: setting back the time of modification
+    moves it. Two changes within one tick of the clock have the same time, so the digest
+    of a file that has just changed is not cached. A second write into a memory-mapped
+    file may go unnoticed.
     """
     now = time.time()
     with path.open("rb") as file:
@@ -252,18 +272,19 @@ def file_digest(path: Path) -> str:
 
 
 def digests_in(value: Any) -> list[str]:
-    """Return the digests of the files of numbers (`load_numbers`) that a value names.
+    """Return the digests of the files of numbers whose paths occur in a value.
 
     Parameters
     ----------
     value : object
-        JSON-able; a text in it may be the path of such a file.
+        A JSON-able value. Strings in it that end with a suffix of `NUMBERS` are taken
+        as paths.
     """
     if isinstance(value, Mapping | list | tuple):
         inside = value.values() if isinstance(value, Mapping) else value
         return [found for one in inside for found in digests_in(one)]
     if isinstance(value, str) and Path(value).suffix in NUMBERS:
-        with contextlib.suppress(OSError):  # who reads it says so
+        with contextlib.suppress(OSError):  # reported when the file is read
             return [file_digest(Path(value))]
     return []
 
@@ -273,12 +294,12 @@ NUMBERS = (".csv", ".npy")
 
 
 def load_numbers(path: Path, key: str) -> Any:
-    """Return the rows of numbers of a .csv or .npy file, None if it has no such.
+    """Return the numbers in a .csv or .npy file; None if it does not hold numbers.
 
     Raises
     ------
     UsageError
-        Naming the key, if the file cannot be read.
+        If the file cannot be read; the message names the key.
     """
     import numpy as np  # takes long to import
 
@@ -286,7 +307,7 @@ def load_numbers(path: Path, key: str) -> Any:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a file without rows
+            warnings.simplefilter("ignore")  # numpy warns of a file without rows
             if path.suffix == ".npy":
                 return np.load(path, allow_pickle=False)
             return np.loadtxt(path, delimiter=",", ndmin=2)
@@ -298,9 +319,9 @@ def load_numbers(path: Path, key: str) -> Any:
 
 
 def machine_memory() -> float:
-    """Return the bytes of this machine, or of the container that this process is in.
+    """Return the memory of this machine, or of this process's container, in bytes.
 
-    Infinite where the system does not tell.
+    Infinite if the system does not say.
     """
     sizes = [math.inf]
     with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -319,7 +340,7 @@ CANONICAL = json.JSONEncoder(
 def digest_of_json(value: Any) -> str:
     """Return the SHA-256 of the canonical JSON of a value.
 
-    Infinity, which JSON cannot spell, is written as the string ``inf``.
+    Infinity, which JSON does not have, is written as the string ``inf``.
     """
     try:
         text = CANONICAL(value)
@@ -329,7 +350,7 @@ def digest_of_json(value: Any) -> str:
 
 
 def spell_infinities(value: Any) -> Any:
-    """Return a copy of a value in which infinities are strings, tuples lists."""
+    """Return a copy of a value with infinities as strings and tuples as lists."""
     if isinstance(value, dict):
         return {str(k): spell_infinities(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -340,21 +361,21 @@ def spell_infinities(value: Any) -> Any:
 
 
 LATER = "later"
-"""In the metadata of a field: it was added after results had been published."""
+"""Key in a field's metadata: it was added after results had been published."""
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass's object by name, of another its attributes."""
+    """Return the fields of a dataclass object by name, else its public attributes."""
     if not dataclasses.is_dataclass(value):
         return {k: v for k, v in vars(value).items() if not k.startswith("_")}
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
 def later_defaults(value: Any) -> dict[str, Any]:
-    """Return the defaults of those fields of a dataclass that came `LATER`.
+    """Return the defaults of those fields of a dataclass that were added `LATER`.
 
-    A field that holds its later default enters no digest: what was published before
-    there was such a field keeps its name.
+    Such a field enters no digest while it holds its default. Results published without
+    the field thus keep their digests.
     """
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     marked = (field for field in fields if field.metadata.get(LATER))
@@ -362,5 +383,5 @@ def later_defaults(value: Any) -> dict[str, Any]:
 
 
 def values_entering(values: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Return the values that enter a digest: not those at their later default."""
+    """Return the values that enter a digest, without those at their later default."""
     return {k: v for k, v in values.items() if k not in later or v != later[k]}

@@ -1,4 +1,4 @@
-"""The yaml files of ``conf/`` are the registry; here they are read by name."""
+"""Look up datasets, algorithms and other choices: the yaml files of ``conf/``."""
 
 import copy
 import dataclasses
@@ -24,53 +24,53 @@ from dp_erm_bench.plugins.names import (
 
 SUFFIX = ".yaml"
 ALGORITHM = "algorithm"
-"""The group that also has entry points."""
+"""The group whose choices may also come from entry points."""
 
 AUTO = "auto"
-"""In the yaml of an algorithm: what its rule says (`rules.settings`)."""
+"""Value in an algorithm's yaml: a rule chooses the parameter (`rules.settings`)."""
 
 TUNE = "tune"
-"""In the yaml of an algorithm: grid and limits of a search, which are no parameters."""
+"""Key in an algorithm's yaml: grid and limits of a search, not a parameter."""
 
 OFFERED = ("default_bounds", "default_bounds_standardised")
-"""In the yaml of a dataset: bounds to which records are clipped where nobody names any,
-and those of standardised columns."""
+"""Keys in a dataset's yaml: bounds to which records are clipped if none are declared,
+and the same for standardised columns."""
 
 CARD, CARDS = "card", "cards"
-"""There, too: what is told of the dataset, or of each of the sets it stands for."""
+"""Keys there, too: facts about the dataset, or about each dataset of a collection."""
 
 TOLD = (*OFFERED, CARD, CARDS)
-"""Keys of the yaml that are in no specification and in no trial's identity."""
+"""Keys of a dataset's yaml that are in no specification and in no trial's identity."""
 
 FROM_FILES = (ALGORITHM, "loss")
-"""Groups whose choices may be files, too."""
+"""Groups whose choices may also be a user's files."""
 
 OBJECTIVE = ("loss", "penalty", "constraint")
 PARTS = ("dataset", *OBJECTIVE)
-"""Groups of which a problem has one choice each."""
+"""Groups from each of which a problem takes one choice."""
 
 PROBLEM, ERM = "problem", "erm"
 POSED = (PROBLEM, *PARTS)
-"""The same with the kind of the problem, which specs name where it is not `ERM`."""
+"""The same, and the kind of problem, which specs name only if it is not `ERM`."""
 
 CHOSEN = (*POSED, ALGORITHM, "calibration")
-"""Groups whose choices may be swept."""
+"""Groups whose choices may be an axis of a sweep."""
 
 QUANTITIES = {
     **{"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0},
     **{"rmse": 1.0, "r2": -1.0},
 }
-"""What settings may be chosen by, and the sign that makes the least the best."""
+"""Quantities by which settings may be chosen, each with the sign for minimising it."""
 
 POPULATION = (
     *("population_risk", "population_optimum"),
     *("excess_risk", "excess_objective"),
 )
-"""Columns of trials that are judged by fresh records."""
+"""Columns of trials that are evaluated on fresh records."""
 
 
 def conf_dir() -> Path:
-    """Return the folder of the config groups: the checkout's, else the wheel's."""
+    """Return the folder ``conf/`` of the checkout, else that of the installed wheel."""
     return _conf_dir(__file__)
 
 
@@ -82,13 +82,16 @@ def _conf_dir(module: str) -> Path:
 
 
 def names(group: str) -> list[str]:
-    """Return the choices of a config group, sorted; for algorithms entry points too."""
+    """Return the choices of a config group, sorted.
+
+    Algorithms include those that installed packages offer as entry points.
+    """
     outside = entry_points() if group == ALGORITHM else {}
     return sorted({*built_in(group), *outside})
 
 
 def built_in(group: str) -> list[str]:
-    """Return the choices of a config group that have a yaml of ours."""
+    """Return the choices of a config group that have a yaml in this package."""
     return [*_built_in(conf_dir() / group)]
 
 
@@ -99,7 +102,7 @@ def _built_in(folder: Path) -> tuple[str, ...]:
 
 
 def foreign_name(algorithm: Mapping[str, Any]) -> str:
-    """Return the name or the pin of a spec's algorithm, empty if it is one of ours."""
+    """Return the name or pin of a spec's algorithm; empty if it is one of ours."""
     name = named_in(algorithm) if algorithm else ""
     return "" if not name or name in _our_algorithms() else name
 
@@ -110,12 +113,12 @@ def _our_algorithms() -> frozenset[str]:
 
 
 def pin_choice(name: str, group: str = ALGORITHM) -> str:
-    """Return a choice's name, a file's being its path and content (`plugins`).
+    """Return the name of a choice, or the pin of a file: its path and its content.
 
     Raises
     ------
     UsageError
-        If there is no such choice, or a file is called as another one.
+        If there is no such choice, or a file has the name of an existing choice.
     """
     if not is_file(name):
         check_choice(group, name, names(group))
@@ -128,7 +131,17 @@ def pin_choice(name: str, group: str = ALGORITHM) -> str:
 
 
 def check_choice(key: str, value: Any, allowed: list[str]) -> None:
-    """Refuse a value that is not among the allowed ones, suggesting the nearest."""
+    """Raise UsageError for a value that is not allowed, suggesting the nearest one.
+
+    Parameters
+    ----------
+    key : str
+        Key of the value, for the message.
+    value : Any
+        The value that was given.
+    allowed : list of str
+        The allowed values.
+    """
     if value in allowed:
         return
     if not allowed:
@@ -144,14 +157,14 @@ def _parse_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_choice(group: str, name: str) -> dict[str, Any]:
-    """Return one choice of a config group as a plain dict.
+    """Return the yaml of one choice of a config group as a plain dict.
 
-    An algorithm or a loss may be a file: its target is its pin.
+    An algorithm or a loss may be a user's file; its ``_target_`` is then its pin.
 
     Raises
     ------
     UsageError
-        If there is no such choice; the sentence lists those there are.
+        If there is no such choice. The message lists the existing ones.
     """
     if group in FROM_FILES and is_file(name):
         return {"_target_": pin_choice(name, group)}
@@ -165,9 +178,10 @@ def read_choice(group: str, name: str) -> dict[str, Any]:
 
 
 def read_tune(name: str) -> dict[str, Any]:
-    """Return where `tune` starts with an algorithm: a key of its yaml, no parameter.
+    """Return the grid and the limits with which `tune` starts for an algorithm.
 
-    Empty for an algorithm without a yaml of ours, or whose yaml does not say.
+    They are a key of the algorithm's yaml. The result is empty if the algorithm has no
+    yaml in this package, or the yaml has no such key.
     """
     if name not in built_in(ALGORITHM):
         return {}
@@ -176,12 +190,12 @@ def read_tune(name: str) -> dict[str, Any]:
 
 
 def without_rules(preset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an algorithm's yaml gives, but for what a rule does."""
+    """Return the parameters in an algorithm's yaml, without those set by a rule."""
     return {key: value for key, value in preset.items() if value != AUTO}
 
 
 def locate(target: str) -> Any:
-    """Import the object that a dotted name points to."""
+    """Import and return the object with a dotted name."""
     module, _, name = target.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
@@ -192,7 +206,7 @@ def target(group: str, name: str) -> Any:
 
 
 def _import_target(group: str, name: str, dotted: str) -> Any:
-    """Import a target; what an entry point offers is looked at, too."""
+    """Import the target of a choice, and check a class that an entry point offers."""
     if is_file(dotted):
         return load_class(dotted, group)
     if group != ALGORITHM or name in built_in(group):
@@ -210,8 +224,8 @@ def _import_target(group: str, name: str, dotted: str) -> Any:
 def build(group: str, name: str, **overrides: Any) -> Any:
     """Build the object of a choice: its yaml, then the overrides.
 
-    A parameter that a rule gives has the default of its field where it is left out: a
-    rule needs a problem and a budget.
+    A rule needs a problem and a budget. A parameter that a rule would choose has its
+    field's default here, unless it is given.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """One run: declare, publish constants, calibrate, make mechanisms, iterate, record.
 
-This order stands here and nowhere else. A sweep, a single fit, the warm-up, the
-checks of `dp-erm-bench check` and the statistical audit all run a `Run`; who
-listens to mechanisms or fixes their noise says so to it.
+This module alone defines the order of these steps. A sweep, a single fit, the warm-up,
+the checks of `dp-erm-bench check` and the statistical audit all use a `Run`. Options of
+the `Run` let them listen to the mechanisms or fix the noise.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Recorder:
-    """Rows of the trajectories, one per checkpoint, each of shape (B,).
+    """The trajectories of a batch of B trials: one row per checkpoint, of shape (B,).
 
-    What is measured at iterates that are not finite is nan. ``finite`` says of which
-    trials all are.
+    Measures are nan for iterates that are not finite. ``finite`` marks the trials whose
+    iterates have all been finite.
     """
 
     oracle: BaseOracle
@@ -66,7 +66,17 @@ class Recorder:
     finite: NDArray[np.bool_] = field(default_factory=lambda: np.ones(1, np.bool_))
 
     def add(self, iteration: int, seconds: float, w: Array) -> None:
-        """Record the iterates of one checkpoint; ``seconds`` is per trial."""
+        """Record the iterates at one checkpoint and measure them.
+
+        Parameters
+        ----------
+        iteration : int
+            Number of the iteration.
+        seconds : float
+            Time since the start, per trial.
+        w : array of shape (B, p)
+            The iterates.
+        """
         problem = self.oracle.problem
         finite = np.isfinite(w).all(axis=1)
         self.finite = self.finite & finite
@@ -82,11 +92,11 @@ class Recorder:
 
     @property
     def has_diverged(self) -> bool:
-        """Return whether each trial has an iterate or a last objective not finite."""
+        """Return whether every trial has an iterate or last objective not finite."""
         return not (self.finite & np.isfinite(self.objective[-1])).any()
 
     def finish_rows(self) -> None:
-        """Record what is measured at the last checkpoint only, nan before it."""
+        """Record the measures of the last checkpoint only, with nan before it."""
         for name, values in self.oracle.problem.last_measures(self.w).items():
             before = [np.nan * values] * (len(self.iteration) - 1)
             self.measures[name] = [*before, np.where(self.finite, values, np.nan)]
@@ -94,55 +104,60 @@ class Recorder:
 
 @dataclass(eq=False)
 class Run:
-    """A batch of trials that differ in value parameters and streams only.
+    """A batch of trials that differ only in value parameters and random streams.
 
-    Private smoothness constants are released before the solver can declare: with them
-    ``mechanisms`` holds that release alone until ``declare``, at the first iterate.
+    Private smoothness constants are released before the solver can declare its
+    releases. With such constants, ``mechanisms`` holds only their release until
+    ``declare`` is called, at the first iterate.
 
     Parameters
     ----------
     problem : Problem
-        After ``declare`` with the smoothness constants that are used.
+        The problem. After ``declare`` it has the smoothness constants that are used.
     solvers : sequence of Solver
-        One per trial, of equal shape parameters.
+        One per trial, with equal shape parameters.
     budget : Budget
+        The privacy budget of each trial.
     noise : str or float
-        A name of conf/calibration; or a multiplier z = scale / sensitivity (0: none):
-        nothing is proved then, sensitivities may be infinite, and smoothness=auto
-        stands for the problem's own constants.
+        A name of conf/calibration, or a noise multiplier z = scale / sensitivity, where
+        0 means no noise. With a multiplier nothing is proved, sensitivities may be
+        infinite, and smoothness=auto takes the problem's own constants.
     identities : sequence of str
         One per trial; they seed the streams.
     checkpoints : sequence of int, optional
         Iterations whose iterates are recorded, all by default.
     ahead : bool
-        Whether compiled steps may take noise ahead.
+        Whether compiled steps may draw noise ahead of its use.
     streams : sequence of str, optional
-        Identities of the mechanisms, where they are not those of the schedule.
+        Identities of the mechanisms, if they differ from those of the schedule.
     listen : callable, optional
-        An auditor's, called with mechanisms as soon as they are made.
+        Hook for an auditor, called with mechanisms as soon as they are made.
     uses : UnchargedUses, optional
-        An auditor's, for the values that the solver publishes by `uncharged`.
+        Hook for an auditor, for the values that the solver publishes by `uncharged`.
 
     Attributes
     ----------
     solver : Solver
-        That of the batch: its trials' variants, with stacked value fields.
+        The solver of the batch: the solvers of the trials with stacked value fields.
     shares : tuple of Release
         The releases that take a fixed share of the budget.
     mechanisms : Mechanisms
+        All mechanisms of the run.
     schedule : object
-        The solver's plan, drawn without the data; cut where it is `Prefixed`.
+        The solver's plan, drawn without the data. For a `Prefixed` solver it is cut
+        where the budget is spent.
     releases : tuple of Release
         The releases that the solver declares.
     calibration : Calibration
-        Counts the shares, too.
+        The noise and the certified epsilon, including the shares.
     rows : Recorder
         After ``record``: the trajectories and the last iterates.
 
     Raises
     ------
     Unsupported
-        Here or in ``declare``, if the algorithm cannot serve the problem so.
+        On construction or in ``declare``, if the algorithm cannot solve the problem
+        with these settings.
     """
 
     problem: Problem
@@ -161,7 +176,7 @@ class Run:
     rows: Recorder = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make mechanisms of private constants; without any, let the solver declare."""
+        """Make the mechanisms of private constants; without any, call ``declare``."""
         if isinstance(self.noise, str):
             self.solvers = variants_of(self.solvers, self.noise)
         self.solver = stack_solvers(self.solvers)
@@ -179,7 +194,10 @@ class Run:
             self.declare()
 
     def declare(self) -> Run:
-        """Publish constants, declare, calibrate, make mechanisms; return itself."""
+        """Publish constants, calibrate the declared releases, make their mechanisms.
+
+        Return the run itself. Only the first call has an effect.
+        """
         if self._declared:
             return self
         self._declared = True
@@ -220,7 +238,7 @@ class Run:
         )
 
     def _cut_schedule(self, solver: Prefixed, budget: Budget, mode: str) -> Calibration:
-        """Cut the schedule where the budget is spent."""
+        """Cut the schedule where the budget is spent, and return the calibration."""
 
         def laws(count: int) -> tuple[Law, ...]:
             released = self._declared_releases(solver.prefix(self.schedule, count))
@@ -236,9 +254,10 @@ class Run:
         return own
 
     def steps(self, oracle: BaseOracle, checkpoints: Sequence[int]) -> Iterator[Array]:
-        """Yield the iterates at checkpoints, (B, p), which later steps may change.
+        """Yield the iterates at checkpoints, shape (B, p); later steps may modify them.
 
-        The mechanisms serve this once; they check their uses at the end.
+        The mechanisms allow one pass only. At its end they check how often they were
+        used.
         """
         mechanisms, schedule = self.mechanisms, self.schedule
         iterates = self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
@@ -253,26 +272,26 @@ class Run:
         mechanisms.finish(self.solver.may_stop_early or not np.isfinite(w).all())
 
     def oracle(self) -> BaseOracle:
-        """Return an oracle of the problem, at the start."""
+        """Return a new oracle of the problem for the batch."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         return self.declare().problem.oracle(batch, clipped=clipped)
 
     def _begin_run(self) -> tuple[BaseOracle, Any]:
-        """Return what one of repeated runs begins with, which no other one has seen."""
+        """Return a fresh oracle and schedule for one of several repeated runs."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         oracle = copy.copy(self.problem).oracle(batch, clipped=clipped)
         return oracle, copy.deepcopy(self.schedule)
 
     def iterates(self) -> list[Array]:
-        """Return copies of the iterates at the checkpoints, each (B, p)."""
+        """Return copies of the iterates at the checkpoints, each of shape (B, p)."""
         oracle = self.oracle()
         if self.checkpoints is None:
             self.checkpoints = range(self.solver.iterations(self.problem) + 1)
         return [w.copy() for w in self.steps(oracle, self.checkpoints)]
 
     def record(self, n_checkpoints: int) -> Run:
-        """Run, and write trajectories of at most so many rows; return itself."""
-        problem = self.declare().problem  # before its solver is asked
+        """Run the batch and record at most ``n_checkpoints`` rows; return itself."""
+        problem = self.declare().problem  # the solver may need its constants
         iterations = self.solver.iterations(problem)
         for _ in self.record_stepwise(checkpoints_of(iterations, n_checkpoints)):
             pass
@@ -280,13 +299,13 @@ class Run:
         return self
 
     def record_stepwise(self, checkpoints: Sequence[int]) -> Iterator[Recorder]:
-        """Run, and yield ``rows`` each time that they are longer by a checkpoint.
+        """Run the batch, and yield ``rows`` after each recorded checkpoint.
 
         Raises
         ------
         NotUsed
-            If it went to its last iteration, a trial did not diverge, and a mechanism
-            was used less often than declared.
+            If the run reached its last iteration, some trial did not diverge, and a
+            mechanism was used less often than declared.
         """
         oracle = self.oracle()
         self.rows = Recorder(oracle, self.solver)

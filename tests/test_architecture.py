@@ -131,7 +131,3 @@ def test_what_is_added_from_outside_takes_as_many_files_as_the_page_says():
         files = [*(ROOT / "tests" / "extending" / folder).rglob("*.*")]
         count = sum(path.suffix in (".py", ".yaml") for path in files)
         assert count == sum(said[name] for name in names), folder
-
-
-def test_the_readme_leads_to_the_page():
-    assert "(docs/architecture.md)" in (ROOT / "README.md").read_text()

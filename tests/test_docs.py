@@ -1,9 +1,9 @@
-"""docs/ says what the code does: its words, numbers and defaults."""
+"""The pages: their numbers are those of the code, their code runs, their links lead."""
 
 import re
 from fractions import Fraction
-from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,78 +12,102 @@ from benchmarks import publish
 from benchmarks.cards import page_of_data
 from dp_erm_bench.accounting.budget import Budget
 from dp_erm_bench.api import load_problem
-from dp_erm_bench.cli.plots import _compare_parser
-from dp_erm_bench.experiment.lines import LONGEST
+from dp_erm_bench.cli.main import main
 from dp_erm_bench.experiment.schema import PatternSearch
-from dp_erm_bench.experiment.tune import BETTER, MODELLED, SOBOL
-from dp_erm_bench.registry import QUANTITIES
-from dp_erm_bench.results.compare import MEASURES, RANK, WAYS, ComparisonRule
-from dp_erm_bench.results.statistics import FLOOR, RESAMPLES
 from dp_erm_bench.results.store import FAILED, FINISHED
 from dp_erm_bench.run import Run
-from dp_erm_bench.runner.experiment import OPEN
-from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.solvers.random_cd import RandomCD
+from tests.pages import ROOT, WRITTEN, code_blocks, command_lines, read_page
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PUBLISHED = DOCS.parent / "results" / "published"
-HARNESS = (DOCS / "harness.md").read_text()
-PAPERS = (DOCS / "papers.md").read_text()
-PLAIN = " ".join(HARNESS.split())
+PUBLISHED = ROOT / "results" / "published"
+LONGEST = 150
+"""Lines of a page that is written by hand."""
+QUIET = ["runner.n_jobs=1", "runner.progress=false"]
+BUILT = ("generated/", "notebooks/")
+"""Beginnings of links to pages that `make docs` writes."""
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_a_page_is_short_and_its_links_lead_to_files(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= LONGEST
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.S | re.M)
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        name, _, anchor = link.partition("#")
+        if link.startswith(("http", *BUILT)):
+            continue
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            heads = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+            slugs = [
+                re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads
+            ]
+            assert anchor in slugs, link
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = re.findall(r"^([a-z_]+)$", read_page("index"), re.M)
+    there = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert there == set(listed)
+
+
+@pytest.mark.parametrize("name", ["README", "first_fit"])
+def test_the_python_of_a_page_runs(name, tmp_path, monkeypatch):
+    """All blocks but those of solver files, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    for block in code_blocks(name, "python"):
+        if "class " not in block:
+            exec(block, space)
+    assert 0.0 < space["result"].epsilon_certified <= 1.0
+    assert 0.0 < space["model"].epsilon_certified_ <= 1.0
+
+
+@pytest.mark.slow
+def test_the_commands_and_the_solver_of_the_readme_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (solver,) = [b for b in code_blocks("README", "python") if "class " in b]
+    (tmp_path / "noisy_gd.py").write_text(solver)
+    for line in command_lines(*code_blocks("README", "sh")):
+        runs = line[0] not in ("plot", "export", "check")
+        assert main([*line, *QUIET] if runs else line) == 0, line
+    assert "all is kept" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_tutorial_on_papers_runs(tmp_path, monkeypatch):
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+    assert main(["experiment=mangold2022", "profile=smoke", *QUIET]) == 0
+    space = {}
+    for block in code_blocks("reproduce", "python"):
+        exec(block, space)
+    assert {"holds", "fails", "not judged"} >= {*space["claims"]["verdict"]}
 
 
 @pytest.mark.parametrize("status", [*FINISHED, *FAILED])
 def test_every_status_is_explained(status):
-    assert f"| `{status}` |" in HARNESS
-    assert status in RANK
+    assert f"| `{status}` |" in read_page("results_folder")
 
 
 def test_the_page_of_data_is_that_of_their_cards():
-    assert (DOCS / "datasets.md").read_text() == page_of_data()
+    assert read_page("datasets") == page_of_data()
 
 
-def test_comparing_is_explained_with_every_choice():
-    for measure in MEASURES:
-        assert f"`{measure}`" in HARNESS
-    for way in WAYS:
-        assert f"`--by {way}`" in HARNESS
-    for action in _compare_parser()._actions:
-        assert all(option in HARNESS for option in action.option_strings)
-
-
-def test_tuning_is_explained_with_the_defaults_of_the_code():
-    search, text = PatternSearch(), (DOCS / "tuning.md").read_text()
+def test_the_defaults_of_a_search_are_those_of_the_code():
+    search, text = PatternSearch(), read_page("tuning")
     for name in ("trials", "radius", "finalists", "tolerance"):
         assert f"| `search.{name}` | {getattr(search, name)} |" in text
     assert f"| `search.race` | {list(search.race)} |" in text
-    assert f"{LONGEST} times the grid's longest" in text
-    assert all(word in text for word in (*QUANTITIES, *(f"{key}`" for key in OPEN)))
-    assert f"{SOBOL} scrambled" in text and f"the best {BETTER[0]} get more" in text
-    assert f"the {MODELLED} new points" in text
-
-
-def test_the_numbers_are_those_of_the_code():
-    rule = ComparisonRule()
-    assert f"`--tolerance` ({rule.tolerance})" in HARNESS
-    assert f"`--interval {rule.interval}`" in HARNESS
-    assert f"Fewer than {rule.least} seeds (at {rule.interval}" in PLAIN
-    assert f"0.999` (it takes {ComparisonRule(interval=0.999).least} seeds)" in PLAIN
-    assert f"({RESAMPLES} draws" in PLAIN
-    assert f"below {FLOOR:g}".replace("e-09", "e-9") in PLAIN
-    assert f"`runner.time_limit` seconds ({RunOptions().time_limit:g};" in PLAIN
-
-
-def test_the_defaults_of_the_command_are_those_of_the_rule():
-    given = _compare_parser().parse_args(["a", "b"])
-    assert ComparisonRule(given.by, given.tolerance, given.interval) == ComparisonRule()
-    assert given.on == ["objective"]
 
 
 @pytest.mark.parametrize("order", ["cyclic", "cyclic_reversed", "uniform"])
 def test_the_lasso_ends_as_the_table_of_orders_says(order):
     """Two of its columns again, 24 seeds each; the standard error is 4 to 11 %."""
     problem = load_problem("sparse_lasso")
-    rows = [line.split(" | ") for line in PAPERS.splitlines() if line.startswith("| ")]
+    lines = read_page("papers").splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| ")]
     table = {row[0][2:]: row[1:] for row in rows if len(row) == 8}
     for column in (3, 4):
         step, clip, said = (
@@ -101,7 +125,7 @@ def test_the_lasso_ends_as_the_table_of_orders_says(order):
 def test_the_slopes_of_tables_1_to_3_are_those_published():
     published = pd.read_csv(PUBLISHED / "kumar2019_claims.csv")
     rows = published[published["figure"].str.fullmatch("table[123]")]
-    section = PAPERS.split("## Norms that induce structure")[1].split("\n## ")[0]
+    section = read_page("papers").split("## Structured norms")[1].split("\n## ")[0]
     lines = re.findall(r"^\|.*row \d:.*$", section, re.MULTILINE)
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     assert len(rows) == len(table) == 12

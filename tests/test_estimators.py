@@ -327,9 +327,6 @@ def test_a_search_runs_and_counts_its_last_fit_only():
     grid = {"dpclassifier__epsilon": [0.5, 1.0]}
     best = GridSearchCV(model, grid, cv=2).fit(FRAME, WORDS)
     assert best.best_estimator_[-1].epsilon_certified_ <= 1.0
-    readme = (Path(__file__).resolve().parents[1] / "README.md").read_text()
-    for text in (readme, DPClassifier.__doc__):
-        assert "`GridSearchCV`" in text and "charged" in text
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), (7, -3)])
@@ -597,10 +594,6 @@ def test_what_docs_say_of_weights_pipelines_and_searches():
     assert sorted(fits[:-1]) == [0.5] * 3 + [1.0] * 3 and len(fits) == 2 * 3 + 1
     assert best.best_estimator_.epsilon_certified_ <= fits[-1]
     assert best.best_estimator_.uncharged_ == ()
-    text = (Path(__file__).resolve().parents[1] / "docs" / "tuning.md").read_text()
-    section = text.split("## Estimators of scikit-learn")[1].split("\n## ")[0]
-    for word in ("sample_weight", "class_weight", "StandardScaler", "GridSearchCV"):
-        assert f"`{word}`" in section
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dp_erm_bench.cli.line import expand_values
 from dp_erm_bench.datasets.spec import dataset_spec
 from dp_erm_bench.experiment.schema import grid_size, write_out_blocks
 from dp_erm_bench.report.claims.judge import KINDS, WHOSE, _rows_of, evaluate_claims
-from dp_erm_bench.report.claims.lookup import NOISE, NOTHING, RUNS, WRONG
+from dp_erm_bench.report.claims.lookup import NOISE, NOTHING
 from dp_erm_bench.report.claims.measures import MEASURES
 from dp_erm_bench.report.figure import figures_of, panels_of
 from dp_erm_bench.report.lines import Noise, sources_of
@@ -602,24 +602,3 @@ def test_a_claim_that_w_0_gets_from_the_data_alone_is_vacuous():
         "vacuous (w = 0 in the place of projection meets it, too)",
         "holds",
     ]
-
-
-# Nothing is random in these; of the measures without lines these draw.
-EXACT = {"certified_epsilon", "excess_nonzeros", "error_at_zero"}
-DRAWN = {"width_error", "length_of_a_pass", "long_passes", "share_of_bias"}
-DRAWN |= {"mean_steps"}
-
-
-def test_papers_md_says_how_many_verdicts_are_wrong_by_chance():
-    rows = [
-        (one["measure"], MEASURES[one["measure"]].lines)
-        for name in WITH_GOOD
-        for claim in load(name, "default")["claims"]
-        for one in _rows_of(claim)
-    ]
-    random = [m for m, of in rows if m in DRAWN or (of == RUNS and m not in EXACT)]
-    text = " ".join((ROOT / "docs" / "papers.md").read_text().split())
-    assert f"Of the {len(rows)} rows of the seven papers, of curvature" in text
-    wrong = len(random) * WRONG
-    assert f"{len(random)} rest on an interval" in text
-    assert f"{wrong:.1f} verdicts" in text

@@ -1,9 +1,10 @@
 """Bounds in closed form: pure levels, Gaussian mechanisms, Renyi divergences.
 
-**Gaussian.** T adaptive Gaussian releases whose scale / sensitivity are z_1 .. z_T are
-exactly as hard to tell apart as N(0, 1) and N(mu, 1), mu = sqrt(sum_t 1 / z_t^2) (Dong,
-Roth, Su, "Gaussian Differential Privacy", JRSS-B 2022, Corollary 3.3). Their profile is
-that of Balle and Wang ("Improving the Gaussian Mechanism", ICML 2018, Theorem 8):
+**Gaussian.** The outputs of T adaptive Gaussian releases with scale / sensitivity
+z_1 .. z_T on neighbours are exactly as hard to tell apart as N(0, 1) and N(mu, 1),
+mu = sqrt(sum_t 1 / z_t^2) (Dong, Roth, Su, "Gaussian Differential Privacy", JRSS-B
+2022, Corollary 3.3). Their privacy profile is that of Balle and Wang ("Improving the
+Gaussian Mechanism", ICML 2018, Theorem 8):
 
     delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 
@@ -63,15 +64,15 @@ def mu_for(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0, at most 1e3 for what is said below.
+        At least 0; the accuracy below is stated for values up to 1e3.
     delta : float
         In [0, 1); 0 gives mu = 0, as no Gaussian is purely private.
 
     Returns
     -------
     float
-        The mu, for delta >= 1e-300 to a relative 1e-9, whatever epsilon, and above
-        the exact value by no more than the rounding of delta.
+        The mu, to a relative accuracy of 1e-9 for delta >= 1e-300. It exceeds the
+        exact value by no more than the rounding of delta.
     """
     if delta <= 0:
         return 0.0
@@ -85,9 +86,9 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def gdp_complement(epsilon: float, mu: float) -> float:
-    """Return 1 - ``gdp_delta``, of full relative precision where delta is near 1.
+    """Return 1 - ``gdp_delta``, to full relative precision even if delta is near 1.
 
-    It is Phi(s) + e^eps Phi(-r), a sum of terms >= 0.
+    It is computed as Phi(s) + e^eps Phi(-r), a sum of two terms >= 0.
     """
     s, r = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     tail = float(erfcx(r / math.sqrt(2))) / 2
@@ -107,20 +108,30 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def fold_gaussians(laws: Laws, z: float) -> tuple[float, list[Law]]:
-    """Return the mu of the Gaussian releases, all as one, and the other laws."""
+    """Return the mu of all Gaussian releases together, and the other laws."""
     squares = [(law, law.mu_square(z)) for law in laws]
     mu = math.sqrt(math.fsum(square for _, square in squares if square is not None))
     return mu, [law for law, square in squares if square is None]
 
 
 def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the exact epsilon of Gaussian releases, None if there are other laws."""
+    """Return the exact epsilon of Gaussian releases, None if there are other laws.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In [0, 1).
+    """
     mu, others = fold_gaussians(laws, z)
     return None if others else gdp_epsilon(mu, delta)
 
 
 def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
-    """Return the sum of a number over all uses, None if it is None for a law."""
+    """Return the sum over all uses of a number per law, None if a law has none."""
     answers = [(law.times, ask(law)) for law in laws]
     if any(answer is None for _, answer in answers):
         return None
@@ -128,9 +139,9 @@ def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
 
 
 def pure_epsilon(laws: Laws, z: float) -> float | None:
-    """Return the sum of the pure levels, None if a law has none.
+    """Return the sum of the pure epsilons of all uses, None if a law has none.
 
-    Basic composition (Dwork and Roth, 2014, Theorem 3.16); it holds at delta = 0.
+    This is basic composition (Dwork and Roth, 2014, Theorem 3.16), valid at delta = 0.
     """
     total = sum_over_uses(laws, lambda law: law.level(z))
     return None if total is None else total * (1 + 4e-16 * len(laws))
@@ -151,6 +162,15 @@ def converted_epsilon(orders: Floats, curve: Floats, delta: float) -> float:
     eps = min over a of eps(a) + log(1 - 1/a) - log(delta a)/(a - 1) (Canonne, Kamath,
     Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020,
     Proposition 12).
+
+    Parameters
+    ----------
+    orders : array of shape (m,)
+        The orders a > 1.
+    curve : array of shape (m,)
+        Renyi divergence eps(a) of the composition at each order.
+    delta : float
+        In [0, 1); the result is infinite at 0.
     """
     if delta <= 0:
         return math.inf
@@ -159,7 +179,17 @@ def converted_epsilon(orders: Floats, curve: Floats, delta: float) -> float:
 
 
 def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon that Renyi accounting proves, None for unknown laws."""
+    """Return the epsilon that Renyi accounting proves, None for unknown laws.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In [0, 1).
+    """
     orders = default_orders()
     curve = sum_over_uses(laws, lambda law: law.rdp(z, orders))
     return None if curve is None else converted_epsilon(orders, curve, delta)
@@ -168,8 +198,17 @@ def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
     """Return the deltas that Renyi accounting proves, 1 for unknown laws.
 
-    min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1: the
-    conversion of ``converted_epsilon``, solved for delta.
+    delta = min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1.
+    This is the conversion of ``converted_epsilon``, solved for delta.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    epsilons : array of shape (m,)
+        At least 0.
     """
     orders = default_orders()
     curve = sum_over_uses(laws, lambda law: law.rdp(z, orders))
@@ -181,19 +220,38 @@ def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
 
 
 def zcdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the closed form of concentrated privacy, None if a law has none.
+    """Return the epsilon that zero-concentrated DP proves, None for unknown laws.
 
     epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and Steinke, "Concentrated
     differential privacy", TCC 2016, Proposition 1.3).
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In (0, 1).
     """
     rho = sum_over_uses(laws, lambda law: law.rho(z))
     return None if rho is None else rho + 2 * math.sqrt(-rho * math.log(delta))
 
 
 def library_epsilon(laws: Laws, z: float, delta: float) -> float:
-    """Return the epsilon of dp_accounting's Renyi accountant under zero-out.
+    """Return the epsilon of dp_accounting's Renyi accountant under ``zero_out``.
 
-    It amplifies by sampling, which ours leaves to privacy-loss distributions.
+    It accounts for amplification by sampling. Our own Renyi accountant leaves that to
+    privacy-loss distributions.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases, whose noise must be normal.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In (0, 1).
     """
     from dp_accounting.rdp import RdpAccountant
 

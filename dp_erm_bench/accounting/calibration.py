@@ -1,7 +1,7 @@
-"""From laws and a budget to one noise multiplier.
+"""Calibration: the noise multiplier with which releases spend a privacy budget.
 
-A release that takes a fixed share of the budget is certified apart, and the search is
-run on what it leaves.
+Releases that take a fixed share of the budget are certified separately. The search for
+the multiplier uses the budget that they leave.
 """
 
 import functools
@@ -33,7 +33,7 @@ from dp_erm_bench.releases.printed import printed_multiplier
 
 MODES = ("certified", "paper", "authors")
 ROUNDING = 4e-16
-"""A few units in the last place: sums of budgets are rounded to the safe side."""
+"""A few units in the last place, by which sums are rounded to the safe side."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Calibration:
     Attributes
     ----------
     z : float
-        Common noise multiplier, 0 without noise; the scale of a release is
+        Common noise multiplier, 0 without noise. The noise scale of a release is
         z * weight * sensitivity.
     budget : Budget
         With delta as a number.
@@ -52,9 +52,9 @@ class Calibration:
     epsilon_certified : float
         Proved epsilon at the budget's delta, infinite without noise.
     label : str
-        ``certified``, ``authors``, ``paper``, or ``paper (not proved)`` where the
-        printed noise is certified for more than the budget only; ends in
-        ``(not recounted)`` for a release without a twin.
+        ``certified``, ``authors``, ``paper``, or ``paper (not proved)`` if the epsilon
+        certified for the printed noise exceeds the budget. The label ends in
+        ``(not recounted)`` if a release has no twin.
     """
 
     z: float
@@ -67,12 +67,12 @@ class Calibration:
 def calibrate(
     laws: Laws, budget: Budget, mode: str = "certified", printed: str | None = None
 ) -> Calibration:
-    """Return the noise multiplier of a budget.
+    """Return the noise multiplier for a budget, and the epsilon that is proved for it.
 
     Parameters
     ----------
     laws : tuple of Law
-        All that a run releases.
+        The laws of everything that a run releases.
     budget : Budget
         Delta must be a number (``Budget.resolve_delta(n)``).
     mode : str
@@ -80,13 +80,15 @@ def calibrate(
         ``paper``: the printed constant ``printed``. ``authors``: the noise of the
         DP-SGD that Mangold et al. compare with.
     printed : str or None
-        Name of the algorithm's printed constant, see ``printed.PAPERS``.
+        Name of the algorithm's printed constant, see ``printed.PAPERS``; None if its
+        paper prints none.
 
     Returns
     -------
     Calibration
-        Cached in memory, and for laws of the package on disk by laws, budget, mode and
-        :func:`digest_of_sources`; what is read is proved again, once in a process.
+        Cached in memory. For laws of the package it is also cached on disk, by laws,
+        budget, mode and :func:`digest_of_sources`. A value read from disk is proved
+        again, once per process.
 
     Raises
     ------
@@ -95,9 +97,9 @@ def calibrate(
     TypeError
         For a law that no accountant knows.
     Unsupported
-        For delta = 0 with noise that is not purely private, or if no noise reaches
-        the budget: the curvature of perturbed objectives alone exceeds it. The
-        sentence says how small log(1 + beta / ridge) must be.
+        For delta = 0 with noise that is not purely private. Also if no noise reaches
+        the budget, because the curvature of perturbed objectives alone exceeds it; the
+        message then states the cost of log(1 + beta / ridge).
     """
     if mode not in MODES:
         raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
@@ -107,7 +109,7 @@ def calibrate(
 
 
 def refuse_unreachable(laws: Laws, budget: Budget) -> None:
-    """Raise what `calibrate` raises where no noise can reach the budget."""
+    """Raise an error, as `calibrate` does, if no noise brings laws within a budget."""
     check_known(laws, budget.number)
     least = math.fsum(law.times * law.least() for law in laws)
     if least >= budget.epsilon:
@@ -120,7 +122,7 @@ def refuse_unreachable(laws: Laws, budget: Budget) -> None:
 def label_without_twins(
     calibration: Calibration, releases: Iterable[Release]
 ) -> Calibration:
-    """Return a calibration whose label says so where a release has no twin."""
+    """Return the calibration, labelled as not recounted if a release has no twin."""
     if all(release.is_recounted() for release in releases) or not calibration.z:
         return calibration
     return replace(calibration, label=calibration.label + NOT_RECOUNTED)
@@ -129,7 +131,17 @@ def label_without_twins(
 def shared_mechanisms(
     releases: Shared, budget: Budget, identities: Sequence[str]
 ) -> Mechanisms:
-    """Return the mechanisms of releases that take a share of a budget."""
+    """Return the mechanisms of releases that take a fixed share of a budget.
+
+    Parameters
+    ----------
+    releases : tuple of L1Laplace
+        The releases, each with its share of epsilon.
+    budget : Budget
+        The whole budget of a trial.
+    identities : sequence of str
+        One per trial; they seed the noise.
+    """
     mechanisms = Mechanisms(len(identities))
     for release in releases:
         z = release.multiplier(budget.epsilon)
@@ -138,7 +150,7 @@ def shared_mechanisms(
 
 
 def epsilon_spent(releases: Shared, budget: Budget) -> float:
-    """Return the pure epsilon that releases take of a finite budget.
+    """Return the pure epsilon that releases take out of a finite budget.
 
     Raises
     ------
@@ -155,7 +167,7 @@ def epsilon_spent(releases: Shared, budget: Budget) -> float:
 
 
 def budget_left(budget: Budget, releases: Shared) -> Budget:
-    """Return the budget less that of the shares, never rounded up."""
+    """Return the budget that the shares leave, never rounded up."""
     if not releases or math.isinf(budget.epsilon):
         return budget
     left = budget.epsilon - epsilon_spent(releases, budget)
@@ -165,13 +177,23 @@ def budget_left(budget: Budget, releases: Shared) -> Budget:
 def with_shares(
     calibration: Calibration, budget: Budget, releases: Shared
 ) -> Calibration:
-    """Return a calibration of the left-over that counts the shares too.
+    """Return the calibration of the remaining budget, with the shares added.
 
-    Basic composition: the shares are eps'-DP; whatever they published, the rest is
-    (eps_r, delta)-DP given it, for its z is fixed before and its sensitivities are
-    functions of what was published. Together (eps' + eps_r, delta)-DP (Dwork and
-    Roth, 2014, Theorem 3.16 and appendix B, adaptive). It holds whichever rule chose
-    z: ``epsilon_certified`` is proved, and within the budget if ``certified``.
+    Basic composition: the shares are eps'-DP. Given whatever they published, the rest
+    is (eps_r, delta)-DP, because its z is fixed before and its sensitivities are
+    functions of what was published. Together they are (eps' + eps_r, delta)-DP (Dwork
+    and Roth, 2014, Theorem 3.16 and appendix B, adaptive). This holds whichever rule
+    chose z: ``epsilon_certified`` is proved, and it is within the budget in the mode
+    ``certified``.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        That of all other releases, for the budget that the shares leave.
+    budget : Budget
+        The whole budget of a trial.
+    releases : tuple of L1Laplace
+        The releases that take a share; may be empty.
     """
     if not releases:
         return calibration
@@ -191,7 +213,7 @@ def with_shares(
 def _load_calibration(
     laws: Laws, budget: Budget, mode: str, printed: str | None
 ) -> Calibration:
-    """Compute or load a calibration of laws in canonical order."""
+    """Load or compute the calibration of laws in canonical order."""
     if math.isinf(budget.epsilon) or not laws:
         spent = math.inf if laws else 0.0
         return Calibration(0.0, budget, "none", spent, mode)
@@ -199,7 +221,7 @@ def _load_calibration(
     if not all(type(law).__module__.startswith(package) for law in laws):
         return compute_calibration(
             laws, budget, mode, printed
-        )  # ``digest_of_sources`` covers ours alone
+        )  # ``digest_of_sources`` covers only our laws
     named = [[law.name, asdict(law)] for law in laws]
     key = digest_of_json([digest_of_sources(), named, asdict(budget), mode, printed])
     read = load_json("calibration", key)
@@ -207,8 +229,8 @@ def _load_calibration(
         return Calibration(budget=budget, **read.value)
     found: Calibration | None = None
     if read is not None and mode == "certified":
-        # Of what was read z and the name of the accountant are taken; the rest is what
-        # is proved now.
+        # Only z and the name of the accountant are taken from the file; the rest is
+        # proved now.
         z, name = read.value.get("z"), read.value.get("accountant")
         if isinstance(z, float) and isinstance(name, str):
             if proof := proof_of_least(z, name, laws, budget):
@@ -222,7 +244,7 @@ def _load_calibration(
 
 @functools.cache
 def digest_of_sources() -> str:
-    """Return the digest of accountants, laws and the libraries that they use."""
+    """Return a digest of the code of accountants and laws, and library versions."""
     layers = (Path(__file__).parent, Path(releases.__file__).parent)
     files = [path for layer in layers for path in sorted(layer.glob("*.py"))]
     code = [[path.name, path.read_text()] for path in files]
@@ -232,7 +254,19 @@ def digest_of_sources() -> str:
 def compute_calibration(
     laws: Laws, budget: Budget, mode: str, printed: str | None
 ) -> Calibration:
-    """Compute a calibration with noise."""
+    """Compute the calibration for a finite budget, without the cache.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases, at least one.
+    budget : Budget
+        With a finite epsilon, and delta as a number.
+    mode : {'certified', 'paper', 'authors'}
+        The rule that chooses the noise, see `calibrate`.
+    printed : str or None
+        Name of the printed constant, for the mode ``paper``.
+    """
     delta, adjacency = budget.number, budget.adjacency
     if mode == "certified":
         z, proof = certified_multiplier(laws, budget)
@@ -247,7 +281,21 @@ def compute_calibration(
 def calibration_of_proof(
     z: float, budget: Budget, proof: Certificate, mode: str
 ) -> Calibration:
-    """Return the calibration of a proof, which may exceed the budget of a paper's."""
+    """Return the calibration that a certificate proves for a noise multiplier.
+
+    Its label says so if the noise of a paper is certified for more than the budget.
+
+    Parameters
+    ----------
+    z : float
+        Common noise multiplier.
+    budget : Budget
+        The budget, with delta as a number.
+    proof : Certificate
+        The epsilon proved at z, and its accountant.
+    mode : {'certified', 'paper', 'authors'}
+        The rule that chose z.
+    """
     unproved = mode == "paper" and proof.epsilon > budget.epsilon
     label = "paper (not proved)" if unproved else mode
     return Calibration(z, budget, proof.accountant, proof.epsilon, label)

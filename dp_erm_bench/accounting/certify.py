@@ -1,4 +1,4 @@
-"""The smallest epsilon, and the whole profile, that are proved for a composition."""
+"""The smallest epsilon and the privacy profile that are proved for a composition."""
 
 import functools
 import math
@@ -25,10 +25,11 @@ class Certificate:
     Attributes
     ----------
     epsilon : float
-        At least 0; infinite where nothing is private.
+        At least 0; infinite if no privacy is proved.
     accountant : str
-        ``gdp``, ``rdp``, ``pld``, ``pure``, ``profile`` (of objective perturbation),
-        or ``none`` where nothing had to be proved.
+        ``gdp``, ``rdp``, ``pld``, ``pure``, or ``profile`` (of a law with a privacy
+        profile, as in objective perturbation). ``none`` if nothing had to be proved, or
+        nothing was.
     """
 
     epsilon: float
@@ -40,9 +41,10 @@ BY_EPSILON = attrgetter("epsilon")
 
 
 def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
-    """Return delta(epsilon) of one use of a law that has a profile.
+    """Return the privacy profile delta(epsilon) of a composition, None if unknown.
 
-    Gaussian releases may be beside it; None for all other compositions.
+    It is known for a single use of a law that has a profile, alone or together with
+    Gaussian releases.
     """
     special = [law for law in laws if law.profiled]
     mu, others = bounds.fold_gaussians(laws, z)
@@ -52,7 +54,17 @@ def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
 
 
 def profile_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon of the profile, None for laws that it does not know."""
+    """Return the epsilon of the privacy profile, None for laws without a profile.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In [0, 1); the result is infinite at 0.
+    """
     profile = profile_of(laws, z)
     if profile is None:
         return None
@@ -62,12 +74,12 @@ def profile_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 
 
 def check_known(laws: Laws, delta: float) -> None:
-    """Refuse laws that no accountant knows, and delta = 0 where noise is Gaussian.
+    """Raise an error if no accountant can certify the laws at ``delta``.
 
     Raises
     ------
     TypeError
-        For a law that answers no accountant, or is no dataclass of its own.
+        For a law that no accountant knows, or whose class is not itself a dataclass.
     Unsupported
         For delta = 0 with noise that is not purely private.
     """
@@ -80,7 +92,7 @@ def check_known(laws: Laws, delta: float) -> None:
             if law.rdp(z, bounds.default_orders()) is None:
                 raise TypeError(f"law {law.name!r}: no accountant knows it")
         if "__dataclass_params__" not in vars(type(law)):
-            # Else fields would be lost where laws are compared and composed.
+            # Otherwise its fields would be lost when laws are compared and composed.
             raise TypeError(f"{type(law).__name__}: a law must be a dataclass")
         if level is None and law.times:
             impure.add(law.name)
@@ -99,17 +111,17 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
     laws : tuple of Law
         The laws of all releases, which may be adaptive.
     z : float
-        Common noise multiplier, at least 0; scale / sensitivity of a law is
+        Common noise multiplier, at least 0. The scale / sensitivity of a law is
         z * weight.
     delta : float
         In [0, 1).
     adjacency : Adjacency
-        The relation for which z is meant.
+        The neighbouring relation for which sensitivities are declared.
 
     Returns
     -------
     Certificate
-        The epsilon and who proves it.
+        The epsilon and the accountant that proves it.
 
     Raises
     ------
@@ -132,7 +144,17 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
 
 
 def quick_certificate(laws: Laws, z: float, delta: float) -> Certificate:
-    """Return the best certificate of the accountants that take microseconds."""
+    """Return the best certificate of all accountants but the slow PLD accountant.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In [0, 1).
+    """
     with np.errstate(over="ignore"):
         exact = bounds.gaussian_epsilon(laws, z, delta)
         if exact is not None:
@@ -149,9 +171,21 @@ def quick_certificate(laws: Laws, z: float, delta: float) -> Certificate:
 def pld_certificate(
     laws: Laws, z: float, delta: float, adjacency: Adjacency
 ) -> Certificate:
-    """Return the certificate of the PLD accountant where it may win.
+    """Return the certificate of the PLD accountant, of infinite epsilon if useless.
 
-    It never beats the exact answer for Gaussian releases.
+    It is not used for delta = 0, nor for Gaussian releases alone, for which it never
+    beats the exact answer.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In [0, 1).
+    adjacency : Adjacency
+        The neighbouring relation for which sensitivities are declared.
     """
     if delta == 0 or not bounds.fold_gaussians(laws, z)[1]:
         return NOTHING
@@ -169,15 +203,16 @@ def delta_at(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Fl
     z : float
         Common noise multiplier.
     adjacency : Adjacency
-        The relation for which z is meant.
-    epsilons : array
+        The neighbouring relation for which sensitivities are declared.
+    epsilons : array of shape (m,)
         At least 0.
 
     Returns
     -------
-    array
-        Exact for Gaussian releases, else by the privacy-loss distribution, good for
-        deltas above about 1e-12, or by Renyi divergences; 1 where nothing is proved.
+    array of shape (m,)
+        Exact for Gaussian releases, and from the privacy profile if a law has one.
+        Otherwise from the privacy-loss distribution, which is good for deltas above
+        about 1e-12, or from Renyi divergences; 1 where nothing is proved.
     """
     check_known(laws, 1.0)
     laws = compose_laws(laws)

@@ -1,4 +1,4 @@
-"""Noise multipliers of a budget: the least certified one, and that of other authors."""
+"""The smallest certified noise multiplier of a budget, and that of other authors."""
 
 import functools
 import math
@@ -25,10 +25,21 @@ SLOW_TOLERANCE = 1e-5
 def proof_of_least(
     z: float, accountant: str, laws: Laws, budget: Budget
 ) -> Certificate | None:
-    """Return the accountant's proof at z, None if z is not the least of a budget.
+    """Return the certificate at z, None if z is not the smallest for a budget.
 
-    The accountant must prove the budget at z, and no accountant may prove it at a z
+    The named accountant must prove the budget at z. No accountant may prove it at a z
     that is smaller by ten times the tolerance of the search.
+
+    Parameters
+    ----------
+    z : float
+        The common noise multiplier to check.
+    accountant : str
+        Name of the accountant that found z, as in ``Certificate.accountant``.
+    laws : tuple of Law
+        The laws of all releases, in canonical order.
+    budget : Budget
+        Delta must be a number.
     """
     delta, adjacency = budget.number, budget.adjacency
     pld = accountant == "pld"
@@ -51,11 +62,12 @@ def proof_of_least(
 
 
 def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate]:
-    """Return the smallest z within the budget, and the proof.
+    """Return the smallest z certified to be within the budget, and its certificate.
 
-    The quick accountants come first. PLD is asked once at their z and searched only
-    if it proves less there; being asked near the answer bounds its memory. Of samples
-    a coarse lattice finds z to a few per cent first.
+    The quick accountants are searched first. The PLD accountant is evaluated once at
+    their z, and searched only if it proves a smaller epsilon there; starting near the
+    answer bounds its memory. For sampled releases a coarse lattice first finds z to a
+    few per cent.
     """
     epsilon, delta, adjacency = budget.epsilon, budget.number, budget.adjacency
     proofs: dict[float, Certificate] = {}
@@ -89,15 +101,16 @@ def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate
 
 
 def is_sampled(laws: Laws) -> bool:
-    """Return whether a law is over Poisson samples, for PLD to account."""
+    """Return whether some release uses samples, for which only PLD is tight."""
     return any(law.sampled for law in laws)
 
 
 def guess_multiplier(laws: Laws, budget: Budget) -> float:
     """Return a z near the answer, from the central limit theorem.
 
-    A step of mean square loss s^2 counts like a Gaussian of mu = s (Dong, Roth, Su
-    2022, Theorem 3.4); each gets an equal share of mu^2. It only starts the search.
+    A step whose mean square loss is s^2 counts like a Gaussian of mu = s (Dong, Roth,
+    Su 2022, Theorem 3.4). Each step gets an equal share of mu^2. The result only starts
+    the search.
     """
     mu = mu_for(budget.epsilon, max(budget.number, 1e-12))
     return max(law.guess(mu * mu / len(laws) / law.times) for law in laws)
@@ -106,23 +119,24 @@ def guess_multiplier(laws: Laws, budget: Budget) -> float:
 def smallest_multiplier(
     epsilon_at: Callable[[float], float], epsilon: float, start: float, tolerance: float
 ) -> float:
-    """Return about the smallest z whose certified epsilon is within a budget.
+    """Return nearly the smallest z whose certified epsilon is within a budget.
 
-    A secant search on log z against log epsilon, where accountants are nearly straight
-    lines, kept inside a bracket of one refused and one safe z and aimed a little to
-    the safe side. It returns a z that was itself evaluated and is safe.
+    This is a secant search on log z against log epsilon, in which accountants are
+    nearly straight lines. It stays inside a bracket of one refused and one safe z, and
+    aims a little to the safe side. The z that it returns was evaluated and is safe.
 
     Parameters
     ----------
     epsilon_at : callable
-        Certified epsilon of a z; falls with z, up to rounding. May be infinite.
+        Certified epsilon as a function of z. It falls with z, up to rounding, and may
+        be infinite.
     epsilon : float
         The budget, positive and finite.
     start : float
         First guess of z.
     tolerance : float
-        The epsilon certified ends within [1 - tolerance, 1] times the budget, or z
-        within that relative distance of a z that is refused.
+        The search ends when the certified epsilon is within [1 - tolerance, 1] times
+        the budget, or z is within that relative distance of a z that is refused.
 
     Raises
     ------
@@ -149,9 +163,9 @@ def smallest_multiplier(
 def secant_root(points: list[tuple[float, float]], aim: float) -> float:
     """Return the z at which the line through two points meets log epsilon = aim.
 
-    It goes through the last two points, or through a single one with the slope of
-    epsilon = 1/z^2, between those of full-batch and of sampled noise. NaN where there
-    is no line.
+    The line is straight in log z and log epsilon and goes through the last two points.
+    Through a single point it has the slope of epsilon = 1/z^2, which lies between those
+    of full-batch and of sampled noise. NaN if there is no such line.
     """
     usable = [(math.log(z), math.log(e)) for z, e in points if 0 < e < math.inf]
     if not usable:
@@ -164,7 +178,19 @@ def secant_root(points: list[tuple[float, float]], aim: float) -> float:
 
 
 def next_point(guess: float, refused: float, safe: float, halve: bool) -> float:
-    """Return the z to try next: the guess, or where it is of no use a plain step."""
+    """Return the z to try next: the guess, or a plain step if the guess is useless.
+
+    Parameters
+    ----------
+    guess : float
+        The z proposed by a secant step; may be NaN.
+    refused : float
+        Largest z known to exceed the budget; 0 if none is known.
+    safe : float
+        Smallest z known to be within the budget; infinite if none is known.
+    halve : bool
+        Whether to bisect log z whatever the guess is, once there is a bracket.
+    """
     if refused == 0:
         return guess if 0.1 * safe < guess < safe else 0.7 * safe
     if math.isinf(safe):
@@ -175,12 +201,18 @@ def next_point(guess: float, refused: float, safe: float, halve: bool) -> float:
 
 
 def authors_multiplier(budget: Budget, laws: Laws) -> float:
-    """Return z of the DP-SGD that Mangold et al. compare with.
+    """Return z of the DP-SGD with which Mangold et al. compare their algorithms.
 
-    Their noise has standard deviation C z_a on the sum of clipped gradients with
-    z_a = 2 z_RDP, z_RDP being the noise multiplier of Renyi accounting for Poisson
+    Their noise on the sum of gradients clipped to C has standard deviation C z_a, with
+    z_a = 2 z_RDP. Here z_RDP is the noise multiplier of Renyi accounting for Poisson
     sampling and a record added or removed (Mironov, Talwar, Zhang, 2019, at
-    dp_accounting's default orders). z is that noise over the adjacency's sensitivity.
+    dp_accounting's default orders). z is that noise over the sensitivity of the
+    budget's adjacency.
+
+    Raises
+    ------
+    UsageError
+        For other releases than a single one over samples, or delta = 0.
     """
     if len(laws) != 1 or not laws[0].normal:
         raise UsageError(
@@ -196,7 +228,17 @@ def authors_multiplier(budget: Budget, laws: Laws) -> float:
 
 @functools.cache
 def library_multiplier(law: Law, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier that Renyi accounting needs (add or remove)."""
+    """Return the noise multiplier that Renyi accounting needs (add or remove).
+
+    Parameters
+    ----------
+    law : Law
+        The law of a Gaussian release over samples.
+    epsilon : float
+        Positive and finite.
+    delta : float
+        In (0, 1).
+    """
     spent = law.sampling_rate() * math.sqrt(-law.times * math.log(delta)) / epsilon
     start = 1 + 2 * spent
     return smallest_multiplier(

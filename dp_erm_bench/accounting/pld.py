@@ -2,34 +2,36 @@
 
 **What is composed.** An adaptive composition is dominated by the product of the steps'
 dominating pairs (Zhu, Dong, Wang, AISTATS 2022, Theorem 10; Dong, Roth, Su 2022,
-Theorem 3.2), whose loss is the sum of the steps' independent losses. Where a pair is
-not its own mirror image the two orders of the neighbours are composed apart, each with
-all steps in the same order, and the larger epsilon counts.
+Theorem 3.2), whose loss is the sum of the steps' independent losses. If a pair is not
+its own mirror image, the two orders of the neighbours are composed separately, each
+with all steps in the same order, and the larger epsilon counts.
 
 **One step.** A node (l, m) with i h <= l < (i+1) h is split between the two lattice
-points such that both its mass m under P and its mass m e^-l under Q are kept: upper
-share (1 - e^(ih - l)) / (1 - e^-h). Hockey-stick divergences are expectations of the
-convex functions (1 - e^eps r)_+ of r = e^-l, and the split is a mean-preserving spread
-of r, so none falls: the result dominates the law ("connect the dots", Doroshenko et
-al., PoPETs 2022, here computed from masses instead of second differences of the
-profile, which lose all digits once h is small).
+points such that both its mass m under P and its mass m e^-l under Q are kept; the upper
+point gets the share (1 - e^(ih - l)) / (1 - e^-h). Hockey-stick divergences are
+expectations of the convex functions (1 - e^eps r)_+ of r = e^-l. The split is a
+mean-preserving spread of r, so no divergence falls: the result dominates the law. This
+is "connect the dots" (Doroshenko et al., PoPETs 2022), computed here from masses
+instead of second differences of the profile, which lose all digits once h is small.
 
-**Their sum** is found by FFT under an exponential tilt. Let K(t) = sum_k T_k log M_k(t)
-be the logarithm of E e^(tL), L the finite part of the sum. The law tilted by e^(tL -
-K(t)) is the composition of the tilted steps, and
+**Their sum** is computed by FFT under an exponential tilt. Let K(t) = sum_k T_k log
+M_k(t) be the logarithm of E e^(tL), where L is the finite part of the sum. The law
+tilted by e^(tL - K(t)) is the composition of the tilted steps, and
 
     P(L = v) = e^(K(t) - t v) P_t(L = v).
 
-t is chosen so that the tilted sum centres where epsilon will be: the rounding errors of
-the FFT, which are relative to the largest tilted probability, then are small relative
-to delta. Without the tilt they are of order T 1e-16 absolutely, useless against delta.
+t is chosen so that the tilted sum is centred where epsilon will be. The rounding errors
+of the FFT, which are relative to the largest tilted probability, are then small
+relative to delta. Without the tilt their absolute size is of order T 1e-16, too large
+for a small delta.
 
 **Why the result stays an upper bound.** (i) The array has a finite length; sums that
 leave it wrap around. Upwards: P(L > top) <= e^(K(u) - u top) for all u >= 0 is added to
 the mass at infinity. Downwards: the mass reappears at higher losses, which only adds.
-(ii) Infinite loss: at most sum_k T_k * infinite_k. (iii) Rounding: a factor of the
-transform is off by at most some ROUNDING, so the product by T ROUNDING |phi|^(T-1) and
-each inverse value by the mean of that over the frequencies; it is added to every cell.
+(ii) Infinite loss: its mass is at most sum_k T_k * infinite_k. (iii) Rounding: a factor
+of the transform is off by at most some ROUNDING, so the product is off by at most
+T ROUNDING |phi|^(T-1), and each inverse value by at most the mean of that over the
+frequencies. This mean is added to every cell.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ LARGEST = 1 << 21
 BAND = 600.0
 """The length of the bands of losses in which e^-L neither over- nor underflows."""
 TYPICAL = 0.05
-"""The delta that the tilt and the cut-offs of a whole profile are made for."""
+"""The delta for which the tilt and cut-offs of a whole profile are chosen."""
 
 
 class LossSteps(NamedTuple):
@@ -69,7 +71,17 @@ class LossSteps(NamedTuple):
 
 
 def discretise_law(law: Losses, step: float, times: int) -> LossSteps:
-    """Return a law on the lattice, dominating it (see the module's docstring)."""
+    """Return a law on the lattice that dominates a given one, as proved above.
+
+    Parameters
+    ----------
+    law : Losses
+        The privacy-loss law of one use.
+    step : float
+        Spacing of the lattice.
+    times : int
+        Number of uses.
+    """
     cells = np.floor(law.losses / step)
     inside = law.losses - cells * step
     upper = law.masses * np.clip(np.expm1(-inside) / math.expm1(-step), 0, 1)
@@ -82,14 +94,22 @@ def discretise_law(law: Losses, step: float, times: int) -> LossSteps:
 
 
 def round_to_band(losses: Floats) -> Floats:
-    """Return the multiple of BAND next to each loss, on the side of 0."""
+    """Return each loss rounded towards 0 to a multiple of ``BAND``."""
     return np.asarray(BAND * np.trunc(losses / BAND))
 
 
 def golden_minimiser(
     function: Callable[[float], float], low: float, high: float
 ) -> float:
-    """Return about the minimiser of a unimodal function of log t, to 5 %."""
+    """Return the minimiser t of a function that is unimodal in log t, to about 5 %.
+
+    Parameters
+    ----------
+    function : callable
+        The function of t; may be infinite for large t.
+    low, high : float
+        Ends of the interval that is searched, positive.
+    """
     ratio = (math.sqrt(5) - 1) / 2
     a, b = math.log(low), math.log(high)
     x, y = b - ratio * (b - a), a + ratio * (b - a)
@@ -111,8 +131,8 @@ class Composition:
 
     Parameters
     ----------
-    steps : list of Steps
-        The composed pairs.
+    steps : list of LossSteps
+        The discretised laws, each with its number of uses.
     step : float
         Spacing of the lattice.
     """
@@ -124,7 +144,7 @@ class Composition:
         self.uses = sum(s.times for s in steps)
 
     def cumulant(self, t: float) -> float:
-        """Return K(t) = log E e^(t L), infinite where it overflows."""
+        """Return K(t) = log E e^(t L), infinite if it overflows."""
         total = self.uses * ROUNDING
         for part, losses in zip(self.steps, self.losses, strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -136,7 +156,7 @@ class Composition:
         return total
 
     def tilt(self, delta: float) -> float:
-        """Return about the t of the best Chernoff bound (K(t) - log delta) / t."""
+        """Return about the t that minimises Chernoff's bound (K(t) - log delta) / t."""
         spread = 0.0
         for part, losses in zip(self.steps, self.losses, strict=True):
             mean = float(part.masses @ losses)
@@ -150,11 +170,12 @@ class Composition:
         )
 
     def window(self, t: float, delta: float) -> tuple[int, int]:
-        """Return lattice indices between which no wrapped sum does harm.
+        """Return the lattice indices of a window in which wrapped sums do no harm.
 
-        A sum v above the length L of the array comes back as v - L, heavier by
-        e^(t L) once untilted; P(L_T > L) e^(t L) <= e^(K(u) - u L + t L) is made
-        negligible. Sums below the window hold a negligible part of the tilted mass.
+        A sum v above the length L of the array wraps around to v - L, and its mass
+        grows by e^(t L) when the tilt is undone. So P(L_T > L) e^(t L), which is at
+        most e^(K(u) - u L + t L), is made negligible. Sums below the window hold a
+        negligible part of the tilted mass.
         """
         at, negligible = self.cumulant(t), math.log(delta * 1e-6)
         tops = [
@@ -172,13 +193,23 @@ class Composition:
         return low, last if math.isinf(top) else min(last, math.ceil(top / self.step))
 
     def tilted_bounds(self, t: float, low: int, size: int) -> Floats:
-        """Return bounds of the tilted probabilities of ``size`` sums from ``low``."""
+        """Return upper bounds on the tilted probabilities of a window of sums.
+
+        Parameters
+        ----------
+        t : float
+            The tilt.
+        low : int
+            Lattice index of the first sum.
+        size : int
+            Number of sums, the length of the FFT.
+        """
         product, smallest = np.ones(1, np.complex128), np.full(1, np.inf)
         for part, losses in zip(self.steps, self.losses, strict=True):
             weights = part.masses * np.exp(t * losses)
             index = (part.first + np.arange(len(weights))) % size
             factor = fft.rfft(np.bincount(index, weights / weights.sum(), size))
-            # Named: numpy swaps the factors where it may overwrite one of them.
+            # Named, since numpy swaps the factors if it may overwrite one of them.
             power = np.power(factor, part.times)
             product = product * power
             smallest = np.minimum(smallest, np.abs(factor))
@@ -192,8 +223,19 @@ class Composition:
     ) -> tuple[Floats, Floats, Floats]:
         """Return losses from ``start`` on, and the masses at and above each.
 
-        Masses of E 1 and of E e^(b - L), b = ``round_to_band(L)``, of the window
-        of ``size`` sums from ``low``. Infinite, hence no proof, where they overflow.
+        The masses are those of E 1 and of E e^(b - L), with b = ``round_to_band(L)``.
+        A mass that overflows is infinite and hence proves nothing.
+
+        Parameters
+        ----------
+        t : float
+            The tilt.
+        start : int
+            Lattice index of the first loss that is returned, at least ``low``.
+        low : int
+            Lattice index of the first sum of the window.
+        size : int
+            Number of sums in the window.
         """
         losses: Floats = self.step * np.arange(start, low + size).astype(np.float64)
         masses = self.tilted_bounds(t, low, size)[start - low :]
@@ -219,8 +261,9 @@ class Composition:
     def epsilon_by(self, t: float, delta: float) -> float:
         """Return the epsilon proved under one tilt.
 
-        With U, W the masses of {L > eps} under P and (times e^(b - L)) under Q, both
-        constant between lattice points, delta(eps) = U - e^(eps - b) W + rest.
+        Let U be the mass of {L > eps} under P, and W the same with each loss weighted
+        by e^(b - L), which is e^b times the mass under Q. Both are constant between
+        lattice points, and delta(eps) = U - e^(eps - b) W + rest.
         """
         low, top = self.window(t, delta)
         rest = self.infinite + delta * 1e-6
@@ -240,7 +283,7 @@ class Composition:
         return max(0.0, float(proved))
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """Return bounds on E (1 - e^(eps - L))_+ at some epsilons, of their shape."""
+        """Return upper bounds on delta, E (1 - e^(eps - L))_+, at some epsilons."""
         t = 0.4 * self.tilt(TYPICAL)
         low, top = self.window(t, TYPICAL * 1e-8)
         losses, over, under = self.tails(t, low, low, max(top - low + 1, 16))
@@ -262,7 +305,19 @@ SMALLEST_DELTA = 1e-250
 def pairs_of(
     laws: Laws, z: float, adjacency: Adjacency, tail: float
 ) -> list[Dominating]:
-    """Return the dominating pairs of laws, all Gaussian releases folded into one."""
+    """Return the dominating pairs of laws, all Gaussian releases folded into one.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases; those that are not Gaussian must have a pair.
+    z : float
+        Common noise multiplier, positive.
+    adjacency : Adjacency
+        The neighbouring relation for which sensitivities are declared.
+    tail : float
+        Largest mass that may be cut off per use.
+    """
     mu, others = fold_gaussians(laws, z)
     pairs = [law.dominating(z, adjacency, tail) for law in others]
     if mu:
@@ -275,9 +330,9 @@ def pairs_of(
 
 
 def is_tractable(laws: Laws, z: float) -> bool | None:
-    """Return whether the laws have few enough nodes.
+    """Return whether the losses of the laws need few enough nodes to be composed.
 
-    None where a law has no dominating pair.
+    None if a law has no dominating pair.
     """
     slopes = [law.steepness(z) for law in laws]
     if None in slopes:
@@ -289,9 +344,9 @@ def lattice_step(pairs: list[Dominating], cells: int) -> float:
     """Return the spacing of the lattice, a power of two.
 
     Splitting adds at most step^2 / 4 to the variance of a loss, so step^2 is taken as
-    FINENESS times the mean square loss of a step. The law of a step, and about 20
-    deviations of the sum, must fit on ``cells`` points. Powers of two keep the lattice
-    fixed along nearly all of a search for z.
+    FINENESS times the mean square loss of one use. The law of one use, and about 20
+    deviations of the sum, must fit on ``cells`` points. A power of two keeps the
+    lattice fixed during nearly all of a search for z.
     """
     uses = sum(pair.times for pair in pairs)
     square = sum(pair.times * pair.scale**2 for pair in pairs)
@@ -307,8 +362,16 @@ def compositions(
 ) -> Iterator[Composition]:
     """Yield the composition on a lattice in each order of the neighbours.
 
-    One order is enough where all pairs are their own mirror images; ``tail`` bounds
-    the mass that each use cuts off.
+    One order is enough if all pairs are their own mirror images.
+
+    Parameters
+    ----------
+    pairs : list of Dominating
+        The dominating pairs of the releases.
+    step : float
+        Spacing of the lattice.
+    tail : float
+        Largest mass that may be cut off per use.
     """
     for order in (False,) if all(pair.mirrored for pair in pairs) else (False, True):
         laws = [(pair.losses(step, tail, order), pair.times) for pair in pairs]
@@ -323,8 +386,20 @@ def pld_epsilon(
     """Return the epsilon that PLD accounting proves, None for unknown laws.
 
     Infinity means that nothing was proved: delta is 0, or the noise is so small that
-    the lattice would not fit into memory. Fewer ``cells`` are faster and prove a
-    somewhat larger epsilon.
+    the lattice would not fit into memory.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In [0, 1).
+    adjacency : Adjacency
+        The neighbouring relation for which sensitivities are declared.
+    cells : int
+        Size of the lattice. Fewer cells are faster and prove a somewhat larger epsilon.
     """
     tractable = is_tractable(laws, z)
     if tractable is None:
@@ -340,7 +415,19 @@ def pld_epsilon(
 
 
 def pld_deltas(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:
-    """Return the deltas that PLD accounting proves for laws that it knows."""
+    """Return the deltas that PLD accounting proves for laws that it knows.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases, for which ``is_tractable`` is true.
+    z : float
+        Common noise multiplier, positive.
+    adjacency : Adjacency
+        The neighbouring relation for which sensitivities are declared.
+    epsilons : array of shape (m,)
+        At least 0.
+    """
     tail = 1e-13 / sum(law.times for law in laws)
     pairs = pairs_of(laws, z, adjacency, tail)
     orders = compositions(pairs, lattice_step(pairs, CELLS), tail)

@@ -1,10 +1,11 @@
 """Noise of runs that are repeated, and lengths of runs whose noise is given.
 
-A length is the longest prefix of a drawn schedule that the budget pays for. The
-schedule is public and drawn without the data: given it, a run is a composition of
-releases that are fixed before, so that every accountant holds and no filter is needed.
-To fit the noise to the schedule instead would be as private, but makes the noise of a
-step depend on the levels of others, which unbiased estimators forbid.
+The length of a run is the longest prefix of a drawn schedule that the budget pays for.
+The schedule is public and drawn without the data. Given the schedule, a run is a
+composition of releases that are fixed in advance, so every accountant is valid and no
+filter is needed. Fitting the noise to the schedule instead would be as private. But the
+noise of a step would then depend on the levels of others, which unbiased estimators
+forbid.
 """
 
 from __future__ import annotations
@@ -36,21 +37,23 @@ def calibrated_prefix(
     mode: str,
     printed: str | None,
 ) -> tuple[int, Calibration]:
-    """Return the number of steps that a budget pays for, and what is proved for them.
+    """Return the number of steps that a budget pays for, and their calibration.
 
     Parameters
     ----------
     laws_of : callable
-        All that is released in the first so many steps.
+        Returns the laws of everything released in the first ``count`` steps.
     costs : array of shape (T,)
-        Parts of the budget that a paper charges for the steps of the whole schedule.
+        Part of the budget that a paper charges for each step of the whole schedule.
     z : float
-        The noise multiplier.
+        Common noise multiplier; replaced by the printed one in the mode ``paper``.
     budget : Budget
         Delta must be a number.
     mode : str
         ``certified``: the longest prefix whose certified epsilon is within the budget;
-        none of T steps may be. ``paper``: noise and end of the rule ``printed``.
+        it may be empty. ``paper``: the noise and the length of the rule ``printed``.
+    printed : str or None
+        Name of the printed rule, for the mode ``paper``.
     """
     steps = costs.size
     if math.isinf(budget.epsilon):
@@ -70,26 +73,29 @@ def calibrated_prefix(
 
 
 def largest_count(holds: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to ``most`` at which a falling predicate holds.
+    """Return the largest integer up to ``most`` at which a predicate still holds.
 
-    At 0 it is taken to hold.
+    The predicate must hold up to some integer and fail beyond it. It is assumed to hold
+    at 0.
     """
     low, high = 0, most + 1
     while high - low > 1:
-        # Steps from below: the laws of long schedules take long to list.
+        # From below, because it takes long to list the laws of long schedules.
         middle = min((low + high) // 2, 2 * low + 1)
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 
 LIU_TALWAR = "liu_talwar"
-"""The name of the rule, for solvers."""
+"""Name of the printed rule, for solvers."""
 LARGEST = 0.5
-"""Probabilities to stop up to here have a printed rule."""
+"""Largest stopping probability for which a rule is printed."""
 
 
 def share_of_a_run(gamma: float, budget: Budget) -> Budget:
-    """Return the budget of a run without its score, (eps/12, (delta / (4 K))^2).
+    """Return the printed budget of one run without its score.
+
+    It is (eps/12, (delta / (4 K))^2) for a stopping probability ``gamma`` after a run.
 
     K = ceil(log(4/delta) / gamma), where log(2/delta) is printed for 1/gamma; it is
     consistent with a delta/2 of the runs beyond K (Ghazi, Guzman, Kamath, Kumar,
@@ -99,8 +105,8 @@ def share_of_a_run(gamma: float, budget: Budget) -> Budget:
     Raises
     ------
     Unsupported
-        For gamma > 1/2, which is min(1/2, 3 beta / 4), and a delta whose share is less
-        than accountants resolve.
+        For gamma > 1/2, as it is printed as min(1/2, 3 beta / 4), and for a delta whose
+        share is smaller than accountants resolve.
     """
     if gamma > LARGEST:
         raise Unsupported(
@@ -120,17 +126,18 @@ def share_of_a_run(gamma: float, budget: Budget) -> Budget:
 def liu_talwar(gamma: float, run: Laws, budget: Budget) -> tuple[float, float]:
     """Return the noise multipliers of a run and of its score.
 
-    The least of the run's share; of the score, whose noise is Lap(12 B / (n eps)) at a
-    sensitivity B / n under either adjacency, 12 / eps. In all that is printed as (eps,
-    delta). The printed end after K runs has a probability of at most delta/4 and is
-    left out: what is certified counts all runs.
+    The run has the smallest multiplier certified for its share of the budget. The score
+    has noise Lap(12 B / (n eps)) at a sensitivity of B / n under either adjacency. Its
+    multiplier is therefore 12 / eps. The paper states that all together is
+    (eps, delta)-DP. The printed end after K runs has a probability of at most delta/4
+    and is left out: the certificate counts all runs.
 
     Parameters
     ----------
     gamma : float
-        The probability to stop after a run.
+        Probability of stopping after a run.
     run : tuple of Law
-        All that a run releases besides its score.
+        The laws of everything that a run releases besides its score.
     budget : Budget
         Delta must be a number.
     """
@@ -141,12 +148,12 @@ def liu_talwar(gamma: float, run: Laws, budget: Budget) -> tuple[float, float]:
 def printed_runs(
     releases: tuple[Any, ...], budget: Budget
 ) -> tuple[tuple[Any, ...], Calibration]:
-    """Return the best of many runs with the printed noise, and what is certified of it.
+    """Return the release of the best run with its printed noise, and its calibration.
 
     Parameters
     ----------
     releases : tuple of Release
-        That of the best run alone, or none.
+        The one release that selects the best of many runs, or no release.
     budget : Budget
         Delta must be a number.
     """

@@ -1,6 +1,6 @@
-"""The noise of each accountant, and the epsilon that a printed constant proves.
+"""The noise that each accountant requires, and the epsilon of printed constants.
 
-Nothing is run: a solver declares its releases, and accountants are asked for the noise
+Nothing is run. A solver declares its releases, and each accountant gives the noise
 multiplier z = scale / sensitivity of a budget, up to the releases' weights.
 """
 
@@ -33,30 +33,33 @@ Epsilon = Callable[[float], float | None]
 
 @dataclass(frozen=True)
 class NoiseRow:
-    """The noise that one accountant asks for.
+    """The noise that one accountant requires of an algorithm.
 
     Attributes
     ----------
     algorithm : str
+        A name of conf/algorithm.
     form : {'default', 'printed'}
-        Its parameters: ours, or the variant that the printed constant is for.
+        The algorithm's default parameters, or the variant for which its constant is
+        printed.
     adjacency : str
+        The neighbouring relation.
     epsilon, delta : float
         The budget.
     n_iter : int
-        T.
+        The number of iterations, T.
     accountant : str
         ``paper``, ``authors``, ``zcdp``, ``rdp``, ``pld``, ``pure``, ``profile``,
-        ``exact``, or ``best``: what calibration=certified uses.
+        ``exact``, or ``best``, which is the one that calibration=certified uses.
     z : float
-        Noise scale / (weight * sensitivity); NaN with a reason.
+        Noise scale / (weight * sensitivity); NaN if there is a ``reason``.
     relative : float
-        z over the ``best`` of the default form.
+        z over the z of ``best`` in the default form.
     epsilon_proved : float
         The smallest epsilon that is proved for this noise: an upper bound of the true
         one, exact for Gaussian noise.
     reason : str
-        The reason why an accountant has no answer.
+        Why the accountant gives no noise; empty if it does.
     """
 
     algorithm: str
@@ -74,7 +77,7 @@ class NoiseRow:
 
 @lru_cache(maxsize=8)
 def unit_problem(n: int = 1000, p: int = 20) -> ERMProblem:
-    """Return a logistic problem with features in [-1, 1]: only its bounds are read."""
+    """Return a logistic problem with features in [-1, 1]; only its bounds matter."""
     X = np.ones((n, p))
     X[::2] = -1.0
     labels = np.where(np.arange(n) % 3, 1.0, -1.0)
@@ -82,7 +85,17 @@ def unit_problem(n: int = 1000, p: int = 20) -> ERMProblem:
 
 
 def declared_laws(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:
-    """Return the composed laws of a solver's releases."""
+    """Return the composed laws of the releases that a solver declares.
+
+    Parameters
+    ----------
+    solver : Solver
+        The algorithm with its parameters.
+    problem : ERMProblem
+        The problem whose size and bounds the releases depend on.
+    budget : Budget
+        Delta must be a number.
+    """
     run = Run(problem, [solver], budget, 1.0, ["accounting"])
     return compose_laws(tuple(release.law() for release in run.releases))
 
@@ -90,7 +103,7 @@ def declared_laws(solver: Solver, problem: ERMProblem, budget: Budget) -> Laws:
 def noise_rows(
     algorithm: str, n_iter: int, budget: Budget, problem: ERMProblem | None = None
 ) -> list[NoiseRow]:
-    """Return the noise of every accountant for some iterations of an algorithm.
+    """Return the noise that every accountant requires for T iterations of an algorithm.
 
     Parameters
     ----------
@@ -101,12 +114,13 @@ def noise_rows(
     budget : Budget
         With a finite epsilon.
     problem : ERMProblem, optional
-        Its size and bounds are read; by default `unit_problem`.
+        Only its size and bounds are used; by default `unit_problem`.
 
     Returns
     -------
     list of NoiseRow
-        A single one with the reason if the algorithm refuses the problem.
+        A single row with the reason if the algorithm refuses the problem, or has no
+        noise to compare.
     """
     problem = problem or unit_problem()
     budget = budget.resolve_delta(problem.n)
@@ -121,7 +135,7 @@ def noise_rows(
     rows += _accountant_rows(blank, laws, budget, best.z)
     blank = replace(blank, form="printed")
     for mode in ("paper", "authors"):
-        # Of boosting a run and its score have noise of their own: there is no one z.
+        # In boosting a run and its score have different noise: there is no common z.
         if mode not in solver.calibrations or solver.printed_constant == LIU_TALWAR:
             continue
         row = replace(blank, accountant=mode)
@@ -140,14 +154,14 @@ def noise_rows(
 
 
 def _reason_without_noise(solver: Solver, problem: ERMProblem) -> str | None:
-    """Return why an algorithm has no noise to compare, None if it has."""
+    """Return why an algorithm has no noise to compare, None if it has noise."""
     if isinstance(solver, Prefixed):
         return "its noise is given, its length is not"
     return solver.refusal(problem)
 
 
 def _solver_of_length(algorithm: str, n_iter: int) -> Solver:
-    """Return an algorithm of some iterations, where it has any."""
+    """Return an algorithm with ``n_iter`` iterations, if it has that parameter."""
     names = {field.name for field in fields(registry.target("algorithm", algorithm))}
     usual = {"n_iter": n_iter, "smoothness": "public"}
     params = {name: value for name, value in usual.items() if name in names}
@@ -158,19 +172,33 @@ def _solver_of_length(algorithm: str, n_iter: int) -> Solver:
 def _accountant_rows(
     blank: NoiseRow, laws: Laws, budget: Budget, start: float
 ) -> Iterator[NoiseRow]:
-    """Yield a row per accountant; asked near the answer, a PLD is cheap."""
+    """Yield a row per accountant; ``start`` is near the answer, as PLD is slow."""
     for name, (epsilon_at, reason) in epsilons_by_accountant(laws, budget).items():
         row = replace(blank, accountant=name)
         if epsilon_at(start) is None:
             yield replace(row, reason=reason)
         else:
-            # A law that answers at one z answers at all.
+            # An accountant that knows the laws at one z knows them at every z.
             z = smallest_multiplier(epsilon_at, budget.epsilon, start, 1e-5)  # type: ignore[arg-type]
             yield replace(row, z=z, epsilon_proved=budget.epsilon)
 
 
 def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float | None:
-    """Return the epsilon by Renyi accounting; samples by dp_accounting, if zero-out."""
+    """Return the epsilon of Renyi accounting, None if the laws are not known to it.
+
+    Sampled releases are left to dp_accounting, which is used under ``zero_out`` only.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    z : float
+        Common noise multiplier, positive.
+    delta : float
+        In (0, 1).
+    zero_out : bool
+        Whether the adjacency is ``zero_out``.
+    """
     if not any(law.sampled for law in laws):
         return bounds.rdp_epsilon(laws, z, delta)
     if not (zero_out and all(law.normal for law in laws)):
@@ -181,7 +209,7 @@ def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float |
 def epsilons_by_accountant(
     laws: Laws, budget: Budget
 ) -> dict[str, tuple[Epsilon, str]]:
-    """Return each accountant's epsilon of z, and when it has none."""
+    """Return each accountant's epsilon as a function of z, and why it may have none."""
     delta, adjacency = budget.number, budget.adjacency
     zero_out = adjacency.of_sum(1.0) == 1.0
     return {

@@ -1,22 +1,23 @@
 """Worst-case neighbours, and the parameters under which an algorithm is audited.
 
-All records but the first carry nothing (x = 0). The first one sits at a corner of
-the declared bounds, and its neighbour at the opposite corner (``replace_one``) or at
-zero (``zero_out``). The loss is the smoothed hinge, and iterates stay so near to zero
-that all margins are in its linear part: every derivative is exactly +-1, each step
-leaks the whole declared sensitivity, and the sum over a Poisson sample is the first
-record's gradient times its coin, whose law is a mixture of two normals.
+All records but the first are zero (x = 0). The first one is at a corner of the declared
+bounds, and its neighbour at the opposite corner (``replace_one``) or at zero
+(``zero_out``). The loss is the smoothed hinge, and iterates stay so near to zero that
+all margins are in its linear part. So every derivative is exactly +-1, and each step
+leaks the whole declared sensitivity. The sum over a Poisson sample is the first
+record's gradient times its coin, so with noise its law is a mixture of two normals.
 
 Some kinds of releases need another pair.
 
-* A selection by |g_j|: opposite gradients have equal scores. The other records then
-  sit at one corner, which fixes the sign of the mean gradient, and the first record
-  raises half of the scores and lowers the others.
-* Private smoothness constants: x_ij^2 does not tell opposite corners apart, so the
+* A selection by |g_j|: opposite gradients have equal scores. The other records are
+  therefore at one corner, which fixes the sign of the mean gradient, and the first
+  record raises half of the scores and lowers the others.
+* Private smoothness constants: x_ij^2 does not distinguish opposite corners, so the
   neighbour is the record of zeros under both relations.
-* Nor do outer products xx'. Solvers that publish sums of them say so (`leaks_by`):
-  ``orthogonal`` records are the farthest apart; traces tell only the record of zeros
-  (``nothing``). The loss is the logistic one, whose second derivative is largest at 0.
+* Outer products xx' do not distinguish opposite corners either. Solvers that publish
+  sums of them declare so (`leaks_by`). ``orthogonal`` records are the farthest apart;
+  traces distinguish only the record of zeros (``nothing``). The loss is then the
+  logistic one, whose second derivative is largest at 0.
 """
 
 import itertools
@@ -40,7 +41,7 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Solver
 
 RECORDS = 40
-# Scores under noise inside |.| leak where they are large against it.
+# With noise inside |.|, scores leak only if they are large compared with the noise.
 CROWD = 400
 RADIUS = np.array([1.0, 2.0, 0.5, 1.0])
 SIGNS = np.array([1.0, 1.0, -1.0, -1.0])
@@ -49,7 +50,7 @@ TINY, FAR, LITTLE, TWICE = 1e-9, 1e6, 1.5, 0.5
 RIDGE = 10.0
 LENGTH = 10
 LENGTHS = ("passes", "n_epochs", "n_iter")
-# Where there is a choice, these take the data without a charge, or say so.
+# Choices that use the data uncharged, or values that are declared public.
 UNCHARGED = ("data", "public")
 UNVARIED = ("smoothness_bounds", *LENGTHS)
 
@@ -65,11 +66,16 @@ class Pair:
 def variants(algorithm: str) -> list[dict[str, Any]]:
     """Return the parameters under which an algorithm is audited.
 
-    Its defaults; steps that carry the iterates off, to where derivatives are 0 or 1
-    by turns (differences of gradients leak nowhere else); each choice of each shape
-    parameter by itself; and the parameters that the class lists in ``worst_cases``,
-    if it does; words of these are tried there alone. Nothing to maintain: the fields
-    say it.
+    These are
+
+    * its defaults;
+    * long steps, which carry the iterates to where derivatives alternate between 0
+      and 1, as differences of gradients leak nowhere else;
+    * each choice of each shape parameter, one at a time;
+    * the parameters that the class lists in ``worst_cases``, if any. Words that occur
+      in these are tried only there.
+
+    All of this is read from the fields of the class.
     """
     solver = registry.target("algorithm", algorithm)
     parameters = {field.name: field for field in fields(solver)}
@@ -82,7 +88,7 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     there = (*UNCHARGED, *(x for x in words if isinstance(x, str)))
     for name, field in parameters.items():
         if field.metadata["kind"] == "shape" and name not in UNVARIED:
-            # A batch of all records; else it is a part of them.
+            # Of batch sizes only words are tried: a number is a part of the records.
             kind = str if "words" in field.metadata else object
             values: list[Any] = [
                 x for x in alternative_values(field) if isinstance(x, kind)
@@ -97,9 +103,10 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
 
 
 def _has_objective(solver: Solver) -> bool:
-    """Return whether an objective was found: not all combinations have a meaning.
+    """Return whether a solver serves some objective at a finite epsilon.
 
-    What is refused at every finite epsilon claims nothing.
+    Not every combination of parameters has a meaning. Parameters that are refused at
+    every finite epsilon claim no privacy, so there is nothing to audit.
     """
     if solver.unbounded_reason:
         return False
@@ -113,8 +120,9 @@ def _has_objective(solver: Solver) -> bool:
 def alternative_values(field: "Field[Any]") -> list[Any]:
     """Return the values of a shape parameter besides its default.
 
-    Its choices; else True and False, or words, and 5, or the nearest number that is
-    allowed, where it is an integer.
+    These are its choices, if it has a list of them. Otherwise they are True and False
+    for a boolean, or the words that it allows and, if it is an integer, 5 or the
+    nearest allowed number.
     """
     values: list[Any] = [True, False]
     if not isinstance(field.default, bool):
@@ -127,10 +135,11 @@ def alternative_values(field: "Field[Any]") -> list[Any]:
 
 
 def nearest_allowed(field: "Field[Any]", x: Any) -> Any:
-    """Return a number as it is where a parameter may be that, else the nearest one.
+    """Return the value closest to ``x`` that a parameter may have.
 
-    The default where no number is nearest (``above``), and where None may not be. All
-    else that is no number is returned as it is.
+    The default is returned if there is no nearest number, as for an open limit
+    (``above``), or if ``x`` is None and None is not allowed. Any other ``x`` that is
+    not a number is returned unchanged.
     """
     if x is None and "None" not in str(field.type):
         return field.default
@@ -145,11 +154,12 @@ def nearest_allowed(field: "Field[Any]", x: Any) -> Any:
 
 
 def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
-    """Return the solver of an audit: steps so small that the iterates stay put.
+    """Return the solver of an audit, with steps so small that iterates hardly move.
 
-    Batches are a quarter of the records, noise that no budget fixes is little, and two
-    runs are made on average where it is many, if nothing else is asked for: audits of
-    rarely sampled records see nothing, and runs that lose are secret.
+    Unless ``params`` say otherwise, batches are a quarter of the records, because
+    audits of rarely sampled records see nothing. Noise that no budget fixes is small.
+    Solvers that repeat runs make two on average, because the runs that are not
+    selected are secret.
     """
     names = {field.name for field in fields(registry.target("algorithm", algorithm))}
     quiet = {"step": TINY, "batch_size": RECORDS // 4, "multiplier": LITTLE}
@@ -160,14 +170,14 @@ def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
 
 
 def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
-    """Return the neighbours on which a solver leaks most.
+    """Return the pair of neighbours on which a solver leaks most.
 
-    For problems of another class than `ERM` the class names them.
+    Problems of a class other than `ERM` name their own pair.
 
     Raises
     ------
     Unsupported
-        If the solver serves no objective that could be found.
+        If the solver serves none of the objectives that are tried.
     """
     if not issubclass(ERMProblem, solver.serves):
         pair = Pair(*solver.serves.neighbours(adjacency is Adjacency.ZERO_OUT))
@@ -210,9 +220,9 @@ def _build_problem(
 
 
 def _objective_names(loss: str) -> Iterator[Sequence[Any]]:
-    """Yield objectives, the plain ones first.
+    """Yield the loss, penalty and constraint of objectives, the plain ones first.
 
-    The sets are so small, and the penalties so strong, that no |x.w| leaves the
+    Constraint sets are so small, and penalties so strong, that no |x.w| leaves the
     linear part of the hinge.
     """
     penalties = dict.fromkeys(["none", "l2", *registry.names("penalty")])

@@ -1,28 +1,28 @@
 """The verdict of an audit: whether two samples of statistics refute the guarantee.
 
-**Profile test.** If a mechanism has the profile delta(.), every event E satisfies
-P(E) <= e^eps Q(E) + delta(eps) for all eps >= 0 at once, in both orders. One half of
-the runs chooses a threshold and a side. The other half is independent of that choice:
-given it, the numbers of hits and of false alarms are binomial, and Clopper and
-Pearson's bounds hit_lo and alarm_hi, at alpha/2 each, both hold with probability
-1 - alpha, whichever threshold was chosen. A sound mechanism has
-hit_lo <= P(E) <= e^eps Q(E) + delta(eps) <= e^eps alarm_hi + delta(eps) for all eps
-then, so
+**Profile test.** If a mechanism has the privacy profile delta(.), every event E
+satisfies P(E) <= e^eps Q(E) + delta(eps) for all eps >= 0 at once, in both orders. One
+half of the runs chooses a threshold and a side. The other half is independent of that
+choice. Given the choice, the numbers of hits and of false alarms are binomial. So
+Clopper and Pearson's bounds hit_lo and alarm_hi, at alpha/2 each, both hold with
+probability 1 - alpha, whichever threshold was chosen. For a sound mechanism they imply
+hit_lo <= P(E) <= e^eps Q(E) + delta(eps) <= e^eps alarm_hi + delta(eps) for all eps.
+Therefore
 
     hit_lo > min over eps of e^eps alarm_hi + delta(eps)
 
-happens with probability at most alpha. A table of k audits has each tested at
+happens with probability at most alpha. In a table of k audits, each is tested at
 alpha = (false-alarm probability of the table) / k (Bonferroni).
 
 **Lower bounds.** At the claimed delta, epsilon is at least log((hit_lo - delta) /
 alarm_hi) with confidence 1 - alpha (Kairouz, Oh, Viswanath, ICML 2015; Jagielski,
-Ullman, Oprea, NeurIPS 2020), for a threshold that the first half chose for it. At
-epsilon = 1 even the best test stays far below the claimed epsilon: at small delta only
-rare events tell. ``gaussian`` reads the same rates as those of a mu-GDP
-mechanism, mu >= Phi^-1(hit_lo) - Phi^-1(alarm_hi), and gives the epsilon of that mu at
-delta (Nasr et al., "Tight auditing of differentially private machine learning",
-USENIX Security 2023): a bound if the mechanism's profile is of that shape, which
-compositions of many releases nearly have.
+Ullman, Oprea, NeurIPS 2020), for a threshold that the first half chose for this bound.
+At epsilon = 1 even the best test stays far below the claimed epsilon, because at small
+delta only rare events are informative. ``gaussian`` reads the same rates as those of a
+mu-GDP mechanism, mu >= Phi^-1(hit_lo) - Phi^-1(alarm_hi), and gives the epsilon of that
+mu at delta (Nasr et al., "Tight auditing of differentially private machine learning",
+USENIX Security 2023). It is a bound if the mechanism's profile has that shape, as
+compositions of many releases nearly do.
 """
 
 from __future__ import annotations
@@ -51,29 +51,30 @@ from dp_erm_bench.trust.twins.base import required_twin
 
 MANY = 5
 CLAIM = "claim"
-"""The identity whose schedule a guarantee is for."""
-# Epsilons of the profile: no others are tested.
+"""The identity whose drawn schedule a guarantee is for."""
+# The only epsilons at which the profile is tested.
 GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
 
 
 @dataclass(frozen=True, eq=False)
 class Guarantee:
-    """The noise of a run and the privacy that our accountants prove for it.
+    """The noise of a run and the privacy that accountants prove for it.
 
     Attributes
     ----------
     budget : Budget
         With delta as a number.
     z : float
-        The calibrated common multiplier.
+        The calibrated common noise multiplier.
     multipliers : dict
-        Noise scale / sensitivity of each release.
+        Noise scale / sensitivity of each release, by name.
     laws : tuple of Law
-        All releases, relative to ``z``, those of a share of the budget too.
+        The laws of all releases with weights relative to ``z``, including those that
+        take a share of the budget.
     epsilon : float
         The certified epsilon at the budget's delta.
     secret : bool
-        Whether noise is used that is never added to what is published.
+        Whether some noise is never added to what is published.
     """
 
     budget: Budget
@@ -85,19 +86,19 @@ class Guarantee:
 
     @property
     def bell_shaped(self) -> bool:
-        """Return whether the profile nearly has a Gaussian's shape.
+        """Return whether the privacy profile nearly has the shape of a Gaussian's.
 
-        Normal noise has it, and by the central limit theorem so have sums of many
-        releases; a few bounded losses have not.
+        Normal noise has that shape and, by the central limit theorem, so have
+        compositions of many releases. A few bounded losses do not.
         """
         uses = sum(law.times for law in self.laws)
         return uses >= MANY or all(law.normal for law in self.laws)
 
     @functools.cached_property
     def profile(self) -> tuple[Array, Array]:
-        """Return epsilons and the deltas proved for them.
+        """Return epsilons and the deltas that are proved for them.
 
-        The certificate is one more point: it may be proved by another accountant.
+        The certificate counts too, because another accountant may have proved it.
         """
         deltas = delta_at(self.laws, self.z, self.budget.adjacency, GRID)
         certified = np.where(GRID >= self.epsilon, self.budget.number, 1.0)
@@ -107,12 +108,21 @@ class Guarantee:
 def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
     """Return the guarantee of a solver under a budget, as `Run` calibrates it.
 
-    Laws know no data and no constants, so those of one run stand for all.
+    Laws depend on no data and no constants, so those of one run are those of all.
+
+    Parameters
+    ----------
+    solver : Solver
+        The algorithm with its parameters.
+    problem : Problem
+        The problem on one of the neighbours.
+    budget : Budget
+        With a finite epsilon.
 
     Raises
     ------
     UsageError
-        Without noise there is nothing to audit.
+        If epsilon is infinite: without noise there is nothing to audit.
     Unsupported
         If a release has no finite sensitivity, or no twin.
     """
@@ -154,18 +164,19 @@ class Verdict:
     Attributes
     ----------
     epsilon, delta : float
-        The guarantee.
+        The guarantee that was tested.
     lower_bound : float
         Empirical lower bound on epsilon at delta.
     gaussian : float
-        The same if the profile has the shape of a Gaussian's; NaN where it has not.
+        The lower bound for a profile of Gaussian shape; NaN if the profile has another
+        shape.
     excess : float
         hit_lo - min (e^eps alarm_hi + delta(eps)); positive if and only if the
         guarantee is refuted.
     confidence : float
-        1 - alpha, of each of the bounds and of the verdict.
+        1 - alpha, for each of the bounds and for the verdict.
     runs : int
-        A side.
+        Number of runs on each neighbour; the smaller one if they differ.
     verdict : str
         ``ok`` or ``VIOLATION``.
     """
@@ -190,8 +201,10 @@ def verdict(
     first, second : arrays of shape (N,)
         The statistics of independent runs on D, and on D'.
     guarantee : Guarantee
+        What is claimed of the runs.
     alpha : float
-        Probability of a false violation; divide that of a table by its audits.
+        Probability of a false violation; for a table, its probability divided by the
+        number of audits.
     """
     delta = guarantee.budget.number
     epsilons, deltas = guarantee.profile
@@ -216,9 +229,19 @@ def verdict(
 
 
 def held_out(first: Array, second: Array, alpha: float, score: Score) -> RateBounds:
-    """Return bounds, by the odd runs, for the test that scores most on the even ones.
+    """Return rate bounds from the odd runs for the best test on the even runs.
 
-    Of shapes (1,); they allow everything where all runs are alike.
+    The bounds have shape (1,). They refute nothing if all even runs are alike.
+
+    Parameters
+    ----------
+    first, second : arrays of shape (N,)
+        The statistics of independent runs on D, and on D'.
+    alpha : float
+        Probability that the bounds are wrong.
+    score : callable
+        Returns a number per test from its rate bounds; the test with the largest is
+        best.
     """
     tests = candidate_tests(first[::2], second[::2])
     if not tests:
@@ -230,14 +253,29 @@ def held_out(first: Array, second: Array, alpha: float, score: Score) -> RateBou
 def audit_row(
     algorithm: str, params: Mapping[str, Any], adjacency: str, result: Verdict
 ) -> Row:
-    """Return a row: algorithm, params (JSON), adjacency, and the verdict's fields."""
+    """Return a row of the table of audits: what was audited, and the verdict's fields.
+
+    Parameters
+    ----------
+    algorithm : str
+        A name of conf/algorithm.
+    params : mapping
+        The parameters of the algorithm, written as JSON.
+    adjacency : str
+        The neighbouring relation.
+    result : Verdict
+        The result of the audit.
+    """
     text = json.dumps(dict(params), sort_keys=True)
     key = {"algorithm": algorithm, "params": text, "adjacency": str(adjacency)}
     return key | asdict(result)
 
 
 class RateBounds(NamedTuple):
-    """Bounds that hold together: ``hits`` from below, ``alarms`` from above."""
+    """A lower bound on the hit rate and an upper bound on the false-alarm rate.
+
+    ``hits`` and ``alarms`` hold jointly, with a value per test.
+    """
 
     hits: Array
     alarms: Array
@@ -246,7 +284,7 @@ class RateBounds(NamedTuple):
 class Threshold(NamedTuple):
     """A test: the statistic is above ``value``, or below it if ``flipped``.
 
-    Flipped, D' plays the part of D: its runs are the hits.
+    If flipped, D' takes the part of D: its runs are the hits.
     """
 
     value: float
@@ -256,8 +294,17 @@ class Threshold(NamedTuple):
 def at_least(successes: Counts, trials: Counts | int, level: float) -> Array:
     """Return Clopper and Pearson's lower bound of a probability.
 
-    The largest p with P(Binomial(trials, p) >= successes) <= level: it exceeds the
-    true probability with probability at most ``level``.
+    It is the largest p with P(Binomial(trials, p) >= successes) <= level, and exceeds
+    the true probability with probability at most ``level``.
+
+    Parameters
+    ----------
+    successes : array of int
+        Number of successes; the bound has its shape.
+    trials : int or array of int
+        Number of independent trials.
+    level : float
+        Probability that the bound is wrong, in (0, 1).
     """
     k = np.asarray(successes, dtype=np.float64)
     bound = betaincinv(np.maximum(k, 1.0), trials - k + 1.0, level)
@@ -265,16 +312,32 @@ def at_least(successes: Counts, trials: Counts | int, level: float) -> Array:
 
 
 def at_most(successes: Counts, trials: Counts | int, level: float) -> Array:
-    """Return Clopper and Pearson's upper bound of a probability, see ``at_least``."""
+    """Return Clopper and Pearson's upper bound of a probability.
+
+    Parameters
+    ----------
+    successes, trials, level
+        As in ``at_least``.
+    """
     return 1.0 - at_least(trials - np.asarray(successes), trials, level)
 
 
 def rate_bounds(
     first: Array, second: Array, tests: list[Threshold], alpha: float
 ) -> RateBounds:
-    """Return bounds for some tests, each pair wrong with probability <= alpha.
+    """Return bounds on the hit and false-alarm rates of each of some tests.
 
-    Half of alpha goes to either side (union bound).
+    Both bounds of a test hold with probability at least 1 - alpha: each gets half of
+    alpha (union bound).
+
+    Parameters
+    ----------
+    first, second : arrays of shape (N,)
+        The statistics of independent runs on D, and on D'.
+    tests : list of Threshold
+        The tests, chosen without these runs.
+    alpha : float
+        Probability that a bound of a test is wrong.
     """
     pair = (first, second)
     values = np.array([test.value for test in tests])
@@ -289,7 +352,7 @@ def rate_bounds(
 
 
 def candidate_tests(first: Array, second: Array) -> list[Threshold]:
-    """Return thresholds between values that occur, on both sides."""
+    """Return tests with thresholds between the observed values, flipped or not."""
     values = np.unique(np.concatenate([first, second]))
     middle = values[:-1] + np.diff(values) / 2
     if middle.size > THRESHOLDS:
@@ -300,14 +363,21 @@ def candidate_tests(first: Array, second: Array) -> list[Threshold]:
 def profile_excess(rates: RateBounds, epsilons: Array, deltas: Array) -> Array:
     """Return hits - min over eps of (e^eps alarms + delta(eps)) for each test.
 
-    Positive: no mechanism with this profile can do that.
+    A positive value refutes the profile.
+
+    Parameters
+    ----------
+    rates : RateBounds
+        Bounds of shape (m,), for m tests.
+    epsilons, deltas : arrays of shape (k,)
+        The points of the privacy profile.
     """
     allowed = np.exp(epsilons) * rates.alarms[:, None] + deltas
     return np.asarray(rates.hits - allowed.min(axis=1))
 
 
 def epsilon_bound(rates: RateBounds, delta: float) -> Array:
-    """Return the largest epsilon that each test refutes at a delta, at least 0."""
+    """Return each test's lower bound on epsilon at a delta, at least 0."""
     gain = np.maximum(rates.hits - delta, 0.0)
     with np.errstate(divide="ignore"):
         bound = np.log(gain) - np.log(rates.alarms)
@@ -315,7 +385,7 @@ def epsilon_bound(rates: RateBounds, delta: float) -> Array:
 
 
 def mu_bound(rates: RateBounds) -> Array:
-    """Return the mu such that a Gaussian with less allows no such test, at least 0."""
+    """Return each test's lower bound on mu for a mu-GDP mechanism, at least 0."""
     inner = np.clip(rates.alarms, 1e-300, 1.0 - 1e-16)
     with np.errstate(divide="ignore"):
         bound = ndtri(rates.hits) - ndtri(inner)

@@ -1,31 +1,33 @@
 """The white-box statistic of a run: the log-likelihood ratio of all it released.
 
-A run on one of two neighbours is recorded: the answer of each mechanism. Then the
-solver is run on both neighbours with these answers in place of its own, which gives its
-queries along the same trajectory. As answer t, given the earlier ones, has the density
-of its release around that query,
+A run on one of two neighbours D and D' is recorded, with the answer of each mechanism.
+Then the solver is run on both neighbours with these answers in place of its own, which
+gives its queries along the same trajectory. Given the earlier answers, answer t has the
+density of its release around that query. The statistic is
 
     S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
 
-the most powerful statistic (Neyman and Pearson) if the noise has the claimed law. Any
-function of the output is a valid statistic: a wrong law costs power alone.
+which is the most powerful one (Neyman and Pearson) if the noise has the claimed law.
+Any function of the output is a valid statistic, so a wrong law costs only power.
 
-In the replays a sampling mechanism takes every record, and so does one of a secret
-order at each use that reads one, so that the query is the differing record's whole
-contribution, see the twins. What is a query plus noise has the log-ratio of its twin.
+In the replays a sampling mechanism takes every record. A mechanism with a secret order
+does the same at each use that reads a record. The query is then the whole contribution
+of the differing record, as the twins need it. If an answer is a query plus noise, its
+log-ratio is that of the twin.
 
-Iterates are published too. Given the answers they are fixed: those of the run must be,
-to the bit, those of both replays. If they are those of one replay only, data flow past
-the mechanisms, and S is +-LEAK.
+Iterates are published too. They are fixed given the answers, so those of the run must
+equal those of both replays, to the bit. If they equal those of only one replay, data
+flow past the mechanisms, and S is +-LEAK.
 
-Where an algorithm publishes no noisy query, but the minimiser of a perturbed objective
-whose noise stays secret, S is the log-ratio of the exact densities of its last iterate.
+An algorithm may publish no noisy query, but the minimiser of a perturbed objective
+whose noise stays secret. S is then the log-ratio of the exact densities of its last
+iterate.
 The minimiser w of sum_i phi(x_i.w, y_i) + (m n / 2) norm2(w)^2 + b.w has b = -grad of
-the rest, a smooth bijection of w, so that with A the Hessian of the rest
+the rest, a smooth bijection of w. With A the Hessian of the rest,
 
     log p(w) = log p_b(b(w)) + log det A(w).
 
-phi may have a second derivative that jumps: A is needed almost everywhere only.
+The second derivative of phi may jump: A is needed only almost everywhere.
 """
 
 from __future__ import annotations
@@ -60,16 +62,26 @@ from dp_erm_bench.trust.twins.base import Answered, required_twin
 def log_density(
     solver: Any, problem: Problem, mechanisms: Mechanisms, w: Array
 ) -> Array:
-    """Return the log-density of each minimiser up to a constant, (B, p) to (B,).
+    """Return the log-density of each trial's minimiser, up to a constant, (B,).
 
-    The solver has a method ``modulus(problem)``, the m above; psi is an l2 penalty, or
-    none. Noise that is added to the minimiser afterwards is left out, which costs
-    power at most.
+    Noise that is added to the minimiser afterwards is left out, which costs at most
+    power.
+
+    Parameters
+    ----------
+    solver : Solver
+        Its method ``modulus(problem)`` returns the m above.
+    problem : Problem
+        The objective, with an l2 penalty or none.
+    mechanisms : Mechanisms
+        Those of the run, one of which has a secret release.
+    w : array of shape (B, p)
+        The minimisers.
 
     Raises
     ------
     Unsupported
-        For problems of another class than `ERMProblem`.
+        If the problem is not an `ERM`.
     """
     if not isinstance(problem, ERM):
         raise Unsupported(f"audit: no density is known of a secret on {problem.kind}")
@@ -95,37 +107,37 @@ DIGITS = 9
 
 
 class AuditError(Exception):
-    """The runs on neighbours cannot be compared: they made different releases."""
+    """Raised if runs on neighbours made different releases and cannot be compared."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """A solver on its worst-case neighbours, and the guarantee that is tested."""
+    """A solver with its worst-case neighbours and the guarantee that is tested."""
 
     solver: Solver
     pair: Pair
     guarantee: Guarantee
 
     def run(self, side: int, runs: int, identity: str) -> Array:
-        """Return the statistics of some runs on one of the neighbours.
+        """Return the statistics of a number of runs on one of the neighbours.
 
         Parameters
         ----------
         side : {0, 1}
-            Whether D or D' is run on.
+            The dataset of the runs: 0 for D, 1 for D'.
         runs : int
             Number of runs, independent of each other.
         identity : str
-            Of the chunk; run i has the identity ``identity/side/i``. Chunks of
-            different identities are independent, so they may be run in any order and
-            resumed.
+            Names this chunk of runs; run i has the identity ``identity/side/i``. Chunks
+            of different identities are independent, so they may be run in any order
+            and resumed.
 
         Returns
         -------
         array of shape (runs,)
-            Rounded to 9 digits: numpy's floats leak in their low bits (Mironov, "On
-            significance of the least significant bits for differential privacy", CCS
-            2012), which no guarantee here covers.
+            Rounded to 9 decimals, because the low bits of floating-point noise leak
+            (Mironov, "On significance of the least significant bits for differential
+            privacy", CCS 2012), which no guarantee here covers.
         """
         size = BATCH if self.solver.batchable else 1
         names = [f"{identity}/{side}/{i}" for i in range(runs)]
@@ -144,10 +156,19 @@ class Attack:
         ear: Intercept | None,
         sampled: bool = True,
     ) -> tuple[Mechanisms, list[Array]]:
-        """Run all steps one by one; return the mechanisms and all iterates.
+        """Run all steps one by one, and return the mechanisms and all iterates.
 
-        ``ear`` hears all mechanisms. Without ``sampled`` every record is in every
-        batch.
+        Parameters
+        ----------
+        problem : Problem
+            The problem on D or on D'.
+        identities : sequence of str
+            One per trial; they seed the noise.
+        ear : callable or None
+            The hook that intercepts each query of all mechanisms; None for no hook.
+        sampled : bool
+            Whether mechanisms draw their samples; otherwise every record is in every
+            batch.
         """
 
         def listen(mechanisms: Mechanisms) -> None:
@@ -158,7 +179,7 @@ class Attack:
         ears = listen if sampled else functools.partial(_take_everyone, listen)
         drawn: tuple[Any, Sequence[str]] = self.guarantee.z, identities
         if isinstance(self.solver, Prefixed):
-            # What is claimed holds given the schedule, which is that of the claim.
+            # The claim holds for a given schedule, so the runs must have the same one.
             drawn = "certified", [CLAIM]
         heard: dict[str, Any] = {"ahead": False, "listen": ears, "streams": identities}
         run = Run(problem, [self.solver], self.guarantee.budget, *drawn, **heard)
@@ -175,7 +196,7 @@ class Attack:
         return first - second
 
     def _of_answers(self, side: int, identities: Sequence[str]) -> Array:
-        """Return the sum of the log-ratios of all answers, +-LEAK where data leak."""
+        """Return the sum of the log-ratios of all answers, +-LEAK if data leak."""
         problems = (self.pair.first, self.pair.second)
         log, replays = Log(), (Log(), Log())
         mechanisms, log.iterates = self.run_and_listen(
@@ -215,7 +236,7 @@ class Attack:
 def _take_everyone(
     listen: Callable[[Mechanisms], None], mechanisms: Mechanisms
 ) -> None:
-    """Call a listener, and have mechanisms, those inside too, take all records."""
+    """Call a listener, and make all mechanisms, nested ones too, take every record."""
     listen(mechanisms)
     for mechanism in mechanisms.values():
         match mechanism:
@@ -228,7 +249,7 @@ def _take_everyone(
 
 
 def winner_of(mechanisms: Mechanisms) -> int:
-    """Return the number of the run whose output was published, of many."""
+    """Return the index of the run that was selected among repeated ones."""
     many = (m for m in mechanisms.values() if isinstance(m, RepeatAndSelectMechanism))
     runs = next(many).audit
     assert runs is not None
@@ -236,15 +257,16 @@ def winner_of(mechanisms: Mechanisms) -> int:
 
 
 def named_attack(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Attack:
-    """Return the attack on an algorithm of conf/algorithm; kept for reuse.
+    """Return the attack on an algorithm of conf/algorithm, from a cache if it is there.
 
     Parameters
     ----------
     algorithm : str
         A name of conf/algorithm.
     params : mapping
-        One of ``pairs.variants(algorithm)``, or others.
+        Parameters of the algorithm, such as one of ``pairs.variants(algorithm)``.
     budget : Budget
+        The budget whose guarantee is tested.
     """
     return _cached_attack(algorithm, json.dumps(dict(params), sort_keys=True), budget)
 
@@ -261,7 +283,7 @@ def attack_on(solver: Solver, budget: Budget) -> Attack:
 
 
 def _same_iterates(run: list[Array], replayed: list[Array]) -> Array:
-    """Return 1 for trials with the same iterates to the bit, NaN being itself."""
+    """Return 1 for each trial with identical iterates (NaN equals NaN), else 0."""
     equal = [
         ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
         for a, b in zip(run, replayed, strict=True)

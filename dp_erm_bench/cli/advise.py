@@ -1,4 +1,4 @@
-"""The command advise: which algorithm to run, from public numbers alone."""
+"""The command advise: recommend an algorithm from public numbers alone."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OTHERS = (
 
 
 def advise_command(arguments: Sequence[str]) -> int:
-    """Print what to run, what to expect, and the published cells that say so.
+    """Print which algorithm to run, what to expect, and the published evidence.
 
     Raises
     ------
     UsageError
-        For an option that lacks, or a value that is not allowed.
+        For a missing option, or a value that is not allowed.
     """
     options = vars(parser_of("advise").parse_args(arguments))
     rows, as_json = options.pop("rows"), options.pop("json")
@@ -41,7 +41,7 @@ def advise_command(arguments: Sequence[str]) -> int:
 
 
 def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
-    """Yield advice in plain words, then as a table."""
+    """Yield the lines of the advice: first in plain words, then as a table."""
     if found.settings:
         given = " ".join(f"{k}={typed_text(v)}" for k, v in found.settings.items())
         yield f"Run {found.algorithm}, with {given}."
@@ -94,7 +94,7 @@ def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
 
 
 def _percent(range_: ForecastRange) -> str:
-    """Return what is expected and the range, as 12 % (3 to 40 %)."""
+    """Return the expected value and its range, as in 12 % (3 to 40 %)."""
     percents = [100.0 * one for one in dataclasses.astuple(range_)]
     expected, low, high = (
         f"{one:.0f}" if abs(one) >= 10.0 else f"{one:.2g}" for one in percents
@@ -103,7 +103,7 @@ def _percent(range_: ForecastRange) -> str:
 
 
 def _without_nan(value: object) -> object:
-    """Return a value with null for what JSON has no number for."""
+    """Return a value with None in place of numbers that JSON does not have."""
     if isinstance(value, dict):
         return {key: _without_nan(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

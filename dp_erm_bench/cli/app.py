@@ -1,4 +1,4 @@
-"""What commands print of results folders: claims, figures and what `tune` chose."""
+"""The commands report and collect; print claims, figures and choices of `tune`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COLUMNS = {
     **{"figure": 3, "statement": 7, "whose": 2, "measured": 5},
     **{"threshold": 2, "value": 2, "interval": 3},
 }
-"""Columns of the claims on the terminal and their share of its width."""
+"""Columns of the table of claims on the terminal, and their shares of its width."""
 
 WIDTH = 140
 
@@ -58,15 +58,16 @@ COLOUR = {
 
 
 def report_command(arguments: Sequence[str]) -> int:
-    """Print the claims of folders and where their figures are; write one page of all.
+    """Print the claims and the figures of results folders; write them as one page.
 
-    The page is `report.html` in the folder, of several in the one that holds the first,
-    or the file that `--out` names.
+    The page is `report.html` in the folder. For several folders it is written into the
+    parent of the first one; `--out` names another file.
 
     Raises
     ------
     UsageError
-        For no such folder, damaged claims, or a page that cannot be written.
+        If a folder does not exist, its claims are damaged, or the page cannot be
+        written.
     """
     from dp_erm_bench.report.html.page import NAME, write_report
 
@@ -81,10 +82,10 @@ def report_command(arguments: Sequence[str]) -> int:
 
 
 def collect_command(arguments: Sequence[str]) -> int:
-    """Gather the records of folders into their tables, and draw and judge again.
+    """Gather the records of folders into their tables; redraw figures, rejudge claims.
 
-    Nothing is imported that a manifest names and that is not part of the package: it
-    may be anyone's, and the command that made the folder names its own modules.
+    A manifest is not trusted: modules that it names are imported only if they are part
+    of this package. The command that made the folder names its own modules.
 
     Raises
     ------
@@ -116,7 +117,10 @@ def collect_command(arguments: Sequence[str]) -> int:
 
 
 def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
-    """Draw a folder's figures and judge its claims, if the package has their kinds."""
+    """Draw a folder's figures and judge its claims, if all their kinds are built in.
+
+    Otherwise a message says that nothing was imported.
+    """
     from dp_erm_bench.report.make import draw_and_judge
 
     figures = config["figures"]
@@ -134,7 +138,7 @@ def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def report(folder: Path) -> None:
-    """Print the claims of a folder and where the figures drawn last are."""
+    """Print the claims of a folder and the paths of its latest figures."""
     from dp_erm_bench.report.claims.lookup import (
         GIVEN,
         NOT_JUDGED,
@@ -164,7 +168,7 @@ def report(folder: Path) -> None:
 
 
 def print_lines(table: Table) -> None:
-    """Print a table, where nobody looks at a terminal a line for each row."""
+    """Print a table; without a terminal, print one plain line per row."""
     if Console(file=getattr(sys.stdout, "inside", sys.stdout)).is_terminal:
         print_table(table)
         return
@@ -176,7 +180,7 @@ def print_lines(table: Table) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table, of fixed width where nobody looks at a terminal."""
+    """Print a table; without a terminal, use a fixed width."""
     for column in table.columns:
         cells = list(column.cells)
         column._cells = [escape_controls(x) if isinstance(x, str) else x for x in cells]
@@ -189,13 +193,13 @@ def print_table(table: Table) -> None:
 
 
 def _claim_rows(text: str) -> list[dict[str, str]]:
-    """Return the rows of claims.csv."""
+    """Return the rows of claims.csv from its text."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
     return [{key: as_it_was(cell) for key, cell in row.items()} for row in reader]
 
 
 def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
-    """Return the claims as a table for the terminal, with the counts as its title."""
+    """Return the claims as a table for the terminal; its title counts the verdicts."""
     from dp_erm_bench.report.claims.judge import EXPECTED
     from dp_erm_bench.report.claims.lookup import without_repetitions
 
@@ -234,7 +238,7 @@ def _format_cell(text: str) -> str:
 
 
 def print_best(folder: Path) -> None:
-    """Print what each line of a folder chose and how that did, the best first."""
+    """Print the chosen settings of each line of a folder, with results, best first."""
     try:
         found = tuned_choices(folder)
     except UsageError as error:
@@ -253,7 +257,7 @@ def print_best(folder: Path) -> None:
 
 
 def _verdict_words(rows: pd.DataFrame) -> str:
-    """Return in words which line is best on a problem, how sure, and beside what."""
+    """Return a sentence on a problem's best line, its interval and the baselines."""
     first = rows.iloc[0]
     beside = ", ".join(
         f"{name} {value:.3g}"
@@ -288,11 +292,14 @@ def _verdict_words(rows: pd.DataFrame) -> str:
 
 
 BLIND = "it does not look at the constant model, which is computed from the records"
-"""Why `from_results` may take another line than the one that a verdict calls best."""
+"""Reason why `from_results` may take another line than the verdict's best one."""
 
 
 def _risk_words(rows: pd.DataFrame) -> str:
-    """Return what the first line and the constant model lose, without an intercept."""
+    """Return the risks of the first line and of the constant model, as a phrase.
+
+    Empty if the problem has an intercept.
+    """
     row = rows.iloc[0]
     y = next((one for one in RISKS if one in row and not math.isnan(row[one])), "")
     if not (y and row["constant"].endswith(NO_INTERCEPT)):
@@ -309,9 +316,9 @@ def _risk_words(rows: pd.DataFrame) -> str:
 
 
 def _choices_table(name: str, found: pd.DataFrame) -> Table:
-    """Return the choices as a table for the terminal, who wins a problem in bold.
+    """Return the tuned choices as a table for the terminal, with winners in bold.
 
-    Below each problem what needs no private training.
+    Below each problem are the baselines, which need no private training.
     """
     import pandas as pd
 

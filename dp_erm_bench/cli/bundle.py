@@ -1,7 +1,7 @@
-"""A results folder in another one's hands: `bundle` makes its zip, `replay` repeats it.
+"""The commands bundle and replay: share a results folder, and repeat its runs.
 
-What is replayed may be anyone's. Its numbers are recomputed by the code that is
-installed here; code that it brings along runs only if `--trust` is given.
+A replayed folder is not trusted. Its numbers are recomputed by the code that is
+installed here. Solvers that it contains run only if `--trust` is given.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from dp_erm_bench.results.store import Store, planned_lines
 def bundle_command(arguments: Sequence[str]) -> int:
     """Write a results folder as one zip, without the data files.
 
-    Of data that nobody declared public it has no number that is computed from the
-    records, unless `--with-private-numbers` asks for them.
+    For data not declared public, numbers that are computed from the records are left
+    out, unless `--with-private-numbers` is given.
 
     Raises
     ------
     UsageError
-        If it is no results folder, or the zip cannot be written.
+        If it is not a results folder, or the zip cannot be written.
     """
     from dp_erm_bench.cli.plots import standings_text
     from dp_erm_bench.report.html.page import write_report
@@ -84,17 +84,17 @@ def bundle_command(arguments: Sequence[str]) -> int:
 
 
 def replay_command(arguments: Sequence[str]) -> int:
-    """Run recorded trials of a folder or a bundle again, and say which are the same.
+    """Run recorded trials of a folder or bundle again, and report which are the same.
 
     Returns
     -------
     int
-        0 if all that were drawn are the same, else 1.
+        0 if all trials that were drawn are the same, else 1.
 
     Raises
     ------
     UsageError
-        For wrong options, and what is neither a results folder nor a bundle.
+        For wrong options, or a path that is neither a results folder nor a bundle.
     """
     options = parser_of("replay").parse_intermixed_args(arguments)
     if options.seed is None:
@@ -106,14 +106,14 @@ def replay_command(arguments: Sequence[str]) -> int:
         folder = options.folder
         if not folder.is_dir():
             folder = unpack_bundle(folder, Path(home))
-            options.data = options.data or Path()  # its paths mean nothing here
+            options.data = options.data or Path()  # its paths do not apply here
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
         return _print_replayed(folder, options)
 
 
 def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
-    """Print what comes of trials that are drawn, and return the exit code."""
+    """Replay a sample of trials, print the outcome, and return the exit code."""
     from dp_erm_bench.runner.replay import DIFFERS, NOT, SAME, WITHIN, replay_rows
 
     names, missing, data = _replayable_rows(folder)
@@ -168,17 +168,17 @@ def _print_replayed(folder: Path, options: argparse.Namespace) -> int:
 
 
 def _replayable_rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]:
-    """Return what a folder has to replay.
+    """Return the trials of a folder that can be replayed.
 
     Returns
     -------
     names : dict
-        What trials with a trajectory are called, by key. Those that only helped to
+        Names of the trials that have a trajectory, by key. Trials that only helped to
         choose parameters are left out.
     missing : int
         The number of planned trials without a record.
     data : dict
-        The names of the data of trials that were bundled without numbers, by key.
+        Names of the datasets of trials that were bundled without numbers, by key.
     """
     store, names, data, missing = Store(folder), {}, {}, set()
     for line in planned_lines(folder):
@@ -195,7 +195,7 @@ def _replayable_rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]
 
 
 def _trial_name(line: Mapping[str, Any]) -> str:
-    """Return what a trial is called: digits of its key, and what it is."""
+    """Return the name of a trial for messages: digits of its key, and its settings."""
     spec = line["spec"]
     where = line["panel"] or _spec_part(spec, "dataset").get("name")
     what = line["line"] or _spec_part(spec, "algorithm").get("name")
@@ -205,6 +205,6 @@ def _trial_name(line: Mapping[str, Any]) -> str:
 
 
 def _spec_part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a part of a spec, which may hold anything."""
+    """Return a part of a spec; empty if it is not a mapping, as specs are untrusted."""
     part = spec.get(name)
     return part if isinstance(part, Mapping) else {}

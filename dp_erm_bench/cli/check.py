@@ -1,4 +1,4 @@
-"""dp-erm-bench check: algorithms through the contract that all of them keep."""
+"""The command check: test algorithms against the contract that all must keep."""
 
 import contextlib
 import os
@@ -29,25 +29,25 @@ from dp_erm_bench.plugins import passed
 WIDTH = max(len(check.name) for check in CHECKS)
 FOLDERS = {"DP_ERM_BENCH_CACHE", "DP_ERM_BENCH_DATA"}
 PRINTED = 80
-"""Characters of a solver's own output that are shown."""
+"""Most characters of a solver's own output that are shown."""
 
 
 def check_command(arguments: Sequence[str]) -> int:
-    """Print a line per check and return 0 if all are kept, else 1.
+    """Print one line per check, and return 0 if all algorithms pass, else 1.
 
     Parameters
     ----------
     arguments : sequence of str
-        Names, or paths of solvers' files; all names there are by default. Names of
-        checks after ``--only``, with commas between them, are the only ones run. Names
-        after ``--accept`` are those of uses and releases whose doubt is accepted.
-        ``--first`` ends at the first check that fails.
+        Names of algorithms, or paths of solvers' files; all known algorithms by
+        default. ``--only`` takes the names of the checks to run, separated by commas.
+        ``--accept`` takes the names of uses and releases whose doubt is accepted.
+        ``--first`` stops at the first check that fails.
 
     Raises
     ------
     UsageError
-        If there is no such algorithm or check, or a file holds no complete solver;
-        before anything is checked.
+        Before anything is checked, if an algorithm or a check does not exist, or a file
+        holds no complete solver.
     """
     options = parser_of("check").parse_intermixed_args(arguments)
     accepted, known = options.accept, {check.name: check for check in CHECKS}
@@ -64,7 +64,7 @@ def check_command(arguments: Sequence[str]) -> int:
     for pin, candidate in zip(pins, candidates, strict=True):
         print(candidate.name)
         start = time.perf_counter()
-        # What a solver writes stays in a folder that nobody keeps.
+        # Files that a solver writes go into a temporary folder.
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             results = list(_print_results(candidate, checks, options.first))
         verdicts = Counter(one.verdict for one in results)
@@ -111,17 +111,17 @@ def check_command(arguments: Sequence[str]) -> int:
 def _print_results(
     candidate: Candidate, checks: Sequence[Check], first: bool
 ) -> Iterator[CheckResult]:
-    """Yield the results of checks and print a line of each.
+    """Run checks; print a line for each and yield its result.
 
-    ``first`` ends at the first one that fails. What is to be rewritten ends it always:
-    other checks would say the same.
+    ``first`` stops at the first check that fails. The verdict that a solver must be
+    rewritten always stops, since the other checks would give it too.
     """
     for check in checks:
         print(f"  {check.name.replace('_', ' '):{WIDTH}}", end="", flush=True)
         try:
             result = check.result(candidate)
         except BaseException:
-            print(flush=True)  # the line has no end yet
+            print(flush=True)  # end the line first
             raise
         words = [result.verdict, "" if result.verdict == OK else result.reason]
         print(f" {result.seconds:6.1f} s  {': '.join(filter(None, words))}", flush=True)
@@ -133,7 +133,7 @@ def _print_results(
 
 
 def _doubts_of_candidate(candidate: Candidate) -> dict[str, str]:
-    """Return what is in doubt of a solver from outside that keeps all, by name."""
+    """Return the doubts about a user's solver that passes all checks, by name."""
     if is_ours(candidate.solver):
         return {}
     uses = candidate.solver.uncharged.items()
@@ -142,7 +142,7 @@ def _doubts_of_candidate(candidate: Candidate) -> dict[str, str]:
 
 
 def _record_pass(pin: str, kept: bool, doubt: str) -> None:
-    """Record the pass of a solver from outside with its doubt, or take it back."""
+    """Record that a user's solver passed, and its doubt; or remove an earlier pass."""
     solver = passed.solver_digest(pin)
     if solver and not passed.record_pass(solver, kept, doubt):
         print(

@@ -1,4 +1,4 @@
-"""Shell completion, answered from the files on disk: no solver, no Hydra imported."""
+"""Shell completion, computed from files on disk without importing solvers or Hydra."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ COMMON = (
     *("standardise", "positive", "test_fraction", "seed"),
     *("drop_empty", "densify", "bounds", "clip_to_bounds", "scale", "intercept"),
 )
-"""Keys of every dataset; its yaml has more."""
+"""Keys that every dataset has; its yaml may have more."""
 
 UNTYPED = {"name", "_target_", "task", *TOLD}
-"""Keys of yaml files that are no keys of the command line, or are offered apart."""
+"""Keys of yaml files that the command line does not take, or that are offered apart."""
 
 FOLDER = ("-cd", "--config-dir")
 FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path": ""}
-"""Keys whose values may be files, and how these end."""
+"""Keys whose values may be files, and the suffixes of these files."""
 
 
 def module_source(module: str) -> ast.Module:
-    """Return the parsed source of a module or of a user's file, empty without one.
+    """Return the parsed source of a module or a user's file; empty if there is none.
 
-    It is read, for to import a solver takes too long.
+    The source is parsed because importing a solver takes too long.
     """
     path = Path(module).expanduser() if is_file(module) else file_of(module)
     there = path is not None and path.is_file()
@@ -70,7 +70,7 @@ def module_source(module: str) -> ast.Module:
 
 
 def homes_of_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Return module and name of what a module imports from others."""
+    """Return the names that a module imports, each with its home module and name."""
     return {
         alias.asname or alias.name: (str(node.module), alias.name)
         for node in tree.body
@@ -80,9 +80,9 @@ def homes_of_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
 
 
 def class_definitions(target: str) -> Iterator[tuple[ast.ClassDef, ast.Module]]:
-    """Yield a class of ours and its bases, each with its module, by its dotted name.
+    """Yield the definitions of a class and of its bases, each with its parsed module.
 
-    Of a user's file all classes.
+    The target is a dotted name. For a user's file, all its classes are yielded.
     """
     module, _, name = target.rpartition(".")
     own = is_file(target)
@@ -98,7 +98,7 @@ def class_definitions(target: str) -> Iterator[tuple[ast.ClassDef, ast.Module]]:
 
 
 def parameters_of(target: str) -> dict[str, list[str]]:
-    """Return the fields of a class or of a user's file, with the words they may be."""
+    """Return the fields of a class or of a user's file, with their allowed words."""
     found: dict[str, list[str]] = {}
     for node, tree in class_definitions(target):
         for one in node.body:
@@ -113,9 +113,9 @@ def parameters_of(target: str) -> dict[str, list[str]]:
 
 
 def _words_of(expression: ast.expr | None, tree: ast.Module) -> list[str]:
-    """Return the texts of a tuple, the keys of a dict, or those that a name stands for.
+    """Return the strings of a tuple or the keys of a dict; follow names.
 
-    None of anything else.
+    Anything else gives an empty list.
     """
     if isinstance(expression, ast.Call) and len(expression.args) == 1:
         return _words_of(expression.args[0], tree)
@@ -134,13 +134,14 @@ def _words_of(expression: ast.expr | None, tree: ast.Module) -> list[str]:
 
 
 def complete(arguments: Sequence[str]) -> int:
-    """Print the script of a shell, or what may follow the line it asks about.
+    """Print the completion script of a shell, or the completions of a typed line.
 
     Parameters
     ----------
     arguments : sequence of str
-        `install=SHELL`, to be evaluated by the shell, or `query=SHELL`, which that
-        script calls with the line in `COMP_LINE` and the cursor in `COMP_POINT`.
+        `install=SHELL` prints the script, which the shell evaluates. `query=SHELL` is
+        called by that script, with the line in `COMP_LINE` and the cursor in
+        `COMP_POINT`.
     """
     what, _, shell = (arguments[0] if arguments else "").partition("=")
     if len(arguments) != 1 or what not in ("install", "query") or shell not in SCRIPTS:
@@ -150,19 +151,19 @@ def complete(arguments: Sequence[str]) -> int:
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
     words = completion_words(line[: int(point)] if point.isdigit() else line)
-    if shell == "bash":  # to which a word begins behind each '='
+    if shell == "bash":  # where each '=' starts a new word
         words = [word.rpartition("=")[2] or word for word in words]
     print(SCRIPTS[shell] if what == "install" else "\n".join(words))
     return 0
 
 
 def completion_words(line: str) -> list[str]:
-    """Return the words that may stand where a line ends, whole words."""
+    """Return the whole words that can complete a line at its end."""
     words = line.split()
     last = "" if not words or line[-1].isspace() else words.pop()
     try:
         found = {*_possible_words(words[1:], last)}
-    except Exception:  # whatever is wrong with a file: nothing of it is offered
+    except Exception:  # a broken file must not break the shell
         return []
     return sorted(word for word in found if word.startswith(last))
 
@@ -197,7 +198,7 @@ def _possible_words(before: Sequence[str], last: str) -> Iterator[str]:
 
 
 def _matching_paths(start: str, suffix: str) -> Iterator[str]:
-    """Yield the folders, and the files with a suffix, that a path may go on with."""
+    """Yield the folders, and the files with a suffix, whose paths begin as given."""
     for path in glob.glob(f"{glob.escape(start)}*"):
         path += "/" * os.path.isdir(path)
         if path.endswith((suffix, "/")):
@@ -205,7 +206,7 @@ def _matching_paths(start: str, suffix: str) -> Iterator[str]:
 
 
 def _dotted_keys(command: str, before: Sequence[str], last: str) -> Iterator[str]:
-    """Yield dotted keys, those of the parts of the section that the last word is in."""
+    """Yield the dotted keys that may complete the last word."""
     yield from (*GROUPS, *frame_keys(), "penalty.strength", "dataset.")
     if command == TUNE:
         yield from (key for key in block_keys() if key.startswith(f"{TUNE}."))
@@ -251,17 +252,17 @@ def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
 
 
 def _solver_files(before: Sequence[str]) -> dict[str, str]:
-    """Return the files of solvers that the line names, by their short names."""
+    """Return the solver files named on the line, by their short names."""
     return {label_of(v): v for v in _chosen_names(ALGORITHM, before) if is_file(v)}
 
 
 def _parameters(algorithm: str, before: Sequence[str]) -> dict[str, list[str]]:
-    """Return an algorithm's parameters, with the words that each may be."""
+    """Return an algorithm's parameters, each with its allowed words."""
     file = _solver_files(before).get(algorithm)
     return parameters_of(file or registry.read_choice(ALGORITHM, algorithm)["_target_"])
 
 
 def _chosen_names(group: str, before: Sequence[str]) -> list[str]:
-    """Return the choices of a group that the line names already."""
+    """Return the choices of a group that are already on the line."""
     words = [word.partition("=") for word in before]
     return [v for key, _, value in words if key == group for v in value.split(",")]

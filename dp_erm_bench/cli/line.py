@@ -1,7 +1,7 @@
-"""From the words of a command line to checked keys and values.
+"""Parse a command line into checked keys and values.
 
-Keys are checked first and values are read by Hydra's grammar: what is misspelt is
-refused before Hydra is imported, and all of it at once.
+Keys are checked first, then values are parsed by Hydra's grammar. All misspelt keys are
+thus reported together, before Hydra is imported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ OF_OTHERS = {
 }
 """Keys that `tune` does not take, and what to use in their place."""
 
-LONGEST = 80  # characters of a folder's name
+LONGEST = 80  # most characters of a folder's name before it is cut
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Argument:
     key : str
         Dotted key or config group.
     values : list
-        The values, without repetitions; a single one if nothing is swept.
+        The values, without repetitions; a single one if the key is not swept.
     swept : bool
-        Whether the grammar asks for an axis.
+        Whether the typed value is an axis, such as `a,b` or `range(0,10)`.
     """
 
     key: str
@@ -70,13 +70,13 @@ class Argument:
 
 
 def parse_argument(argument: str) -> Argument:
-    """Read one argument of the command line by Hydra's grammar.
+    """Parse one argument of the command line by Hydra's grammar.
 
     Raises
     ------
     UsageError
-        If the argument is no `key=value`, or asks for an axis that cannot be
-        enumerated or is empty.
+        If the argument is not `key=value`, or its axis is empty or cannot be
+        enumerated.
     """
     key, _, text = argument.partition("=")
     override = _parse_with_hydra(text) or _parse_with_hydra(quote_refused(text))
@@ -93,7 +93,7 @@ def parse_argument(argument: str) -> Argument:
 
 @functools.cache
 def _parse_with_hydra(text: str) -> Override | None:
-    """Return what Hydra's parser makes of a value, None if it refuses it."""
+    """Return the override that Hydra parses from a value; None if it is refused."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -104,16 +104,16 @@ def _parse_with_hydra(text: str) -> Override | None:
 
 
 def quote_text(text: str) -> str:
-    """Return a text as Hydra's grammar reads it as itself."""
+    """Return a string quoted so that Hydra's grammar reads it literally."""
     from hydra.core.override_parser.types import Quote, QuotedString
 
     return QuotedString(text, Quote.single).with_quotes()
 
 
 def quote_refused(text: str) -> str:
-    """Return a value with quotes around what Hydra's grammar refuses.
+    """Return a value with quotes around the parts that Hydra's grammar refuses.
 
-    Commas outside of brackets and quotes part an axis all the same.
+    Commas outside brackets and quotes still separate the values of an axis.
     """
     parts: list[str] = []
     for piece in text.split(","):
@@ -135,7 +135,7 @@ def _is_open(text: str) -> bool:
 
 
 def _axis_values(override: Override, argument: str) -> list[Any]:
-    """Return the values of an axis; refuse texts without a list, or with a long one."""
+    """Return the values of an axis; refuse intervals and ranges that are too long."""
     from hydra.core.override_parser.types import Glob, RangeSweep
 
     if override.is_interval_sweep():
@@ -145,7 +145,7 @@ def _axis_values(override: Override, argument: str) -> list[Any]:
     sweep: Any = override.value()
     if isinstance(sweep, RangeSweep):
         length = abs(float(sweep.stop or 0) - float(sweep.start or 0))
-        # A range that does not end compares false with any number.
+        # The length of an infinite range may be nan, which compares false.
         if not (sweep.step and length <= MOST_TRIALS * abs(sweep.step)):
             raise UsageError(
                 f"{argument}: has a step of zero or more than {MOST_TRIALS} values, "
@@ -159,7 +159,7 @@ def _axis_values(override: Override, argument: str) -> list[Any]:
 
 
 def unique_values(values: list[Any]) -> list[Any]:
-    """Return the values without repetitions, in order; 1, 1.0 and true differ."""
+    """Return the values without repetitions, in order; 1, 1.0 and true are distinct."""
     return list({(type(value), repr(value)): value for value in values}.values())
 
 
@@ -167,12 +167,12 @@ _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
 
 
 def expand_values(key: str, value: Any) -> Any:
-    """Return the list that a string of the sweep grammar stands for, else the value.
+    """Return the list of values described by a sweep string, else the value itself.
 
     Parameters
     ----------
     key : str
-        The place of the value, for the message.
+        Key of the value, for the message.
     value : Any
         A value of an experiment's block, such as `"range(0,10)"`.
     """
@@ -184,20 +184,20 @@ def expand_values(key: str, value: Any) -> Any:
 
 @dataclass
 class Request:
-    """A command line, parsed.
+    """A parsed command line.
 
     Parameters
     ----------
     experiment : Path or None
-        The file of the experiment whose blocks are run.
+        File of the experiment whose blocks are run.
     choices : dict of str to Argument
-        Config groups whose choice is given.
+        Choices of config groups, such as the algorithm.
     axes : dict of str to Argument
         Keys of the blocks: budget, seed, parameters of datasets and algorithms.
     frame : dict of str to Argument
-        All other keys; none of them is swept but `panel`.
+        All other keys. Only `panel` may be swept among them.
     tune : dict
-        What is asked of `tune`.
+        Keys of `tune`, nested.
     """
 
     experiment: Path | None = None
@@ -208,15 +208,15 @@ class Request:
 
     @property
     def panels(self) -> list[str]:
-        """Names of the panels to run, none for all."""
+        """Names of the panels to run; empty for all panels."""
         given = [self.frame["panel"]] if "panel" in self.frame else []
         return [str(v) for one in given for v in one.values if v is not None]
 
     @property
     def changes(self) -> list[str]:
-        """The changes of the experiment, sorted: `key=value` as one may type it.
+        """Changes to the experiment, sorted, in the form `key=value`.
 
-        Its profiles are no changes, and neither are `runner` and `mode`.
+        Profiles, `runner` and `mode` do not count as changes.
         """
         chosen = [self.frame["panel"]] if self.panels else []
         every = [*chosen, *self.choices.values(), *self.axes.values()]
@@ -225,9 +225,9 @@ class Request:
 
     @property
     def folder(self) -> str:
-        """The folder's name if none is given: a changed experiment has its own.
+        """Default name of the results folder; a changed experiment has its own.
 
-        It does not depend on the order of changes, so that the same command finds it
+        It does not depend on the order of changes, so the same command finds the folder
         again. A long name is cut and ends with a digest.
         """
         if not self.experiment:
@@ -250,7 +250,7 @@ def _brief_values(values: Sequence[Any]) -> str:
 
 
 def _flatten_lists(values: Iterable[Any]) -> list[Any]:
-    """Return values with lists among them taken apart."""
+    """Return values in one flat list."""
     return [v for one in values for v in (one if isinstance(one, list) else [one])]
 
 
@@ -262,17 +262,17 @@ def read_request(
     Parameters
     ----------
     arguments : sequence of str
-        Every `key=value`.
+        All arguments of the form `key=value`.
     folders : sequence of Path
-        Config folders beside our own, where a user's experiments may be.
+        Further config folders, which may hold a user's experiments.
     tunes : bool
-        Whether the line is that of `tune`.
+        Whether the command is `tune`.
 
     Raises
     ------
     UsageError
-        For an unknown key or name, a wrong type, or an axis where none may be; all
-        that is misspelt is told at once.
+        For an unknown key or name, a wrong type, or an axis that is not allowed. All
+        misspelt keys are reported at once.
     """
     request = Request()
     _check_each(functools.partial(_check_typed_key, tunes=tunes), arguments)
@@ -292,7 +292,7 @@ def read_request(
 
 
 def _check_each(check: Callable[[str], None], arguments: Sequence[str]) -> None:
-    """Check every argument; raise one UsageError with the sentences of all."""
+    """Check every argument, and raise one UsageError with all messages."""
     wrong = []
     for argument in arguments:
         try:
@@ -304,7 +304,7 @@ def _check_each(check: Callable[[str], None], arguments: Sequence[str]) -> None:
 
 
 def _check_typed_key(argument: str, tunes: bool) -> None:
-    """Refuse an argument whose key does not exist."""
+    """Raise UsageError for an argument whose key does not exist."""
     check_hydra(argument)
     key, sign, _ = argument.partition("=")
     first, _, rest = key.partition(".")
@@ -334,7 +334,7 @@ def _check_typed_key(argument: str, tunes: bool) -> None:
 
 
 def _check_tune_key(key: str) -> None:
-    """Refuse a key that `tune` does not have."""
+    """Raise UsageError for a key that `tune` does not have."""
     name, _, path = key.removeprefix(f"{TUNE}.").partition(".")
     lines = {one: f"{TUNE}.{one}.ALGORITHM.PARAMETER" for one in OF_LINES}
     if name in lines and path.count(".") != 1:
@@ -350,12 +350,12 @@ def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> 
     """Parse an argument, check its values, and put it into a request."""
     key, _, typed = argument.partition("=")
     first, _, rest = key.partition(".")
-    if key == "experiment":  # its name is no value of the grammar
+    if key == "experiment":  # a path is not always valid in Hydra's grammar
         request.experiment = find_experiment(typed, folders)
         return
     one = parse_argument(argument)
     if key in ("name", "results_dir") and isinstance(one.values[0], int | float):
-        one = Argument(key, [typed], False)  # 2025 is a word here
+        one = Argument(key, [typed], False)  # a folder may be called 2025
     if first == TUNE:
         value = one.values if one.swept else one.values[0]
         if rest.startswith("axes.") and not isinstance(value, list | dict):
@@ -376,7 +376,7 @@ def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> 
 
 
 def _check_values(one: Argument) -> Argument:
-    """Return an argument of a plain key with its values in the key's type."""
+    """Return an argument with its values converted to the type of its plain key."""
     hint: Any = frame_keys()[one.key][1]
     many = typing.get_origin(hint) is list
     values = _flatten_lists(one.values) if many or one.key == "panel" else one.values
@@ -389,12 +389,14 @@ def _check_values(one: Argument) -> Argument:
 
 
 def _check_choices(group: str, values: Iterable[Any]) -> list[str]:
-    """Return the choices of a group, `[a,b]` being `a,b`, files by absolute paths.
+    """Return the checked choices of a group, with absolute paths for files.
+
+    A list `[a,b]` counts as `a,b`.
 
     Raises
     ------
     UsageError
-        If there is no such choice, a file cannot be read, or two are called the same.
+        If there is no such choice, a file cannot be read, or two have the same name.
     """
     names = [*(["auto"] if group in AUTO else []), *registry.names(group)]
     found: dict[str, str] = {}
@@ -418,7 +420,24 @@ def _check_choices(group: str, values: Iterable[Any]) -> list[str]:
 
 
 def set_nested(part: dict[str, Any], path: Sequence[str], value: Any, key: str) -> None:
-    """Set a value in mappings within mappings; the key is for the message."""
+    """Set a value in nested mappings, creating the inner ones.
+
+    Parameters
+    ----------
+    part : dict
+        The outermost mapping, which is changed.
+    path : sequence of str
+        Keys that lead to the value.
+    value : Any
+        The value to set.
+    key : str
+        Dotted key, for the message.
+
+    Raises
+    ------
+    UsageError
+        If a key on the path holds a value that is not a mapping.
+    """
     for name in path[:-1]:
         part = part.setdefault(name, {})
         if not isinstance(part, dict):
@@ -427,19 +446,21 @@ def set_nested(part: dict[str, Any], path: Sequence[str], value: Any, key: str) 
 
 
 def experiment_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of all experiments by name, our own before those of folders."""
+    """Return the files of all experiments by name; those of the package come first."""
     homes = (*folders, registry.conf_dir())
     paths = [p for one in homes for p in (one / "experiment").glob("*.yaml")]
     return {path.stem: path for path in paths}
 
 
 def find_experiment(typed: str, folders: Sequence[Path]) -> Path | None:
-    """Return the file of an experiment that is named, by its path or by its name.
+    """Return the file of an experiment, given by its path or by its name.
+
+    The result is None for `null`.
 
     Raises
     ------
     UsageError
-        If there is no such file, or an experiment of the package has its name.
+        If there is no such file, or an experiment of the package has the same name.
     """
     name, files = typed.strip("'\""), experiment_files(folders)
     path = Path(name).expanduser()
@@ -457,12 +478,12 @@ def find_experiment(typed: str, folders: Sequence[Path]) -> Path | None:
 
 
 def start_run(command: str, arguments: Sequence[str]) -> int:
-    """Run what a command line asks of `run` or `tune`, and return the exit code.
+    """Run the command `run` or `tune`, and return the exit code.
 
     Raises
     ------
     UsageError
-        Before anything runs.
+        For wrong arguments, before any trial runs.
     """
     options, words = parser_of(command).parse_known_args(arguments)
     for word in words:

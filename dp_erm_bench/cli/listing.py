@@ -1,4 +1,4 @@
-"""The command list: what there is; of parameters and keys defaults, types, meaning."""
+"""The command list: choices, parameters and keys with defaults, types and meanings."""
 
 import ast
 import dataclasses
@@ -35,15 +35,16 @@ RESULTS, TABLE = "results", "results.parquet"
 Row = tuple[str, str, str, str]
 
 KEYS = {"settings": frame_keys, "blocks": block_keys}
-"""The plain keys of the configuration, and those of an experiment's blocks."""
+"""Functions that return the plain keys of the configuration and the keys of blocks."""
 
 GROUPS = (*CHOICES, *KEYS)
 
 
 def list_command(arguments: Sequence[str]) -> int:
-    """Print the choices of groups, all by default, or parameters of what is named.
+    """Print the choices of config groups, or the parameters of named choices.
 
-    Of a folder, or `results` and folders, the results folders in it.
+    Without arguments, all groups are printed. For a folder, or for `results` followed
+    by folders, the results folders in it are listed.
     """
     words = parser_of("list").parse_intermixed_args(arguments).words
     first = words[0] if words else GROUPS[0]
@@ -67,7 +68,7 @@ def list_command(arguments: Sequence[str]) -> int:
 
 
 def list_results(parent: Path) -> str:
-    """Return what each results folder in a folder holds, from when, by which command.
+    """Return a summary of each results folder in a folder: trials, date, command.
 
     Raises
     ------
@@ -97,29 +98,29 @@ def list_results(parent: Path) -> str:
 
 
 def list_choices(group: str, only: Sequence[str] = ()) -> str:
-    """Return the choices of a group as text, a line each.
+    """Return the choices of a group as text, one per line.
 
     Parameters
     ----------
     group : str
         One of `GROUPS`.
     only : sequence of str
-        Names of choices, or files, whose parameters are listed below them.
+        Choices to list, or solver files, each with its parameters. Empty lists all
+        choices without parameters.
     """
     if group in KEYS:
-        rows = [_parameter_row(key, *of) for key, of in KEYS[group]().items()]
-        return "\n".join([group, *_format_table(rows, "  ")])
+        return "\n".join([group, *_format_table(parameter_rows(group), "  ")])
     lines = [group]
     names = only or registry.names(group)
     wide = max(len(label_of(name)) for name in names)
     for name in names:
         lines.append(f"  {label_of(name):{wide}}  {describe_choice(group, name)}")
-        lines += _format_table(_parameter_rows(group, name) if only else [], "      ")
+        lines += _format_table(parameter_rows(group, name) if only else [], "      ")
     return "\n".join(lines)
 
 
 def describe_choice(group: str, name: str) -> str:
-    """Return the docstring of a class, else the comment at the top of the yaml."""
+    """Return the first line of a class's docstring, or a yaml's opening comment."""
     if group in CLASSES:
         target = str(registry.read_choice(group, name)["_target_"])
         found, _ = next(class_definitions(target.partition("#")[0]), (None, None))
@@ -129,10 +130,15 @@ def describe_choice(group: str, name: str) -> str:
     return " ".join(line.lstrip("# ") for line in comments if "@package" not in line)
 
 
-def _parameter_rows(group: str, name: str) -> list[Row]:
-    """Return name, default, what is allowed and meaning of each parameter."""
+def parameter_rows(group: str, name: str = "") -> list[Row]:
+    """Return the name, default, allowed values and meaning of each parameter.
+
+    They are those of a choice of a group, or of one of `KEYS`.
+    """
+    if group in KEYS:
+        return [_parameter_row(key, *of) for key, of in KEYS[group]().items()]
     usual = registry.read_choice(group, name)
-    # Not at the top: the command line must start without numpy.
+    # Imported here because the command line must start without numpy.
     from dp_erm_bench.rules.settings import rule_of
 
     if group not in CLASSES:
@@ -159,15 +165,16 @@ def _parameter_rows(group: str, name: str) -> list[Row]:
 
 
 def _parameter_row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
-    """Return a key, its default, its types, words and limits, and its meaning.
+    """Return the row of a key: its default, its allowed values and its meaning.
 
     Parameters
     ----------
     key : str
+        Name of the key.
     entry : Field
-        Its metadata may hold `choices`, `words` and limits.
+        Field of the key; its metadata may hold `choices`, `words` and limits.
     hint : Any
-        Its annotation, resolved.
+        The resolved annotation of the field.
     """
     default = entry.default
     if entry.default_factory is not dataclasses.MISSING:
@@ -194,7 +201,7 @@ def _allowed_words(hint: Any, limits: str) -> list[str]:
 
 
 def _format_table(rows: Sequence[Row], indent: str) -> list[str]:
-    """Return rows as lines, in columns as wide as their widest cell, within reason."""
+    """Return rows as lines of text in aligned columns of limited width."""
     wide = [min(max(map(len, one)), WIDEST) for one in zip(*rows, strict=True)][:3]
     cells = ([f"{row[i]:{w}}" for i, w in enumerate(wide)] + [row[3]] for row in rows)
     return [f"{indent}{'  '.join(row)}".rstrip() for row in cells]

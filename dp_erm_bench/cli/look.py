@@ -1,4 +1,4 @@
-"""The command look: what a csv holds, and a line that runs on it."""
+"""The command look: describe a csv file, and propose a command that runs on it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from dp_erm_bench.datasets.table import LEFT_OUT, NOTHING, UNNAMED, Look, Seen
 from dp_erm_bench.errors import UsageError, check_key, escape_line, quote_heading
 
 KEYS = ("drop", "format", "header", "index", "label")
-"""Keys of the dataset that say how the file is read."""
+"""Keys of the dataset that determine how the file is read."""
 
 LABELS = ("label", "target", "class", "outcome", "response", "y")
-"""What the column of labels is often called."""
+"""Common names of the column of labels."""
 
 SHOWN = 6
-"""Words of a column that are shown with their counts."""
+"""Number of words of a column that are shown with their counts."""
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 ALGORITHMS = "gd,random_cd,objective_perturbation"
 
 
 def look_command(arguments: Sequence[str]) -> int:
-    """Print what a csv holds, all of it read off its records, and a line to run.
+    """Print the columns of a csv file and a command that runs on it.
+
+    All that is printed is read from the records, so it is not private.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def look_command(arguments: Sequence[str]) -> int:
     Raises
     ------
     UsageError
-        For another key, no file, or one that is no csv.
+        For another key, a missing file, or a file that is not a csv.
     """
     options = parser_of("look").parse_intermixed_args(arguments)
     path, how = options.path, {}
@@ -98,9 +100,10 @@ def _column_table(path: str, found: Look, label: Seen) -> Iterator[str]:
 
 
 def _reveals_label(one: Seen, label: Seen) -> bool:
-    """Return whether a column tells the label by itself, and not by chance.
+    """Return whether a column determines the label, and not by chance.
 
-    Labels repeat, and to guess the commonest is right less often by 4 deviations.
+    Some label must occur twice. Guessing the most frequent label must be wrong more
+    often than chance explains, by 4 standard deviations.
     """
     counts = list(label.counts.values())
     if one.equal != label.equal or max(counts, default=0) < 2:
@@ -111,7 +114,7 @@ def _reveals_label(one: Seen, label: Seen) -> bool:
 
 
 def _describe_cells(one: Seen) -> str:
-    """Return the range of a column's numbers, and its words with their counts."""
+    """Return the range of a column's numbers and its words with their counts."""
     ends = f"{one.low:g} .. {one.high:g}" if one.low == one.low else ""
     if len(one.counts) > MOST_CLASSES and one.kind == "numbers":
         return ends
@@ -131,8 +134,8 @@ def _proposal_lines(
     dropped: Sequence[str],
     given: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield what the reader refuses, then a command line and what it leaves open."""
-    # An index without a heading is decided first.
+    """Yield the problems of the file, a command line, and what it leaves open."""
+    # An index column without a heading is kept here: the user must decide on it first.
     out = [
         one
         for one in found.columns
@@ -155,7 +158,8 @@ def _proposal_lines(
         )
     yield from (f"To be decided before it is read: {one}" for one in wrong)
     keys = {"dataset": "file", "dataset.path": _typed_value(path), **given}
-    # A number is a place among the columns that are read: a heading of one is quoted.
+    # An unquoted number is a place among the columns that are read, so a heading that
+    # is a number is quoted.
     place = kept.index(label) - len(kept) * bool(out or dropped)
     keys["dataset.label"] = (
         _typed_value(label.name) if found.layout.named else str(place)
@@ -207,9 +211,9 @@ def _proposal_lines(
 
 
 def _feature_name(one: Seen, named: bool, features: Sequence[Seen]) -> str:
-    """Return how a feature is called: without headings by its place among them.
+    """Return the name of a feature: its heading, or without headings its place.
 
-    A column of words before it takes as many places as it has words.
+    A column of words before it counts as many places as it has words.
     """
     if named:
         return str(one.name)
@@ -218,7 +222,7 @@ def _feature_name(one: Seen, named: bool, features: Sequence[Seen]) -> str:
 
 
 def _double_spellings(one: Seen) -> Iterator[str]:
-    """Yield that words of a column of few differ in case or form alone."""
+    """Yield a warning if some words of a column differ only in case or form."""
     different = len({*map(fold_word, one.counts)})
     if _is_category(one) and different < len(one.counts):
         yield (
@@ -231,17 +235,17 @@ def _double_spellings(one: Seen) -> Iterator[str]:
 
 
 def _is_category(one: Seen) -> bool:
-    """Return whether a column holds words, as categories do."""
+    """Return whether a column holds words, and so is a category."""
     return one.kind.startswith("words")
 
 
 def _is_target(label: Seen) -> bool:
-    """Return whether labels are those of a regression."""
+    """Return whether the labels are targets of a regression."""
     return label.kind.startswith("numbers") and len(label.counts) > MOST_CLASSES
 
 
 def _wrong_label(label: Seen) -> Iterator[str]:
-    """Yield why a column is no label as it is, with its words and their counts."""
+    """Yield reasons why a column cannot be the label as it is."""
     whose, count = f"column {quote_heading(label.name)}, the label,", len(label.counts)
     if _is_target(label):
         return
@@ -261,7 +265,7 @@ def _wrong_label(label: Seen) -> Iterator[str]:
 
 
 def _bounds_to_fill(names: Sequence[str]) -> str:
-    """Return bounds by name to be filled in; a default where a name cannot be typed."""
+    """Return bounds to be filled in by name; untypable names share a default."""
     typed = {name: _mapping_key(name) for name in names}
     known = [f"{key}:{FILL_IN}" for key in typed.values() if key]
     others = f",{DEFAULT}:{FILL_IN}" * (not all(typed.values()))
@@ -269,7 +273,7 @@ def _bounds_to_fill(names: Sequence[str]) -> str:
 
 
 def _mapping_key(name: str) -> str:
-    """Return a name as the key of a mapping that is typed, empty if it can be none."""
+    """Return a name in the form of a mapping key to type; empty if there is no form."""
     spelled = "".join(f"\\{c}" if c in "\\()[]{}:=, \t" else c for c in name)
     for text in (name, spelled):
         try:
@@ -282,7 +286,10 @@ def _mapping_key(name: str) -> str:
 
 
 def _typed_value(text: str, *more: type) -> str:
-    """Return a text so that it is read as itself, or as one of more types."""
+    """Return a string in a form to type that is read back as itself.
+
+    ``more`` are types, besides str, that it may be read as.
+    """
     try:
         ((value,),) = parse_argument(f"dataset.onehot=[{text}]").values
     except (UsageError, ValueError, TypeError):
@@ -293,5 +300,5 @@ def _typed_value(text: str, *more: type) -> str:
 
 
 def _typed_list(names: Sequence[Any]) -> str:
-    """Return names of columns as a list that is typed."""
+    """Return names of columns as a list to type."""
     return f"[{','.join(_typed_value(str(name), int) for name in names)}]"

@@ -1,4 +1,4 @@
-"""Entry point: answer what is light at once, from the names of files on disk."""
+"""Entry point of the command line; help and version need no heavy imports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
-"""Libraries whose `<name>_NUM_THREADS` is 1: the trials are the parallelism."""
+"""Libraries whose `<name>_NUM_THREADS` is set to 1, since trials run in parallel."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        Without the program's name; those of the process by default.
+        Arguments without the program's name; by default those of the process.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command_line(arguments: Sequence[str] | None, ours: bool) -> int:
-    """Run the command line; return the exit code of whatever it ends with."""
+    """Run the command line; turn interrupts and output errors into exit codes."""
     try:
         code = _dispatch_command(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -70,41 +70,43 @@ def _run_command_line(arguments: Sequence[str] | None, ours: bool) -> int:
         return 2
     except KeyboardInterrupt:
         if ours:
-            # It ends by itself from here: a second Ctrl-C has nothing left to stop.
+            # The process is about to end, so a second Ctrl-C is ignored.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("dp-erm-bench: interrupted; what is recorded stays", file=sys.stderr)
         return 130
 
 
 class Door:
-    """A stream of text through which no control of a terminal passes.
+    """A text stream that escapes the control characters of terminals.
 
-    Whatever is printed may quote a file, a name or a traceback of anyone's. What we
-    draw ourselves, colours and bars, goes to `inside`; texts in it pass
-    `escape_controls` first.
+    Printed text may quote untrusted files, names or tracebacks. Colours and bars drawn
+    by this package go to `inside` directly, after `escape_controls` on their texts.
     """
 
     def __init__(self, inside: Any) -> None:
         self.inside = inside
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the stream itself has."""
+        """Return an attribute of the underlying stream."""
         return getattr(self.inside, name)
 
     def write(self, text: str) -> int:
-        """Write a text with its controls escaped."""
+        """Write a text with its control characters escaped."""
         self.inside.write(escape_controls(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
+        """Write several texts with their control characters escaped."""
         for line in lines:
             self.write(line)
 
 
 @contextlib.contextmanager
 def escape_output(for_good: bool) -> Iterator[None]:
-    """Let all that is printed pass the `Door`; for good, a last traceback, too."""
+    """Send stdout and stderr through a `Door` within the context.
+
+    With ``for_good`` they stay so afterwards, so that a final traceback is escaped too.
+    """
     before = sys.stdout, sys.stderr
     doors = [one if isinstance(one, Door) else Door(one) for one in before]
     sys.stdout, sys.stderr = doors
@@ -116,7 +118,7 @@ def escape_output(for_good: bool) -> Iterator[None]:
 
 
 def _deliver_again(ignored: UnraisableHookArgs) -> None:
-    """Raise an interrupt again that fell into a finaliser, where Python drops it."""
+    """Repeat a KeyboardInterrupt that Python dropped because it hit a finaliser."""
     if ignored.exc_type is KeyboardInterrupt:
         _thread.start_new_thread(_interrupt_thread, (_thread.get_ident(),))
     else:
@@ -124,7 +126,7 @@ def _deliver_again(ignored: UnraisableHookArgs) -> None:
 
 
 def _interrupt_thread(thread: int) -> None:
-    """Interrupt a thread that has left the hook: in there it would be dropped, too."""
+    """Interrupt a thread once it has left the hook, which would drop the signal too."""
     while _deliver_again.__code__ in _codes_of_callers(
         sys._current_frames().get(thread)
     ):
@@ -133,14 +135,14 @@ def _interrupt_thread(thread: int) -> None:
 
 
 def _codes_of_callers(frame: FrameType | None) -> Iterator[CodeType]:
-    """Yield the code of a frame, then that of its callers."""
+    """Yield the code objects of a frame and of its callers."""
     while frame is not None:
         yield frame.f_code
         frame = frame.f_back
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from writing to a closed output at its end."""
+    """Redirect a closed output, so that the interpreter's last flush does not fail."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -173,7 +175,7 @@ def _dispatch_command(arguments: list[str]) -> int:
 
 
 def _is_command(word: str) -> bool:
-    """Return whether a word is meant as a command, not as a key or an option."""
+    """Return whether a word is meant as a command, not as a key or option."""
     return not ("=" in word or word.startswith(("-", "+", "~")))
 
 
@@ -185,7 +187,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     name : str
         One of `COMMANDS`.
     arguments : sequence of str
-        What follows it on the command line.
+        The arguments that follow it on the command line.
     """
     from dp_erm_bench.errors import UsageError
     from dp_erm_bench.registry import check_choice
@@ -205,7 +207,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 def help_text() -> str:
     """Return the help with the choices of every config group."""
-    # The registry has this folder, too, but would have to import yaml.
+    # The registry knows this folder too, but importing it imports yaml.
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent / "conf"
     folder = checkout if (checkout / "config.yaml").is_file() else package / "conf"

@@ -1,4 +1,4 @@
-"""The options of the commands, and those of Hydra that do nothing here."""
+"""The options of the commands, and the options of Hydra that do nothing here."""
 
 import argparse
 import math
@@ -21,20 +21,20 @@ INSTEAD = {
     "hydra.launcher": "set runner=joblib or runner=dask, and runner.n_jobs=N",
     "hydra.sweeper": "a,b and range(0,10) are axes; blocks with `tune` search",
     "hydra.searchpath": "--config-dir FOLDER adds a folder of experiments",
-    "hydra": "nothing of hydra's own is set here; README.md lists what works",
+    "hydra": "no key of hydra's own can be set; docs/sweeps.md lists what works",
 }
-"""Options and keys of Hydra's that do nothing here, and what to use in their place."""
+"""Hydra's options and keys that do nothing here, and what to use in their place."""
 
 SHORT = {"-i": "--info", "-r": "--run", "-cp": "--config-path"}
 
 
 def check_hydra(argument: str) -> None:
-    """Refuse an option or a key of Hydra's with a sentence that says what to use.
+    """Raise UsageError for an option or key of Hydra that has no effect here.
 
     Raises
     ------
     UsageError
-        If the argument is one that has no effect here.
+        The message says what to use instead.
     """
     name = argument.lstrip("+~").partition("=")[0].replace("/", ".")
     name = SHORT.get(name, name)
@@ -54,12 +54,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def existing_folder(text: str) -> Path:
-    """Return a folder that there is.
+    """Return the path of a folder, and check that it exists.
 
     Raises
     ------
     ArgumentTypeError
-        If there is none: argparse makes one sentence of it.
+        If it does not exist; argparse turns this into its error message.
     """
     if not (text and Path(text).is_dir()):
         raise argparse.ArgumentTypeError(f"{text}: no such folder")
@@ -123,7 +123,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
     "run": HYDRA,
     "tune": HYDRA,
 }
-"""The options of the commands; those of figures and tables are in `plots`."""
+"""The options of each command; those of figures and tables are in `plots`."""
 
 
 def parser_of(command: str) -> Parser:

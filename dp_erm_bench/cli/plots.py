@@ -1,4 +1,4 @@
-"""The commands plot, export and compare: pictures and tables of results folders."""
+"""The commands plot, export and compare: figures and tables of results folders."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
 USAGE = "dp-erm-bench compare A B, or compare FOLDER --between algorithm"
 SHOWN = 40
-"""Rows of a comparison on the terminal."""
+"""Most rows of a comparison that are printed."""
 BRIEF = 80
-"""Rows of a table that is told beside something else."""
+"""Most rows of a table that is embedded in another text."""
 EPSILON = "epsilon"
 
 LABELS = ("panel", "line", "dataset", "algorithm", "epsilon", "setting", "measure")
@@ -67,7 +67,9 @@ ORDER = ("worse", "undecided", "better", "only in A", "only in B", "same")
 
 
 def compare_command(arguments: Sequence[str]) -> int:
-    """Compare two results folders; return 1 if something is worse, else 0.
+    """Compare results folders or values of a key; return 1 if B is worse, else 0.
+
+    With `--between` the result is always 0.
 
     Raises
     ------
@@ -107,7 +109,7 @@ def compare_command(arguments: Sequence[str]) -> int:
 def _compare_values(
     finals: pd.DataFrame, options: argparse.Namespace, rule: ComparisonRule
 ) -> None:
-    """Compare the first value of a key with each other one: no regression is told."""
+    """Compare the first value of a key with each other value, and print the rows."""
     import pandas as pd
 
     from dp_erm_bench.results.compare import compare_sides, sides_by_key
@@ -119,7 +121,7 @@ def _compare_values(
         print(f"not compared: {key}={value} was skipped: {why}")
     tables = []
     for value, other in others:
-        # Lines have names of their own, which say what differs.
+        # Labels of lines name what differs, so they must not separate the sides.
         ignore = [key, "line", *options.ignore]
         rows = compare_sides(one, other, options.on, rule, ignore)
         print(f"A: {key}={first}\nB: {key}={value}")
@@ -129,7 +131,13 @@ def _compare_values(
 
 
 def where_condition(text: str) -> tuple[str, list[str]]:
-    """Return key and values of a `--where`."""
+    """Return the key and the values of a `--where` option.
+
+    Raises
+    ------
+    UsageError
+        If it is not of the form `KEY=VALUE,...`.
+    """
     name, sign, values = text.partition("=")
     if not (name and sign and values):
         raise UsageError(f"--where={text}: must be KEY=VALUE or KEY=VALUE,VALUE")
@@ -163,7 +171,7 @@ def _compare_parser() -> argparse.ArgumentParser:
 
 
 def _origin_of(folder: Path) -> str:
-    """Return the version and the commit of a folder's last run, as far as known."""
+    """Return the version and commit of a folder's last run, as far as known."""
     manifest = read_manifest(folder)
     git = (manifest.get("environment") or {}).get("git") or {}
     changed = ", with changes" if git.get("dirty") else ""
@@ -173,7 +181,7 @@ def _origin_of(folder: Path) -> str:
 
 
 def _print_rows(rows: pd.DataFrame, least: int) -> None:
-    """Print the most important rows, and count the others."""
+    """Print the most important rows of a comparison, and count the others."""
     rank = rows["verdict"].map(ORDER.index)
     rows = rows.loc[rank.sort_values(kind="stable").index]
     print_table(_comparison_rows(rows.head(SHOWN)))
@@ -187,7 +195,7 @@ def _print_rows(rows: pd.DataFrame, least: int) -> None:
 
 
 def _comparison_rows(rows: pd.DataFrame) -> Table:
-    """Return the rows of a comparison; unknown cells are empty."""
+    """Return the rows of a comparison as a table; unknown cells are empty."""
     table = Table(box=box.SIMPLE_HEAD)
     labels = [name for name in LABELS if (rows[name] != "").any()]
     for name in labels:
@@ -221,15 +229,15 @@ EXPORT = "dp-erm-bench export FOLDER --y objective --format latex"
 
 
 def plot_command(arguments: Sequence[str]) -> int:
-    """Draw results folders; their pictures go into `plots/` of the first one.
+    """Draw figures of results folders, into `plots/` of the first one by default.
 
-    Without `--x` and `--kind` all that the results have is drawn: along the passes,
-    against epsilon where it varies, and over problems where there are several.
+    Without `--x` and `--kind` all suitable figures are drawn: against the passes,
+    against epsilon if it varies, and over problems if there are several.
 
     Raises
     ------
     UsageError
-        For anything wrong with the arguments or the folders, or nothing to draw.
+        For wrong arguments or folders, or if there is nothing to draw.
     """
     parser = _shared_parser("plot", PLOT)
     parser.add_argument("--format", type=names_of, default=FORMATS)
@@ -267,12 +275,12 @@ def plot_command(arguments: Sequence[str]) -> int:
 
 
 def export_command(arguments: Sequence[str]) -> int:
-    """Write medians and intervals of results folders, as text or into a file.
+    """Print medians and intervals of results folders as a table, or write a file.
 
     Raises
     ------
     UsageError
-        For anything wrong with the arguments or the folders, or nothing to write.
+        For wrong arguments or folders, or if there is nothing to write.
     """
     parser = _shared_parser("export", EXPORT)
     parser.add_argument("--format", default="markdown")
@@ -299,7 +307,7 @@ def export_command(arguments: Sequence[str]) -> int:
 
 
 def _numbers_caption(drawn: Shown, table: pd.DataFrame) -> str:
-    """Return what a caption says of the numbers of a table, which has no caption."""
+    """Return a caption that explains the numbers of a table."""
     quantity = quantity_words(drawn.view.y)
     judged = replace(drawn, view=replace(drawn.view, statistic="interval"))
     about = f"{quantity[0].upper()}{quantity[1:]}."
@@ -307,11 +315,11 @@ def _numbers_caption(drawn: Shown, table: pd.DataFrame) -> str:
 
 
 def standings_text(folder: Path) -> str:
-    """Return in Markdown what `export` says of a folder: who is best, and how sure.
+    """Return the output of `export` for a folder in Markdown, with its caption.
 
-    It is of the table as it stands: nothing is made again. Empty where `export`
-    refuses, where the table cannot be read, or where there are more than `BRIEF` rows;
-    which runs it was computed by, and of which code, is not in it.
+    The existing table is used and not collected again. The text is empty if `export`
+    would refuse, if the table cannot be read, or if there are more than `BRIEF` rows.
+    The caption does not say which runs and which code computed the numbers.
     """
     view = replace(
         _view_of(_shared_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON
@@ -329,7 +337,7 @@ def standings_text(folder: Path) -> str:
 
 
 def _view_of(options: argparse.Namespace) -> View:
-    """Return the view that options ask for."""
+    """Return the view described by options of the command line."""
     facet = None if options.facet is None else names_of(options.facet)
     where = dict(map(where_condition, options.where))
     panel, line = names_of(options.panel), names_of(options.line)
@@ -340,7 +348,7 @@ def _view_of(options: argparse.Namespace) -> View:
 
 
 def _line_names(texts: Sequence[str]) -> dict[str, str]:
-    """Return the names of lines of `--names`; a name may hold commas and signs."""
+    """Return the new names of lines from `--names`; they may contain commas and `=`."""
     found: dict[str, str] = {}
     for text in texts:
         for part in re.split(r",(?=[^,=]+=)", text):
@@ -352,7 +360,7 @@ def _line_names(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _shared_parser(name: str, usage: str) -> argparse.ArgumentParser:
-    """Return the options that plots and tables share."""
+    """Return a parser with the options that plots and tables share."""
     parser = Parser(name, usage, add_help=False, allow_abbrev=False)
     parser.add_argument("folders", nargs="+", type=Path)
     for name in ("x", "y"):

@@ -1,7 +1,8 @@
-"""From a checked command line to the blocks of an experiment, and their run.
+"""Turn a checked command line into the blocks of an experiment, and run them.
 
-Hydra composes the config groups, once per block; an experiment's file is read and
-checked here, for Hydra's own errors name neither the file nor the key.
+A block is a product of axes. Hydra composes the config groups, once per block. The file
+of an experiment is read and checked here, since Hydra's own errors name neither the
+file nor the key.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ Section = dict[str, Any]
 
 SELF = "_self_"
 MOST_NODES = 1_000_000
-"""Aliases are counted as often as they are used: a few lines can stand for billions."""
+"""Most values of a yaml file. An alias counts at each use: few lines can expand to
+billions of values."""
 
 RESOLVER = re.compile(r"\$\{((?:[^{}:]|\$\{[^{}]*\})*):")
-"""The name of a resolver that an interpolation calls, itself interpolated or not."""
+"""Matches the name of a resolver in an interpolation; the name may be interpolated."""
 
 RESOLVERS = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values")
-"""Resolvers that read nothing beside the file."""
+"""Resolvers that read nothing but the file."""
 
 SHAPES: dict[str, tuple[type, str]] = {
     "blocks": (list, "a list of mappings"),
@@ -63,7 +65,7 @@ SHAPES: dict[str, tuple[type, str]] = {
     "runner": (dict, "a mapping with the runner's keys"),
     "defaults": (list, "a list of the names of experiments, and _self_"),
 }
-"""Keys of an experiment's file. What else a run needs is set on the command line."""
+"""Keys of an experiment's file; all other keys are set on the command line."""
 
 _NOISE = re.compile(
     r"^\s*(object_type=|reference_type=|See https?://|Config search path|"
@@ -77,9 +79,9 @@ def load_yaml(path: Path) -> Any:
     Raises
     ------
     UsageError
-        If it is no text, no yaml, refers to itself, has keys that are no words, or
-        calls a resolver that reads more than the file: what the environment holds
-        would get into records and figures.
+        If it is not valid yaml, refers to itself, has keys that are not strings, or
+        calls a resolver that reads more than the file. Such a resolver could bring
+        environment variables into records and figures.
     """
     try:
         with path.open(encoding="utf-8") as text:
@@ -87,7 +89,7 @@ def load_yaml(path: Path) -> Any:
     except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: no yaml: {' '.join(str(error).split())}") from None
     nodes = [tree]
-    for node in nodes:  # which grows
+    for node in nodes:  # the list grows in the loop
         if len(nodes) > MOST_NODES:
             what = f"more than {MOST_NODES} values; an alias may stand for itself"
             raise UsageError(f"{path}: {what}")
@@ -108,20 +110,21 @@ def load_yaml(path: Path) -> Any:
 def read_experiment(
     path: Path, files: Mapping[str, Path], above: tuple[str, ...] = ()
 ) -> DictConfig:
-    """Return what an experiment's file and those that it builds upon hold.
+    """Return the content of an experiment's file, merged with its base experiments.
 
     Parameters
     ----------
     path : Path
+        The yaml file.
     files : mapping of str to Path
         The files of all experiments by name.
     above : tuple of str
-        Names of experiments that build upon this one.
+        Names of the experiments that build upon this one.
 
     Raises
     ------
     UsageError
-        Naming the file and the line or the key.
+        For a wrong file; the message names the file and the line or key.
     """
     tree = load_yaml(path)
     if not isinstance(tree, dict):
@@ -149,16 +152,16 @@ def read_experiment(
 
 
 class Composer:
-    """Compose the configurations that a command line asks for.
+    """Compose the configurations for a command line.
 
     Parameters
     ----------
     request : Request
         The checked command line.
     config_name : str
-        The primary configuration.
+        Name of the primary configuration.
     folders : sequence of Path
-        Config folders beside our own.
+        Config folders in addition to the package's own.
     """
 
     def __init__(
@@ -173,7 +176,7 @@ class Composer:
         for folder in folders:
             search.prepend("--config-dir", f"file://{folder.absolute()}", "schema")
             if (own := folder / f"{self.name}.yaml").is_file():
-                load_yaml(own)  # for what it refuses
+                load_yaml(own)  # raises UsageError if the file is wrong
         store = ConfigStore.instance()
         store.store(name="schema", node=Frame)
         for group in AUTO:
@@ -196,15 +199,15 @@ class Composer:
         )
 
     def compose(self, choices: Mapping[str, str], every: bool = False) -> DictConfig:
-        """Return the configuration of choices and of all keys that are not swept.
+        """Return the configuration for given choices, with all keys that are not swept.
 
-        Those of an experiment's blocks are not in it. With `every` all keys are, a
-        swept one with its first value.
+        Keys of an experiment's blocks are not included. With `every` all keys are
+        included, and a swept key has its first value.
 
         Raises
         ------
         UsageError
-            If Hydra refuses it, or it does not extend our own.
+            If Hydra refuses the configuration, or it does not extend the package's own.
         """
         request = self.request
         lines = [f"{group}={label_of(name)}" for group, name in choices.items()]
@@ -224,7 +227,7 @@ class Composer:
             OmegaConf.set_struct(config, False)
             OmegaConf.set_readonly(config.hydra, None)
             for one in config[ALGORITHM].values():
-                one.pop(registry.TUNE, None)  # where `tune` starts is no parameter
+                one.pop(registry.TUNE, None)  # the start of `tune` is not a parameter
             config.merge_with(self.experiment)
             axes = request.axes if every or not self.experiment else {}
             for key, one in (request.frame | axes).items():
@@ -238,12 +241,13 @@ class Composer:
     def resolve(
         self, choices: Mapping[str, str] = {}
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return one configuration as plain values, and the choices made.
+        """Return one configuration as plain values, and the choices that it made.
 
         Raises
         ------
         UsageError
-            If a key that is swept is interpolated elsewhere: it would go stale.
+            If the configuration refers to a swept key elsewhere: the interpolated value
+            would be stale.
         """
         config = self.compose(choices)
         chosen = dict(config.hydra.runtime.choices)
@@ -269,14 +273,14 @@ class Composer:
         return cast(dict[str, Any], resolved), chosen
 
     def show(self, kind: str, package: str | None, resolve: bool) -> str:
-        """Return the configuration of the first value of every axis as yaml.
+        """Return the configuration as yaml, for the first value of every axis.
 
         Parameters
         ----------
         kind : {"job", "hydra", "all"}
-            Our part, Hydra's own, or both.
+            The part of this package, that of Hydra, or both.
         package : str, optional
-            Dotted name of the part to show.
+            Dotted name of the part to show; None shows all.
         resolve : bool
             Whether to resolve interpolations.
         """
@@ -295,7 +299,7 @@ class Composer:
         return head + OmegaConf.to_yaml(part, resolve=resolve).rstrip()
 
     def combinations(self) -> Iterator[dict[str, str]]:
-        """Yield each combination of choices; algorithms stand side by side."""
+        """Yield each combination of choices; all algorithms share one configuration."""
         given = self.request.choices
         groups = {one: given[one].values for one in POSED if one in given}
         beside = {g: given[g].values[0] for g in ("calibration",) if g in given}
@@ -304,7 +308,7 @@ class Composer:
 
 
 def error_sentence(error: BaseException) -> str:
-    """Return the message of an error and of its cause as one line."""
+    """Return the messages of an error and of its cause as one line."""
     texts = [str(one) for one in (error, error.__cause__) if one is not None]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     told = dict.fromkeys(line for line in lines if not _NOISE.match(line))
@@ -312,10 +316,10 @@ def error_sentence(error: BaseException) -> str:
 
 
 def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
-    """Return the blocks of a sweep and the configuration of the first of them.
+    """Return the blocks of a sweep, and the configuration of the first one.
 
-    One block per combination of dataset, objective and algorithm; within it every
-    swept scalar is a list.
+    There is one block per combination of dataset, objective and algorithm. In a block,
+    every swept scalar is a list.
     """
     request = composer.request
     given = {group: one.values for group, one in request.choices.items()}
@@ -324,15 +328,15 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
     for choices in composer.combinations():
         config, chosen = composer.resolve(choices)
         example = example or config
-        # Parameters alone choose no algorithm.
+        # Setting a parameter of an algorithm does not choose that algorithm.
         usual = [one for one, of in config[ALGORITHM].items() if "_target_" in of]
         for name in given.get(ALGORITHM, usual):
             parts = {one: (choices.get(one, chosen[one]), config[one]) for one in POSED}
             parts[ALGORITHM] = name, config[ALGORITHM][label_of(name)]
             block: Section = {one: _changed_part(one, *of) for one, of in parts.items()}
-            typed = "dataset.bounds" in request.axes  # null, too, is meant
+            typed = "dataset.bounds" in request.axes  # a typed null counts
             if config["dataset"].get("bounds") is None and not typed:
-                # Nobody names bounds: the yaml's are taken where they are needed.
+                # No bounds were given: those of the yaml are used if they are needed.
                 block["dataset"]["bounds"] = "auto"
             if block[PROBLEM] == {"name": ERM}:
                 del block[PROBLEM]
@@ -340,7 +344,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             several = len(given.get("calibration", ())) > 1
             block["calibration"] = (given if several else config)["calibration"]
             for argument in request.axes.values():
-                # What is typed is meant, where it is as in the yaml, too.
+                # A typed value counts even if it equals that of the yaml.
                 if argument.swept or argument.key == "dataset.task":
                     place_key(block, argument)
             blocks.append(block)
@@ -357,7 +361,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
 
 
 def _changed_part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice by name with what differs from its yaml."""
+    """Return a choice as its name and the fields that differ from its yaml."""
     usual = {} if name == "auto" else registry.read_choice(group, name)
     if group == "dataset":
         name = dataset_of_member(name, fields["name"])
@@ -370,13 +374,16 @@ def _changed_part(group: str, name: str, fields: dict[str, Any]) -> dict[str, An
 
 
 def dataset_of_member(base: str, name: Any) -> str:
-    """Return the name of a dataset of which `dataset.name` chooses one of many."""
+    """Return the name of one dataset of a collection, as `COLLECTION:NAME`.
+
+    For a dataset that is not a collection this is its own name.
+    """
     own = base.partition(":")[0]
     return own if name == own else f"{own}:{name}"
 
 
 def place_key(block: Section, argument: Argument) -> None:
-    """Set one key of a block; a parameter of another algorithm is left out."""
+    """Set one key of a block; ignore a parameter of another algorithm."""
     key = argument.key
     value = argument.values if argument.swept else argument.values[0]
     first, *path = key.split(".")
@@ -393,25 +400,25 @@ def place_key(block: Section, argument: Argument) -> None:
 
 
 WORDS = ("panel", "line", "name", "unit", "aside")
-"""Keys whose strings are names, in which a comma is a comma."""
+"""Keys whose strings are names, in which a comma does not make an axis."""
 
 
 def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]:
-    """Return the blocks to run, with the command line's keys in each of them.
+    """Return the blocks of an experiment to run, with the command line's keys applied.
 
     Parameters
     ----------
     config : dict
         The composed configuration; its `blocks` are not changed.
     request : Request
-        Its `panels` keep some of the blocks; a key of a block that it sets replaces
-        that key in every block, a parameter in the blocks of its algorithm.
+        The command line. Its `panels` select blocks. A key that it sets replaces that
+        key in every block; a parameter, only in the blocks of its algorithm.
 
     Raises
     ------
     UsageError
         If there are no blocks, a panel does not exist, two blocks have the same labels
-        (a figure could not tell their lines) or a key has no place.
+        (a figure could not distinguish their lines), or no block takes a key.
     """
     blocks = copy.deepcopy(config["blocks"])
     if not blocks or not all(isinstance(block, dict) for block in blocks):
@@ -442,7 +449,7 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]
 
 
 def _expand_part(key: str, value: Any) -> Any:
-    """Return a part of a block with the strings of the sweep grammar as lists."""
+    """Return a part of a block with sweep strings such as `range(0,10)` as lists."""
     if key.rpartition(".")[2] in WORDS:
         return value
     if isinstance(value, dict):
@@ -451,7 +458,7 @@ def _expand_part(key: str, value: Any) -> Any:
 
 
 def _replace_key(blocks: list[Section], argument: Argument) -> None:
-    """Replace a key of the blocks that have it; in a tuned one, a parameter's axis."""
+    """Replace a key in the blocks; in a tuned block, replace a parameter's axis."""
     key, value = argument.key, argument.values[0]
     first, *path = key.split(".")
     if key in ("dataset", ALGORITHM):
@@ -492,12 +499,12 @@ def _replace_key(blocks: list[Section], argument: Argument) -> None:
 
 
 def results_folder(config: Mapping[str, Any], default: str) -> Path:
-    """Return the folder of a run's results, named `default` unless a name is given.
+    """Return the results folder of a run, named `default` unless a name is given.
 
     Raises
     ------
     UsageError
-        If `name` or `results_dir` is no plain name of a folder.
+        If `name` or `results_dir` cannot be the name of a folder.
     """
     name, parent = config["name"], config["results_dir"]
     name = default if name is None else name
@@ -516,9 +523,9 @@ def results_folder(config: Mapping[str, Any], default: str) -> Path:
 def resolve_blocks(
     composer: Composer, tunes: bool = False
 ) -> tuple[list[Section], dict[str, Any]]:
-    """Return the blocks and the configuration that they come from.
+    """Return the blocks of a command line, and the configuration behind them.
 
-    `changes` holds the command line's changes of an experiment.
+    The key `changes` of the configuration lists the changes to an experiment.
     """
     request = composer.request
     if request.experiment:
@@ -544,7 +551,7 @@ def resolve_blocks(
 
 
 def figures_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the figures that suit tuned blocks: curves, and the ends over epsilon."""
+    """Return the figures for tuned blocks: curves, and final values over epsilon."""
     figures = [{"kind": "curves"}]
     if any(len(axis_values(one["budget"].get("epsilon", 1))) > 1 for one in blocks):
         figures.append({"kind": "curves", "x": "epsilon"})
@@ -557,16 +564,16 @@ def run_blocks(composer: Composer, command: Sequence[str]) -> int:
     Parameters
     ----------
     composer : Composer
-        With the checked command line.
+        Holds the checked command line.
     command : sequence of str
         The command line as typed, for the manifest.
 
     Raises
     ------
     UsageError
-        Before anything runs.
+        For wrong input, before any trial runs.
     """
-    # Not at the top: a wrong line is refused before numpy comes.
+    # Imported here, so that a wrong command line is refused before importing numpy.
     from dp_erm_bench.results.runs import read_manifest
     from dp_erm_bench.runner.experiment import run_experiment
     from dp_erm_bench.runner.options import run_options
@@ -620,7 +627,7 @@ def run_blocks(composer: Composer, command: Sequence[str]) -> int:
 
 
 def finish_run(folder: Path, config: dict[str, Any]) -> None:
-    """Draw and judge what was run, and print the claims."""
+    """Draw the figures of a finished run, judge its claims, and print them."""
     from dp_erm_bench.cli.app import report
     from dp_erm_bench.report.make import draw_and_judge
 

@@ -1,4 +1,4 @@
-"""The commands and their help, and what a terminal may show."""
+"""The commands and their help texts; escape characters that a terminal would obey."""
 
 import re
 
@@ -17,9 +17,9 @@ COMMANDS = {
     "run": "line",
     "tune": "line",
 }
-"""The modules that hold the commands' functions, each called `<name>_command`.
+"""The module of each command; its function is called `<name>_command`.
 
-`line` has one for both of its commands, `start_run`.
+The module `line` has one function for both of its commands, `start_run`.
 """
 
 GROUPS = (
@@ -27,7 +27,7 @@ GROUPS = (
     *("calibration", "runner", "experiment"),
 )
 AUTO = ("loss", "penalty", "algorithm")
-"""Groups whose choice may be left to the dataset, or to what is public of it."""
+"""Groups whose choice may be `auto`: decided by the dataset or by public numbers."""
 
 USAGE = """\
 dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd seed='range(0,10)'
@@ -282,18 +282,18 @@ Puts algorithms, all by default, through the contract of all, a line per check.
 Exit code: 1 if something is not kept.
 """,
 }
-"""The help of each command, at most a screen: an example, then its options."""
+"""The help of each command, at most one screen: an example, then its options."""
 
 
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
     r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-"""What a terminal obeys or does not show: controls, marks of direction, surrogates."""
+"""Characters that a terminal obeys or hides: controls, direction marks, surrogates."""
 
 
 def escape_controls(text: str) -> str:
-    """Return a text with all that a terminal would obey, or hide, spelled out."""
+    """Return a text with escapes for characters that a terminal would obey or hide."""
     return CONTROLS.sub(_escape_code, text)
 
 

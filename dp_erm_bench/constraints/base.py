@@ -13,7 +13,7 @@ from dp_erm_bench.errors import UsageError, real_number
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 UNCOMPILED = 4
-"""The code of all sets that no kernel projects on."""
+"""Code of all sets on which no compiled kernel projects."""
 
 
 class Constraint(ABC):
@@ -32,7 +32,7 @@ class Constraint(ABC):
     dense_vertices : bool
         Whether vertices may have several entries that are not zero.
     radius : float
-        Its size; infinite for the whole space.
+        Size of the set; infinite for the whole space.
     """
 
     name: ClassVar[str]
@@ -45,10 +45,10 @@ class Constraint(ABC):
     @classmethod
     @abstractmethod
     def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
-        """Return the parameters of a set in R^p of some size, 1 by default."""
+        """Return parameters of a set in R^p of the given size, 1 by default."""
 
     def check_features(self, p: int) -> None:  # noqa: B027
-        """Raise UsageError if it is no set in R^p."""
+        """Raise UsageError if the set is not in R^p."""
 
     @property
     def kernel(self) -> tuple[int, float]:
@@ -65,7 +65,7 @@ class Constraint(ABC):
         Raises
         ------
         NotImplementedError
-            If the class does not know them.
+            If the class does not implement this projection.
         """
         raise NotImplementedError(f"constraint={self.name}: no projection in linf")
 
@@ -73,7 +73,8 @@ class Constraint(ABC):
     def linear_minimiser(self, g: Array) -> Array:
         """Return a point of the set with the smallest <g, s>, (..., p).
 
-        A vertex where the set has vertices, that of the lowest index if several.
+        It is a vertex if the set has vertices; of several, the one with the lowest
+        index.
         """
 
     @abstractmethod
@@ -82,7 +83,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def vertex_count(self, p: int) -> int | None:
-        """Return the number of extreme points in R^p; None if not finite."""
+        """Return the number of extreme points in R^p; None if infinite or unlisted."""
 
     def vertex_products(self, g: Array) -> Array:
         """Return <v, g> for every vertex v, (..., p) to (..., m)."""
@@ -91,12 +92,12 @@ class Constraint(ABC):
     def vertex_sizes(self, bounds: Array) -> Array:
         """Return the largest <v, g> over |g_j| <= bounds_j, (..., p) to (..., m).
 
-        Here of vertices with a single entry.
+        This implementation is for vertices with a single entry that is not zero.
         """
         return np.abs(self.vertex_products(bounds))
 
     def vertex_points(self, index: Indices, p: int) -> Array:
-        """Return vertices by their index, (B, p); of those with ``dense_vertices``."""
+        """Return vertices by their index, (B, p), for sets with ``dense_vertices``."""
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -118,7 +119,7 @@ class Constraint(ABC):
 
 @dataclass(frozen=True)
 class Ball(Constraint):
-    """A bounded set of a radius; radius 1 by default."""
+    """A bounded set with a radius, which is 1 by default."""
 
     radius: float = 1.0
 
@@ -139,12 +140,12 @@ class Ball(Constraint):
 
 
 def largest_products(points: Array, bounds: Array) -> Array:
-    """Return the largest <v, g> over |g_j| <= bounds_j, of which 0 times infinity is 0.
+    """Return the largest <v, g> over |g_j| <= bounds_j, where 0 times infinity is 0.
 
     Parameters
     ----------
     points : array of shape (m, p)
-        The v.
+        The vectors v.
     bounds : array of shape (..., p)
     """
     sizes, unbounded = np.abs(points).T, np.isinf(bounds)
@@ -153,7 +154,9 @@ def largest_products(points: Array, bounds: Array) -> Array:
 
 
 def project_on_kernel(constraint: tuple[int, float], w: Array) -> Array:
-    """Return the nearest points of the set of a kernel's code and radius, (..., p).
+    """Return the nearest points of a set, given by its kernel's form, (..., p).
+
+    ``constraint`` is the code of the set and its radius.
 
     References
     ----------

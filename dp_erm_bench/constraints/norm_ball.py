@@ -17,7 +17,7 @@ from dp_erm_bench.norms.extreme import signed_vectors
 from dp_erm_bench.norms.named import PARAMETERS, named_norm
 
 MOST_ENTRIES = 2 * 10**7
-"""Of all listed vertices together."""
+"""Most entries of all listed vertices together."""
 
 CLOSE = 1e-15
 
@@ -26,9 +26,9 @@ CLOSE = 1e-15
 class NormBall(Ball):
     """The points with Omega(w) <= radius, Omega a structured norm.
 
-    Its extreme points are +-radius / F(A) on the sets A that no coordinate can join at
-    the same F and that do not fall into two parts. They are listed where there are at
-    most 10^5.
+    Its extreme points are +-radius / F(A) on certain sets A: no other coordinate can
+    join A at the same F, and A does not fall into two parts. They are listed if there
+    are at most 10^5.
 
     References
     ----------
@@ -55,7 +55,7 @@ class NormBall(Ball):
     )
 
     def __post_init__(self) -> None:
-        """Check the radius, and build the norm where all of it is given."""
+        """Check the radius, and build the norm if all its parameters are given."""
         super().__post_init__()
         if self.norm not in ("groups", "submodular") or self._has_norm:
             with of_the_constraint():
@@ -70,7 +70,7 @@ class NormBall(Ball):
 
     @functools.cached_property
     def omega(self) -> SubmodularNorm:
-        """Return the norm."""
+        """Return the norm Omega."""
         own = [f for f in dataclasses.fields(self) if f.name not in ("radius", "norm")]
         given = {f.name: getattr(self, f.name) for f in own}
         norm: SubmodularNorm = named_norm(
@@ -79,7 +79,7 @@ class NormBall(Ball):
         return norm
 
     def check_features(self, p: int) -> None:
-        """Refuse a norm that is not on R^p."""
+        """Raise UsageError if the norm is not on R^p."""
         with of_the_constraint():
             self.omega.check_features(p)
 
@@ -88,9 +88,10 @@ class NormBall(Ball):
         return np.asarray(self.omega.value(w) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w where it is inside; else the prox of t Omega on the sphere.
+        """Return w if it is inside; else the prox of t Omega at w, on the sphere.
 
-        Omega of it falls from Omega(w) at t = 0 to 0 at t = Omega*(w).
+        Such a t exists: Omega of the prox falls from Omega(w) at t = 0 to 0 at t =
+        Omega*(w).
         """
         w = np.asarray(w, dtype=np.float64)
         rows = w.reshape(-1, w.shape[-1])
@@ -115,7 +116,7 @@ class NormBall(Ball):
         return np.asarray(moved / size if size > 1.0 else moved)
 
     def linear_minimiser(self, g: Array) -> Array:
-        """Return -radius sign(g) 1_A / F(A), A with the largest |g|(A) / F(A)."""
+        """Return -radius sign(g) 1_A / F(A), where A has the largest |g|(A) / F(A)."""
         g = np.asarray(g, dtype=np.float64)
         rows = g.reshape(-1, g.shape[-1])
         masks = np.array([self.omega.dual(row)[1] for row in rows])
@@ -136,11 +137,11 @@ class NormBall(Ball):
         return np.asarray(g @ self._listed_points(g.shape[-1]).T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
-        """Return sum_j |v_j| bounds_j, of which 0 times infinity is 0."""
+        """Return sum_j |v_j| bounds_j for every v, where 0 times infinity is 0."""
         return largest_products(self._listed_points(bounds.shape[-1]), bounds)
 
     def vertex_points(self, index: Indices, p: int) -> Array:
-        """Return extreme points."""
+        """Return extreme points by their index, (B, p)."""
         return np.asarray(self._listed_points(p)[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:
@@ -171,7 +172,7 @@ def _vertices_of(ball: NormBall, p: int) -> Array | None:
 
 @contextmanager
 def of_the_constraint() -> Iterator[None]:
-    """Say of a norm's error that it is in the constraint."""
+    """Prefix the messages of a norm's UsageErrors with ``constraint.``."""
     try:
         yield
     except UsageError as error:

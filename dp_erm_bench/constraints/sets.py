@@ -1,4 +1,4 @@
-"""Sets with closed projections, and polytopes."""
+"""Sets with projections in closed form, and polytopes."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ class L2Ball(Ball):
         return np.asarray(norm2(w, axis=-1) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w, scaled to the sphere where it is outside."""
+        """Return w, scaled to the sphere if it is outside."""
         return clip_to_norm(w, self.radius)
 
     def project_linf(self, w: Array) -> Array:
-        """Return w where it is inside; else all entries shrunk by the same least t.
+        """Return w if it is inside; else w with every |w_j| reduced by one least t.
 
-        Of the entries by size, |w| = a_1 >= a_2 >= .., those of rank 1 .. k stay, k
-        being the first with sum_i (a_i - a_(k+1))^2 > radius^2; t is the smaller root
-        of sum_(i <= k) (a_i - t)^2 = radius^2 (Ghazi et al., NeurIPS 2024, Algorithm 6
-        for this ball).
+        With the entries sorted by size, |w| = a_1 >= a_2 >= .., those of rank 1 .. k do
+        not become 0. Here k is the first with sum_i (a_i - a_(k+1))^2 > radius^2, and t
+        is the smaller root of sum_(i <= k) (a_i - t)^2 = radius^2 (Ghazi et al.,
+        NeurIPS 2024, Algorithm 6 for this ball).
         """
         w = np.asarray(w, dtype=np.float64)
         rows = np.atleast_2d(w.reshape(-1, w.shape[-1]))
@@ -112,12 +112,12 @@ class L2Ball(Ball):
         return None
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return radius R_2, by the inequality of Cauchy and Schwarz."""
+        """Return radius R_2, by the Cauchy-Schwarz inequality."""
         return self.radius * min(norm, float(norm2(columns)))
 
 
 def _shrink_rows(w: Array, radii: Array) -> Array:
-    """Return the rows of w, (m, p), outside of balls of radii (m, 1), moved in."""
+    """Return rows of w, (m, p), that are outside balls of radii (m, 1), moved in."""
     sizes = -np.sort(-np.abs(w), axis=-1)
     sums, squares = np.cumsum(sizes, axis=-1), np.cumsum(sizes**2, axis=-1)
     counts = np.arange(1, w.shape[-1] + 1)
@@ -143,19 +143,19 @@ class L1Ball(base.Ball):
         return np.asarray(np.abs(w).sum(axis=-1) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w where it is inside; else |w| projected on the simplex, with signs.
+        """Return w if it is inside; else |w| projected on the simplex, with signs.
 
-        The projection keeps signs and is that of |w| on the face of the ball in the
-        positive orthant, the simplex.
+        The projection keeps signs. In the positive orthant the face of the ball is the
+        simplex, on which |w| is projected.
         """
         return base.project_on_kernel(self.kernel, w)
 
     def project_linf(self, w: Array) -> Array:
-        """Return the euclidean projection: both shrink all entries by one number."""
+        """Return the euclidean projection: both reduce every |w_j| by one number."""
         return self.project(w)
 
     def linear_minimiser(self, g: Array) -> Array:
-        """Return the vertex -+radius e_j of the largest |g_j|."""
+        """Return the vertex -+radius e_j for the j with the largest |g_j|."""
         best = np.abs(g).argmax(axis=-1)[..., None]
         signs = np.where(np.take_along_axis(g, best, axis=-1) > 0.0, -1.0, 1.0)
         vertex = np.zeros(g.shape)
@@ -198,7 +198,7 @@ class Simplex(base.Ball):
         return base.project_on_kernel(self.kernel, w)
 
     def linear_minimiser(self, g: Array) -> Array:
-        """Return the vertex radius e_j of the smallest g_j."""
+        """Return the vertex radius e_j for the j with the smallest g_j."""
         vertex = np.zeros(g.shape)
         np.put_along_axis(vertex, g.argmin(axis=-1)[..., None], self.radius, axis=-1)
         return vertex
@@ -241,9 +241,9 @@ FAR = 10.0
 class Polytope(Constraint):
     """The convex hull of a list of points.
 
-    A path is read when the set is built: what is kept, and is part of the key of a
-    trial, is the list. A point that is no vertex of the hull does no harm: no linear
-    function is smaller there than at a vertex.
+    A file is read when the set is built. The list of its points is kept, and is part of
+    the key of a trial. A point that is not a vertex of the hull does no harm, because
+    no linear function is smaller there than at every vertex.
     """
 
     name: ClassVar[str] = "polytope"
@@ -255,13 +255,13 @@ class Polytope(Constraint):
     def __post_init__(self) -> None:
         """Read and check the vertices; keep them as tuples."""
         rows = _vertex_matrix(self.vertices)
-        # A zero has one sign, so that equal sets have one key.
+        # Zeros get the same sign, so that equal sets have the same key.
         listed = tuple(tuple(map(float, row)) for row in rows + 0.0)
         object.__setattr__(self, "vertices", listed)
 
     @classmethod
     def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
-        """Return size e_1 .. size e_p and a point beyond zero, all coordinates < 0."""
+        """Return the points size e_1 .. size e_p and one with negative coordinates."""
         corners = np.vstack([np.eye(p), np.full(p, -1.0 / p)])
         return {"vertices": (size * corners).tolist()}
 
@@ -276,7 +276,7 @@ class Polytope(Constraint):
         return float(np.abs(self.points).max())
 
     def check_features(self, p: int) -> None:
-        """Refuse vertices of another space."""
+        """Raise UsageError if the vertices are not in R^p."""
         if self.points.shape[1] != p:
             raise UsageError(
                 f"constraint.vertices of {self.points.shape[1]} coordinates: must have "
@@ -295,12 +295,13 @@ class Polytope(Constraint):
         return nearest.reshape(w.shape)
 
     def _nearest_point(self, w: Array) -> Array:
-        """Return the nearest point of one point, (p,).
+        """Return the point of the hull that is nearest to one point w, (p,).
 
         A vertex v has no weight in it if <v, w> is below the largest such product by
-        more than <v, x> and <v', x> may differ for x, v, v' in the hull. Of w only the
-        products with differences of the other vertices matter: far away, the smallest
-        point with the same products replaces it, so that digits are not lost.
+        more than <v, x> and <v', x> may differ for x, v, v' in the hull. Only the
+        products of w with differences of the other vertices matter. So if w is far
+        away, the smallest point with the same products replaces it, so that digits are
+        not lost.
         """
         points = self.points
         if np.abs(w).max() > FAR * self.radius:
@@ -316,12 +317,12 @@ class Polytope(Constraint):
         return np.asarray(hull_weights(points - w) @ points)
 
     def linear_minimiser(self, g: Array) -> Array:
-        """Return the vertex of the smallest <v, g>."""
+        """Return the vertex with the smallest <v, g>."""
         return np.asarray(self.points[self.vertex_products(g).argmin(axis=-1)])
 
     def contains(self, w: Array, tolerance: float = 1e-12) -> Any:
         """Return whether points are within tolerance * radius of the hull."""
-        # Entries as large as that, and distances to them, need no projection.
+        # Points with larger entries are outside, which needs no projection.
         near = np.abs(w).max(axis=-1) <= self.radius * (1.0 + 2.0 * tolerance)
         inside = np.where(near[..., None], w, 0.0)
         distance = norm2(inside - self.project(inside), axis=-1)
@@ -336,11 +337,11 @@ class Polytope(Constraint):
         return np.asarray(g @ self.points.T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
-        """Return sum_j |v_j| bounds_j, of which 0 times infinity is 0."""
+        """Return sum_j |v_j| bounds_j for every v, where 0 times infinity is 0."""
         return largest_products(self.points, bounds)
 
     def vertex_points(self, index: Indices, p: int) -> Array:
-        """Return the points."""
+        """Return the points by their index, (B, p)."""
         return np.asarray(self.points[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:
@@ -356,8 +357,8 @@ class Polytope(Constraint):
 def hull_weights(points: Array) -> Array:
     """Return a >= 0 of sum 1 with a @ points nearest to zero, (m, p) to (m,).
 
-    The u >= 0 that minimises norm2(u @ points)^2 + (sum u - 1)^2 is a multiple of it:
-    for u = s a with sum a = 1 that is s^2 norm2(a @ points)^2 + (s - 1)^2, and the best
+    The u >= 0 that minimises norm2(u @ points)^2 + (sum u - 1)^2 is a multiple of a.
+    For u = s a with sum a = 1 this is s^2 norm2(a @ points)^2 + (s - 1)^2, and the best
     a is the same for every s > 0.
 
     References

@@ -1,4 +1,4 @@
-"""The algorithm that is checked, in all variants, and its runs at any noise."""
+"""The algorithm under check: its variants, and its runs at any noise multiplier."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class ContractError(UsageError):
 
 
 class NotAllRun(ContractError):
-    """What no replay ran is not checked; the message says where and what."""
+    """Code that no run reached is unchecked; the message says which, and where."""
 
 
 class ToBeRewritten(ContractError):
-    """A rule on how a solver is written is not kept; nothing of it can be judged."""
+    """A solver breaks a rule on how it is written, so that it cannot be judged."""
 
 
 class NotApplicable(UsageError):
-    """A check has no meaning for an algorithm; the message is the reason."""
+    """A check has no meaning for an algorithm; the message gives the reason."""
 
 
 def require(holds: object, sentence: str) -> None:
-    """Raise ContractError with a sentence unless something holds."""
+    """Raise ContractError with the given sentence unless a condition holds."""
     if not holds:
         raise ContractError(sentence)
 
@@ -67,24 +67,27 @@ def run_at(
     ahead: bool = False,
     **how: Any,
 ) -> Run:
-    """Return a run at a given noise multiplier, by default of plain steps.
+    """Return a run at a given noise multiplier, by default with uncompiled steps.
 
     Parameters
     ----------
     problem : Problem
+        The problem that is solved.
     solvers : sequence of Solver
         One per trial.
     z : float or str
-        Noise scale / sensitivity, 0 for no noise; or a calibration.
+        Noise scale / sensitivity, 0 for no noise; or the name of a calibration.
     identities : sequence of str
-        One per trial.
+        One per trial; they seed the noise.
     adjacency : Adjacency
+        The relation between neighbouring datasets.
     epsilon : float
-        The budget of what takes a part of it (private smoothness).
+        The budget, for the parts of a run that spend a share of it (private
+        smoothness).
     ahead : bool
         Whether compiled steps may be used.
     **how
-        Of `Run`.
+        Other arguments of `Run`.
     """
     budget = Budget(epsilon if z else np.inf, DELTA, adjacency)
     return Run(problem, solvers, budget, z, identities, ahead=ahead, **how)
@@ -93,21 +96,31 @@ def run_at(
 def is_bounded(
     problem: Problem, solver: Solver, adjacency: Adjacency = Adjacency.REPLACE_ONE
 ) -> bool:
-    """Return whether the sensitivities are finite, so that noise can hide them."""
+    """Return whether all sensitivities are finite, so that noise can hide a record.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem that is solved.
+    solver : Solver
+        The solver whose releases are examined.
+    adjacency : Adjacency
+        The relation that the sensitivities refer to.
+    """
     releases = run_at(problem, [solver], adjacency=adjacency).releases
     return all(np.isfinite(release.sensitivity).all() for release in releases)
 
 
 STEPS = 10
-# Of what adds one: the small problems have few records, so that a weak penalty leaves
-# them too little convexity for a budget of 1.
+# For solvers that add a ridge. The small problems have few records: with a weak
+# penalty they would have too little convexity for a budget of 1.
 RIDGE = 1.0
 ORIGINS = ("smoothness", "smoothness_bounds")
 Variant = Mapping[str, Any]
 
 
 class Subject(NamedTuple):
-    """A variant of a candidate on a problem."""
+    """One variant of a candidate on one problem."""
 
     candidate: Candidate
     variant: Variant
@@ -119,20 +132,20 @@ class Subject(NamedTuple):
         return f"{self.candidate.title(self.variant)} on {self.problem.title}"
 
     def solver(self, **params: Any) -> Solver:
-        """Return the solver with other parameters, clipping at 1 where it clips."""
+        """Return the solver with some parameters replaced; it clips at 1 by default."""
         return self.candidate.build(self.variant, **{"clip": 1.0, **params})
 
     def run(self, *params: Variant, names: Sequence[str] = "a", **how: Any) -> Run:
-        """Return a run of trials of some names, see ``run_at``.
+        """Return a run of trials with the given identities, see ``run_at``.
 
         Parameters
         ----------
         *params : mapping
-            Parameters of each trial, by default the same of all.
+            Parameters of each trial; without any, all trials have the default ones.
         names : sequence of str
-            The identities.
+            Identities of the trials.
         **how
-            Of ``run_at``.
+            Other arguments of ``run_at``.
         """
         solvers = [self.solver(**one) for one in params or [{}] * len(names)]
         return run_at(self.problem, solvers, identities=tuple(names), **how)
@@ -140,7 +153,22 @@ class Subject(NamedTuple):
     def run_within_budget(
         self, budget: Budget, calibration: str = "certified", **params: Any
     ) -> Run:
-        """Return a run of one trial under a budget; Unsupported where it is refused."""
+        """Return a run of one trial under a budget.
+
+        Parameters
+        ----------
+        budget : Budget
+            The privacy budget.
+        calibration : str
+            How the noise is fixed from the budget.
+        **params
+            Parameters of the solver.
+
+        Raises
+        ------
+        Unsupported
+            If the solver refuses the problem, the budget or the calibration.
+        """
         return Run(self.problem, [self.solver(**params)], budget, calibration, ("a",))
 
 
@@ -151,16 +179,19 @@ class Candidate:
     Attributes
     ----------
     name : str
-        Its name.
+        Its name in messages.
     solver : type of Solver
+        Its class.
     preset : mapping
         Parameters that its yaml sets.
     pin : str
-        The pin by which another process loads it; empty for a class.
+        The name, or the file with its digest, by which another process loads it;
+        empty if it was given as a class.
     rows : sequence of mapping or None
-        Parameters that it is replayed with; None: any two values together.
+        Parameters that it is replayed with; None for rows in which every two values of
+        two parameters occur together.
     families : sequence of str
-        Neighbours that it is replayed on.
+        Families of neighbouring datasets that it is replayed on.
     """
 
     name: str
@@ -173,12 +204,12 @@ class Candidate:
 
     @functools.cached_property
     def parameters(self) -> dict[str, dataclasses.Field[Any]]:
-        """Return the fields by name."""
+        """Return the fields of the solver's dataclass by name."""
         return {field.name: field for field in dataclasses.fields(self.solver)}
 
     @functools.cached_property
     def variants(self) -> list[Variant]:
-        """Return all combinations of the shape parameters, but for lengths."""
+        """Return all combinations of the shape parameters except lengths."""
         shapes = {
             name: [field.default, *others]
             for name, field in self.parameters.items()
@@ -187,7 +218,7 @@ class Candidate:
         }
         product = itertools.product(*shapes.values())
         made = (dict(zip(shapes, values, strict=True)) for values in product)
-        # What no noise hides is refused at every finite epsilon.
+        # A variant of unbounded sensitivity is refused at every finite epsilon.
         return [variant for variant in made if not self._is_unbounded(variant)]
 
     def _is_unbounded(self, variant: Variant) -> bool:
@@ -199,8 +230,8 @@ class Candidate:
     def build(self, variant: Variant | None = None, **params: Any) -> Solver:
         """Return a solver of a variant.
 
-        Unknown parameters are left out. Numbers that a field does not allow, which are
-        of the check's own choice, become the nearest ones that it does.
+        Unknown parameters are left out. If the check chose a number that a field does
+        not allow, the nearest allowed one is used.
         """
         usual = {"n_iter": STEPS, "ridge": RIDGE}
         values = {**usual, **self.preset, **(variant or {}), **params}
@@ -212,19 +243,19 @@ class Candidate:
 
     @property
     def foreign(self) -> type[Problem] | None:
-        """Return the class of problems that it serves, None for empirical risks."""
+        """Return the class of problems that it supports; None for empirical risks."""
         serves = self.solver.serves
         return None if serves.kind == ERMProblem.kind else serves
 
     @functools.lru_cache(maxsize=16)  # noqa: B019
     def objectives(self) -> list[Parts]:
-        """Return the names of the small problems that it may serve."""
+        """Return the loss, penalty and constraint of each small problem to try."""
         if self.foreign:
             return [(self.foreign.kind, "none", "none")]
         return objectives(self.solver.constrained)
 
     def problem(self, parts: Parts) -> Any:
-        """Return a small problem by its names."""
+        """Return the small problem with a given loss, penalty and constraint."""
         return self.corners(parts)[0][0] if self.foreign else small_problem(*parts)
 
     def corners(
@@ -233,7 +264,17 @@ class Candidate:
         adjacency: Adjacency = Adjacency.REPLACE_ONE,
         strength: float = STRENGTH,
     ) -> Sequence[tuple[Any, Any]]:
-        """Return pairs of problems that differ in the first record, at the extremes."""
+        """Return pairs of problems that differ in the first record, at the bounds.
+
+        Parameters
+        ----------
+        parts : tuple of str
+            Loss, penalty and constraint.
+        adjacency : Adjacency
+            How the first record differs.
+        strength : float
+            Strength of the penalty.
+        """
         if self.foreign:
             return [self.foreign.neighbours(adjacency is Adjacency.ZERO_OUT)]
         return neighbours(adjacency, parts, strength)
@@ -241,20 +282,33 @@ class Candidate:
     def neighbours(
         self, family: str, adjacency: Adjacency, parts: Parts, strength: float
     ) -> Neighbours:
-        """Return the neighbours of a family."""
+        """Return the neighbouring problems of a family.
+
+        Parameters
+        ----------
+        family : str
+            Name of the family, see `contract.problems`.
+        adjacency : Adjacency
+            How the record differs.
+        parts : tuple of str
+            Loss, penalty and constraint.
+        strength : float
+            Strength of the penalty.
+        """
         if self.foreign:
             return Neighbours(*self.corners(parts, adjacency)[0], 0)
         return neighbours_of(family, adjacency, parts, strength)
 
     def problems(self, variant: Variant) -> list[Any]:
-        """Return the small problems that a variant serves.
+        """Return the small problems that a variant supports.
 
-        Without a parameter ``clip`` these are problems of bounded derivatives.
+        If the sensitivities are finite on some of them, only these are returned:
+        without a parameter ``clip``, the problems with bounded derivatives.
 
         Raises
         ------
         ContractError
-            If it serves none.
+            If the variant supports none.
         """
         return self._problems(tuple(variant.items()))
 
@@ -270,9 +324,9 @@ class Candidate:
         return bounded or served
 
     def each(self) -> Iterator[Subject]:
-        """Yield every variant on the problems that it serves, of many by turns.
+        """Yield every variant on the problems that it supports.
 
-        Of more than two variants each is run on every third problem.
+        With more than two variants, each one gets every third problem, in turn.
         """
         for turn, variant in enumerate(self.variants):
             problems = self.problems(variant)
@@ -281,9 +335,10 @@ class Candidate:
                 yield Subject(self, variant, problem)
 
     def first(self, without: str = "") -> Iterator[Subject]:
-        """Yield every variant on the first problem that it serves.
+        """Yield every variant on the first problem that it supports.
 
-        Or on the first one whose title is ``without`` a word, if there is one.
+        A problem whose title contains the word given as ``without`` is avoided if
+        possible.
         """
         for variant in self.variants:
             problems = self.problems(variant)
@@ -297,12 +352,12 @@ class Candidate:
 
 
 def candidate_of(algorithm: str | type[Solver]) -> Candidate:
-    """Return the candidate of a name, of a solver's file or of a class.
+    """Return the candidate for an algorithm's name, a solver's file or a class.
 
     Raises
     ------
     UsageError
-        If there is no such algorithm, or its file holds no complete solver.
+        If there is no such algorithm, or the file holds no complete solver.
     """
     if not isinstance(algorithm, str):
         return Candidate(algorithm.__name__, algorithm)

@@ -1,4 +1,4 @@
-"""The cases of a replay: parameters, any two values together, problems, neighbours."""
+"""The cases of a replay: combinations of parameters, problems and neighbours."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ INTEGERS = (1, 3, 12, 5)
 REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
 VALUES = 5
 DRAWN = 150
-"""Rows at random."""
+"""Rows of parameters that are drawn at random."""
 MOST = 25
-"""Steps of a usual replay."""
+"""Most steps of an ordinary replay."""
 Row = dict[str, Any]
 
 
 def tried_values(field: dataclasses.Field[Any]) -> list[Any]:
-    """Return values of a parameter that may lead to other branches, its own first.
+    """Return values of a parameter that may reach other branches, its default first.
 
-    Its choices; else words, with up to `VALUES` numbers and None.
+    These are its choices, if it has some; otherwise up to `VALUES` numbers, the words
+    that it allows, and None if that is allowed.
     """
     limits, kind = field.metadata, str(field.type)
     if "choices" in limits or isinstance(field.default, bool):
@@ -62,9 +63,9 @@ def tried_values(field: dataclasses.Field[Any]) -> list[Any]:
 
 
 def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return those of some rows, in order, in which any two of their entries meet.
+    """Return a subset of the rows, in order, that still has every pair of entries.
 
-    First taken is what brings most that is new.
+    It is chosen greedily: the row that adds most new pairs is taken next.
     """
     met = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
     left, kept = set().union(*met.values()), set()
@@ -78,10 +79,11 @@ def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def covering_rows(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
-    """Return rows in which any two values of two factors meet, if a row may be.
+    """Return rows in which every two values of two factors occur together, if allowed.
 
-    The first row holds the first, usual values. Others are drawn; two values that no
-    drawn row has stand beside the usual ones.
+    The first row holds the first value of each factor, the usual one. Other rows are
+    drawn at random. A pair of values that no drawn row contains gets a row with the
+    usual values of all other factors.
     """
     usual = {name: values[0] for name, values in factors.items()}
     rng = random.Random(0)
@@ -93,7 +95,7 @@ def covering_rows(
         beside = (usual | dict(pair) for pair in pairs if pair not in met)
         rows += filter(allowed, beside)
     alone = [{**usual, k: x} for k, xs in factors.items() for x in xs]
-    # Behind what all rows share: one factor has no pairs of its own.
+    # The common entry "" lets a single factor form pairs, too.
     by_values = {("", *row.items()): row for row in [*rows, *filter(allowed, alone)]}
     kept = pairwise_covering(by_values)
     return [row for key, row in by_values.items() if row == usual or key in kept]
@@ -102,9 +104,20 @@ def covering_rows(
 def resize_solver(
     solver: Solver, problem: Problem, least: int = 0, most: int = MOST
 ) -> Solver:
-    """Return the solver with a length within the limits on a problem, if possible.
+    """Return the solver with a number of iterations within limits, if possible.
 
-    The numbers that its length depends on are doubled or halved.
+    The parameters that this number depends on are doubled or halved.
+
+    Parameters
+    ----------
+    solver : Solver
+        The solver to be changed.
+    problem : Problem
+        The problem on which iterations are counted.
+    least : int
+        Least number of iterations.
+    most : int
+        Largest number of iterations.
     """
     for longer, times in ((True, 12), (False, 40)):
         for _ in range(times):
@@ -118,7 +131,7 @@ def resize_solver(
 def _rescaled_solvers(
     solver: Solver, problem: Problem, longer: bool
 ) -> Iterator[Solver]:
-    """Yield longer, or shorter, solvers of which one number is halved or doubled."""
+    """Yield solvers of more, or fewer, iterations with one number halved or doubled."""
     length = solver.iterations(problem)
     for field in dataclasses.fields(solver):
         value = getattr(solver, field.name)
@@ -134,18 +147,18 @@ def _rescaled_solvers(
 LONG = 200
 """Steps of a long replay."""
 FEW, LEAST = 3, 6
-"""Families of a row, and rows of a family at least."""
+"""Families for each row of parameters; least number of rows for each family."""
 PAIRS = [
     *((Adjacency.REPLACE_ONE, 30.0), (Adjacency.ZERO_OUT, 1.0)),
     *((Adjacency.REPLACE_ONE, 1.0), (Adjacency.ZERO_OUT, 30.0)),
     *((Adjacency.REPLACE_ONE, 0.1), (Adjacency.ZERO_OUT, 0.1)),
 ]
-"""Adjacencies with noise multipliers, in the order in which each family meets them."""
+"""Adjacencies with noise multipliers, in the order in which each family is run."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One replay.
+    """One replay: a run on a dataset D and one on a neighbouring dataset D'.
 
     Attributes
     ----------
@@ -154,29 +167,32 @@ class Case:
     parts : tuple of str
         Loss, penalty and constraint.
     family : str
-        Of the neighbours, see ``families``.
+        Family of the neighbours, see `contract.problems`.
     adjacency : Adjacency
+        The relation between D and D'.
     trials : int
         Trials of the batch.
     z : float
-        Noise multiplier; 0: none.
+        Noise multiplier; 0 for no noise.
     points : str
         Checkpoints: ``all``, ``few`` or ``ends``.
     toggled : int or None
-        The side whose dataset both have, if they do: the record is in the samples of
-        one exactly where it is not in those of the other.
+        If not None, both runs have the dataset of this side (0 for D, 1 for D'). The
+        record is then in the samples of one run exactly where it is not in those of
+        the other.
     epsilon : float
-        The budget of released constants.
+        The budget from which the released constants take a share.
     strength : float
-        Of the penalty.
+        Strength of the penalty.
     brief : bool
-        Whether noise and compiled steps are left to other cases.
+        Whether the checks of noise and of compiled steps are left to other cases.
     group : str
         Name of the cases whose ratios are judged together.
     calibrated : bool
-        Whether the noise is that of the budget, not z.
+        Whether the noise is calibrated to the budget instead of fixed by z.
     untold : bool
-        Whether D' gets answers of its own, so that what is kept of them differs.
+        Whether the run on D' gets answers of its own. What a solver keeps of them then
+        differs between D and D'.
     long : bool
         Whether it has more steps than usual.
     """
@@ -199,19 +215,19 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Return its name in messages, without its neighbours."""
+        """Return the name of the case in messages, without its neighbours."""
         words = " + ".join(part for part in self.parts if part != "none")
         return f"{self.group} on {words}, {self.adjacency.value}"
 
     def neighbours(self, candidate: Candidate) -> Neighbours:
-        """Return its neighbours."""
+        """Return the neighbouring problems of the case."""
         return candidate.neighbours(
             self.family, self.adjacency, self.parts, self.strength
         )
 
 
 def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
-    """Return the parameters of a solver."""
+    """Return the names and values of a solver's parameters."""
     return tuple(
         (field.name, getattr(solver, field.name))
         for field in dataclasses.fields(solver)
@@ -219,10 +235,11 @@ def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 
 
 def varied_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield rows of parameters, any two values together, on families of neighbours.
+    """Yield cases in which every two parameter values occur together in some row.
 
-    Each family counts for itself: it meets all pairs of `PAIRS` in turn, and all
-    objectives that it may be of.
+    The rows of parameters are run on families of neighbours. Each family goes through
+    all adjacencies and noise multipliers of `PAIRS` in turn, and through all
+    objectives that are served.
     """
     if candidate.foreign:  # the families are of records with labels
         return
@@ -250,30 +267,31 @@ def varied_cases(candidate: Candidate) -> Iterator[Case]:
         if not served:
             continue
         count = next(counts[family])
-        # Large ones every third time, at first twice of three times.
+        # Large families run every third time, at first two times of three.
         if large and count % 3 >= (2 if count < LEAST else 1):
             continue
         turn = next(turns[family])
-        # Not in step with the pairs, so that each is met with each.
+        # Out of step with the pairs, so that each objective meets each pair.
         parts = served[(turn + turn // len(PAIRS)) % len(served)]
         how = (candidate, row, parts, family, PAIRS[turn % len(PAIRS)], number, turn)
-        if number == k == 0:  # what further cases begin with is short
+        if number == k == 0:  # the first case is short; others are built on it
             yield from _cases_on_family(*how, long=False)
-        # Each step costs time: on some families.
+        # Steps cost time: long runs are made on some families only.
         yield from _cases_on_family(*how, not large and turn == 0 and len(turns) <= FEW)
 
 
 SMALL = 5, 8
-"""Numbers of records, of which each one moves in turn."""
+"""Numbers of records of datasets in which each record is exchanged in turn."""
 CLIP = 0.3
-"""Below the longest gradients of the small problems."""
+"""A clipping threshold below the longest gradients of the small problems."""
 
 
 def at_each_place(candidate: Candidate) -> Iterator[Case]:
-    """Yield cases in which each record of a few is the one that moves.
+    """Yield cases on few records, in which each record in turn is the exchanged one.
 
-    Where n is no multiple of a number of parts, a record may be in two of them, at some
-    places alone: each integer parameter takes all its values there.
+    If a solver divides n records into parts and n is not a multiple of their number, a
+    record may be in two parts, but only at some places. So each integer parameter
+    takes all its values here.
     """
     if candidate.foreign or candidate.rows is not None:
         return
@@ -291,25 +309,28 @@ def at_each_place(candidate: Candidate) -> Iterator[Case]:
         family = name_of_size("outlier", n, 4, record)
         for parts in _served_objectives(candidate, *row.items())[:1]:
             how = (candidate, row, parts, family, PAIRS[1], 1, 1)
-            # Its coin is turned elsewhere.
+            # Only the first: cases with toggled samples are made elsewhere.
             yield next(_cases_on_family(*how, long=False))
 
 
 @functools.cache
 def _is_classification(loss: str) -> bool:
-    """Return whether the labels of a loss are classes, else they are numbers."""
+    """Return whether the labels of a loss are classes (otherwise real numbers)."""
     return bool(build("loss", loss).classification)
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _serves(candidate: Candidate, *row: tuple[str, Any]) -> bool:
-    """Return whether parameters serve an objective with a finite sensitivity."""
+    """Return whether a solver of these parameters serves any objective.
+
+    Objectives on which a sensitivity is infinite do not count.
+    """
     return any(True for _ in _each_served(candidate, row))
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _served_objectives(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
-    """Return the objectives that parameters serve with a finite sensitivity."""
+    """Return the objectives that are served with finite sensitivities."""
     return [*_each_served(candidate, row)]
 
 
@@ -327,7 +348,7 @@ def _each_served(
 
 
 def _is_hidden(problem: Problem, solver: Solver) -> bool:
-    """Return whether all sensitivities are finite; True where that cannot be told."""
+    """Return whether all sensitivities are finite; True if that cannot be computed."""
     try:
         return is_bounded(problem, resize_solver(solver, problem))
     except Exception:
@@ -344,11 +365,11 @@ def _cases_on_family(
     turn: int,
     long: bool,
 ) -> Iterator[Case]:
-    """Yield the cases of a row of parameters, of some number, on a family."""
+    """Yield the cases of one row of parameters on one family."""
     adjacency, z = pair
     problem = neighbours_of(family, adjacency, parts).first
     solver, usual = candidate.build(row), candidate.parameters
-    with contextlib.suppress(Exception):  # what it is, a replay as it is says
+    with contextlib.suppress(Exception):  # a replay will report the error
         solver = resize_solver(solver, problem, *((LONG, 2 * LONG) if long else ()))
     apart = {k: f"{k}={x}" for k, x in row.items() if x != usual[k].default}
     case = Case(
@@ -356,7 +377,7 @@ def _cases_on_family(
         parts,
         family,
         adjacency,
-        # Not in step with the pairs, nor with each other.
+        # Out of step with the pairs, and with each other.
         trials=3 if candidate.solver.batchable and (turn + turn // 6) % 3 == 0 else 1,
         z=z,
         points=("all", "few", "ends")[(turn + turn // 3) % 3 if number else 0],
@@ -365,13 +386,25 @@ def _cases_on_family(
     )
     yield case
     if not long and has_sampled_release(problem, solver, adjacency):
-        # Both records; under zero_out that of D' is none.
+        # With the record of D and with that of D', which under zero_out is absent.
         for side in (0, 1) if adjacency is Adjacency.REPLACE_ONE else (0,):
             yield replace(case, toggled=side)
 
 
 def has_sampled_release(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
-    """Return whether a release is charged for samples; not if it cannot be made."""
+    """Return whether the solver declares a release that is charged for samples.
+
+    False if its run cannot be made.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem that is solved.
+    solver : Solver
+        The solver whose releases are examined.
+    adjacency : Adjacency
+        The relation between neighbouring datasets.
+    """
     try:
         run = run_at(problem, [solver], adjacency=adjacency)
         releases = list(with_inside(run.releases, 1.0))

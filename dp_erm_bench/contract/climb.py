@@ -1,7 +1,8 @@
-"""A search for neighbours that move a release more than those of the families do.
+"""Search for neighbours that move a release more than the fixed families do.
 
-At fixed answers a query is a function of the records alone. So the records of a replay
-that moves a query much are changed step by step, and what moves it more is kept.
+If the answers are fixed, a query is a function of the records alone. So the search
+starts from a replay that moves a query a lot, changes its records step by step, and
+keeps each change that moves the query more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dp_erm_bench.contract.problems import (
 from dp_erm_bench.contract.replay import ReplayResult, replay_cases, replay_results
 
 LEAST = 0.3
-"""Part of a sensitivity that a replay reaches from which a search begins."""
+"""A search starts from a replay that reaches at least this part of a sensitivity."""
 ROUNDED = 1e-9
 TRIES, STARTS = 150, 4
 NUMBERS = itertools.count()
@@ -35,7 +36,7 @@ FACTORS = (-1.0, 0.3, 1.7, 5.0)
 
 
 def no_neighbours_move_more(candidate: Candidate) -> None:
-    """Move no query by more than declared on neighbours that are searched for."""
+    """Check that no query moves by more than declared on neighbours from a search."""
     if candidate.foreign:
         raise NotApplicable(f"it is about records, not about {candidate.foreign.kind}")
     starts = _start_cases(candidate)
@@ -53,8 +54,8 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
 def _start_cases(candidate: Candidate) -> list[Case]:
     """Return the replays that move each release most, under each adjacency.
 
-    And of those that reach its sensitivity the ones with the most usual parameters: low
-    thresholds hide what records do to each other.
+    In addition, among the replays that reach its sensitivity, return the one with the
+    most default parameters: low clipping thresholds hide how records affect each other.
     """
     usual = params_of(candidate.build())
     best: dict[tuple[Any, ...], tuple[float, int, Case]] = {}
@@ -73,7 +74,7 @@ def _start_cases(candidate: Candidate) -> list[Case]:
 
 
 def _climb_from(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
-    """Yield the replays of a search."""
+    """Yield the replays of a search that starts from a case."""
     rng = np.random.default_rng(len(start.family))
     kept, most = change_of(start.family), 0.0
     for number in range(TRIES):
@@ -89,12 +90,12 @@ def _climb_from(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
         del SEARCHED[family]
         yield found
         ratio = max(found.ratios.values(), default=0.0)
-        if ratio >= most * (1 - ROUNDED):  # sideways, too
+        if ratio >= most * (1 - ROUNDED):  # a step without gain is taken, too
             kept, most = tried, max(ratio, most)
 
 
 def change_neighbours(change: RecordChange, rng: np.random.Generator) -> RecordChange:
-    """Return neighbours that differ from some in one way, within the bounds."""
+    """Return neighbours with one random change, within the declared bounds."""
     X, y, record = change.X.copy(), change.y.copy(), change.record
     bound = column_bounds_of(X.shape[1]) * (1.0 if change.bounded else np.inf)
     other, label = change.other.copy(), change.label

@@ -1,4 +1,4 @@
-"""Checks of what an algorithm declares, and that its runs keep to it."""
+"""Checks of what an algorithm declares, and that its runs comply with it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ from dp_erm_bench.trust.recount import listen_to_run, recount, watch_runs
 from dp_erm_bench.trust.twins.base import NoTwin
 
 FORBIDDEN = {"epsilon", "delta", "sigma", "Budget", "calibrate"}
-"""Names of a budget or a noise scale: a solver declares, and is calibrated outside."""
+"""Names of a budget or a noise scale, which a solver must not use.
+
+It declares its releases, and their noise is calibrated outside of it.
+"""
 BUDGET = 1.0
 LITTLE = 0.05
 
 
 def declaration(candidate: Candidate) -> None:
-    """Be a frozen dataclass with described parameters and References."""
+    """Check that the solver is a frozen, documented dataclass with References."""
     lacking = complaint_of_solver(candidate.solver)
     require(lacking is None, str(lacking))
     solver = candidate.build()
@@ -47,7 +50,7 @@ def declaration(candidate: Candidate) -> None:
 
 
 def no_noise_scale_in_the_source(candidate: Candidate) -> None:
-    """Name no budget and no noise scale in the source."""
+    """Check that the source and the parameters name no budget and no noise scale."""
     for module, file in source_files(inspect.getfile(candidate.solver)).items():
         named = ", ".join(
             sorted(_names_in_source(ast.parse(file.read_bytes())) & FORBIDDEN)
@@ -59,7 +62,7 @@ def no_noise_scale_in_the_source(candidate: Candidate) -> None:
 
 
 def _names_in_source(tree: ast.AST) -> set[str]:
-    """Return every name in a source, imported ones and arguments among them."""
+    """Return every name in a source, including imports and arguments."""
     names = set()
     for node in ast.walk(tree):
         match node:
@@ -71,7 +74,10 @@ def _names_in_source(tree: ast.AST) -> set[str]:
 
 
 def wrong_parameters_are_refused(candidate: Candidate) -> None:
-    """Refuse parameters of a wrong type or out of range in one sentence."""
+    """Check that a parameter of a wrong type or out of range is refused, and clearly.
+
+    The message must be one sentence that names the parameter and its value.
+    """
     usual = candidate.build()
     for name, field in candidate.parameters.items():
         for value in _wrong_values(field):
@@ -101,9 +107,9 @@ def _wrong_values(field: dataclasses.Field[Any]) -> Iterator[Any]:
 
 
 def uses_are_those_declared(candidate: Candidate) -> None:
-    """Use each mechanism exactly as often as declared, and no more.
+    """Check that each mechanism is used exactly as often as declared.
 
-    Of an algorithm that may stop early, as often at most; replays compare its uses.
+    An algorithm that may stop early may use it less often; replays compare its uses.
     """
     early = candidate.solver.may_stop_early
     for on, ahead in itertools.product(candidate.each(), (False, True)):
@@ -122,15 +128,15 @@ def uses_are_those_declared(candidate: Candidate) -> None:
 
 
 def a_longer_run_is_stopped(candidate: Candidate) -> None:
-    """Be stopped by the mechanisms in a run that is longer than declared.
+    """Check that the mechanisms stop a run that is longer than declared.
 
-    Where more is declared for it: steps that read no data may be as many as one likes,
-    and `replay_audit` finds those that do.
+    A longer run is tried only if more uses are declared for it. Steps that read no
+    data are unlimited; `replay_audit` finds undeclared steps that read data.
     """
     _require_length(candidate)
     served = 0
     for on in candidate.first():
-        more = vars(on.solver(n_iter=STEPS + 5))["n_iter"]  # or as many as may be
+        more = vars(on.solver(n_iter=STEPS + 5))["n_iter"]  # or the most allowed
         few = STEPS if more > STEPS else more // 2
         longer = on.run({"n_iter": more}, checkpoints=(0, more))
         shorter = on.run({"n_iter": few})
@@ -148,7 +154,7 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
 
 
 def no_iterations_return_the_start(candidate: Candidate) -> None:
-    """Publish nothing and return the start if there are no iterations."""
+    """Check that a run without iterations publishes nothing and returns the start."""
     _require_length(candidate)
     for on in candidate.first():
         run, title = on.run({"n_iter": 0}), on.title
@@ -168,7 +174,7 @@ def _require_length(candidate: Candidate) -> None:
 
 
 def without_noise_nothing_is_drawn(candidate: Candidate) -> None:
-    """Draw no noise at epsilon = inf, with finite iterates."""
+    """Check that at epsilon = inf no noise is drawn and all iterates are finite."""
     for on in candidate.first():
         solvers = [candidate.build(on.variant)]
         quiet = run_at(on.problem, solvers, z=0.0).iterates()
@@ -186,15 +192,18 @@ def _draw_nothing(*_: Any) -> None:
 
 
 def the_noise_is_recounted(candidate: Candidate) -> None:
-    """Release what was certified: the noise and the uses of a run, counted again.
+    """Check that the noise and the uses of a run are the certified ones, by recounting.
 
-    Plain steps are listened to: what the mechanisms say of themselves is not believed.
-    Winners are heard where noise does not drown the scores: with little noise, too.
+    In runs of uncompiled steps the noise is recovered from the answers: what the
+    mechanisms report about themselves is not trusted. The winner of a noisy selection
+    is evidence only if the noise does not drown the scores, so there is also a run
+    with little noise.
     """
     served = 0
     for number, on in enumerate(candidate.first()):
         for place, adjacency in enumerate(Adjacency):
-            # Of many variants each is run plainly under one, and compiled.
+            # Later variants run uncompiled under one adjacency, compiled under the
+            # other.
             for ahead in (True, False) if number < 2 else ((number + place) % 2 == 0,):
                 try:
                     run = on.run_within_budget(Budget(BUDGET, DELTA, adjacency))

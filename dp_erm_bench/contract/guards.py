@@ -1,7 +1,8 @@
-"""What `check` hands to a solver: stand-ins that answer with private values.
+"""Stand-ins that `check` passes to a solver; they answer with private values.
 
-`PUBLIC` is the trusted base: what is listed there is public, and all else is private.
-A test holds that each name exists and is equal on neighbours and on far data.
+`PUBLIC` is the trusted base: the attributes that it lists are public, and all others
+are private. A test checks that each of them exists and is equal on neighbouring and on
+unrelated datasets.
 """
 
 from __future__ import annotations
@@ -65,36 +66,39 @@ PUBLIC: Mapping[str, frozenset[str]] = {
         "identity kind".split()
     ),
 }
-"""Attributes that are public, by what they belong to."""
+"""Public attributes, by the kind of object that they belong to."""
 OBJECTS = ("loss", "penalty", "constraint", "separable")
 """Attributes of a problem that are public objects."""
 MOVES = {"move_to", "prox_step", "move_towards"}
 """Methods of an oracle whose arguments must be public."""
 STEPS = {"coordinate_steps": 1, "stochastic_steps": 2, "variance_reduced_steps": 3}
-"""Methods of an oracle that move w themselves, by private samples and noise that a
-mechanism handed out; the place of the noise among their arguments."""
+"""Methods of an oracle that move w themselves, with the place of the noise among their
+arguments. They use private samples, and noise that a mechanism handed out."""
 PACKAGE = "dp_erm_bench"
 REPLACED = (f"{PACKAGE}.solvers.private", streams.__name__)
-"""Modules whose functions have others in their places."""
+"""Modules with functions that are replaced during a check."""
 OWN = (f"{PACKAGE}.solvers", f"{PACKAGE}.releases")
-"""Modules of the package whose functions run with private values, as a user's do."""
+"""Modules of the package whose functions run on private values, as a user's do."""
 LIFTED = (f"{PACKAGE}.kernels", f"{PACKAGE}.problems")
-"""Modules of the package whose functions are called by their names in them."""
+"""Modules of the package that are lifted whole if a solver imports them as modules."""
 
 
 def require_public(value: Any, what: str) -> Any:
-    """Return a raw value that must be public; raise `Leak` if it is private."""
+    """Return the raw form of a public value; raise `Leak` if it is private."""
     if (found := first_private(value)) is not None:
         raise Leak(f"{what} is a private value", found)
     return unwrap_values(value)
 
 
 class Guarded(Guard):
-    """A guard that hands out what `PUBLIC` lists as it is, and all else as private."""
+    """A guard whose attributes are private, except for those listed in `PUBLIC`."""
 
     _public: frozenset[str]
     _others: Mapping[str, Callable[[Any, Any], Any]] = {}
-    """What makes the answers of some attributes, of the guard and what is there."""
+    """Functions that make the answers of some attributes.
+
+    Each takes the guard and the raw attribute.
+    """
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._raw, name)
@@ -113,19 +117,22 @@ class Guarded(Guard):
 
 
 class GuardedDataset(Guarded):
-    """A dataset: X, y and all else that depends on records are private."""
+    """A dataset: X, y and everything else that depends on records are private."""
 
     _public = PUBLIC["dataset"]
 
 
 class GuardedSmoothness(Guarded):
-    """Smoothness constants: public, or listed as uncharged; not what made them."""
+    """Smoothness constants: public or declared uncharged; all that made them, private.
+
+    An uncharged use of the data is one that no budget pays for.
+    """
 
     _public = PUBLIC["smoothness"]
 
 
 class GuardedProblem(Guarded):
-    """A problem: sizes, bounds, loss, penalty and constants are public."""
+    """A problem: its sizes, bounds, loss, penalty and constants are public."""
 
     _public = PUBLIC["problem"]
     _others = {
@@ -141,13 +148,13 @@ class GuardedProblem(Guarded):
 
 
 class Recorded(dict[str, Any]):
-    """Columns that are recorded and not released: they may be private."""
+    """Columns that are recorded but not released, so that they may be private."""
 
 
 class GuardedOracle(Guarded):
-    """An oracle: its iterates are public, all other answers are private.
+    """An oracle: its iterates are public, and all other answers are private.
 
-    Those of an oracle that a solver makes for itself may be private.
+    The iterates of an oracle that a solver makes for itself may be private.
     """
 
     secret = True
@@ -189,7 +196,7 @@ class GuardedOracle(Guarded):
 
 
 class GuardedMechanism(Guarded):
-    """A mechanism: private values go in, and published ones come out."""
+    """A mechanism: it takes private values and returns published ones."""
 
     _public = PUBLIC["mechanism"]
     _others = {
@@ -212,7 +219,7 @@ class GuardedMechanism(Guarded):
     }
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Return what is published."""
+        """Return the published answer, as private if the release is secret."""
         nested = isinstance(self._raw, NestedMechanism)
         for one in args if type(self._raw) is RepeatAndSelectMechanism else ():
             check_apart(one, self._raw.release.name)
@@ -233,7 +240,7 @@ class GuardedMechanism(Guarded):
 
 
 class GuardedMechanisms(dict[str, Any]):
-    """The mechanisms by name."""
+    """The guarded mechanisms of a run, by the names of their releases."""
 
     def __init__(self, raw: Mechanisms) -> None:
         super().__init__({name: GuardedMechanism(one) for name, one in raw.items()})
@@ -244,9 +251,9 @@ class GuardedMechanisms(dict[str, Any]):
 
 
 def _guard_part(function: Any) -> Any:
-    """Return a function that makes a part of a nested release, with guarded arguments.
+    """Return a part of a nested release as a function that gets guarded arguments.
 
-    What it returns must be public.
+    Its result must be public.
     """
     plain = getattr(function, "__func__", function)
 
@@ -268,9 +275,19 @@ guard_by_kind.register(
 
 
 def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
-    """Run a function on raw values; what it returns is private.
+    """Return the result of a function on raw values, as a private value.
 
-    Its module must be as it was after it, and it must print nothing.
+    The function must leave its module unchanged and print nothing; else this raises
+    `Leak`.
+
+    Parameters
+    ----------
+    function : callable
+        The function to call.
+    *args, **keys
+        Its arguments, which may be private.
+    instead : object
+        The result if the function raises an error.
     """
     plain = getattr(function, "raw", function)
     code = getattr(plain, "__code__", None)
@@ -294,7 +311,7 @@ def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
 
 
 def bare_function(function: Any) -> Any:
-    """Return a function of the solver's file with the raw names of its module."""
+    """Return a function of the solver's file that sees its module's original names."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_filename not in private.LIFTED:
         return function
@@ -312,7 +329,7 @@ def bare_function(function: Any) -> Any:
 
 
 def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a module holds, with copies of what can be changed in place."""
+    """Return the contents of a module, with copies of what can change in place."""
     kinds = dict, list, set, np.ndarray
     return {
         name: repr(unwrap_values(value)) if isinstance(value, kinds) else id(value)
@@ -322,7 +339,7 @@ def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seeds_for(mechanisms: Iterable[Mechanism]) -> Callable[..., Any]:
-    """Return the function that makes public seeds; it refuses those of noise."""
+    """Return a function that makes public seeds, but raises `Leak` for noise seeds."""
 
     def stream_seeds(identities: Sequence[str], purpose: str) -> Any:
         made = streams.stream_seeds(identities, purpose)
@@ -340,11 +357,21 @@ def lift_globals(
     solver: Solver,
     mechanisms: Iterable[Mechanism] = (),
 ) -> Iterator[None]:
-    """Have the functions of modules take private values, as long as it lasts."""
+    """Let the functions of modules take private values inside this context.
+
+    Parameters
+    ----------
+    modules : iterable of module
+        The modules whose global names are replaced.
+    solver : Solver
+        The solver that runs; it declares which uses of the data are uncharged.
+    mechanisms : iterable of Mechanism
+        The mechanisms whose noise streams public draws must not use.
+    """
     ours = {
         "private_call": call_privately,
         "once": lambda data, function: function(data),
-        # What a declared use publishes is public.
+        # The result of a declared use is public.
         "uncharged": lambda x, name: check_use(
             unwrap_values(x), name, solver.uncharged
         ),
@@ -364,14 +391,14 @@ def lift_globals(
 
 
 def _restore(names: dict[str, Any], before: dict[str, Any], made: Any) -> None:
-    """Give some names of a module their values of before; others stay as they are."""
+    """Restore the previous values of some names of a module; others are kept."""
     for name in made:
         names.pop(name, None)
     names.update({name: before[name] for name in made if name in before})
 
 
 def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
-    """Return what stands for a global of a solver's module, as a rule itself."""
+    """Return what replaces a global of a solver's module, usually the same object."""
     is_module, is_kind = isinstance(found, types.ModuleType), isinstance(found, type)
     name = getattr(found, "__name__", "")
     home = name if is_module else getattr(found, "__module__", "") or ""
@@ -383,7 +410,7 @@ def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
     elif not is_kind:
         lifts = lifts or (home.startswith(PACKAGE) and not home.startswith(OWN))
         lifts = bool(name) and (lifts or hasattr(found, "py_func"))
-    # It reads the records of an oracle, or of a problem, that it is given.
+    # It reads the records of the oracle or the problem that it is given.
     if found is Geometry:
         return lift_function(found)
     return lifted_value(found) if lifts else found
@@ -391,7 +418,7 @@ def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def refuse_private_logs() -> Iterator[None]:
-    """Have logs of all levels refuse private values."""
+    """Raise `Leak` inside this context if a log of any level gets a private value."""
     plain = logging.getLogRecordFactory()
 
     def make_record(*args: Any, **keys: Any) -> Any:
@@ -409,12 +436,12 @@ def refuse_private_logs() -> Iterator[None]:
 
 
 def guard_copies() -> Any:
-    """Have repeated runs take what is handed guarded values; it is checked before."""
+    """Let repeated runs accept wrapped functions, whose originals were checked."""
     return patch.object(repeat_and_select, "check_apart", lambda *_: None)
 
 
 def kept_beyond(solver: Solver, modules: Iterable[types.ModuleType]) -> Iterator[str]:
-    """Yield names under which private values are kept beyond a run."""
+    """Yield the names under which a solver keeps private values after a run."""
     places = [("self", vars(solver)), (type(solver).__name__, vars(type(solver)))]
     places += [(module.__name__, vars(module)) for module in modules]
     for where, names in places:
@@ -424,7 +451,7 @@ def kept_beyond(solver: Solver, modules: Iterable[types.ModuleType]) -> Iterator
 
 
 def _held_by(value: Any) -> Any:
-    """Return what a global holds: of functions their attributes and defaults."""
+    """Return the contents of a global: of a function, its attributes and defaults."""
     if isinstance(value, types.FunctionType):
         return [*vars(value).values(), *(value.__defaults__ or ())]
     return dict(value) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Checks of what an algorithm comes to: its limit, columns of zeros, the budget."""
+"""Checks of an algorithm's results: its limit, columns of zeros, and the budget."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Limit
 
 SHRINK = (64, 16, 4, 1)
-"""Parts of a run at which the gap is looked at for its slope."""
+"""The slope of the gap is fitted at these iterations: the length / each number."""
 EPSILON = 1.0
 LOW, MANY = 0.1, 500
-"""A budget and a number of records in the range of the printed constants."""
+"""An epsilon and a number of records in the range of the papers' printed constants."""
 
 
 def the_limit_is_reached(candidate: Candidate) -> None:
-    """Reach without noise what the class states as its limits, on every problem."""
+    """Check that without noise the solver reaches the limits that its class states."""
     _require_risks(candidate)
     stated = 0
     curved = curved_losses()
@@ -82,7 +82,10 @@ def _require_limit(limit: Limit, problem: ERMProblem) -> None:
 
 
 def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
-    """Stay finite on columns of zeros, and leave them if noise does."""
+    """Check that iterates stay finite with a column of zeros, and do not move along it.
+
+    Noise on whole gradients moves them along it, and then only finiteness is checked.
+    """
     _require_risks(candidate)
     clips = (1.0, None) if "clip" in candidate.parameters else (None,)
     for on, clip, smoothness, ahead in itertools.product(
@@ -105,7 +108,7 @@ def _require_risks(candidate: Candidate) -> None:
 
 
 def noise_on_vectors(releases: tuple[Release, ...]) -> bool:
-    """Return whether noise falls on whole gradients: it spares no column of zeros."""
+    """Return whether noise is added to whole gradients, columns of zeros included."""
     return any(
         release.vectors and np.atleast_2d(release.sensitivity).shape[1] == 1
         for release in releases
@@ -113,7 +116,7 @@ def noise_on_vectors(releases: tuple[Release, ...]) -> bool:
 
 
 def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
-    """Stay at the start on a problem whose only column is zero."""
+    """Check that a run stays at the start on a problem whose only column is zero."""
     on = Subject(candidate, {}, small_problem("logistic", "none", p=1, dead=0))
     if reason := on.solver().refusal(on.problem):
         raise NotApplicable(reason)
@@ -125,7 +128,7 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
 
 
 def served_within_the_budget_or_refused(candidate: Candidate) -> None:
-    """Keep the budget on every problem, or refuse it in one sentence."""
+    """Check that each problem is solved within the budget, or refused in a sentence."""
     served = 0
     for parts in candidate.objectives() if candidate.foreign else objectives(True):
         problem = candidate.problem(parts)
@@ -160,7 +163,7 @@ def _complaint_of_run(run: Run, name: str) -> None:
 
 
 def calibrations_are_served(candidate: Candidate) -> None:
-    """Run with every calibration that the class names, and no other."""
+    """Check that the solver runs with the calibrations of its class, and no others."""
     problems = candidate.problems(candidate.variants[0])
     ons = [Subject(candidate, {}, problem) for problem in problems]
     for calibration in registry.names("calibration"):
@@ -168,7 +171,7 @@ def calibrations_are_served(candidate: Candidate) -> None:
         reasons = [_refusal_of_calibration(on, calibration) for on in ons]
         if calibration in candidate.solver.calibrations:
             if None not in reasons and not candidate.foreign:
-                # A printed constant may be for many records and a small budget.
+                # A printed constant may need many records and a small budget.
                 many = small_problem(*candidate.objectives()[0], n=MANY)
                 reasons.append(
                     _refusal_of_calibration(
@@ -183,7 +186,7 @@ def calibrations_are_served(candidate: Candidate) -> None:
 def _refusal_of_calibration(
     on: Subject, calibration: str, epsilon: float = EPSILON
 ) -> str | None:
-    """Return the reason why a calibration is refused, None if it runs."""
+    """Return the reason why a calibration is refused; None if the solver runs."""
     try:
         on.run_within_budget(Budget(epsilon, DELTA), calibration).record(5)
     except Unsupported as reason:

@@ -1,4 +1,4 @@
-"""The modules of a solver, loaded a second time beside those that are in use."""
+"""Load the modules of a solver a second time, next to those in use."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.plugins.names import source_files
 
 Rewrite = Callable[[ModuleType, str], ast.Module]
-"""Makes what is run in place of a module, of the module and its source."""
+"""Takes a module and its source; returns the syntax tree to run in its place."""
 
 
 def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
-    """Return a solver's module and those beside it, by name; none without a file."""
+    """Return a solver's module and those next to its file, by name; {} if no file."""
     solver = candidate.solver
     own = sys.modules.get(solver.__module__)
     is_there = getattr(own, solver.__name__, None) is solver  # not made in a function
     if own is None or not getattr(own, "__file__", None) or not is_there:
         return {}
-    # Not what was loaded of the same file before it changed.
+    # Leave out modules loaded from an earlier version of the same file.
     paths = {*map(str, source_files(inspect.getfile(solver)).values())} - {own.__file__}
     found = {
         name: module
@@ -42,16 +42,17 @@ def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
 def load_again(
     candidate: Candidate, rewrite: Rewrite | None = None
 ) -> Iterator[tuple[Candidate, dict[str, ModuleType]]]:
-    """Yield a candidate of modules that are loaded again, and these modules.
+    """Yield a candidate whose modules are loaded again, and these modules by name.
 
-    What they keep they keep for themselves. The modules that were loaded before stay
-    what other code finds. Without a file of its own the candidate is yielded as it is.
+    The new modules share no state with the old ones, which other code continues to
+    find. A candidate without a file of its own is yielded as it is.
 
     Parameters
     ----------
     candidate : Candidate
+        The candidate whose modules are loaded.
     rewrite : callable, optional
-        Makes what is run in place of each, (module, source).
+        Takes a module and its source; returns the syntax tree to run in its place.
     """
     plain = modules_of(candidate)
     if not plain:
@@ -73,14 +74,14 @@ def load_again(
 
 
 def _share_kernels(module: ModuleType, plain: ModuleType) -> None:
-    """Have a module call machine code that is compiled already."""
+    """Let a module call the kernels that its first copy has compiled already."""
     for name, found in vars(plain).items():
         if hasattr(found, "py_func") and hasattr(vars(module).get(name), "py_func"):
             vars(module)[name] = found
 
 
 def _finder(modules: dict[str, ModuleType], rewrite: Rewrite | None) -> Any:
-    """Return what finds some modules, and compiles their sources itself."""
+    """Return an import finder that compiles the sources of the given modules itself."""
 
     def find_spec(name: str, *_: Any) -> ModuleSpec | None:
         if name not in modules:
@@ -94,12 +95,12 @@ def _finder(modules: dict[str, ModuleType], rewrite: Rewrite | None) -> Any:
 
 
 def source_of_module(module: ModuleType) -> str:
-    """Return the source of a module."""
+    """Return the source of a module's file."""
     return importlib.util.decode_source(Path(str(module.__file__)).read_bytes())
 
 
 def _code_of(module: ModuleType, rewrite: Rewrite | None) -> Any:
-    """Return the code of a module, as it is or rewritten."""
+    """Return the compiled code of a module, rewritten if asked."""
     source = source_of_module(module)
     tree = rewrite(module, source) if rewrite else ast.parse(source)
     return compile(ast.fix_missing_locations(tree), str(module.__file__), "exec")

@@ -1,4 +1,4 @@
-"""What is printed while a solver is checked: it is kept off the terminal."""
+"""Keep off the terminal what is printed while a solver is checked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TextIO
 
 OWN = "dp-erm-bench: "
 LARGEST = 1 << 20
-"""Bytes that are kept."""
+"""Bytes of output that are kept."""
 
 
 @contextlib.contextmanager
 def silence_output() -> Iterator[list[str]]:
-    """Keep what is printed within off the terminal; yield the list of its lines.
+    """Keep output off the terminal inside this context; yield the list of its lines.
 
-    The list is filled at the end. Lines of the package itself are printed then.
+    The list is filled when the context ends. The package's own lines are printed then.
     """
     lines: list[str] = []
     streams, sink = (sys.stdout, sys.stderr), _open_sink()
@@ -49,9 +49,9 @@ def silence_output() -> Iterator[list[str]]:
 
 @functools.cache
 def _open_sink() -> TextIO:
-    """Return a stream into a file without a name.
+    """Return a stream that writes into an unnamed temporary file.
 
-    It stays open: handlers of logs hold on to the stream that they found.
+    It stays open, since log handlers may keep a reference to it.
     """
     with tempfile.TemporaryFile(buffering=0) as file:
         descriptor = os.dup(file.fileno())
@@ -61,7 +61,7 @@ def _open_sink() -> TextIO:
 
 
 def _read_and_empty(descriptor: int) -> bytes:
-    """Return what an open file holds, at most `LARGEST` bytes, and empty it."""
+    """Return the content of an open file, at most `LARGEST` bytes, and empty it."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = os.read(descriptor, LARGEST)
     os.ftruncate(descriptor, 0)

@@ -1,16 +1,19 @@
-"""Releases of kinds from outside the package: their laws are measured, not believed.
+"""Measure the laws of releases whose kinds come from outside the package.
 
-A law of the package has a twin, a test of its draws, and a proof that was read. Of a
-kind from outside, a subclass too, the word of its class is all there is: it may draw
-half of the noise, add noise of one norm to what moves in another, or claim fewer uses
-than a record takes part in. So its own mechanism publishes what the solver asked it on
-two neighbours, and the worst moves within the declared sensitivity, many times. An
-event that tells the two sides apart is chosen from one half of the answers; Clopper and
-Pearson's bounds of its probabilities in the other half give a delta from below, at any
-epsilon, which the law must not claim to keep below (``audit.profile``). A Renyi curve
-that a law claims is bounded from below, too, for a delta that follows from it says
-little of it. Where a mechanism of the package adds draws of the package, the delta of
-one number that moves by its sensitivity is known, beside what is measured.
+A law is the distribution of the noise that an accountant assumes. A law of the package
+has a twin (an independent second implementation), a test of its draws, and a proof that
+was read. For a kind from outside, even a subclass, there is only the claim of its
+class. It may draw half of the noise, add noise of one norm to a value that moves in
+another, or claim fewer uses than a record takes part in.
+
+So its own mechanism answers many times: the queries of the solver on two neighbours,
+and the worst moves within the declared sensitivity. An event that distinguishes the two
+sides is chosen from one half of the answers. In the other half Clopper and Pearson's
+bounds of its probabilities give a lower bound of delta at any epsilon. The law must not
+claim a smaller delta (``audit.profile``). A Renyi curve that a law claims is compared
+with a lower bound, too, since a delta that follows from it says little about it. If a
+mechanism of the package adds draws of the package, the delta of one number that moves
+by its sensitivity is also known exactly.
 """
 
 from __future__ import annotations
@@ -60,29 +63,30 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 
 NOISES, FEWER = 100_000, 20_000
-"""Unit noises a side: of the first form of a kind, and of others."""
+"""Draws of unit noise on each side: for the first form of a kind, and for others."""
 FORMS = 3
-"""Forms of a kind (laws, shapes) that are measured."""
+"""Most forms (laws, shapes) of a kind that are measured."""
 MULTIPLIERS = (0.7, 2.5)
-"""Noise scale / sensitivity, as the law says: most of a profile is seen there."""
+"""Noise scale / sensitivity, in the unit of the law: most of a profile is seen here."""
 KNOWN_AT = (0.3, 0.7, 2.3, 9.7)
-"""The same where the noise is looked at by itself: moves that no lattice has."""
+"""The same where the noise itself is examined: such moves lie on no lattice."""
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
-"""Orders of a Renyi curve, of higher ones rare events decide; the part of the answers
+"""Orders of a Renyi curve (rare events decide higher ones), and the part of the answers
 whose ratios count in full."""
 TIMES = 100
-"""Uses of one mechanism at most."""
+"""Most uses of one mechanism."""
 FALSE_ALARM = 1e-6
 MOVED = 1e-9
-"""Part of an argument by which rounding may move it."""
+"""Relative change of an argument that may be due to rounding."""
 BINS = 100
 PLACES = np.linspace(-1.0, 1.0, 60)
-"""Where a move may begin: so many of its lengths from what was asked. None is a half:
-the middle between two multiples of it may be rounded either way."""
+"""Places at which a move may begin: the distance from the value that was asked, divided
+by the length of the move. None of them is a half, since the middle between two
+multiples of the length may be rounded either way."""
 
 
 def releases_of_outside_are_measured(candidate: Candidate) -> None:
-    """Add the noise that its law claims, where a release is no kind of the package."""
+    """Check that releases of kinds from outside add the noise that their laws claim."""
     forms: dict[Any, Call] = {}
     for case, releases in _cases_of_outside(candidate):
         for call in _calls_of_outside(candidate, case, releases):
@@ -99,7 +103,7 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
 
 
 def releases_without_twin(candidate: Candidate) -> dict[str, str]:
-    """Return a sentence for each release of a kind without a twin, by its name."""
+    """Return a sentence for each release from outside without a twin, by its name."""
     every = itertools.chain(*(releases for _, releases in _cases_of_outside(candidate)))
     return {
         one.name: f"release {one.name} of kind {type(one).__name__} names no twin"
@@ -109,10 +113,10 @@ def releases_without_twin(candidate: Candidate) -> dict[str, str]:
 
 
 def is_foreign(release: Release) -> bool:
-    """Return whether a release does anything that is not of the package.
+    """Return whether any code or data of a release comes from outside the package.
 
-    A class is known by itself: not by its name, nor by what it derives from. A class of
-    the package that was changed from outside is no longer one of the package.
+    A class is recognised by its identity, not by its name or its base classes. A class
+    of the package that was changed from outside counts as foreign.
     """
     own = {one.name for one in fields(release)}
     changed = _is_changed(*type(release).__mro__, *release.mechanism.__mro__)
@@ -120,7 +124,7 @@ def is_foreign(release: Release) -> bool:
 
 
 def _is_changed(*kinds: type) -> bool:
-    """Return whether a function of some classes is not of the package."""
+    """Return whether some classes have a function from outside the package."""
     functions = (_function_behind(x) for kind in kinds for x in vars(kind).values())
     modules = {one.__module__ for one in functions if isinstance(one, FunctionType)}
     outside = {name for name in modules if name.partition(".")[0] != PACKAGE}
@@ -134,9 +138,10 @@ def _function_behind(attribute: Any) -> Any:
 
 
 def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release]]]:
-    """Yield replays, of one trial, that declare releases from outside, and these.
+    """Yield replays of one trial that declare releases from outside, with these.
 
-    Each variant at the extremes, short and longer; rows of parameters with other laws.
+    They are the variants on records at the bounds, in short and longer runs, and those
+    rows of parameters that have other laws.
     """
     if is_ours(candidate.solver):
         return
@@ -147,7 +152,7 @@ def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release
     for case in itertools.chain(far, varied_cases(candidate)):
         if case.toggled is not None or case.family in LARGE:
             continue
-        # At the extremes all pairs of the first objective: some moves more than others.
+        # At the bounds, all pairs of the first objective: some move more than others.
         parts = objectives.setdefault(case.params, case.parts)
         if case.parts != parts or (case.params in done and CORNERS not in case.family):
             continue
@@ -166,27 +171,29 @@ def _declared_outside(candidate: Candidate, case: Case) -> list[Release]:
         problem = candidate.neighbours(*names).first
         solver = candidate.build(dict(case.params))
         run = run_at(problem, [solver], case.z, adjacency=case.adjacency)
-    except Exception:  # what it is, a replay says
+    except Exception:  # a replay will report the error
         return []
     return [one for one in with_inside(run.releases, case.z) if is_foreign(one)]
 
 
 @dataclass
 class Call:
-    """What a mechanism from outside was asked on two neighbours.
+    """The arguments that a mechanism from outside was called with on two neighbours.
 
     Attributes
     ----------
     release : Release
+        The release of the mechanism.
     first, second : tuple of (arguments, keywords)
-        Of the use that the record moves most.
+        The arguments on D and on D', for the use that the record moves most.
     moved : float
-        By how much.
+        The largest relative change of an argument in this use.
     whole : bool
-        Whether all values that it was asked were whole numbers.
+        Whether all values that the mechanism got were whole numbers.
     records : int
-        n.
+        Number n of records.
     adjacency : Adjacency
+        The relation between D and D'.
     """
 
     release: Release
@@ -205,18 +212,18 @@ class Call:
 
     @property
     def comparable_form(self) -> tuple[Any, ...]:
-        """Return what tells it apart from others that need not be measured again."""
+        """Return a key that is equal for calls of which only one must be measured."""
         shapes = tuple(np.shape(one) for one in self.first[0])
         law = self.law
         return type(self.release), self.release.mechanism, type(law), law, shapes
 
 
 class Ear(Side):
-    """A side of a replay that keeps what mechanisms from outside are asked."""
+    """A side of a replay that stores the arguments of mechanisms from outside."""
 
     @functools.cached_property
     def arguments_by_release(self) -> dict[str, list[Any]]:
-        """Return arguments and keywords of the uses of each."""
+        """Return the arguments and keywords of each use, by the release's name."""
         return defaultdict(list)
 
     def _listen_to(self, mechanisms: Mechanisms) -> None:
@@ -240,9 +247,9 @@ class Ear(Side):
 def _calls_of_outside(
     candidate: Candidate, case: Case, releases: Sequence[Release]
 ) -> Iterator[Call]:
-    """Yield what each release from outside was asked most differently on neighbours.
+    """Yield for each release from outside the call that differs most on neighbours.
 
-    The uses that moved with the record are counted, too.
+    Raise ContractError if more uses move with the record than the law counts.
     """
     first = Ear(candidate, case, 0)
     account = first.play()
@@ -299,9 +306,12 @@ class ValuePair:
     ----------
     words : str
         How they differ.
-    first, second : array
+    first, second : array of shape (k,)
+        The values.
     other : tuple, optional
-        The arguments of the second, where they are more than the value.
+        All arguments of the second one, if there are more than the value.
+    adjacencies : tuple of Adjacency
+        The adjacencies under which the two may be neighbours.
     """
 
     words: str
@@ -312,19 +322,20 @@ class ValuePair:
 
 
 def require_law_holds(call: Call, many: int) -> None:
-    """Require that no measured delta is above the one that a law claims.
+    """Raise ContractError if a measured delta is above the one that a law claims.
 
     Parameters
     ----------
     call : Call
+        The arguments that the mechanism was called with.
     many : int
-        Unit noises a side.
+        Draws of unit noise on each side.
     """
     kind, name = type(call.release).__name__, call.release.name
     title = f"release {name} of kind {kind}"
     reason = _reason_not_measured(call.release)
     if reason:
-        # Nothing supports its law then, unless a twin does.
+        # Then only a twin can support its law.
         has_twin = twin_of(type(call.release)) is not None
         require(has_twin, f"{title} {reason}, so that it is not measured: name a twin")
         return
@@ -352,7 +363,7 @@ def require_law_holds(call: Call, many: int) -> None:
 
 
 def _reason_not_measured(release: Release) -> str:
-    """Return why a kind cannot be measured, empty if it can."""
+    """Return why the kind of a release cannot be measured; empty if it can."""
     if issubclass(release.mechanism, NestedMechanism):
         return "makes other mechanisms"
     if issubclass(release.mechanism, SingleUseMechanism):
@@ -365,7 +376,7 @@ def _reason_not_measured(release: Release) -> str:
 def _claimed_deltas(
     law: Law, z: float, adjacency: Adjacency, grid: Array = GRID
 ) -> Array:
-    """Return the deltas that a law claims at some epsilons, by any accountant."""
+    """Return the least deltas that any accountant derives from a law, per epsilon."""
     claimed, level = delta_at((law,), z, adjacency, grid), law.level(z)
     if level is not None:
         # The profile of randomised response bounds that of any law of this level.
@@ -376,20 +387,30 @@ def _claimed_deltas(
 
 
 def law_refutation(call: Call, noise: Noise, z: float) -> str:
-    """Return how a law claims less than a noise loses, empty if it does not.
+    """Return how the loss of a noise exceeds the claim of a law; empty if it does not.
 
     One number that moves by its sensitivity has the answers x and x + d on neighbours,
-    x being noise of scale 1; over a Poisson sample of rate q the probability of an
-    interval E is (1 - q) P(x in E) + q P(x + d in E) and P(x in E) under ``zero_out``,
-    and under ``replace_one``, where the sensitivity is twice a record's own term, the
-    same with d/2 and with -d/2. Each E gives a delta from below, P(E) - e^epsilon Q(E).
+    where x is noise of scale 1. Over a Poisson sample of rate q, under ``zero_out``,
+    the probability of an interval E is (1 - q) P(x in E) + q P(x + d in E) on one side
+    and P(x in E) on the other. Under ``replace_one`` the sensitivity is twice a
+    record's own term, and the two probabilities are the first one with d/2 and with
+    -d/2 in place of d. Each E gives a lower bound of delta, P(E) - e^epsilon Q(E).
+
+    Parameters
+    ----------
+    call : Call
+        The arguments that the mechanism was called with.
+    noise : callable
+        Bounds of the probabilities of intervals, see `Noise`.
+    z : float
+        Noise multiplier of the mechanism.
     """
     release, kind = call.release, type(call.release)
     size = np.atleast_2d(np.asarray(release.sensitivity, np.float64))
     if not (0.0 < size.max() < math.inf):
         return ""
     if kind.unit is not Release.unit and np.shape(call.first[0][0])[-1:] != (1,):
-        return ""  # one entry of it has another law
+        return ""  # a single entry of such noise has another law
     mechanism: Any = release.mechanism(release, z, ["probe"])
     rate = mechanism.rate if isinstance(mechanism, PoissonMechanism) else 1.0
     moved = np.trunc(size) if call.whole else size
@@ -420,21 +441,24 @@ def law_refutation(call: Call, noise: Noise, z: float) -> str:
 
 
 Noise = Callable[[float, float], Array]
-"""Takes m and d; returns bounds of P(x + m in E), (2, intervals), x of scale 1."""
+"""Takes m and d; returns lower and upper bounds of P(x + m in E) for intervals E.
+
+The shape is (2, intervals), and x is noise of scale 1.
+"""
 ROUNDED = 1e-3
-"""Part by which accountants may differ from a known delta."""
+"""Relative difference between accountants and a known delta that is allowed."""
 STEPS = 4001
-"""Places at which intervals end."""
+"""Number of places at which intervals end."""
 DRAWS, LATE = 4_000_000, 10_000_000
-"""Draws of a noise, and the place of late ones."""
+"""Draws of a noise, and the place in a stream at which late draws begin."""
 SINGLE = 3000
 BESIDE = 1e-7 * math.pi
 
 
 def noises_of(release: Release) -> list[Noise]:
-    """Return the probabilities of noise that is added: known, or those of its draws.
+    """Return the probabilities of the noise that a release adds: exact, or from draws.
 
-    Late draws are another noise if they are of another law.
+    Draws from late in the streams are tested separately: their law may differ.
     """
     kind, mechanism = type(release), release.mechanism
     packed = [one for one in mechanism.__mro__ if is_ours(one)]
@@ -451,19 +475,19 @@ def noises_of(release: Release) -> list[Noise]:
 
 
 def _ends_of_intervals(places: Array) -> tuple[Array, Array]:
-    """Return where intervals begin and end: all above, all below, all between."""
+    """Return the ends of intervals: above each place, below it, and between places."""
     far = np.full(places.size, np.inf)
     begins = np.concatenate([places, -far, places[:-1]])
     return begins, np.concatenate([far, places, places[1:]])
 
 
 def _known_noise(distribution: Callable[[Array], Array]) -> Noise:
-    """Return the probabilities of a noise with F(x) = 1 - F(-x), to rounding."""
+    """Return the probabilities of a noise with F(x) = 1 - F(-x), up to rounding."""
 
     def noise(moved: float, d: float) -> Array:
         begins, ends = _ends_of_intervals(np.linspace(-40.0, 40.0 + d, STEPS))
         a, b = begins - moved, ends - moved
-        # Of the tail that is small, so that no digits are lost.
+        # Computed from the small tail, so that no digits are lost.
         right = a > 0.0
         found = distribution(np.where(right, -a, b)) - distribution(
             np.where(right, -b, a)
@@ -474,7 +498,7 @@ def _known_noise(distribution: Callable[[Array], Array]) -> Noise:
 
 
 def _laplace_distribution(x: Array) -> Array:
-    """Return the distribution function of density exp(-|x|) / 2."""
+    """Return the distribution function with density exp(-|x|) / 2."""
     tail = 0.5 * np.exp(-np.abs(x))
     return np.where(x < 0.0, tail, 1.0 - tail)
 
@@ -483,32 +507,33 @@ NORMAL, LAPLACE = _known_noise(ndtr), _known_noise(_laplace_distribution)
 
 
 class Drawn:
-    """Bounds of the probabilities of a noise that is drawn, Clopper and Pearson's.
+    """Clopper and Pearson's bounds of the probabilities of a noise, from its draws.
 
     Parameters
     ----------
     release : Release
+        The release whose noise is drawn.
     start : int
-        Where in each of 20 streams the draws begin.
+        Place in each of 20 streams at which the draws begin.
     """
 
     def __init__(self, release: Release, start: int) -> None:
         count = DRAWS // 20
         seeds = stream_seeds([f"draws {k}" for k in range(20)], "law")
-        # Copies: what a draw returns may be a part of all before it.
+        # Copies, since a draw may return a view of an array with all earlier draws.
         parts = [release.unit(one, start, count, 1).flatten() for one in seeds]
         self.streams = parts[:1]
-        if start == 0:  # one by one, too, as use after use draws them
+        if start == 0:  # also one by one, as successive uses draw them
             single = (release.unit(seeds[0], k, 1, 1).flatten() for k in range(SINGLE))
             self.streams.append(np.concatenate([*single]))
         self.sorted = np.sort(np.concatenate(parts))
         far = np.geomspace(10 / DRAWS, 0.5, 200)
         ends = np.quantile(self.sorted, [*far, *(1.0 - far)], method="inverted_cdf")
-        # On either side of what is drawn: it may be a number of many.
+        # On both sides of a drawn number, since many draws may be equal to it.
         self.places = np.concatenate([ends - BESIDE, ends + BESIDE])
 
     def __call__(self, moved: float, d: float) -> Array:
-        """Return bounds of the probabilities of intervals, (2, intervals)."""
+        """Return bounds of the probabilities of intervals, of shape (2, intervals)."""
         ends = _ends_of_intervals(np.unique([*self.places, *(self.places + d)]))
         below = [np.searchsorted(self.sorted, one - moved) for one in ends]
         counts = below[1] - below[0]
@@ -516,9 +541,10 @@ class Drawn:
         return np.stack([at_least(counts, DRAWS, alpha), at_most(counts, DRAWS, alpha)])
 
     def repetition_in_words(self) -> str:
-        """Return how many draws in a row come twice in a stream, empty if none do.
+        """Return a sentence if a stream repeats a row of draws; empty if it does not.
 
-        So many that independent ones do so with a chance of 1e-9 at most.
+        The row is so long that independent draws repeat one with probability at most
+        1e-9.
         """
         for drawn in self.streams:
             _, ranks, counts = np.unique(drawn, return_inverse=True, return_counts=True)
@@ -540,14 +566,16 @@ class Measured:
     Parameters
     ----------
     call : Call
+        The arguments that the mechanism was called with.
     z : float
+        Noise multiplier.
     many : int
-        Unit noises a side.
+        Draws of unit noise on each side.
     """
 
     def __init__(self, call: Call, z: float, many: int) -> None:
         self.call, self.z, self.release = call, z, call.release
-        if self.release.selects:  # of any sensitivities: most is told where all are one
+        if self.release.selects:  # equal sensitivities reveal most
             largest = float(np.max(self.release.sensitivity))
             self.release = replace(self.release, sensitivity=largest)
         self.probe = probe = self._make_mechanism(["probe"])
@@ -556,7 +584,7 @@ class Measured:
         # Samples are drawn record by record, mechanisms of one trial one by one.
         self.many = many if self.batches and not self.sampled else many // 5
         self.uses = min(self.release.times, TIMES)
-        # Two uses in a row are one answer: noise that is used again tells itself.
+        # Two uses in a row count as one answer, which exposes noise that is used again.
         self.together = 2 if self.uses > 1 and not self.sampled else 1
         self._drawn: dict[Any, list[Array]] = {}
 
@@ -564,7 +592,7 @@ class Measured:
         return self.release.mechanism(self.release, self.z, names)
 
     def _serves_batches(self) -> bool:
-        """Return whether trials are served together as they are alone."""
+        """Return whether trials in a batch get the same answers as alone."""
         names = [f"probe {k}" for k in range(3)]
         try:
             together = self._answer_once(names)
@@ -574,7 +602,7 @@ class Measured:
         return np.array_equal(together, alone)
 
     def _answer_once(self, names: Sequence[str]) -> Array:
-        """Return answers to what was asked on D, (B, size)."""
+        """Return the answers to the query on D, of shape (B, size)."""
         mechanism = self._make_mechanism(names)
         for b in range(len(names)):
             self._holds(mechanism, b)
@@ -582,7 +610,7 @@ class Measured:
 
     @functools.cached_property
     def value(self) -> Array:
-        """Return what was asked on D, of shape (k,)."""
+        """Return the value of the query on D, of shape (k,)."""
         if self.release.secret:
             return np.zeros(int(self.call.first[0][0]))
         return np.ravel(np.asarray(self.call.first[0][0], np.float64))
@@ -598,7 +626,11 @@ class Measured:
         return np.array_equal(np.ravel(self.probe.query(*args, **keys)), self.value)
 
     def value_pairs(self) -> Iterator[ValuePair]:
-        """Yield what to compare: the worst moves within the sensitivity, a real one."""
+        """Yield the pairs of values to compare: the worst moves, and the real move.
+
+        The worst moves are the largest ones within the declared sensitivity. The real
+        move is the one between the queries on the two neighbours.
+        """
         if self.release.selects:
             yield from self._score_pairs()
         base = 0.0 * self.value if self.sampled else self.value
@@ -618,10 +650,11 @@ class Measured:
             yield ValuePair("as a record moves it", base, other, args, at)
 
     def _pairs_elsewhere(self, pair: ValuePair) -> Iterator[ValuePair]:
-        """Yield the move from other places, if answers do not follow it.
+        """Yield the same move from other places, if answers do not move as the value.
 
-        From 0, where noise that is cut off at a limit is another; and from where it
-        moves answers most, for what is rounded before may move by more.
+        One place is 0, where noise that is truncated at a limit differs. The other is
+        the place at which the move changes answers most, since a value that is rounded
+        first may move by more.
         """
         if self._follows_value(pair):
             return
@@ -644,22 +677,24 @@ class Measured:
             yield ValuePair(f"{pair.words}, from elsewhere", first, first + move)
 
     def _is_admitted(self, value: Array) -> bool:
-        """Return whether a value is asked as it is: not rounded, clipped or refused."""
+        """Return whether a query takes a value unchanged: not rounded or clipped."""
         try:
             return np.array_equal(self._query(value), value)
         except Exception:
             return False
 
     def _query(self, value: Array) -> Array:
-        """Return what noise is added to if a value is asked, of shape (k,)."""
+        """Return the vector of shape (k,) that noise is added to for a given value."""
         (head, *rest), keys = self.call.first
         asked = self.probe.query(value.reshape(np.shape(head)), *rest, **keys)
         return np.ravel(asked)
 
     def _score_pairs(self) -> Iterator[ValuePair]:
-        """Yield values of which some get ahead, if scores move as is declared.
+        """Yield pairs in which some scores overtake others, by the declared moves.
 
-        One of equal ones; and half of them, which were behind by as much.
+        In the first pair one of equal scores gets ahead. In the second one half of the
+        scores get ahead, which were behind by the same amount. A pair is left out if
+        its scores move by more than declared.
         """
         size = self._sensitivity
         place, base = np.arange(size.size), np.full(size.shape, 3.0 * size.max())
@@ -706,7 +741,17 @@ class Measured:
         return np.broadcast_to(np.ravel(declared), self.value.shape)
 
     def refutation(self, pair: ValuePair, deltas: Array, alpha: float) -> str:
-        """Return how the answers exceed the claimed deltas, empty if they do not."""
+        """Return how the answers exceed the claimed deltas; empty if they do not.
+
+        Parameters
+        ----------
+        pair : ValuePair
+            The two values that are compared.
+        deltas : array
+            Claimed deltas on the epsilons of `GRID`.
+        alpha : float
+            Largest probability of a false alarm for one statistic.
+        """
         first, second = self._answers_to_pair(pair)
         train = first[::2], second[::2]
         found = [(0.0, "")]
@@ -725,11 +770,11 @@ class Measured:
         return max(found, key=lambda one: one[0])[1]
 
     def curve_refutation(self, pair: ValuePair, alpha: float) -> str:
-        """Return how the answers exceed a claimed Renyi curve, empty if they do not.
+        """Return how the answers exceed a claimed Renyi curve; empty if they do not.
 
         By Hoelder's inequality e^((a - 1) D_a(P, Q)) >= E_P[f^(a - 1)]^a /
-        E_Q[f^a]^(a - 1) for any f > 0; f is the ratio of the frequencies that one half
-        of the answers has, between bounds. The means are bounded on the other half
+        E_Q[f^a]^(a - 1) for any f > 0. Here f is the ratio of frequencies in one half
+        of the answers, between bounds. The means are bounded on the other half
         (Maurer, Pontil, "Empirical Bernstein bounds", COLT 2009, Theorem 4).
         """
         claimed = self.call.law.rdp(self.z, ORDERS)
@@ -743,7 +788,7 @@ class Measured:
             (logs, [-one for one in logs[::-1]]), zip(ORDERS, claimed, strict=True)
         ):
             a, most = a_claimed
-            # Rare ratios cost more in the bounds than they bring.
+            # Rare ratios loosen the bounds more than they raise the means.
             top = np.quantile(p[::2], COMMON)
             hits = np.exp((a - 1) * (np.minimum(p[1::2], top) - top))
             alarms = np.exp(a * (np.minimum(q[1::2], top) - top))
@@ -762,15 +807,15 @@ class Measured:
         return ""
 
     def _answers_to_pair(self, pair: ValuePair) -> tuple[Array, Array]:
-        """Return independent answers on both sides, (N, uses together, k).
+        """Return independent answers on both sides, of shape (N, uses together, k).
 
-        The first of the uses together is asked the pair; all others the first value.
+        The first use in each answer gets a value of the pair, the other the value on D.
         """
         known = self.sampled or (pair.other is None and self._follows_value(pair))
         if not known:
             first, _ = self._published_answers(0, pair.first, None)
             return first, self._published_answers(1, pair.second, pair.other)[0]
-        # The noise does not know the value: drawn once, it serves all pairs.
+        # The noise is independent of the value: drawn once, it serves all pairs.
         base = np.zeros_like(pair.first) if self.sampled else pair.first
         sides = []
         for side, value in enumerate((pair.first, pair.second)):
@@ -781,7 +826,7 @@ class Measured:
         return sides[0], sides[1]
 
     def _follows_value(self, pair: ValuePair) -> bool:
-        """Return whether answers move as the value does."""
+        """Return whether answers move by exactly as much as the value."""
         here, there = self._both(pair.first, pair.second, 30 if self.batches else 1)
         if here.shape[1:] != pair.first.shape:
             return False
@@ -789,7 +834,7 @@ class Measured:
         return bool(np.allclose(there - here, move, rtol=1e-9, atol=1e-9))
 
     def _both(self, first: Array, second: Array, count: int = 1) -> list[Array]:
-        """Return answers to two values with the same noise, each (count, size)."""
+        """Return answers to two values with the same noise, each of (count, size)."""
         names = [f"probe {k}" for k in range(count)]
         return [
             self._ask_once(self._make_mechanism(names), one, None)
@@ -797,9 +842,9 @@ class Measured:
         ]
 
     def _published_answers(self, side: int, value: Array, other: Any) -> list[Array]:
-        """Return answers to a value, and where it counts: a record is in the sample.
+        """Return answers to a value, and 1 or 0 for whether a record is in the sample.
 
-        Of shapes (N, uses together, k) and (N, 1, 1).
+        The shapes are (N, uses together, k) and (N, 1, 1).
         """
         key = side, value.tobytes(), id(other)
         if key not in self._drawn:
@@ -810,7 +855,7 @@ class Measured:
     def _parts_of_answers(
         self, side: int, value: Array, other: Any
     ) -> Iterator[tuple[Array, Array]]:
-        """Yield answers of mechanisms of their own, each as often as it is declared."""
+        """Yield answers of new mechanisms, each used at most as often as declared."""
         rounds = self.uses // self.together
         trials = math.ceil(self.many / self.together / rounds)
         size = trials if self.batches else 1
@@ -820,7 +865,7 @@ class Measured:
             for _ in range(rounds):
                 held = [self._holds(mechanism, b) for b in range(size)]
                 asked = [self._ask_once(mechanism, value, other)]
-                # Beside what moves: a use of what was asked anyway.
+                # Besides the value that moves, a use with the value on D.
                 asked += [
                     self._ask_once(mechanism, self.value, None)
                     for _ in range(self.together - 1)
@@ -828,14 +873,14 @@ class Measured:
                 yield np.stack(asked, axis=1), np.reshape(held, (-1, 1, 1))
 
     def _holds(self, mechanism: Any, trial: int) -> float:
-        """Return whether the next sum counts a record; 1 where nothing is sampled."""
+        """Return 1 if a record is in the next sample, else 0; always 1 if unsampled."""
         if not self.sampled:
             return 1.0
         indices, _ = mechanism.sample(trial, self.call.records, 1)
         return float(0 in indices)
 
     def _ask_once(self, mechanism: Mechanism, value: Array, other: Any) -> Array:
-        """Return the answers to one query of all trials, (B, size)."""
+        """Return the answers to one query of all trials, of shape (B, size)."""
         batch = len(mechanism.seeds)
         args, keys = self.call.first if other is None else other
         if self.release.secret:
@@ -852,9 +897,16 @@ class Measured:
 
 
 def bernstein_bound(values: Array, sign: float, alpha: float) -> float:
-    """Return a bound of the mean of values in [0, 1], wrong with probability alpha.
+    """Return an empirical Bernstein bound of the mean of random values in [0, 1].
 
-    From above for ``sign`` 1, from below for -1.
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Independent values in [0, 1].
+    sign : float
+        1 for an upper bound, -1 for a lower one.
+    alpha : float
+        Probability that the bound fails.
     """
     n, log = len(values), math.log(2.0 / alpha)
     off = math.sqrt(2.0 * values.var(ddof=1) * log / n) + 7.0 * log / (3.0 * (n - 1))
@@ -862,7 +914,7 @@ def bernstein_bound(values: Array, sign: float, alpha: float) -> float:
 
 
 def _repeat_argument(value: Any, batch: int) -> Any:
-    """Return an argument of one trial for several."""
+    """Return an argument of one trial, repeated for a batch of trials."""
     if isinstance(value, np.ndarray) and value.shape[:1] == (1,):
         return np.repeat(value, batch, axis=0)
     return value
@@ -871,16 +923,16 @@ def _repeat_argument(value: Any, batch: int) -> Any:
 def statistics_of_answers(
     first: Array, second: Array, pair: ValuePair, selects: bool
 ) -> Iterable[Statistic]:
-    """Yield functions of answers that may tell two sides apart, learned from some.
+    """Yield statistics that may distinguish two sides, learned from their answers.
 
     Parameters
     ----------
     first, second : arrays of shape (N, uses, k)
         Answers on either side.
     pair : ValuePair
-        The values that the first use was asked.
+        The two values that the first use got.
     selects : bool
-        Whether an answer is the number of a winner.
+        Whether an answer is the index of a winner.
     """
     yield _log_frequencies(first[:, 0], second[:, 0])
     if selects or first.shape[2:] != pair.first.shape:
@@ -892,7 +944,7 @@ def statistics_of_answers(
 
 
 def _norm_log_ratio(v: Array, u: Array, order: float, answers: Array) -> Array:
-    """Return the log-ratio of densities exp(-norm) around two values, (N,)."""
+    """Return the log-ratio of densities exp(-norm) around two values, shape (N,)."""
     there, here = (np.linalg.norm(answers[:, 0] - x, order, axis=1) for x in (u, v))
     return np.asarray(here - there).round(9)
 
@@ -912,7 +964,7 @@ def _linear_discriminant(first: Array, second: Array) -> Statistic:
 
 
 def _log_frequencies(first: Array, second: Array) -> Statistic:
-    """Return the sum over entries of the log-ratio of how often they are where."""
+    """Return a statistic: the sum over entries of log-ratios of binned frequencies."""
     tables = []
     for a, b in zip(first.T, second.T, strict=True):
         values = np.unique(np.concatenate([a, b]))

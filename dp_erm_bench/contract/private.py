@@ -1,11 +1,11 @@
-"""Private values: numbers that depend on records, and leave through mechanisms alone.
+"""Private values: numbers that depend on records and may leave through mechanisms only.
 
-What is computed from a private value is private: by operators, by numpy and scipy, by
-compiled kernels. What would publish one raises a `Leak` with its place: a condition, a
-plain number, a count, a key, a text, a file, a public array. An array that a solver
-makes is public until a private value is written to it or to a view of it; both share
-one `ArrayState`. Kinds and dtypes are public; lengths are, unless a sample or a
-selection decides them.
+Everything computed from a private value is private, whether by operators, by numpy and
+scipy, or by compiled kernels. An operation that would publish one raises a `Leak` that
+names its place: a condition, a plain number, a count, a key, a text, a file, a public
+array. An array that a solver makes is public until a private value is written to it or
+to a view of it; both share one `ArrayState`. Types and dtypes are public. Lengths are
+public, too, unless a sample or a selection decides them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ from dp_erm_bench.errors import UsageError
 
 SIZES = {"shape", "size", "nbytes", "strides"}
 PUBLIC = {*SIZES, "ndim", "dtype", "itemsize", "format"}
-"""Attributes of a value that are public, sizes unless a length is private."""
+"""Attributes of a value that are public; sizes are, unless a length is private."""
 STORED = {"nnz", "indices", "indptr", "data", "row", "col"}
-"""What a sparse matrix stores: which entries, and how many, depends on records."""
+"""Attributes of a sparse matrix that show which entries it stores, and how many.
+
+Both depend on records.
+"""
 FORBIDDEN = {"tofile", "tobytes", "dump", "dumps", "ctypes", "setflags", "base"}
-"""Attributes of an array by which its entries leave without a call of ours."""
+"""Attributes of an array that give out its entries past the checks of this module."""
 WRITING = {
     *("save", "savez", "savez_compressed", "savetxt", "save_npz", "savemat"),
     *("array2string", "array_repr", "array_str", "format_float_positional"),
 }
-"""Functions that write or print what they are given."""
+"""Functions that write or print their arguments."""
 RAISING = {
     *("inv", "solve", "cholesky", "cho_factor", "tensorinv", "tensorsolve"),
     *("lstsq", "logm", "sqrtm", "solve_triangular"),
@@ -49,12 +52,12 @@ SIZED_BY_VALUE = {
     *("tile", "setdiff1d", "union1d", "intersect1d", "arange", "delete", "where"),
     *("trim_zeros", "histogram_bin_edges", "unique_values", "unique_counts"),
 }
-"""Functions whose results are as long as the values say."""
+"""Functions for which the length of the result depends on values."""
 KINDS = {
     *("issparse", "isspmatrix", "isscalar", "iscomplexobj", "isrealobj"),
     *("result_type", "can_cast", "issubdtype"),
 }
-"""Functions of the kind of a value, which is public."""
+"""Functions that depend only on the type of a value, which is public."""
 OPERATORS = {
     "matmul": operator.matmul,
     "multiply": operator.mul,
@@ -66,17 +69,17 @@ OPERATORS = {
     "negative": operator.neg,
     "absolute": abs,
 }
-"""What sparse matrices, which know no ufuncs, have in their place."""
+"""Operators that replace ufuncs for sparse matrices, which do not support these."""
 OBJECTS = tuple(f"dp_erm_bench.{x}" for x in ("norms", "losses", "pen", "constr"))
-"""Modules of public objects."""
+"""Prefixes of the modules whose objects are public."""
 WATCHED: set[str] = set()
-"""Files of the solver that runs: their lines are named."""
+"""Files of the running solver, whose lines a `Leak` names."""
 LIFTED: set[str] = set()
-"""Files whose functions run with private values."""
+"""Files whose functions run on private values."""
 FOUND: list[Leak] = []
-"""The leaks so far; a solver may have caught their exceptions."""
+"""The leaks so far, since a solver may have caught their exceptions."""
 PUBLIC_SIZES: set[int] = {1}
-"""Lengths that say nothing: n, p and the number of trials are added for a run."""
+"""Lengths that reveal nothing; n, p and the number of trials are added for a run."""
 NOTHING: frozenset[int] = frozenset()
 NESTED = (tuple, list, set, frozenset)
 
@@ -90,7 +93,7 @@ class CodeLine(NamedTuple):
     callers: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the line in words."""
         calls = "".join(f", called in line {line}" for line in self.callers)
         return f"line {self.line}, `{self.text}`{calls}"
 
@@ -104,7 +107,7 @@ def _solver_frame() -> types.FrameType | None:
 
 
 def place_of_frame(frame: types.FrameType | None) -> CodeLine:
-    """Return the place where a frame of the solver is."""
+    """Return the line and expression that a frame of the solver is executing."""
     if frame is None:
         return CodeLine("", 0, "")
     file, outer = frame.f_code.co_filename, traceback.walk_stack(frame.f_back)
@@ -114,7 +117,7 @@ def place_of_frame(frame: types.FrameType | None) -> CodeLine:
 
 
 def _expression_of(code: types.CodeType, instruction: int, line: int) -> CodeLine:
-    """Return the expression that an instruction belongs to."""
+    """Return the source expression that a bytecode instruction belongs to."""
     _, end, first, last = [*code.co_positions()][instruction // 2]
     linecache.checkcache(code.co_filename)
     text = linecache.getline(code.co_filename, line)
@@ -124,11 +127,14 @@ def _expression_of(code: types.CodeType, instruction: int, line: int) -> CodeLin
 
 
 class Ended(Exception):
-    """A loop whose condition is forced went on for long enough."""
+    """A loop whose condition is forced has run long enough."""
 
 
 class Leak(UsageError):
-    """A private value would become public; says where, and where it became private."""
+    """A private value would become public.
+
+    The message says where, and where the value became private.
+    """
 
     def __init__(self, what: str, value: Any = None) -> None:
         place = place_of_frame(_solver_frame())
@@ -143,11 +149,12 @@ class Leak(UsageError):
 
 @dataclass
 class ArrayState:
-    """Whether nothing private was written so far to an array and its views.
+    """Whether an array and its views are still free of private values.
 
     Attributes
     ----------
     is_public : bool
+        Whether nothing private has been written to them.
     published : str
         The name of an array that has to stay public, empty for all others.
     """
@@ -156,14 +163,17 @@ class ArrayState:
     published: str = ""
 
     def write(self, value: Any) -> None:
-        """Note that something private is written, or refuse it."""
+        """Note that a private value is written; raise `Leak` if that is not allowed."""
         if self.published:
             raise Leak(f"a private value is written to {self.published}", value)
         self.is_public = False
 
 
 def is_private(value: Any) -> bool:
-    """Return whether a value is private; a solver's own array is once written to."""
+    """Return whether a value is private.
+
+    A solver's own array becomes private once a private value is written to it.
+    """
     return type(value) is Private and not value._state.is_public
 
 
@@ -192,7 +202,10 @@ REFUSED: dict[str, tuple[str, Callable[..., Any]]] = {
     "__bytes__": (PRINTED, bytes),
     "__reduce_ex__": ("a private value is stored", lambda x, p: x.__reduce_ex__(p)),
 }
-"""Methods that would publish a private value: what is said, and what public ones do."""
+"""Methods that would publish a private value.
+
+Each has the message of its `Leak`, and the function that public values use.
+"""
 
 
 def _refusing_method(what: str, plain: Callable[..., Any]) -> Any:
@@ -205,7 +218,7 @@ def _refusing_method(what: str, plain: Callable[..., Any]) -> Any:
 
 
 class StandIn:
-    """What looks like what it stands for: kinds are public."""
+    """An object that reports the type of the raw object in it; types are public."""
 
     __slots__ = ()
 
@@ -215,20 +228,21 @@ class StandIn:
 
 
 class Private(StandIn, NDArrayOperatorsMixin):
-    """A value that depends on records, or an array of a solver that may come to.
+    """A value that depends on records, or a solver's array that may come to do so.
 
     Parameters
     ----------
     raw : object
         The value.
     hidden : iterable of int
-        Its private lengths.
+        Lengths in its shape that are private.
     state : ArrayState, optional
-        That of the array of which it is a view; by default it is private.
+        The state of the array of which it is a view; by default the value is private.
     source : object, optional
         A private value that it was computed from.
     is_noise : bool
-        Whether it is noise that a mechanism hands out ahead, or computed from that.
+        Whether it is noise that a mechanism hands out ahead; a value computed from
+        noise is noise, too.
     """
 
     __slots__ = ("_before", "_hidden", "_is_noise", "_origin", "_raw", "_state")
@@ -250,7 +264,7 @@ class Private(StandIn, NDArrayOperatorsMixin):
         self._state = ArrayState(False) if state is None else state
         frame = None if state is not None and state.is_public else _solver_frame()
         self._origin = frame and (frame.f_code, frame.f_lasti, frame.f_lineno)
-        # Where it came from: the last line before this one.
+        # The last line before this one that made a value on its way.
         self._before = source._origin if type(source) is Private else None
         if self._origin and self._before and self._origin[::2] == self._before[::2]:
             self._before = source._before
@@ -265,13 +279,13 @@ class Private(StandIn, NDArrayOperatorsMixin):
         return self._make_computed(round(self._raw, *args))
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Call a private function: what it returns is private."""
+        """Call a private function; its result is private."""
         return call_with_raw(self._raw, *args, about=self, **keys)
 
     def _make_computed(
         self, found: Any, hidden: Iterable[int] = NOTHING, also: bool = False
     ) -> Any:
-        """Return what was computed of this value, or a view of it."""
+        """Return a result computed from this value, or a view of it, wrapped."""
         if also or is_private(self):
             return as_private(found, hidden, self)
         is_view = isinstance(found, np.ndarray) and np.may_share_memory(
@@ -318,7 +332,7 @@ class Private(StandIn, NDArrayOperatorsMixin):
         return (self[k] for k in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        # Not isinstance: a private value looks like what it stands for.
+        # Not isinstance: a private value reports the type of its raw value.
         parts = key if issubclass(type(key), tuple) else (key,)
         found = apply_to_raw(
             operator.getitem, self._raw, unwrap_values(key), about=(self, key)
@@ -381,15 +395,19 @@ for _name, _refusal in REFUSED.items():
 
 
 def apply_to_raw(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
-    """Return what a function makes of raw values; an error of it is a leak.
+    """Return the result of a function on raw values; its errors may be leaks.
+
+    An error raises `Leak` if a private value is among the arguments, since it would
+    depend on records.
 
     Parameters
     ----------
     function : callable
+        The function to call.
     *args, **keys
         Raw values.
     about : object
-        The values as they were, which says whether a private one is among them.
+        The values before unwrapping, which show whether one is private.
     """
     known = len(FOUND)
     try:
@@ -403,7 +421,7 @@ def apply_to_raw(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function, or of what is called like one."""
+    """Return the name of a function or of another callable."""
     return str(getattr(function, "__name__", function))
 
 
@@ -427,7 +445,10 @@ def _call_method(self: Private, found: Any, *args: Any, **keys: Any) -> Any:
 
 
 def _is_selection(key: Any) -> bool:
-    """Return whether a part of a key, a slice or a mask, hides how many it selects."""
+    """Return whether a part of a key is a private slice or mask.
+
+    The number of entries that it selects is then private.
+    """
     if type(key) is slice:
         return any_private(key)
     return is_private(key) and np.ndim(key._raw) > 0 and key._raw.dtype.kind == "b"
@@ -439,10 +460,10 @@ def _private_lengths(found: Any) -> set[int]:
 
 
 class Guard(StandIn):
-    """A stand-in of an object of the package, whose answers are private or public."""
+    """A stand-in for an object of the package, whose answers are private or public."""
 
     secret = False
-    """Whether an answer of whatever gets the object may depend on records."""
+    """Whether the result of a function that gets this object may depend on records."""
 
     def __init__(self, raw: Any) -> None:
         object.__setattr__(self, "_raw", raw)
@@ -465,9 +486,9 @@ class Public(Guard):
 
 
 def public_object(raw: Any) -> Any:
-    """Return the guard of a public object; its type is derived from the object's."""
+    """Return the guard of a public object; its class is a subclass of the object's."""
     kind = type(raw)
-    if isinstance(raw, np.random.Generator):  # of C: it has no subclass of Python
+    if isinstance(raw, np.random.Generator):  # a class in C, without subclasses here
         return Public(raw)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     made: Any = object.__new__(type(kind.__name__, (Public, kind), names))
@@ -477,20 +498,23 @@ def public_object(raw: Any) -> Any:
 
 @functools.singledispatch
 def guard_by_kind(value: Any) -> Any:
-    """Return the guard of an object that may hold records; of others themselves.
+    """Return the guard of an object that may hold records; other objects as they are.
 
-    Functions for each kind are registered where the guards are.
+    The guard for each type is registered where it is defined.
     """
     return value
 
 
 def guard(value: Any) -> Any:
-    """Return what stands for a value: guards look like what they stand for."""
+    """Return the guard of a value, or the value itself if its type has no guard.
+
+    Guards report the type of their raw objects, so the real type is looked up.
+    """
     return guard_by_kind.dispatch(type(value))(value)
 
 
 def walk_leaves(value: Any) -> Iterator[Any]:
-    """Yield all leaves of nested containers."""
+    """Yield all leaves of nested containers, keys of dictionaries included."""
     kind = type(value)
     if kind is dict:
         value = [*value, *value.values()]
@@ -504,12 +528,12 @@ def walk_leaves(value: Any) -> Iterator[Any]:
 
 
 def first_private(*values: Any) -> Any:
-    """Return the first private value among some, None if none is."""
+    """Return the first private value in nested containers; None if there is none."""
     return next(filter(is_private, walk_leaves(values)), None)
 
 
 def any_private(*values: Any) -> bool:
-    """Return whether a private value, or an object that answers so, is among some."""
+    """Return whether some value is private, or is an object with private answers."""
     return any(
         is_private(one) or getattr(type(one), "secret", False)
         for one in walk_leaves(values)
@@ -523,12 +547,12 @@ def hidden_of(*values: Any) -> set[int]:
 
 
 def is_guard(value: Any) -> bool:
-    """Return whether a value is a guard of an object."""
+    """Return whether a value is a guard."""
     return issubclass(type(value), Guard)
 
 
 def over(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return a container with a function of what it holds."""
+    """Return a container of the same type with a function applied to its elements."""
     if type(value) is dict:
         return {key: function(one) for key, one in value.items()}
     if type(value) is slice:
@@ -538,7 +562,10 @@ def over(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def unwrap_values(value: Any) -> Any:
-    """Return raw values; functions of the solver become such that take raw ones."""
+    """Return values without their guards, in nested containers, too.
+
+    A function of the solver becomes one that takes and returns raw values.
+    """
     kind = type(value)
     if kind is Private or is_guard(value):
         return value._raw
@@ -554,7 +581,7 @@ def unwrap_values(value: Any) -> Any:
 
 
 def _is_lifted(function: Any) -> bool:
-    """Return whether a function, or what is called like one, is the solver's."""
+    """Return whether a function or another callable is defined by the solver."""
     if type(function) is functools.partial:
         return _is_lifted(function.func)
     if type(function) not in (types.FunctionType, types.MethodType):
@@ -568,7 +595,18 @@ def _is_named_tuple(value: Any) -> bool:
 
 
 def as_private(value: Any, hidden: Iterable[int] = NOTHING, source: Any = None) -> Any:
-    """Return private values, computed from a source; containers stay such."""
+    """Return a value, or the elements of a container, as private.
+
+    Parameters
+    ----------
+    value : object
+        The value; a tuple, list or dict keeps its type. Guards, None and types are
+        returned as they are.
+    hidden : iterable of int
+        Lengths that are private.
+    source : object, optional
+        A private value that it was computed from.
+    """
     kind, value = type(value), guard(value)
     if value is None or is_guard(value) or kind in (type, np.dtype, types.EllipsisType):
         return value
@@ -581,7 +619,10 @@ def as_private(value: Any, hidden: Iterable[int] = NOTHING, source: Any = None) 
 
 
 def as_public(value: Any, state: ArrayState | None = None) -> Any:
-    """Return public arrays as such to which private values may be written."""
+    """Return public arrays wrapped, so that private values may be written to them.
+
+    Public objects get a guard, and other values are returned as they are.
+    """
     value = guard(value)
     kind = type(value)
     if kind is np.ndarray:
@@ -592,7 +633,7 @@ def as_public(value: Any, state: ArrayState | None = None) -> Any:
 
 
 def _is_public_object(kind: type) -> bool:
-    """Return whether a class is of public objects of the package: a norm, a loss."""
+    """Return whether a class is one of public objects, such as norms or losses."""
     others = (type, tuple, dict, list, Exception, Guard)
     return kind.__module__.startswith(OBJECTS) and not issubclass(kind, others)
 
@@ -600,24 +641,26 @@ def _is_public_object(kind: type) -> bool:
 def call_with_raw(
     function: Any, *args: Any, forced: bool = False, about: Any = None, **keys: Any
 ) -> Any:
-    """Call what knows no private values; its results are private if an argument is.
+    """Return the result of a function that does not support private values.
 
-    What it wrote to public arrays is private then.
+    The function gets raw values, and its result is private if an argument was. Arrays
+    that it wrote to become private then. Raise `Leak` if it would publish a value.
 
     Parameters
     ----------
     function : callable
+        The function to call.
     *args, **keys
-        Its arguments.
+        Its arguments, which may be private.
     forced : bool
-        Whether the results are private whatever the arguments are.
+        Whether the result is private regardless of the arguments.
     about : object
-        What it is a method of.
+        The object of which the function is a method.
     """
     name = name_of(function)
     if name in ("shape", "ndim", "size") and args and type(args[0]) is Private:
         return getattr(args[0], name)
-    # A generator is read once, and what it yields may be private.
+    # A generator can be read only once, and its values may be private.
     args = tuple([*x] if type(x) is types.GeneratorType else x for x in args)
     given, raws = (
         [*walk_leaves((about, args, keys))],
@@ -651,9 +694,10 @@ def call_with_raw(
 
 @functools.lru_cache(maxsize=1000)
 def lift_function(function: Any) -> Any:
-    """Return a function that takes private values.
+    """Return a version of a function that takes private values.
 
-    What it makes of public objects alone is public if it reads nothing private.
+    If all arguments are public objects and the call reads nothing private, its result
+    is public.
     """
 
     @functools.wraps(function, updated=())
@@ -665,10 +709,10 @@ def lift_function(function: Any) -> Any:
         known = len(FOUND)
         try:
             done = function(*args, **keys)
-            # A problem that was made of a guarded one is made anew of the raw one.
+            # A problem made from a guarded one is made once more, from the raw one.
             if guard(done) is done:
                 return as_public(done)
-        except Exception as error:  # as what is written for plain values raises
+        except Exception as error:  # code for plain values may fail on guards
             if isinstance(error, UsageError) and not isinstance(error, Leak):
                 raise
         del FOUND[known:]
@@ -689,7 +733,7 @@ class LiftedModule:
 
 
 class LiftedType(type):
-    """The kind of float, int and sparse matrices: private values stay private."""
+    """Replacement of the type float, int or a sparse one that keeps values private."""
 
     plain: Any
 
@@ -697,17 +741,17 @@ class LiftedType(type):
         return isinstance(value, cls.plain)
 
     def __call__(cls, *args: Any, **keys: Any) -> Any:
-        """Return a value of the kind."""
+        """Return an instance of the plain type, private if an argument is."""
         return call_with_raw(cls.plain, *args, **keys)
 
 
 def lifted_type(plain: type) -> LiftedType:
-    """Return what stands for a kind."""
+    """Return the type that replaces a plain one."""
     return LiftedType(plain.__name__, (), {"plain": plain})
 
 
 def lifted_value(found: Any) -> Any:
-    """Return what stands for a value of a lifted module."""
+    """Return what replaces a member of a lifted module."""
     if isinstance(found, types.ModuleType):
         return LiftedModule(found)
     if isinstance(found, type):
@@ -731,7 +775,7 @@ def _lift_extreme(plain: Any, ufunc: Any) -> Any:
 
 
 def _private_length(value: Any) -> Any:
-    """Return a length, which stays private if it is."""
+    """Return the length of a value, as private if it is hidden."""
     hidden = is_private(value) and value._hidden
     return Private(len(value._raw)) if hidden else len(value)
 

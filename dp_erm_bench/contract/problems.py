@@ -1,8 +1,8 @@
-"""The small problems that algorithms are checked on, and the neighbours of each.
+"""The small problems that algorithms are checked on, and their neighbours.
 
-Of neighbours one record is exchanged, or set to zero. Each family is made so that the
-record decides something that a solver may look at beside its mechanisms: the largest or
-the median norm, the scale of a column, whether a column is empty or constant, the
+Two neighbours differ in one record, which is exchanged or set to zero. In each family
+this record decides something that a solver might read past its mechanisms: the largest
+or the median norm, the scale of a column, whether a column is empty or constant, the
 classes, the range of the labels, a rank.
 """
 
@@ -35,13 +35,14 @@ RADIUS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 0.3])
 
 
 def objectives(constrained: bool = False) -> list[Parts]:
-    """Return the names of losses and penalties, each with each; with constraints too.
+    """Return triples of a loss, a penalty and a constraint to check algorithms on.
 
-    A constraint goes with every loss, alone. The losses without a constant that steps
-    follow, which few algorithms serve, take turns: those with a kink over the
-    penalties and the sets, linear ones and those that are not convex with a ridge and
-    in a set. A penalty that is not separable, and costs more, goes with two losses, if
-    there is one for any p.
+    Every loss whose smoothness constant steps depend on is combined with every
+    separable penalty and, if ``constrained``, with every constraint (without a
+    penalty). Few algorithms serve the other losses, so these take turns. Losses with a
+    kink go through the separable penalties and the constraints; linear and non-convex
+    ones get a ridge penalty and one constraint. A penalty that is not separable costs
+    more. It is combined with two losses, if it exists for every p.
     """
     losses, free = curved_losses(), ["none"]
     others = [name for name in registry.names("loss") if name not in losses]
@@ -68,14 +69,14 @@ def objectives(constrained: bool = False) -> list[Parts]:
 
 
 def curved_losses() -> list[str]:
-    """Return the names of the convex losses whose smoothness constant steps follow."""
+    """Return the names of convex losses whose smoothness constant steps depend on."""
     built = {name: build("loss", name) for name in registry.names("loss")}
     return [name for name, loss in built.items() if loss.is_curved and loss.convex]
 
 
 @functools.cache
 def separable_penalties() -> tuple[str, ...]:
-    """Return the names of the penalties that compiled kernels take."""
+    """Return the names of the separable penalties, which compiled kernels support."""
     return tuple(
         name
         for name in registry.names("penalty")
@@ -91,7 +92,19 @@ def objective_problem(
     strength: float = 0.02,
     **box: float,
 ) -> ERMProblem:
-    """Return the problem of an objective, its penalty of some strength."""
+    """Return the problem with a given loss, penalty and constraint on a dataset.
+
+    Parameters
+    ----------
+    data : Dataset
+        The records.
+    loss, penalty, constraint : str
+        Names of the parts of the objective.
+    strength : float
+        Strength of the penalty, if it has one.
+    **box : float
+        Parameters of the penalty ``box``.
+    """
     psi = build("penalty", penalty)
     values: dict[str, Any] = psi.example(data.p)
     values |= {"strength": strength} if hasattr(psi, "strength") else {}
@@ -110,7 +123,19 @@ def small_problem(
     p: int = 6,
     dead: int | None = 2,
 ) -> ERMProblem:
-    """Return a small problem with declared bounds and one column that is all zero."""
+    """Return a small problem with declared bounds and one column that is all zero.
+
+    Parameters
+    ----------
+    loss, penalty, constraint : str
+        Names of the parts of the objective.
+    n : int
+        Number of records.
+    p : int
+        Number of features.
+    dead : int or None
+        Index of the column of zeros; None for no such column.
+    """
     rng = np.random.default_rng(3)
     radius = RADIUS[:p].copy()
     X = rng.uniform(-1.0, 1.0, (n, p)) * radius
@@ -126,10 +151,19 @@ def small_problem(
 def neighbours(
     adjacency: Adjacency, parts: Parts, strength: float = 0.02
 ) -> tuple[tuple[ERMProblem, ERMProblem], ...]:
-    """Return pairs of problems that differ in the first record, at the extremes.
+    """Return pairs of problems that differ in the first record, at the bounds.
 
-    All records sit at corners of the declared bounds. The first one has one
-    coordinate flipped, or all; or it is zero.
+    All records are at corners of the declared bounds. In the second problem of a pair
+    the first record has one coordinate flipped, or all, or it is zero.
+
+    Parameters
+    ----------
+    adjacency : Adjacency
+        ``zero_out`` sets the record to zero; otherwise coordinates are flipped.
+    parts : tuple of str
+        Loss, penalty and constraint.
+    strength : float
+        Strength of the penalty.
     """
     rng = np.random.default_rng(0)
     X = column_bounds_of(4) * np.sign(rng.normal(size=(8, 4)))
@@ -150,7 +184,15 @@ def neighbours(
 def well_conditioned_problem(
     loss: str, penalty: str, constraint: str = "none", noise: float = 2.0
 ) -> ERMProblem:
-    """Return a well conditioned problem, by noisy labels far from separable."""
+    """Return a well-conditioned problem whose noisy labels are far from separable.
+
+    Parameters
+    ----------
+    loss, penalty, constraint : str
+        Names of the parts of the objective.
+    noise : float
+        Standard deviation of the noise on the scores that give the labels.
+    """
     rng, p = np.random.default_rng(11), 8
     X = rng.normal(size=(200, p)) * np.linspace(0.8, 1.3, p)
     w = rng.normal(size=p) * (np.arange(p) < 5)
@@ -165,7 +207,7 @@ def well_conditioned_problem(
 
 
 def relative_excess(problem: ERMProblem, w: Array) -> Array:
-    """Return F(w) / min F - 1, of each row."""
+    """Return F(w) / min F - 1 for each row w."""
     best = problem.optimum.value
     assert best is not None
     return np.asarray(problem.value(w) / best - 1.0)
@@ -177,7 +219,7 @@ STRENGTH = 0.1
 
 @dataclass(frozen=True, eq=False)
 class RecordChange:
-    """The records of D, and the one that is another on D'.
+    """The records of a dataset D, and the one record that differs on D'.
 
     Attributes
     ----------
@@ -196,7 +238,8 @@ class RecordChange:
     bounded : bool
         Whether bounds of the records are declared.
     nonzeros : int or None
-        The most entries of a record that are not zero, where that is declared.
+        Declared bound of the number of nonzero entries of a record; None if there is
+        none.
     largest : float
         The declared bound of the labels.
     """
@@ -212,14 +255,14 @@ class RecordChange:
     largest: float = LABEL
 
     def with_record(self, features: Array | float, label: float) -> RecordChange:
-        """Return the records, other features and another label in the changed one."""
+        """Return a copy with other features and another label in the changed record."""
         X, y = self.X.copy(), self.y.copy()
         X[self.record], y[self.record] = features, label
         return replace(self, X=X, y=y)
 
 
 class Neighbours(NamedTuple):
-    """Two problems of one class and where their records differ."""
+    """Two problems of one class, and the row in which their records differ."""
 
     first: Any
     second: Any
@@ -227,14 +270,14 @@ class Neighbours(NamedTuple):
 
 
 def column_bounds_of(p: int) -> Array:
-    """Return the declared bounds of the columns."""
+    """Return the declared bounds of the p columns."""
     return np.resize([1.0, 2.0, 0.5, 3.0, 1.5], p)
 
 
 def _align_records(
     rng: np.random.Generator, n: int, p: int, size: float
 ) -> RecordChange:
-    """Return small records whose gradients point one way: what moves all adds up."""
+    """Return small records whose gradients point one way, so their moves add up."""
     y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     jitter = 0.6 + 0.4 * rng.random((n, p))
     X = size * column_bounds_of(p) * y[:, None] * jitter
@@ -247,12 +290,22 @@ def _corner_of_bounds(p: int) -> Array:
 
 
 def outlying_record(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
-    """Move a record to the corner where all others are tiny; its label, too."""
+    """Return tiny records, of which one moves to a corner and gets the other label.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of randomness.
+    n : int
+        Number of records.
+    p : int
+        Number of features.
+    """
     return _align_records(rng, n, p, 0.05)
 
 
 def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
-    """Fill an empty column, and end a constant one, by one record."""
+    """Return records, of which one fills an empty column and breaks a constant one."""
     base = _align_records(rng, 9, 5, 0.5)
     base.X[:, 3], base.X[:, 4] = 0.0, 0.7
     other = np.append(base.X[base.record, :3], [2.5, -1.0])
@@ -260,14 +313,14 @@ def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
 
 
 def record_of_other_column(rng: np.random.Generator) -> RecordChange:
-    """Move a record from one column to another one: nothing of it cancels."""
+    """Return records, of which one moves to another column, so that nothing cancels."""
     base = _align_records(rng, 8, 4, 0.05)
     base.X[base.record], other = np.diag(column_bounds_of(4))[[1, 3]]
     return replace(base, other=other, label=-base.label)
 
 
 def record_between_clusters(rng: np.random.Generator) -> RecordChange:
-    """Move the record that is the median of two clusters to the other one."""
+    """Return two clusters of records; the median record moves to the other cluster."""
     base = _align_records(rng, 11, 4, 0.06)
     order = rng.permutation(11)
     base.X[order[:5]] *= 15.0
@@ -276,9 +329,9 @@ def record_between_clusters(rng: np.random.Generator) -> RecordChange:
 
 
 def lone_nonzero_record(rng: np.random.Generator) -> RecordChange:
-    """Set the only record that is not zero, with another label.
+    """Return records of zeros, of which one becomes nonzero.
 
-    Only its entries are not whole numbers, and need all digits.
+    Its entries are the only ones that are not whole numbers, and need all digits.
     """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
     return RecordChange(
@@ -287,7 +340,7 @@ def lone_nonzero_record(rng: np.random.Generator) -> RecordChange:
 
 
 def record_inside(rng: np.random.Generator) -> RecordChange:
-    """Replace a record of a cloud by another one."""
+    """Return a cloud of records, of which one is replaced by another one."""
     X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * column_bounds_of(6)
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))
@@ -296,9 +349,9 @@ def record_inside(rng: np.random.Generator) -> RecordChange:
 
 
 def record_opposed_to_all(rng: np.random.Generator) -> RecordChange:
-    """Give a record another label, whose features point away from all others'.
+    """Return equal records and one with opposite features, whose label changes.
 
-    All others are equal: what is taken off a mean moves with it, not against it.
+    What is taken off a mean then moves with the record, not against it.
     """
     X = np.tile(_corner_of_bounds(4), (9, 1))
     record = int(rng.integers(9))
@@ -307,7 +360,7 @@ def record_opposed_to_all(rng: np.random.Generator) -> RecordChange:
 
 
 def widest_label(rng: np.random.Generator) -> RecordChange:
-    """Widen the range of labels that are numbers."""
+    """Return records with real labels, of which one label widens the range."""
     X, record = (
         rng.uniform(-1.0, 1.0, (9, 4)) * column_bounds_of(4),
         int(rng.integers(9)),
@@ -318,7 +371,17 @@ def widest_label(rng: np.random.Generator) -> RecordChange:
 def record_without_bounds(
     rng: np.random.Generator, n: int, times: float
 ) -> RecordChange:
-    """Move a record that many times as far, where no bounds are declared."""
+    """Return records without declared bounds, of which one moves very far.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of randomness.
+    n : int
+        Number of records.
+    times : float
+        The record moves to this multiple of the usual corner.
+    """
     base, other = _align_records(rng, n, 4, 0.3), times * _corner_of_bounds(4)
     return replace(base, other=other, bounded=False)
 
@@ -331,7 +394,7 @@ def _scatter_entries(rng: np.random.Generator, n: int, p: int) -> RecordChange:
     other[p - 1] = _corner_of_bounds(p)[p - 1]
     X = np.where(filled, base.X, 0.0)
     most = max(np.count_nonzero(X, axis=1).max(), np.count_nonzero(other))
-    # Public, as if it had been known before: it holds of both.
+    # A public bound, as if known beforehand: it holds on both datasets.
     return replace(base, X=X, other=other, sparse=True, nonzeros=min(int(most) + 1, p))
 
 
@@ -356,17 +419,26 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 FAR = {"far": (60, 4), "far and sparse": (300, 12), "far and long": (3000, 3)}
-"""Families of two data sets that share n, p, bounds and format, and nothing else."""
+"""Families of two datasets that share n, p, bounds and format, and nothing else."""
 CORNERS = "corners"
 SEARCHED: dict[str, RecordChange] = {}
-"""Neighbours that a search made, by the names of their families."""
+"""Neighbours that a search has made, by the names of their families."""
 
 
 def name_of_size(family: str, n: int, p: int, record: int | None = None) -> str:
-    """Return the name of a family of other sizes: n >= 2 records of p features.
+    """Return the name of a family like a given one, but of another size.
 
-    They are as in ``sparse`` where the family is sparse, else as in ``outlier``, but
-    for the record in which they differ, by default the last one.
+    Parameters
+    ----------
+    family : str
+        The records are made as in ``sparse`` if this name contains "sparse", otherwise
+        as in ``outlier``.
+    n : int
+        Number of records, at least 2.
+    p : int
+        Number of features.
+    record : int or None
+        Row of the record in which the neighbours differ; None for the last one.
     """
     record = n - 1 if record is None else record
     kind = "sparse" if "sparse" in family else "outlier"
@@ -374,7 +446,7 @@ def name_of_size(family: str, n: int, p: int, record: int | None = None) -> str:
 
 
 def change_of(family: str) -> RecordChange:
-    """Return the records of a family and the one that is another on D'."""
+    """Return the records of a family, and the one record that differs on D'."""
     if family in SEARCHED:
         return SEARCHED[family]
     rng = np.random.default_rng([7, len(family)])
@@ -384,7 +456,7 @@ def change_of(family: str) -> RecordChange:
     change = (_scatter_entries if "sparse" in family else outlying_record)(
         rng, n=n, p=p
     )
-    # By default the last one: beyond any place in the order that is asked for.
+    # The record of the family is swapped into the wanted row.
     swapped = np.arange(n)
     swapped[[change.record, record]] = record, change.record
     X, y = change.X[swapped], change.y[swapped]
@@ -395,12 +467,23 @@ def change_of(family: str) -> RecordChange:
 def neighbours_of(
     family: str, adjacency: Adjacency, parts: Parts, strength: float = STRENGTH
 ) -> Neighbours:
-    """Return the neighbours of a family; ``corners k`` are those at the extremes.
+    """Return the neighbouring problems of a family.
 
-    Under ``zero_out`` the features of the record that stands out are zero on D'.
+    Under ``zero_out`` the features of the outlying record are zero on D'.
+
+    Parameters
+    ----------
+    family : str
+        Name of the family; ``corners k`` is pair k of `neighbours`, at the bounds.
+    adjacency : Adjacency
+        How the record differs.
+    parts : tuple of str
+        Loss, penalty and constraint.
+    strength : float
+        Strength of the penalty.
     """
     if family.startswith(CORNERS):
-        # A record of zeros is a replacement, too: the family may say so.
+        # A family may name ``zero_out``: a record of zeros is a replacement, too.
         _, number, *kind = family.split()
         pairs = neighbours(Adjacency(*kind) if kind else adjacency, parts, strength)
         return Neighbours(*pairs[int(number)], 0)
@@ -409,14 +492,14 @@ def neighbours_of(
     here = change_of(family)
     there = here.with_record(here.other, here.label)
     if adjacency is Adjacency.ZERO_OUT:
-        # So that neither family begins with a problem that the other one ends with.
+        # D has the outlying record here, and D' has it set to zero.
         here, there = there, there.with_record(0.0, here.label)
     first, second = (_build_problem(end, parts, strength) for end in (here, there))
     return Neighbours(first, second, here.record)
 
 
 def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
-    """Return problems of which all records differ: sizes, classes, densities."""
+    """Return two problems without a common record: other norms, classes, densities."""
     n, p = FAR[family]
     rng, sparse = np.random.default_rng([7, n]), "sparse" in family
     few, most = (
@@ -433,7 +516,7 @@ def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
 
 
 def _build_problem(change: RecordChange, parts: Parts, strength: float) -> ERMProblem:
-    """Return the problem of D."""
+    """Return the problem of the records of D."""
     from scipy.sparse import csc_array
 
     loss, bound = build("loss", parts[0]), column_bounds_of(change.X.shape[1])
@@ -447,6 +530,6 @@ def _build_problem(change: RecordChange, parts: Parts, strength: float) -> ERMPr
     problem = objective_problem(data, *parts, strength=strength)
     if change.bounded:
         return problem.with_smoothness("public")
-    # As if published: without bounds the constants would come from the data.
+    # Treated as published: without bounds the constants would come from the data.
     constants = np.atleast_2d(loss.smoothness * np.square(bound))
     return problem.with_released(ReleasedSmoothness(constants, "declared"))

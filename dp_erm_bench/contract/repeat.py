@@ -1,4 +1,4 @@
-"""Checks that a trial's numbers depend on its identity and on nothing else."""
+"""Checks that a trial's random numbers depend on its identity and on nothing else."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ CLIPS = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}
 MANY = 64
 NEWS, ALONE = 200, 60
 FAR_OFF = 5.0
-"""Deviations of a fair coin, at which a sound solver is not accused by chance."""
+"""Standard deviations of a count of fair coins that a sound solver hardly exceeds."""
 BESIDE = [(1, 0), (0, 1), (4, 2)]
-"""Runs that lose before the best one, and after it."""
+"""Numbers of losing runs before the best one, and after it."""
 TRIED = 300
-"""Seeds among which coins are sought that fall so."""
+"""Seeds that are tried to find coins that fall as wanted."""
 
 
 def compiled_steps_agree(candidate: Candidate) -> None:
-    """Make the same steps compiled, with noise taken ahead, as one by one."""
+    """Check that compiled steps, with noise taken ahead, agree with uncompiled ones."""
     batches = ["ab"] if candidate.solver.batchable else ["a", "b"]
     parameters = [{"clip": clip, "step": 0.5} for clip in (0.7, 2.0)]
     for on, names in itertools.product(candidate.each(), batches):
@@ -63,7 +63,7 @@ def _largest_difference(first: list[Array], second: list[Array]) -> float:
 
 
 def runs_repeat(candidate: Candidate) -> None:
-    """Return the same bits again, and other numbers for another identity."""
+    """Check that a run repeats to the bit, and differs for another identity."""
     for on, ahead in itertools.product(candidate.first(), (False, True)):
         first, again, other = (
             on.run(names=name, ahead=ahead).iterates() for name in "aab"
@@ -74,7 +74,7 @@ def runs_repeat(candidate: Candidate) -> None:
 
 
 def checkpoints_change_nothing(candidate: Candidate) -> None:
-    """Return the same iterates whatever the checkpoints are."""
+    """Check that the iterates do not depend on the checkpoints."""
     served = [on for on in candidate.first() if on.solver().iterations(on.problem) >= 2]
     if not served:
         raise NotApplicable("it has one iteration, or none")
@@ -89,7 +89,7 @@ def checkpoints_change_nothing(candidate: Candidate) -> None:
 
 
 def batches_change_nothing(candidate: Candidate) -> None:
-    """Draw the same in any batch, in any order of the trials."""
+    """Check that a trial draws the same noise in any batch and in any order of it."""
     if not candidate.solver.batchable:
         raise NotApplicable("batchable=False: every trial runs alone")
     for on in candidate.first():
@@ -112,14 +112,14 @@ def batches_change_nothing(candidate: Candidate) -> None:
 
 
 def _run_batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
-    """Return noise and last iterates of a batch whose trials have own thresholds."""
+    """Return noise and last iterates of a batch; each trial has its own ``clip``."""
     return _noise_and_ends(
         on.run(*({"clip": CLIPS[name]} for name in names), names=names)
     )
 
 
 def _noise_and_ends(run: Run) -> tuple[dict[str, Array], Array]:
-    """Return the noise of every use by release, (B, uses), and the last iterates."""
+    """Return the noise of each release, of shape (B, uses), and the last iterates."""
     run.mechanisms.ahead = True
     noises: dict[str, list[Array]] = {}
 
@@ -136,7 +136,7 @@ def _noise_and_ends(run: Run) -> tuple[dict[str, Array], Array]:
 
 
 def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
-    """Draw a random schedule from the identity, equal in any batch."""
+    """Check that a random schedule depends on the trial's identity only."""
 
     def plan_of(on: Subject, *names: str) -> Any:
         return stack_solvers([on.solver()] * len(names)).plan(on.problem, names)
@@ -153,10 +153,10 @@ def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
 
 
 def noise_is_news_to_the_solver(candidate: Candidate) -> None:
-    """Be moved by a trial's own noise as by that of another one.
+    """Check that a trial's own noise moves it as much as another trial's noise does.
 
-    What a schedule may know, the identity, seeds the noise, too: who draws it a second
-    time can take it off.
+    A schedule may use the identity, which also seeds the noise. A solver that draws
+    the noise a second time could subtract it.
     """
     batchable = candidate.solver.batchable
     names = [f"news {k}" for k in range(NEWS if batchable else ALONE)]
@@ -167,7 +167,7 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
         nearer, tried = 0.0, 0
         for batch in batches:
             nearer, tried = nearer + _count_nearer(on, batch), tried + len(batch)
-            # What is left cannot tell any more.
+            # The remaining trials cannot change the verdict.
             if least < nearer < tried - least:
                 break
         require(
@@ -179,14 +179,14 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
 
 
 def _count_nearer(on: Subject, names: Sequence[str]) -> float:
-    """Return the number of trials that own noise moves less; ties count 1/2."""
+    """Return the number of trials that their own noise moves less; ties count 1/2."""
     others = tuple(f"{name}, other" for name in names)
 
     def last_iterates(z: float, streams: Sequence[str] = ()) -> Array:
         return on.run(names=names, z=z, streams=streams).iterates()[-1]
 
     with np.errstate(all="ignore"):
-        # Without noise, too, each has the samples of its streams.
+        # Without noise, too, each trial has the samples of its streams.
         moved, instead = (
             np.linalg.norm(
                 last_iterates(1.0, streams) - last_iterates(0.0, streams), axis=1
@@ -198,11 +198,11 @@ def _count_nearer(on: Subject, names: Sequence[str]) -> float:
 
 
 def draws_are_distinct(candidate: Candidate) -> None:
-    """Draw other noise for every identity and every use."""
+    """Check that no noise is drawn twice, for any identity and any use."""
     # Loud noise ends in the corners of a box.
     for on in candidate.first(without="box"):
         runs = [_noise_and_ends(on.run(names=[f"trial {k}"])) for k in range(MANY)]
-        # Thresholds may set all of few entries to zero, in a few trials.
+        # Thresholding may set all entries to zero in a few trials.
         places = len({w.tobytes() for _, w in runs})
         full = [w.tobytes() for _, w in runs if w.all()]
         apart = places > MANY // 2 and len(set(full)) == len(full)
@@ -214,15 +214,15 @@ def draws_are_distinct(candidate: Candidate) -> None:
 
 
 def losers_are_secret(candidate: Candidate) -> None:
-    """Publish of repeated runs the best alone: not how many, nor what others left.
+    """Check that repeated runs publish only the best one, and nothing of the others.
 
-    The best run comes alone, before runs that lose and after them: the same bits come
-    out, of as many iterates with as many passes.
+    The best run is made alone, before losing runs and after them. The published bits,
+    the number of iterates and the passes must be the same.
     """
     served = [_is_secret(on.title, on.run, BESIDE) for on in candidate.first()]
     if not any(served):
         raise NotApplicable("it publishes no best of many runs")
-    # What is left may be left under some parameters only.
+    # Losing runs may leave a trace under some parameters only.
     rows = {
         case.params: case
         for case in varied_cases(candidate)
@@ -235,7 +235,7 @@ def losers_are_secret(candidate: Candidate) -> None:
 
 
 def _run_of(candidate: Candidate, case: Case) -> Run:
-    """Return the run of a case, for one trial."""
+    """Return the run of a case with one trial."""
     problem = case.neighbours(candidate).first
     solvers = [candidate.build(dict(case.params))]
     return run_at(problem, solvers, case.z, adjacency=case.adjacency)
@@ -244,7 +244,7 @@ def _run_of(candidate: Candidate, case: Case) -> Run:
 def _is_secret(
     title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
 ) -> bool:
-    """Compare the best of runs alone with the best beside losers; False without any."""
+    """Compare a best run alone with one among losers; False if nothing is repeated."""
     kept = _published_bytes(made(), 0, 0)
     for before, after in beside if kept else ():
         same = _published_bytes(made(), before, after) == kept
@@ -254,10 +254,10 @@ def _is_secret(
 
 
 def _published_bytes(run: Run, before: int, after: int) -> bytes:
-    """Return all that a run publishes whose best one stands behind and before others.
+    """Return what a run publishes if its best repetition has losers before and after.
 
-    To the bit, with its length and its passes, and with the scores of the best; nothing
-    of a run that repeats none.
+    These are its iterates to the bit, its length and passes, and the scores of the
+    best repetition; empty if the run repeats nothing.
     """
     repeated = [
         one
@@ -279,9 +279,9 @@ def _published_bytes(run: Run, before: int, after: int) -> bytes:
 def _place_best(
     mechanism: RepeatAndSelectMechanism, before: int, after: int, scores: list[float]
 ) -> None:
-    """Have the run with the first streams win, behind and before others.
+    """Let the repetition with the first streams win, with losers before and after it.
 
-    What its own score was is appended to ``scores``.
+    Its own score is appended to ``scores``.
     """
     plain, every = mechanism._run_attempt, before + 1 + after
     order = [*range(1, before + 1), 0, *range(before + 1, every)]
@@ -293,7 +293,7 @@ def _place_best(
         return output, float(loses)
 
     falls = [False] * (every - 1) + [True]
-    # Who draws the coins again learns the number that there is.
+    # Seeds under which a solver that draws the coins again finds this number, too.
     for name in map(str, range(TRIED)):
         mechanism.seeds = stream_seeds([name], "number of runs")
         if [mechanism._is_last(k) for k in range(every)] == falls:
@@ -303,7 +303,7 @@ def _place_best(
 
 
 def global_random_state_is_untouched(candidate: Candidate) -> None:
-    """Leave the global random states of numpy and of Python as they are."""
+    """Check that the global random states of numpy and of Python do not change."""
     for on in candidate.first():
         before = _random_states()
         on.run(ahead=True).iterates()

@@ -1,8 +1,8 @@
-"""Replays of an algorithm: the same answers on a neighbouring dataset, and findings.
+"""Replay an algorithm on a neighbouring dataset with the same answers, and compare.
 
-What a solver keeps between runs (a dictionary of its module, an attribute of a class)
-holds answers of the first D that it saw. So the runs on D' are those of modules that
-are loaded a second time.
+State that a solver keeps between runs (a dictionary of its module, an attribute of a
+class) would hold answers from the first dataset D that it saw. So the runs on the
+neighbour D' use modules that are loaded a second time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.replay import compare_logs
 
 AT_ONCE = 20
-"""Cases whose accounts are kept at a time."""
+"""Cases whose accounts are kept in memory at a time."""
 ROUNDED = 1e-13
 """Change of a release by rounding / its sensitivity, for each unit of noise."""
 
@@ -62,14 +62,16 @@ class ReplayResult:
     Attributes
     ----------
     case : Case
+        The case.
     violations : list of str
-        Of data past the mechanisms, or beyond the sensitivities.
+        Sentences about data that pass the mechanisms by, or move a query by more than
+        its sensitivity.
     declared : list of str
-        Of what is declared for neighbours.
+        Sentences about declarations that differ between neighbours.
     sampled : list of str
-        Of samples.
+        Sentences about records that are used outside their samples.
     read : list of str
-        Of records that are read more often than charged.
+        Sentences about records that are read more often than charged.
     ratios : dict
         Per release, the largest change / its declared sensitivity.
     refusal : str
@@ -86,21 +88,28 @@ class ReplayResult:
 
     @property
     def all(self) -> list[str]:
-        """Return all sentences."""
+        """Return the sentences of all kinds."""
         return [*self.violations, *self.declared, *self.sampled, *self.read]
 
 
 def replay_cases(
     candidate: Candidate, cases: Sequence[Case], other: Candidate | None = None
 ) -> Iterator[ReplayResult]:
-    """Yield the results of cases, in order.
+    """Yield the results of replaying cases, in order.
 
-    ``other`` runs on D', by default the candidate of modules that are loaded again.
+    Parameters
+    ----------
+    candidate : Candidate
+        Runs on D.
+    cases : sequence of Case
+        The cases to replay.
+    other : Candidate, optional
+        Runs on D'; by default the candidate from modules that are loaded again.
     """
     other = other or _second_candidate(candidate)
     for k in range(0, len(cases), AT_ONCE):
         part = cases[k : k + AT_ONCE]
-        # First all on D, which D' is told of: what is kept of D, D' shall not find.
+        # All on D first: the runs on D' must not find what is kept of the runs on D.
         firsts = [Side(candidate, case, 0).play() for case in part]
         for case, first in zip(part, firsts, strict=True):
             told_of = None if case.untold else first
@@ -117,7 +126,15 @@ def _second_candidate(candidate: Candidate) -> Candidate:
 
 
 def compare_accounts(case: Case, first: Account, second: Account) -> ReplayResult:
-    """Return the result of a run on D and one on D' with the same answers."""
+    """Return the result of comparing a run on D with one on D' with the same answers.
+
+    Parameters
+    ----------
+    case : Case
+        The case that was run.
+    first, second : Account
+        The accounts of the runs on D and on D'.
+    """
     result = ReplayResult(case, refusal=first.refusal or second.refusal)
     if case.untold:
         result.refusal = result.refusal or "its answers differ"
@@ -132,7 +149,7 @@ def compare_accounts(case: Case, first: Account, second: Account) -> ReplayResul
 
 
 def _compare(result: ReplayResult, first: Account, second: Account) -> None:
-    """Judge two runs that came to their ends."""
+    """Compare the accounts of two runs that came to their ends."""
     case = result.case
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
@@ -143,10 +160,10 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
     for one in first.matched:
         result.violations += [one.complaint] if one.complaint else []
         report.ratios["the objective"] = one.ratio
-    # What is computed of iterates that noise drives far away is rounded as they are.
+    # Noise drives iterates far away, and rounding errors grow with them.
     slack = max(side.SLACK, ROUNDED * case.z)
     if case.toggled is not None:
-        # Of a sample in which another record stands in our place.
+        # One sample holds the record, the other one another record in its place.
         for name in first.sampled.keys() & report.ratios.keys():
             twice = getattr(first.sampled[name], "zeroed", False)
             report.ratios[name] /= 2.0 if twice else 1.0
@@ -194,14 +211,18 @@ def _equate_near_values(first: Account, second: Account) -> None:
 TRIALS = 6
 LOUD = 30.0
 TIMES, LONGER = 20, 60
-"""Times a parameter, and steps: every record is sampled, far from the start."""
+"""A factor of parameters, and a number of steps: enough to sample every record, and to
+come far from the start."""
 SHARES = (5.0, 500.0)
-"""Of the second, released constants are above the floor that noise puts under them."""
+"""Budgets of which released constants take a share.
+
+Under the second one the constants are above the floor that noise puts under them.
+"""
 WEAK = 0.02
 
 
 def replay_audit(candidate: Candidate) -> None:
-    """Let data through the mechanisms alone, within the declared sensitivities."""
+    """Check that data pass through mechanisms only, within declared sensitivities."""
     _require_none(
         replay_results(candidate),
         lambda one: one.violations,
@@ -210,21 +231,21 @@ def replay_audit(candidate: Candidate) -> None:
 
 
 def declarations_know_no_data(candidate: Candidate) -> None:
-    """Declare the same for neighbours: releases, their sizes, lengths, refusals."""
+    """Check that releases, sizes, lengths and refusals are equal for neighbours."""
     _require_none(replay_results(candidate), lambda one: one.declared)
 
 
 def far_data_change_nothing(candidate: Candidate) -> None:
-    """Make the same run on data that share sizes, bounds and format with others.
+    """Check that a run is the same on unrelated data of equal size, bounds and format.
 
-    What is computed of answers alone is equal to the bit on any data.
+    With the same answers, everything computed from them is equal to the bit.
     """
     results = [*replay_cases(candidate, [*_far_cases(candidate)])]
     _require_none(results, lambda one: one.all, "it serves no such data")
 
 
 def _far_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield each variant on far data, with little noise and with much."""
+    """Yield each variant on pairs of unrelated datasets, with little noise or much."""
     adjacency = Adjacency.REPLACE_ONE
     for number, variant in enumerate([] if candidate.foreign else candidate.variants):
         solver = candidate.build(variant, clip=CLIP)
@@ -250,19 +271,22 @@ def _far_cases(candidate: Candidate) -> Iterator[Case]:
 
 
 def samples_are_those_charged(candidate: Candidate) -> None:
-    """Let a record into the sums over samples that hold it, and nothing else."""
+    """Check that a record affects only the sums over samples that contain it."""
     _require_none(replay_results(candidate), lambda one: one.sampled)
 
 
 def records_are_read_once(candidate: Candidate) -> None:
-    """Read no record twice, and none that was not handed out, where that is charged."""
+    """Check that no record is read twice if the release charges for one reading.
+
+    Nor may a record be read that the mechanism did not hand out.
+    """
     _require_none(replay_results(candidate), lambda one: one.read)
 
 
 def sensitivities_are_tight(candidate: Candidate) -> None:
-    """Declare no more than three times the change that a record makes.
+    """Check that a sensitivity is at most about three times the observed change.
 
-    That is no matter of privacy: a loose sensitivity costs noise.
+    This does not concern privacy: a loose sensitivity costs noise.
     """
     at_corners = [
         one
@@ -293,7 +317,10 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 
 def private_constants_are_audited(candidate: Candidate) -> None:
-    """Keep what is declared with smoothness=private: the M_j are released first."""
+    """Check the declarations with smoothness=private, where the M_j are released first.
+
+    The M_j are the smoothness constants of the coordinates.
+    """
     cases = [*_cases_of_private_constants(candidate)]
     served = [one for one in replay_cases(candidate, cases) if not one.refusal]
     _require_none(
@@ -309,7 +336,10 @@ def _require_none(
     of: Callable[[ReplayResult], list[str]],
     nothing: str = "",
 ) -> None:
-    """Require that nothing is found; ``nothing``: the reason where none was run."""
+    """Raise ContractError if results have sentences of a kind.
+
+    Raise NotApplicable with the reason ``nothing`` if no case was run.
+    """
     if nothing and all(one.refusal for one in results):
         raise NotApplicable(nothing)
     for one in results:
@@ -320,16 +350,16 @@ def _require_none(
 
 @functools.lru_cache(maxsize=16)
 def replay_results(candidate: Candidate) -> list[ReplayResult]:
-    """Return the results of all cases but those of released constants."""
+    """Return the results of all cases except those of released constants."""
     cases = [*all_cases(candidate)]
     cases += cases_answered_twice(candidate) if candidate.pin else ()
     return [*replay_cases(candidate, cases)]
 
 
 def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
-    """Yield a case of each small family behind a run in which D' is told nothing.
+    """Yield a case of each small family, after one in which D' gets other answers.
 
-    An answer that is kept for later runs is another one on D' than on D then.
+    If a solver keeps an answer for later runs, it then differs between D and D'.
     """
     usual = [case for case in varied_cases(candidate) if not case.long]
     firsts = {case.family: case for case in reversed(usual)}
@@ -340,12 +370,12 @@ def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
 
 
 def all_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield all cases but those of released constants."""
+    """Yield all cases except those of released constants."""
     # First those in which the record decides most: caches keep what they see first.
     yield from varied_cases(candidate)
     for number, case in enumerate(cases_at_corners(candidate)):
         yield case
-        if number == 0:  # the budget decides on noise, or on the length
+        if number == 0:  # here the budget sets the noise, or the length
             paid = replace(case, trials=1, points="all", calibrated=True)
             for adjacency, epsilon in itertools.product(Adjacency, (1.0, 50.0)):
                 yield replace(paid, adjacency=adjacency, epsilon=epsilon)
@@ -355,18 +385,20 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
 def cases_at_corners(
     candidate: Candidate, least: int = 0, **params: Any
 ) -> Iterator[Case]:
-    """Yield variants on problems, their records at the extremes, any two together once.
+    """Yield variants on problems whose records are at the bounds.
 
-    That is: each value of a parameter meets each loss, penalty and set that it serves,
-    and so do these each other; what meets has both adjacencies, and all neighbours.
+    Every two values among the parameters, losses, penalties and constraints occur
+    together if they are served. Each such combination has both adjacencies and all
+    neighbours.
 
     Parameters
     ----------
     candidate : Candidate
+        The candidate whose variants are run.
     least : int
-        Steps of a run, about; 0: as many as by default.
+        Approximate number of steps of a run; 0 for the default one.
     **params
-        Parameters.
+        Other parameters of the solver.
     """
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for (variant, clip, group), parts, adjacency in itertools.product(
@@ -380,7 +412,7 @@ def cases_at_corners(
         if least:
             solver = resize_solver(solver, problem, least, 2 * least)
         case = _loud_case(candidate, solver, parts, adjacency, group)
-        # All other candidates meet toggled coins where they are varied.
+        # Other candidates meet toggled samples in `varied_cases`.
         both = candidate.foreign and has_sampled_release(problem, solver, adjacency)
         groups.setdefault((*variant.values(), clip, *parts), []).extend(
             replace(case, family=f"{CORNERS} {number}", toggled=toggled)
@@ -392,7 +424,7 @@ def cases_at_corners(
 
 
 def _clipped_variants(candidate: Candidate) -> list[tuple[Variant, float | None, str]]:
-    """Return variants, each with a threshold or None, and their names in messages."""
+    """Return variants, each with a clipping threshold or None, and its name."""
     clips: dict[float | None, str] = {None: ""}
     if "clip" in candidate.parameters:
         clips = {CLIP: f", clip={CLIP}", **clips}
@@ -406,18 +438,18 @@ def _clipped_variants(candidate: Candidate) -> list[tuple[Variant, float | None,
 def _loud_case(
     candidate: Candidate, solver: Solver, parts: Parts, adjacency: Adjacency, group: str
 ) -> Case:
-    """Return a loud case on records at the corners of their bounds."""
+    """Return a case with much noise on records at the corners of their bounds."""
     head = (params_of(solver), parts, CORNERS, adjacency)
     trials = TRIALS if candidate.solver.batchable else 1
     return Case(*head, trials, z=LOUD, strength=WEAK, brief=True, group=group)
 
 
 def _long_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield long corners at the default, and at each batched number times `TIMES`."""
+    """Yield long runs at the bounds, by default and with one value parameter raised."""
     yield from cases_at_corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))
     for name, one in candidate.parameters.items():
-        # Corners have thresholds of their own.
+        # These cases have clipping thresholds of their own.
         if one.metadata["kind"] == "value" and usual[name] and name != "clip":
             yield from cases_at_corners(
                 candidate, LONGER, **{name: TIMES * usual[name]}
@@ -427,17 +459,17 @@ def _long_cases(candidate: Candidate) -> Iterator[Case]:
 def _least_ratio(case: Case) -> float:
     """Return the least part of a sensitivity that a change must reach.
 
-    No run visits all corners of a constraint, and no release that is made a few times
-    meets its worst iterate. Squared loss on a box: at the start gradients are as large
-    as labels alone make them; where margins are large all lean towards w, so that a
-    replaced record changes less than two opposite ones would.
+    No run visits all corners of a constraint, and a release that is made a few times
+    does not meet its worst iterate. Consider squared loss on a box. At the start
+    gradients are only as large as the labels. Where margins are large all gradients
+    lean towards w, so that a replaced record changes less than two opposite ones would.
     """
     free = dict(case.params).get("clip") is None and case.parts[0] == "squared"
     return 0.1 if free else 0.3
 
 
 def _largest_ratios(results: Iterable[ReplayResult]) -> dict[str, dict[str, float]]:
-    """Return the largest ratio of each release, by title of cases."""
+    """Return the largest ratio of each release, by the title of the cases."""
     grouped: dict[str, dict[str, float]] = {}
     for one in results:
         ratios = grouped.setdefault(one.case.title, {})

@@ -1,8 +1,9 @@
-"""The modules of a solver, loaded a second time with their conditions asked for.
+"""Load the modules of a solver a second time, with their conditions under observation.
 
-Each condition is handed to `Conditions.decide`, which notes how it came out, or forces
-it; each block notes that it was entered. A kernel is run as it is written, so that its
-blocks are noted, too; what it computes is private, whatever it decides on.
+Each condition is passed to `Conditions.decide`, which notes its value or forces it.
+Each block notes that it was entered. Kernels run as Python code instead of machine
+code, so that their blocks are noted, too. Their results are private, whatever their
+conditions depend on.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from dp_erm_bench.contract.loading import load_again, modules_of
 from dp_erm_bench.contract.private import Ended, Leak
 
 DECIDE, ENTER, KERNEL = (f"__dp_erm_bench_{word}__" for word in ("if", "in", "kernel"))
-"""Names that rewritten code finds among the builtins."""
+"""Names that rewritten code calls; they are added to the builtins."""
 COMPILERS = re.compile(
     r"n?jit\w*|\w*vectorize|cfunc|stencil|kernel|exact|compile_cached"
 )
-"""Decorators whose functions become machine code."""
+"""Names of decorators that compile a function to machine code."""
 TURNS = 12
-"""Times that a forced condition comes out true before its run ends."""
+"""Times that a forced condition is true before its run ends."""
 UNASKED = frozenset({"limits", "step_work", "printed_constant", "printed_form"})
 """Methods of solvers that declare cost, accuracy or names, and publish nothing."""
 
@@ -45,27 +46,30 @@ class SourcePoint:
     Attributes
     ----------
     line : int
+        Its line in the file.
     text : str
-        Its source, of a block that of its first statement.
+        Its source; for a block, that of its first statement.
     scope : tuple of str
-        The classes and functions that it stands in.
+        The classes and functions around it.
     parent : SourcePoint or None
-        The block that it stands in.
+        The block around it.
     function : str
-        The name of the function of which it is all; empty for other blocks.
+        The name of the function whose body it is; empty for other blocks.
     is_asked : bool
-        Whether `check` asks that it is entered, or comes out both ways.
+        Whether `check` requires that a block is entered, or that a condition comes out
+        both ways.
     names : set of str
         The names that a function mentions.
     entered : bool
+        Whether a block was entered.
     came : set of bool
-        How a condition came out so far.
+        The values of a condition so far.
     met_by : object
-        What was run when a condition came out first.
+        The run in which a condition was first evaluated.
     reason : str
-        Why a solver declares that nothing is asked of it (``exempt``).
+        The reason for which the solver declares it ``exempt``; empty if it does not.
     wanted : str
-        What is missing, in words; empty if it is what did not come, or did not run.
+        What is missing, in words; empty for the usual sentence.
     """
 
     line: int
@@ -83,19 +87,19 @@ class SourcePoint:
 
     @property
     def sentence(self) -> str:
-        """Return what is missing, with the line."""
+        """Return in a sentence which line was not run, or which value never came."""
         never = f"was never {str(True not in self.came).lower()}"
         wanted = self.wanted or (never if self.came else "was not run")
         return f"line {self.line}, `{self.text}` {wanted}"
 
     @property
     def is_open(self) -> bool:
-        """Return whether a condition was met, and has to come out both ways."""
+        """Return whether a condition was evaluated, and must come out both ways."""
         return self.is_asked and bool(self.came) and not self.reason
 
 
 class Conditions:
-    """How the conditions of some sources came out, and which one is forced."""
+    """The observed values of the conditions of some sources, and the forced one."""
 
     def __init__(self, exempt: Mapping[str, str]) -> None:
         self.conditions: list[SourcePoint] = []
@@ -106,9 +110,9 @@ class Conditions:
         self._left = TURNS
 
     def decide(self, number: int, value: Any) -> Any:
-        """Return how a condition comes out: as it is, or as it is forced."""
+        """Return the value of a condition: its own one, or the one that is forced."""
         place = self.conditions[number]
-        value = bool(value)  # a Leak, if it is private
+        value = bool(value)  # raises a Leak if it is private
         place.came.add(value)
         place.met_by = place.met_by or self.running
         forced, wanted = self._forced
@@ -121,17 +125,17 @@ class Conditions:
         return wanted
 
     def enter(self, number: int) -> None:
-        """Note that a block was entered."""
+        """Note that the block with this number was entered."""
         self.blocks[number].entered = True
 
     def force(self, place: SourcePoint | None, value: bool) -> None:
-        """Have a condition come out in one way from now on; None: none."""
+        """Force the value of a condition from now on; None forces no condition."""
         self._forced, self._left = (place, value), TURNS
 
     def missing(self) -> Iterator[tuple[SourcePoint, bool]]:
-        """Yield conditions that were met, with what they never were; each once.
+        """Yield each evaluated condition with a value that it never had, once.
 
-        What is forced may lead to others, which follow.
+        While this runs, a forced condition may lead to others, which follow.
         """
         tried = set[tuple[SourcePoint, bool]]()
         while True:
@@ -148,16 +152,16 @@ class Conditions:
             yield left[0]
 
     def note_unjudged(self, place: SourcePoint, value: bool) -> None:
-        """Note a condition that could not be judged where it is forced."""
+        """Note that no run with a forced condition could be judged."""
         place.came.discard(value)
         place.wanted = f"was never {str(value).lower()} in a run that came to its end"
 
     def is_complete(self) -> bool:
-        """Return whether nothing is left, but for what a solver declares."""
+        """Return whether all conditions and blocks are covered, or declared exempt."""
         return not any(place.is_open or not place.came for place in self.points_left())
 
     def points_left(self) -> Iterator[SourcePoint]:
-        """Yield conditions that came out one way, and the outermost blocks not run."""
+        """Yield conditions with one value only, and the outermost blocks not run."""
         for place in self.conditions:
             if place.is_asked and len(place.came) == 1:
                 yield place
@@ -174,7 +178,7 @@ class Conditions:
 def load_rewritten(
     candidate: Candidate,
 ) -> Iterator[tuple[Candidate, dict[str, ModuleType], Conditions]]:
-    """Yield a candidate whose modules ask for their conditions, these, and those."""
+    """Yield a candidate with rewritten modules, the modules, and their conditions."""
     conditions, plain = Conditions(candidate.solver.exempt), modules_of(candidate)
 
     def rewrite(_: ModuleType, source: str) -> Any:
@@ -191,15 +195,16 @@ def load_rewritten(
 
 
 class AsWritten:
-    """A function that becomes machine code, run as it is written.
+    """A function that is usually compiled to machine code, run as Python code.
 
     Parameters
     ----------
     plain : dict of str to module
         The modules as they were loaded before, with the compiled function.
     risk : str
-        What it may do that would tell of its arguments; empty if nothing.
+        What it may do that would reveal its arguments; empty if nothing.
     function : function
+        The function as written, without its decorator.
     """
 
     def __init__(self, plain: dict[str, ModuleType], risk: str, function: Any) -> None:
@@ -209,7 +214,7 @@ class AsWritten:
         self.compiled = getattr(plain[function.__module__], self.__name__, None)
 
     def __call__(self, *args: Any) -> Any:
-        """Run on plain values; the machine code does where Python's differs."""
+        """Run the function on raw values; if that fails, run the machine code."""
         given = copy.deepcopy(args)
         try:
             return bare_function(self.py_func)(*args)
@@ -225,18 +230,18 @@ class AsWritten:
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Has the functions of a module ask for conditions and note their blocks."""
+    """Rewrites the functions of a module so that conditions and blocks are noted."""
 
     def __init__(self, made: Conditions, source: str) -> None:
         self.made, self.source = made, source
         self.scope: tuple[str, ...] = ()
         self.block: SourcePoint | None = None
         self.asked = True
-        # Whether a condition inside another one is asked for.
+        # Whether conditions inside the current one must come out both ways.
 
     @contextlib.contextmanager
     def _within(self, **values: Any) -> Iterator[None]:
-        """Visit what stands in another scope or block, or in a condition."""
+        """Set attributes while an inner scope, block or condition is visited."""
         before = dict(vars(self))
         vars(self).update(values)
         yield
@@ -274,7 +279,7 @@ class _Rewriting(ast.NodeTransformer):
     def _note_block(
         self, body: Sequence[Any], function: str = "", names: Any = (), reason: str = ""
     ) -> list[Any]:
-        """Return statements that note that they are entered."""
+        """Return the statements of a block, with a call that notes its entry."""
         if not body:
             return []
         first = 1 if len(body) > 1 and _is_text(body[0]) else 0
@@ -287,7 +292,7 @@ class _Rewriting(ast.NodeTransformer):
         return [*made[:first], mark, *made[first:]]
 
     def _mark(self, block: SourcePoint) -> ast.expr:
-        """Return a call that notes that a block is entered."""
+        """Return the call that notes the entry of a block."""
         self.made.blocks.append(block)
         return _call_node(ENTER, len(self.made.blocks) - 1)
 
@@ -340,7 +345,7 @@ class _Rewriting(ast.NodeTransformer):
     # Conditions.
 
     def _ask_condition(self, test: Any, asked: bool = True) -> Any:
-        """Return a condition that is asked for."""
+        """Return a condition as an argument of a call that notes or forces it."""
         if self.block is None or isinstance(test, ast.Constant):
             return self.visit(test)
         with self._within(asked=self.asked and asked):
@@ -360,13 +365,13 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         *first, last = node.values
-        # Others are guards, as of a division, or of what may be None.
+        # Other parts are guards, as against a division by zero or against None.
         guards = [self._ask_condition(one, _is_own_condition(one)) for one in first]
         node.values = [*guards, self.visit(last)]
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        # `f = njit(g)`: what is called is what is written.
+        # `f = njit(g)`: then f is g as it is written.
         outside = self.block is None and _is_compiler(node.func)
         if outside and [type(one) for one in node.args] == [ast.Name]:
             return self.visit(node.args[0])
@@ -381,7 +386,7 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def _kernel_decorator(node: Any) -> ast.expr:
-    """Return the decorator of a function that becomes machine code."""
+    """Return the decorator that replaces the one of a compiled function."""
     inside = [*ast.walk(ast.Module(node.body, []))]
     calls = {getattr(one.func, "id", "") for one in inside if isinstance(one, ast.Call)}
     risk = "prints" if "print" in calls else ""
@@ -398,7 +403,7 @@ def _is_compiler(node: Any) -> bool:
 
 
 def _is_own_condition(node: Any) -> bool:
-    """Return whether a part of a condition is one of its own, and no guard."""
+    """Return whether a part of a condition is itself a condition, and not a guard."""
     plain = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(plain, ast.Compare):
         return not any(isinstance(op, ast.Is | ast.IsNot) for op in plain.ops)
@@ -423,7 +428,7 @@ def _ends_in_raise(body: Sequence[ast.stmt]) -> bool:
 
 
 def without_blanks(text: str) -> str:
-    """Return a source without its blanks."""
+    """Return a source text without its blanks."""
     return "".join(text.split())
 
 
@@ -443,7 +448,7 @@ def is_quiet(body: Sequence[ast.stmt]) -> bool:
 
 
 def _text_of_node(source: str, node: Any) -> str:
-    """Return a node as it is written, of several lines the first of its meaning."""
+    """Return the source of a node; of several lines, the first one as unparsed."""
     if node.lineno == node.end_lineno:
         return ast.get_source_segment(source, node) or ""
     return ast.unparse(node).partition("\n")[0]

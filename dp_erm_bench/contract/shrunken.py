@@ -1,8 +1,8 @@
-"""Replays of a solver whose large numbers are small: what begins at 30000 begins at 3.
+"""Replay a solver with the large numbers of its source made small, as 3 for 30000.
 
-Types find what leaves past the mechanisms at any size; how far queries move is seen at
-the sizes that are replayed alone. So numbers of the source that no replay reaches are
-made so small that all of them do.
+The check with private values finds data that pass the mechanisms by at any size. But
+how far queries move is only seen at the sizes that are replayed. So numbers of the
+source that no replay reaches are made so small that the replays reach them.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ from dp_erm_bench.contract.rewritten import (
 )
 
 LEAST, MOST = 16, 1e12
-"""Numbers that are made small: others are lengths that replays have, or no sizes."""
+"""Range of the numbers that are made small.
+
+Replays reach smaller ones, and larger ones are not sizes.
+"""
 SMALL = (3, 5)
 CASES = 200
-"""Replays of all numbers, at most."""
+"""Most replays in which all numbers are small together."""
 KEPT = (extend.shape, extend.value, extend.Limit)
-"""Functions whose numbers are parameters, which have values of their own."""
+"""Functions whose numbers belong to parameters, which the replays vary themselves."""
 REFUSALS = frozenset({"unsupported_reason", "refusal"})
-"""Methods whose texts are reasons to refuse a problem."""
+"""Methods that return a reason to refuse a problem."""
 ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 
 
 def large_numbers_hide_nothing(candidate: Candidate) -> None:
-    """Keep to all of that where large numbers of the source are small ones, too.
+    """Check that replays find nothing when large numbers of the source are made small.
 
-    All numbers together, and each alone: ``30000 <= n < 100000`` never holds of two
-    equal ones.
+    All numbers are made small together, and each one alone: ``30000 <= n < 100000``
+    never holds if both numbers become equal.
     """
     declared = {without_blanks(name) for name in candidate.solver.exempt}
     numbers = sorted(large_numbers_of(candidate) - declared)
@@ -69,7 +72,7 @@ def large_numbers_hide_nothing(candidate: Candidate) -> None:
 
 
 def large_numbers_of(candidate: Candidate) -> set[str]:
-    """Return the large numbers of a solver's sources, as they are written."""
+    """Return the large numbers in a solver's sources, as they are written."""
     found = set[str]()
     for module in modules_of(candidate).values():
         shrinking = _Shrinking(module, None, 0)
@@ -81,7 +84,7 @@ def large_numbers_of(candidate: Candidate) -> set[str]:
 def _complaint_of_numbers(
     candidate: Candidate, numbers: Collection[str], small: int, cases: Sequence[Case]
 ) -> str:
-    """Return what is found with small numbers, empty if nothing is."""
+    """Return what the replays with small numbers find; empty if nothing."""
 
     def make_small(module: ModuleType, source: str) -> Any:
         return _Shrinking(module, numbers, small).visit(ast.parse(source))
@@ -99,7 +102,7 @@ def _complaint_of_numbers(
                 refusals.append(found.refusal)
     except ToBeRewritten:
         raise
-    except Exception as error:  # of a table that is too short, as it may be
+    except Exception as error:  # as a table that is too short may raise
         return f"it raises {type(error).__name__}: {' '.join(str(error).split())}"
     return f"no replay runs: {refusals[0]}" if refusals and all(refusals) else ""
 
@@ -110,11 +113,11 @@ class _Shrinking(ast.NodeTransformer):
     Parameters
     ----------
     module : module
-        What the source made.
+        The module of the source.
     numbers : collection of str or None
-        Those to be replaced, as they are written; None: all.
+        The numbers to replace, as they are written; None for all.
     small : int
-        What they become.
+        Their new value.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class _Shrinking(ast.NodeTransformer):
         self.found, self.function = set[str](), ""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        # Names of a function may be its own.
+        # Names inside a function may be local ones.
         home, _, name = ast.unparse(node.func).rpartition(".")
         holder = vars(self.module).get(home) if home else self.module
         called = None if self.function else getattr(holder, name, None)
@@ -140,7 +143,8 @@ class _Shrinking(ast.NodeTransformer):
         return node
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        # What follows does not run; elsewhere a text may say which way to go.
+        # A refusal ends the run, so its condition is kept. In other methods a returned
+        # text may select a branch.
         ends = is_refusal if self.function in REFUSALS else is_quiet
         if ends(node.body):
             node.orelse = [self.visit(one) for one in node.orelse]
@@ -164,7 +168,7 @@ class _Shrinking(ast.NodeTransformer):
 
 
 def _value_of_number(node: ast.expr) -> Any:
-    """Return the value of an expression of numbers alone, else None."""
+    """Return the value of an expression of numbers only; None for any other one."""
     if all(isinstance(one, ARITHMETIC) for one in ast.walk(node)):
         with contextlib.suppress(Exception):
             return eval(compile(ast.Expression(node), "", "eval"))  # of the solver's

@@ -1,16 +1,17 @@
-"""One side of a replay: a run on D, or one on D' that is told the answers of D.
+"""One side of a replay: a run on a dataset D, or one on D' with the answers of D.
 
-What a solver draws itself (``plan``) belongs to the same trial on both sides; the
-noise does not: who looks at a mechanism's stream sees another one on D'. Secrets have
-public stand-ins. A record's coin falls by a public pattern, in which it is present or
-not; samples and orders likewise. The released value of a perturbed objective is the
-minimiser w of F(w) + (ridge/2) norm2(w)^2 + b.w / n, b being secret: the run on D' is
-told the b' that has the same w there (step 1 of ``releases.objective_gaussian``).
-b' - b is the change of the gradients' sum at w, which the declared sensitivity bounds;
-all that is computed from w is equal.
+Random numbers that a solver draws itself (``plan``) belong to the same trial on both
+sides. The noise does not: a solver that looks at a mechanism's stream finds another one
+on D'. Secrets have public replacements. A public pattern decides whether the exchanged
+record is in a sample, and where it is in a random order. The released value of a
+perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 + b.w / n, where b
+is secret. The run on D' gets the b' that has the same w there (step 1 of
+``releases.objective_gaussian``). b' - b is the change of the gradients' sum at w, which
+the declared sensitivity bounds; all that is computed from w is equal.
 
-Each side keeps accounts, which are compared: which queries move with the exchanged
-record, so that records charged for a sample, or for being read once, are just that.
+The accounts of both sides are compared. They show which queries move with the exchanged
+record. A query over a sample may move only if the sample contains it; if a release is
+charged for one reading of a record, only one of its queries may move.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from dp_erm_bench.trust.replay import Log, Writer, relative_changes
 
 Array = NDArray[np.float64]
 NEAR = 1e-9
-"""Distance to the exact minimiser that is sought."""
+"""Distance from the exact minimiser that the solution aims at."""
 EQUAL = 1e-5
 """Allowed difference of published minimisers, which are solved to a tolerance."""
 
@@ -62,10 +63,19 @@ EQUAL = 1e-5
 def spread_of(
     release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
 ) -> float:
-    """Return max_i s_i / min_j s_j for the slopes of scores, times sensitivities.
+    """Return max_i s_i / min_j s_j, where s_i is a score's slope times its sensitivity.
 
-    A score is the absolute value of an affine function less a constant: far out it is a
-    line, and its slope is read off there.
+    A score is the absolute value of an affine function less a constant. Far out it is
+    a line, where its slope is measured.
+
+    Parameters
+    ----------
+    release : InsideNoisyMax
+        The release, with the sensitivity of each coordinate of the gradient.
+    gradient : array of shape (B, p)
+        The gradient of the query.
+    score : callable
+        Returns the scores of gradients.
     """
     size = np.broadcast_to(np.asarray(release.sensitivity), gradient.shape)
     far = 1e3 * (1.0 + np.abs(gradient))
@@ -86,23 +96,24 @@ def public_sample(
     n: int,
     steps: int,
 ) -> Batch:
-    """Return samples of a mechanism, with the changed record by a public pattern.
+    """Return samples in which a public pattern decides on the exchanged record.
 
-    Samples of coins are the record alone, all records, or as the coins fall. Each has
-    a positive probability, so that a proof for all samples covers these. Of a sample
-    of fixed size the record takes the place of another one.
+    The other records of a Poisson sample are none, all, or a random subset. Each
+    sample has positive probability, so that a proof for all samples covers these. In a
+    sample of fixed size the record takes the place of another one.
 
     Parameters
     ----------
     mechanism : SamplingMechanism
+        The mechanism that asks for samples.
     record : int
         Row of the record in which the neighbours differ.
     turned : bool
-        Whether it is present exactly where the pattern says that it is not.
+        Whether the record is present exactly where the pattern says that it is not.
     done : Counter
-        The samples so far of each release and trial, in all of repeated runs.
+        Number of samples so far for each release and trial, over all repeated runs.
     trial, n, steps : int
-        As of the mechanism's own ``sample``, which counts.
+        Arguments of the mechanism's own ``sample``, which counts the samples.
     """
     type(mechanism).sample(mechanism, trial, n, steps)
     samples, name = [], mechanism.release.name
@@ -123,7 +134,21 @@ def public_sample(
 def sample_by_coins(
     rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
 ) -> Indices:
-    """Return a sample of coins that holds the record or does not."""
+    """Return a sample from independent coins, except for one record.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of randomness.
+    rate : float
+        Probability of each record.
+    n : int
+        Number of records.
+    record : int
+        Row of the exchanged record.
+    is_in : bool
+        Whether the sample contains this record.
+    """
     chosen = rng.integers(4)
     held = rng.random(n) < (0.0, 1.0, rate, rate)[chosen]
     held[record] = is_in
@@ -133,7 +158,21 @@ def sample_by_coins(
 def sample_of_fixed_size(
     rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
 ) -> Indices:
-    """Return a sample of fixed size, the record at a place of another one or not."""
+    """Return a sample of fixed size, in which one record may replace another.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of randomness.
+    rate : float
+        Size of the sample / n.
+    n : int
+        Number of records.
+    record : int
+        Row of the exchanged record.
+    is_in : bool
+        Whether the sample contains this record.
+    """
     size = round(rate * n)
     others = np.delete(np.arange(n), record)[rng.permutation(n - 1)]
     place = int(rng.integers(size))
@@ -146,18 +185,40 @@ def sample_of_fixed_size(
 
 
 def is_in_sample(name: str, trial: int, use: int) -> bool:
-    """Return whether the exchanged record is in a sample of D."""
-    # Not a checksum, which is linear: two names would get equal or opposite coins.
+    """Return whether the exchanged record is in a sample of the run on D.
+
+    Parameters
+    ----------
+    name : str
+        Name of the release.
+    trial : int
+        Index of the trial in its batch.
+    use : int
+        Number of the sample in this trial, from 0.
+    """
+    # A checksum is linear: two names would get equal or opposite coins.
     return sha256(f"{name}/{trial}/{use}".encode()).digest()[0] & 1 == 1
 
 
 def public_order(
     release: SingleUseGaussian, record: int, family: str, trial: int
 ) -> Indices:
-    """Return an order of the records, for both sides, with a public place of one.
+    """Return an order of the records, equal on both sides, with one at a public place.
 
-    It is the last one read at the extremes. In other families it is not read at all in
-    one of four; else it is anywhere among those that are.
+    In the family at the bounds the record is the last one that is read. In a quarter
+    of the other families it is not read at all. Otherwise it is anywhere among the
+    records that are read.
+
+    Parameters
+    ----------
+    release : SingleUseGaussian
+        The release, which reads the first ``fresh`` records of the order.
+    record : int
+        Row of the exchanged record.
+    family : str
+        Family of the neighbours.
+    trial : int
+        Index of the trial in its batch.
     """
     m, n, extreme = release.fresh, release.records, family.startswith(CORNERS)
     seed = zlib.crc32(f"{release.name}/{family}/{n}".encode())
@@ -170,9 +231,9 @@ def public_order(
 
 
 def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
-    """Return seeds of what mechanisms draw that make others, equal on both sides.
+    """Return seeds for a mechanism that makes other mechanisms, equal on both sides.
 
-    These are the coins that stop repeated runs, and the kinds of a run's steps.
+    They decide the coins that stop repeated runs, and the kinds of a run's steps.
     """
     run = mechanism.identity.partition("/")[2]
     return stream_seeds([f"{family}/{run}" if run else family], "number of runs")
@@ -180,15 +241,16 @@ def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
 
 @dataclass
 class Matched:
-    """The term b' and the violation by the declaration.
+    """The secret term b' of a perturbed objective on D', and what is wrong with it.
 
     Attributes
     ----------
     term : array of shape (B, p)
+        The linear terms b', which give the same minimisers as on D.
     ratio : float
         norm2(b' - b) / declared sensitivity.
     complaint : str
-        Empty if the curvature is charged.
+        A sentence if the release charges too little curvature, else empty.
     """
 
     term: Array
@@ -199,7 +261,19 @@ class Matched:
 def match_terms(
     neighbours: Neighbours, run: Run, terms: Sequence[Array], log: Log
 ) -> list[Matched]:
-    """Return the terms of D' for the terms of a run on D."""
+    """Return the secret terms on D' that match those of a run on D.
+
+    Parameters
+    ----------
+    neighbours : Neighbours
+        The problems on D and on D'.
+    run : Run
+        The run on D.
+    terms : sequence of array of shape (B, p)
+        The secret linear terms that it used.
+    log : Log
+        Its queries and iterates.
+    """
     secret = [one.release for one in run.mechanisms.values() if one.release.secret]
     # The first value that was computed from the minimiser.
     answer = log.exchanges[0].query.value if log.exchanges else log.iterates[-1]
@@ -213,7 +287,7 @@ def _of_term(
     neighbours: Neighbours, release: Any, term: Array, answer: Array
 ) -> Matched:
     problem, other, _ = neighbours
-    # A curvature is log(1 + beta / (n modulus)).
+    # A curvature is charged as log(1 + beta / (n modulus)).
     scale, own = problem.record_smoothness / problem.n, problem.penalty.strong_convexity
     grown = float(np.expm1(release.curvature))
     claimed = scale / grown if grown > 0.0 else np.inf
@@ -238,7 +312,7 @@ def _of_term(
 
 
 def _ridge_of_minimiser(problem: ERMProblem, b: Array, w: Array) -> float | None:
-    """Return the ridge for which w is the minimiser, None if several may be."""
+    """Return the ridge for which w is the minimiser; None if it is not determined."""
     plain = problem.penalty.quadratic and not problem.constraint.bounded
     size = float(w @ w)
     if not plain or size == 0.0:
@@ -251,14 +325,14 @@ def _ridge_of_minimiser(problem: ERMProblem, b: Array, w: Array) -> float | None
 
 
 HEARD = 1e-3
-"""Part by which rounding may reduce the noise that is read off an answer."""
+"""Relative error by which rounding may reduce the noise recovered from an answer."""
 DRIFT = 1e-6
 """Allowed difference of compiled and plain steps, relative to the largest entry."""
 
 
 @dataclass
 class Account:
-    """The record of one side of a replay.
+    """What one side of a replay declared, asked and published.
 
     Attributes
     ----------
@@ -269,16 +343,18 @@ class Account:
     declared : list
         Length, passes, releases with their sensitivities and laws.
     log : Log
+        Queries, answers and iterates.
     complaints : list of str
-        Violations by this run alone.
+        Violations that this run shows by itself.
     terms : list of array
         The secret linear terms of objectives that the solver got.
     matched : list of Matched
         The terms that give the same minimisers on D'.
     sampled : dict of str to Release
-        Those of sums over samples.
+        Releases of sums over samples, by name.
     read : dict of str to list of bool
-        Releases that read each record once: whether the trials read the one exchanged.
+        For each release that reads a record only once: whether each trial reads the
+        exchanged record.
     uncharged : list
         The values that were published by `uncharged`.
     """
@@ -296,12 +372,14 @@ class Account:
 
 
 class Side:
-    """A run of a case with everything listened to.
+    """A run of a case whose queries and answers are all recorded.
 
     Parameters
     ----------
     candidate : Candidate
+        The algorithm that is run.
     case : Case
+        How it is run.
     number : int
         0 for D, 1 for D'.
     first : Account, optional
@@ -331,7 +409,7 @@ class Side:
         self.publishing = False
 
     def play(self) -> Account:
-        """Run, and return the account; nothing is raised but `ToBeRewritten`."""
+        """Run the case and return its account; raise nothing except `ToBeRewritten`."""
         account = self.account
         try:
             with np.errstate(all="ignore"):
@@ -360,10 +438,10 @@ class Side:
         z = run.calibration.z if self.case.calibrated else self.case.z
         for release in with_inside(run.releases, z):
             size = np.asarray(release.sensitivity, dtype=np.float64)
-            # By its words: the two sides have classes of their own.
+            # As text, since the two sides have classes of their own.
             law = repr(release.law())
             account.declared.append((release.name, size.shape, size.tobytes(), law))
-        if self.case.calibrated:  # the solver may be another one then
+        if self.case.calibrated:  # then the run may have changed its solver
             passes = partial(run.solver.passes_at, self.problem)
             account.declared += map(passes, account.log.steps)
         count, expected = len(account.log.iterates), len(account.log.steps)
@@ -380,7 +458,7 @@ class Side:
             self._look_closer(run)
 
     def _look_closer(self, run: Run) -> None:
-        """Judge what needs the run on D alone."""
+        """Judge what can be seen from the run on D alone."""
         account = self.account
         for witness in self.witnesses:
             if not witness.is_as_loud(self.case.z, HEARD):
@@ -394,7 +472,7 @@ class Side:
             self._compare_compiled()
 
     def _make_run(self, made: Callable[[Mechanisms], None], ahead: bool = False) -> Run:
-        """Return the run of the case; ``made`` is called with its mechanisms."""
+        """Return the run of the case, after calling ``made`` with its mechanisms."""
         case, length = self.case, self.solver.iterations(self.problem)
         self.samples = Counter[tuple[str, int]]()
         names = tuple(f"{case.family} {k}" for k in range(case.trials))
@@ -413,7 +491,7 @@ class Side:
         )
 
     def _listen_to(self, mechanisms: Any) -> None:
-        """Listen to mechanisms as soon as they are made: in place of their methods."""
+        """Record the calls of mechanisms by replacing methods as soon as they exist."""
         mechanisms.ahead = False
         self.enrolled += mechanisms.values()
         self._fix_samples(mechanisms)
@@ -475,7 +553,7 @@ class Side:
             self.publishing = before
 
     def _noise_of_query(self, mechanism: Mechanism, *size: int) -> Array:
-        """Return the noise of a query; what is taken without one is not heard."""
+        """Return the noise of a query; raise ToBeRewritten if there is no query."""
         if not self.publishing:
             raise ToBeRewritten(
                 f"release {mechanism.release.name}: its noise is taken ahead, for a "
@@ -491,7 +569,7 @@ class Side:
         gradient: Array,
         score: Callable[[Array], Array],
     ) -> Array:
-        """Return the query, its scores' spread compared with the one charged."""
+        """Return the query, after comparing its scores' spread with the charged one."""
         least = spread_of(release, gradient, score)
         if not release.spread >= least * (1 - 1e-6):
             sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
@@ -499,7 +577,7 @@ class Side:
         return plain(gradient, score)
 
     def _next_term(self, plain: Callable[[int], Array], size: int) -> Array:
-        """Return the next secret term: on D', the one of the same minimiser."""
+        """Return the next secret term; on D', the one with the same minimiser."""
         term, use = plain(size), len(self.account.terms)
         term = self.fed_terms[use] if use < len(self.fed_terms) else term
         self.account.terms.append(term.copy())
@@ -509,7 +587,7 @@ class Side:
         self.account.complaints.append(sentence)
 
     def _compare_compiled(self) -> None:
-        """Compare with compiled steps, noise being taken ahead."""
+        """Compare the run with one of compiled steps, which take noise ahead."""
         ends = self._make_run(self._fix_samples, ahead=True).iterates()
         for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
@@ -521,16 +599,16 @@ class Side:
 
 
 SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
-"""Rounding in a change / its sensitivity, and in a change that must be 0; the
-part of a sensitivity that a sampled record's own term may have under replace_one."""
+"""Allowed rounding in a change / its sensitivity, and in a change that must be 0; the
+part of a sensitivity that a sampled record's own term may reach under replace_one."""
 
 
 def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
-    """Yield the sums over samples whose terms are too large for ``replace_one``.
+    """Yield a sentence for each sum over samples with terms too large.
 
-    Its law needs each record's own term within half of the sensitivity; a bound on
-    the difference of two terms of one sign says nothing of that
-    (``releases/sampling.py``).
+    Under ``replace_one`` the law of a sample requires that each record's own term is
+    at most half of the sensitivity. A bound on the difference of two terms of one sign
+    does not imply this (``releases/sampling.py``).
     """
     for name in sorted(name for name, one in first.sampled.items() if one.halved):
         ratio = ratios.get(name, 0.0)
@@ -543,7 +621,17 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
 
 
 def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool_]]:
-    """Return for each use of a release which trials' queries move, (B,)."""
+    """Return for each use of a release which queries move with the record.
+
+    There is one array of shape (B,) for each use.
+
+    Parameters
+    ----------
+    first, second : Account
+        The accounts of the runs on D and on D'.
+    name : str
+        Name of the release.
+    """
     queries, others = (
         [one.query for one in side.log.exchanges if one.query.name == name]
         for side in (first, second)
@@ -557,7 +645,7 @@ def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool
 
 
 def moved_outside_samples(first: Account, second: Account) -> Iterator[str]:
-    """Yield the releases that change with a record outside their samples."""
+    """Yield a sentence for each release that moves with a record not in its sample."""
     for name in sorted(first.sampled):
         for use, moved in enumerate(moves_of(first, second, name)):
             if any(
@@ -569,7 +657,10 @@ def moved_outside_samples(first: Account, second: Account) -> Iterator[str]:
 
 
 def read_again(first: Account, second: Account) -> Iterator[str]:
-    """Yield the releases that read a record twice, or one that they were not handed."""
+    """Yield a sentence for each release that reads a record more often than charged.
+
+    It may read a record once if that was handed to it, and otherwise not at all.
+    """
     for name, read in sorted(first.read.items()):
         moves = sum(moves_of(first, second, name), np.zeros(len(read), np.int64))
         for count, handed in zip(moves.tolist(), read, strict=True):

@@ -45,13 +45,13 @@ class CheckResult:
     Attributes
     ----------
     check : str
-        Its name.
+        Name of the check.
     verdict : str
         `OK`, `FAILS`, `NOT_ALL_RUN`, `REWRITE` or `EXEMPT`.
     reason : str
-        The violation, or why the check does not apply; empty if all is well.
+        The violation, or why the check does not apply; empty if the check passed.
     seconds : float
-        Time that it took.
+        Time that the check took.
     printed : str
         The last line that the algorithm printed in this process, empty if none.
     """
@@ -65,13 +65,13 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Check:
-    """A property that every algorithm keeps.
+    """A property that every algorithm must have.
 
     Attributes
     ----------
     run : callable
         Takes a `Candidate`; raises `ContractError` or `NotApplicable`. Its name is
-        the check's, the first line of its docstring what is checked.
+        that of the check. The first line of its docstring says what is checked.
     exemptable : bool
         Whether a class may declare that the check has no meaning for it
         (``Solver.exempt``).
@@ -88,14 +88,14 @@ class Check:
     def on(self, candidate: Candidate) -> None:
         """Raise ContractError if an algorithm breaks the contract.
 
-        Errors of the algorithm break it, too.
+        Any error that the algorithm raises breaks it, too.
 
         Raises
         ------
         ContractError
             One sentence: the violation, its place and its size.
         ToBeRewritten
-            The line that a rule refuses, and what to write in its place.
+            The line that breaks a rule, and what to write in its place.
         NotApplicable
             The reason why the check has no meaning for the algorithm.
         """
@@ -115,7 +115,7 @@ class Check:
             ) from error
 
     def result(self, candidate: Candidate) -> CheckResult:
-        """Return the result of the check for a candidate; raises and prints nothing."""
+        """Return the result of the check for a candidate; raise and print nothing."""
         start = time.perf_counter()
         verdict, reason = OK, ""
         with silence_output() as lines:
@@ -129,7 +129,7 @@ class Check:
 
 
 def exemptions_are_of_checks(candidate: Candidate) -> None:
-    """Be exempt from checks, lines and conditions that there are, if from any."""
+    """Check that each exemption names an existing check, line, condition or number."""
     names = [check.name for check in CHECKS if check.exemptable]
     left = [name for name in candidate.solver.exempt if name not in names]
     lines = (
@@ -182,4 +182,4 @@ CHECKS = (
     Check(limits.served_within_the_budget_or_refused),
     Check(limits.calibrations_are_served),
 )
-"""Cheap ones first."""
+"""All checks, cheap ones first."""

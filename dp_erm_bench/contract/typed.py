@@ -1,9 +1,9 @@
-"""Checks of a solver that is handed private values (`private`, `guards`).
+"""Checks of a solver that gets private values (`private`, `guards`).
 
-Whatever the number of records, the features or the step is: a private value that would
-leave past the mechanisms is found where it would. So that a condition on sizes hides
-nothing (``if problem.n >= 30000``), each public condition is made true and false in
-runs on small problems, and a block that no run entered is named.
+A private value that would leave past the mechanisms is found at the line where it
+would, for any number of records, features or steps. A condition on sizes could hide
+such a line (``if problem.n >= 30000``). So each public condition is made true and false
+in runs on small problems, and a block that no run entered is named.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.private import UnchargedUses, publish_by_declaration
 
 SMALL = ("outlier", "sparse", "wide", "one column", "no bounds")
-"""Families of neighbours of which the first problem is run."""
+"""Families of neighbours; the problem on D of each is run."""
 STEPS = 4
 SIZES = (
     name_of_size("outlier", 66, 40),
@@ -66,14 +66,14 @@ SIZES = (
     "sparse and many",
     name_of_size("outlier", 6, 260),
 )
-"""Problems that are tried for blocks that no small one enters."""
+"""Larger problems, tried if some block is not entered on the small ones."""
 SOLVERS = "dp_erm_bench.solvers"
 BOTH = (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 
 
 @dataclass(frozen=True)
 class TypedCase:
-    """A solver on a problem."""
+    """A solver with the problem, adjacency and noise of one run."""
 
     solver: Solver
     problem: Problem
@@ -84,20 +84,21 @@ class TypedCase:
 
 @dataclass
 class Findings:
-    """What the runs of a candidate with private values came to.
+    """The findings of a candidate's runs with private values.
 
     Attributes
     ----------
     leaks : dict of str to None
-        Sentences, in the order in which they were found.
+        Sentences about leaks, in the order in which they were found.
     ended : int
-        Runs that came to their end.
+        Number of runs that came to their end.
     refusals : dict of str to None
         Reasons for which nothing was run.
     error : BaseException or None
-        That of the first run in which nothing was found.
+        The error of the first run that failed without a leak.
     conditions : Conditions or None
-        How the conditions of the sources came out; None where no file holds them.
+        The observed values of the conditions in the sources; None if there is no
+        source file.
     """
 
     leaks: dict[str, None] = field(default_factory=dict)
@@ -108,7 +109,10 @@ class Findings:
 
 
 def private_values_stay_private(candidate: Candidate) -> None:
-    """Let records into conditions, texts, lengths and iterates by mechanisms alone."""
+    """Check that conditions, texts, lengths and iterates depend on no private value.
+
+    They may depend on records through the answers of mechanisms only.
+    """
     found = findings_of(candidate)
     require(not found.leaks, "; ".join([*found.leaks][:3]))
     if found.error:
@@ -118,7 +122,10 @@ def private_values_stay_private(candidate: Candidate) -> None:
 
 
 def conditions_come_out_both_ways(candidate: Candidate) -> None:
-    """Run each block and each condition both ways, by force where sizes decide."""
+    """Check that each block runs and each condition comes out both ways.
+
+    A condition that has only one value on the problems of the check is forced.
+    """
     found = findings_of(candidate)
     if found.conditions is None:
         raise NotApplicable("no file holds its source")
@@ -135,7 +142,7 @@ def conditions_come_out_both_ways(candidate: Candidate) -> None:
 
 
 def exempt_names(candidate: Candidate) -> set[str]:
-    """Return what `exempt` may name of the sources: lines, conditions, functions."""
+    """Return what `exempt` may name: lines, conditions, classes and functions."""
     made = findings_of(candidate).conditions
     places = [*made.blocks, *made.conditions] if made else []
     scopes = {name for place in places for name in place.scope}
@@ -144,21 +151,21 @@ def exempt_names(candidate: Candidate) -> set[str]:
 
 @functools.lru_cache(maxsize=16)
 def findings_of(candidate: Candidate) -> Findings:
-    """Return what runs of a candidate with private values come to."""
+    """Return the findings of a candidate's runs with private values."""
     with contextlib.ExitStack() as stack:
         return _Typed(candidate, stack).judge_all()
 
 
 def solver_modules() -> list[types.ModuleType]:
-    """Return the modules of the package's solvers, whose functions are lifted, too."""
+    """Return the modules of the package's solvers, which get private values, too."""
     return [m for name, m in sys.modules.items() if name.startswith(SOLVERS)]
 
 
 class _Typed:
     """Runs of a candidate with private values.
 
-    A user's modules are loaded a second time with their conditions asked for
-    (`rewritten`); the package's own algorithms run as they are.
+    A user's modules are loaded a second time with their conditions under observation
+    (`rewritten`). The package's own algorithms run as they are.
     """
 
     def __init__(self, candidate: Candidate, stack: contextlib.ExitStack) -> None:
@@ -174,7 +181,7 @@ class _Typed:
         WATCHED.update(str(module.__file__) for module in watched)
 
     def judge_all(self) -> Findings:
-        """Run all subjects, and each condition both ways."""
+        """Run all cases, and each condition both ways; return the findings."""
         todo = list(subjects(self.candidate))
         few = todo[:: len(todo) // 4 + 1]
         compiled = [replace(one, ahead=True) for one in few]
@@ -194,7 +201,7 @@ class _Typed:
         return self.found
 
     def _rows_of_replays(self) -> Iterator[TypedCase]:
-        """Yield the rows of parameters of the replays, each once."""
+        """Yield a case for each row of parameters of the replays."""
         rows = {case.params: case for case in varied_cases(self.candidate)}
         for number, case in enumerate(rows.values()):
             is_large = case.family in (*LARGE, ENORMOUS)
@@ -205,7 +212,7 @@ class _Typed:
             yield TypedCase(solver, problem, case.adjacency, ahead=number % 2 == 1)
 
     def _larger_problems(self, todo: Sequence[TypedCase]) -> Iterator[TypedCase]:
-        """Yield the first solver on problems of other sizes."""
+        """Yield the first solver on larger problems."""
         families = () if self.candidate.foreign else SIZES
         for family, one in itertools.product(families, todo[:1]):
             found = served_cases(self.candidate, one.solver, family, one.adjacency)
@@ -214,7 +221,7 @@ class _Typed:
     def _force_conditions(
         self, conditions: Conditions, todo: Sequence[TypedCase]
     ) -> None:
-        """Make each condition come out in the way in which it has not."""
+        """Run each condition with the value that it has not had so far."""
         few = [*todo[:4], *itertools.islice(self._larger_problems(todo), 1)]
         for place, value in conditions.missing():
             conditions.force(place, value)
@@ -227,7 +234,7 @@ class _Typed:
                 conditions.note_unjudged(place, value)
 
     def play(self, one: TypedCase, note: str = "") -> bool:
-        """Run a subject; return whether what it did could be judged."""
+        """Run a case; return whether the run could be judged."""
         FOUND.clear()
         judged = True
         if self.found.conditions:
@@ -242,7 +249,7 @@ class _Typed:
             judged = bool(FOUND)
             if not (note or judged):
                 self.found.error = self.found.error or error
-        for leak in FOUND[:1]:  # what follows is of its making
+        for leak in FOUND[:1]:  # later ones may be its consequences
             self.found.leaks[f"{note}{leak}"] = None
         return judged
 
@@ -250,7 +257,7 @@ class _Typed:
 def run_with_private_values(
     one: TypedCase, modules: Sequence[types.ModuleType]
 ) -> list[Any]:
-    """Run a solver once with private values; return copies of its iterates.
+    """Run a solver once with private values, and return copies of its iterates.
 
     Raises
     ------
@@ -259,7 +266,7 @@ def run_with_private_values(
     """
     solver, problem = one.solver, one.problem
     with lift_globals(modules, solver):
-        # Of a problem that is refused, too: the reason must be public.
+        # The reason for refusing a problem must be public, too.
         guarded: Any = GuardedProblem(problem)
         require_public(solver.refusal(guarded), "a refusal")
     run, made, steps = begin_run(one)
@@ -291,8 +298,8 @@ def run_with_private_values(
 
 
 def begin_run(one: TypedCase) -> tuple[Run, Any, list[int]]:
-    """Return a run of a subject, its oracle, and its checkpoints."""
-    # Three: the length of what has two values, as labels, is not that of a batch.
+    """Return the run of a case, its oracle, and its checkpoints."""
+    # Three, since a length of two may be private, as that of the distinct labels.
     trials = 3 if one.solver.batchable else 1
     length = one.solver.iterations(one.problem)
     points = tuple(sorted({0, length // 2, length}))
@@ -304,22 +311,22 @@ def begin_run(one: TypedCase) -> tuple[Run, Any, list[int]]:
         checkpoints=points,
         ahead=one.ahead,
     )
-    oracle = run.oracle()  # which declares, where constants are released before
+    oracle = run.oracle()  # publishes constants, if any, and declares the releases
     for name, mechanism in run.mechanisms.items():
-        if not np.isfinite(mechanism.scale).all():  # no noise hides it
+        if not np.isfinite(mechanism.scale).all():  # no noise can hide a record
             raise Unsupported(f"release {name} has no finite sensitivity")
     paid = run.solver.iterations(run.problem)
     return run, oracle, sorted({min(t, paid) for t in points})
 
 
 def subjects(candidate: Candidate) -> Iterator[TypedCase]:
-    """Yield each variant once, the first on every objective and small family."""
+    """Yield cases of each variant; the first runs on all objectives and families."""
     for number, variant in enumerate(candidate.variants):
         solver = _build_bounded(candidate, variant)
         if solver is None:
             continue
         small = SMALL if number == 0 else SMALL[number % 2 : number % 2 + 1]
-        # Of others the problems under both adjacencies.
+        # Problems of other kinds run under both adjacencies.
         families = SMALL[:2] if candidate.foreign else small
         count = 0
         for family, parts in itertools.product(families, candidate.objectives()):
@@ -335,7 +342,10 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
 
 
 def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
-    """Yield a variant with declared bounds for a threshold, no step, all 10 records."""
+    """Yield a variant without clipping, without steps, and with all records in a batch.
+
+    Without clipping, the declared bounds of the records limit the gradients.
+    """
     for more in ({"clip": None}, {"n_iter": 0}, {"batch_size": 10}):
         solver = _build_bounded(candidate, {**variant, **more}, **more)
         if solver is None or next(iter(more)) not in candidate.parameters:
@@ -348,7 +358,19 @@ def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
 def served_cases(
     candidate: Candidate, solver: Solver, family: str, adjacency: Adjacency
 ) -> Iterator[TypedCase]:
-    """Yield a solver on those problems of a family that it serves."""
+    """Yield cases of a solver on the problems of a family that it supports.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The candidate of the solver.
+    solver : Solver
+        The solver that is run.
+    family : str
+        Family of the neighbours; the problem on D is taken.
+    adjacency : Adjacency
+        The relation between neighbouring datasets.
+    """
     for parts in candidate.objectives():
         problem = candidate.neighbours(family, adjacency, parts, 1.0).first
         if solver.refusal(problem) is None:
@@ -356,7 +378,7 @@ def served_cases(
 
 
 def _build_bounded(candidate: Candidate, variant: Any, **more: Any) -> Solver | None:
-    """Return a solver of a variant, None where its noise hides nothing."""
+    """Return a solver of a variant; None if it is unbounded or cannot be built."""
     try:
         usual = {"clip": 1.0, "batch_size": 3, "n_iter": STEPS}
         solver = candidate.build(variant, **{**usual, **more})

@@ -1,4 +1,4 @@
-"""A dataset, and the few operations that loading needs of dense and sparse features."""
+"""The `Dataset` class, and helpers for dense and sparse features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Features: TypeAlias = "Array | csc_array"
 
 NUMBERS = "biuf"
-"""Kinds of numpy's types that are real numbers."""
+"""Kinds of numpy's types that hold real numbers."""
 
 MISSING = frozenset(
     ["", "None", "na", "n/a", "n.a.", "n.d.", "#n/a", "#n/a n/a", "#na", "<na>", "null"]
@@ -30,13 +30,13 @@ MISSING = frozenset(
     + ["\\n", ".", "..", "?", "??", "*", "-", "--", "---", "\u2013", "\u2014"]
     + ["#div/0!", "#ref!", "#value!", "#name?", "#num!", "#null!", "#spill!", "#calc!"]
 )
-"""Cells of text that stand for no value, unless one is declared as a word.
+"""Texts of cells that mean a missing value, unless one is declared as a word.
 
-In any case, but for None: `none` is a usual category.
+They are compared without regard to case, except for None: `none` is a common category.
 """
 
 WIDTH = 64
-"""Bytes that each feature takes in a run, at least: eight vectors of p numbers."""
+"""Least number of bytes that a run needs per feature: eight vectors of p numbers."""
 
 PARTS = ("data", "indices", "indptr")
 
@@ -57,7 +57,7 @@ class Uncharged(StrEnum):
 
 
 READ = tuple(map(Uncharged, ("classes", "features", "header", "kinds", "categories")))
-"""What reading records takes from them where it is not declared."""
+"""Uncharged uses in reading records: what is not declared is found in them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,33 +85,36 @@ class Bounds:
     def spec(self) -> dict[str, Any]:
         """Return the bounds as a dataset's yaml declares them."""
         spec = {**vars(self), "columns": self.columns.tolist()}
-        # It came later: undeclared it is in no identity.
+        # Left out if undeclared, so that it changes the identity of no other trial.
         return {k: v for k, v in spec.items() if k != "nonzeros" or v is not None}
 
 
 Feature: TypeAlias = "tuple[str, str | None]"
-"""The name of a feature and, of an indicator, that of its column of categories."""
+"""The name of a feature, and for an indicator that of its column of categories."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Declared ranges that the columns of raw records are held to: public.
+    """Public ranges, declared for the columns of raw records.
 
     Parameters
     ----------
     low, high : arrays of shape (p,)
-        low < high, in the units of the raw records.
+        Ends of the ranges, low < high, in the units of the raw records.
     indicators : array of bool of shape (p,)
-        Columns of zeros and ones that stand for categories: they are left as they are.
+        Columns of zeros and ones that indicate categories; scaling leaves them as they
+        are.
     scaled : bool
-        Whether all others are mapped to [-1, 1], a symmetric one by a division.
+        Whether all other columns are mapped to [-1, 1]; for a symmetric range this is a
+        division.
     clip : bool
-        Whether an entry outside becomes the nearest end; else it is refused.
+        Whether an entry outside its range is moved to the nearest end. If not, it is
+        refused.
     bounds : Bounds
-        Of the records that come out, without an intercept; they are clipped to them,
-        too, where ``clip``.
+        Bounds on the resulting records, without an intercept. With ``clip`` the records
+        are also clipped to them.
     names : tuple of str
-        Of the columns, for messages; none where they have none of their own.
+        Names of the columns, for messages; empty if they have none.
     """
 
     low: Array
@@ -124,7 +127,7 @@ class Ranges:
 
     @property
     def ends(self) -> tuple[Array, Array]:
-        """Return the ends of the ranges, those of columns that are left infinite."""
+        """Return the ends of the ranges, infinite for columns that are left alone."""
         left = self.indicators & self.scaled
         low, high = np.where(left, -np.inf, self.low), np.where(left, np.inf, self.high)
         return low, high
@@ -132,16 +135,17 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Clipping:
-    """What clipping to declared bounds did to the records: read off them, not private.
+    """What clipping to declared bounds changed; computed from records, so not private.
 
     Parameters
     ----------
     share : float
-        Of the training records, those of which a feature or the label was changed.
+        Share of the training records with a feature or a label that was changed.
     columns : tuple of int
-        The columns beyond whose own bound more than `OFTEN` of the records were.
+        Columns whose own bound was exceeded by more than a share `OFTEN` of the
+        records.
     label : bool
-        Whether that is so of the label.
+        Whether the bound on the label was exceeded as often.
     """
 
     share: float
@@ -150,7 +154,7 @@ class Clipping:
 
 
 OFTEN = 0.1
-"""The share of records beyond which clipping is no exception."""
+"""Share of clipped records above which clipping is more than an exception."""
 
 
 @dataclass(frozen=True)
@@ -176,34 +180,37 @@ class Dataset:
     y : array of shape (n,)
         Labels: -1 and +1 for classification, real numbers for regression.
     bounds : Bounds or None
-        Declared bounds; None without, or where records were rescaled and not clipped.
+        Declared bounds; None if there are none, or if records were rescaled and not
+        clipped.
     content_hash : str
         SHA-256 of the content, part of every trial's key.
     usual : Usual or None
         The objective used when loss and penalty are ``auto``.
     uncharged : tuple of Uncharged
-        Private steps that were taken without budget.
+        Uses of private data that no budget pays for.
     X_test, y_test : arrays or None
-        Held-out records; ``X_test`` is sparse where ``X`` is.
+        Held-out records; ``X_test`` is sparse if ``X`` is.
     w_true : array of shape (p,) or None
-        The parameter that labels were drawn from, where it is known.
+        The parameter from which the labels were drawn, if it is known.
     intercept : float
-        The constant in a column that was added last; 0 for none.
+        The constant in the last column, which was added; 0 if there is no such column.
     columns : tuple of str
-        The names of the features before it, where arrays came with some.
+        Names of the features without the intercept; empty if they have none.
     ranges : Ranges or None
-        By which raw records were mapped, or held to declared ranges.
+        Declared ranges to which the raw records were held or by which they were mapped.
     clipping : Clipping or None
-        What clipping to the bounds did; None without, or where it is not known.
+        What clipping to the bounds changed; None without clipping, or if it is not
+        known.
 
     Attributes
     ----------
     loaded : mapping or None
-        The specification by which ``load_dataset`` made it. A copy with other parts
-        (``dataclasses.replace``) has none: it is no longer what that stands for.
+        The specification from which ``load_dataset`` made it. A copy with other parts
+        (``dataclasses.replace``) has None, because the specification does not describe
+        it.
     public : bool
-        Whether its records are published, generated, or declared public by the user: a
-        copy with other parts is not.
+        Whether its records are published, generated, or declared public by the user. It
+        is False for a copy with other parts.
     derived : dict
         Values computed from the features; a copy starts without any.
     """
@@ -227,7 +234,10 @@ class Dataset:
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def loaded_by(self, spec: Mapping[str, Any] | None, public: bool) -> Dataset:
-        """Return a copy whose `loaded` is a specification, None of own arrays."""
+        """Return a copy with the given `loaded` and `public`.
+
+        The specification is None for a user's own arrays.
+        """
         copy = replace(self)
         object.__setattr__(copy, "loaded", spec)
         object.__setattr__(copy, "public", public)
@@ -237,8 +247,8 @@ class Dataset:
     def spec(self) -> Mapping[str, Any]:
         """Return the part of a trial's spec that describes the dataset, JSON-able.
 
-        Of a loaded dataset its yaml with overrides; of a user's own arrays their
-        name, the hash of their content and the declared bounds.
+        For a loaded dataset this is its yaml with overrides. For a user's own arrays it
+        is their name, the hash of their content and the declared bounds.
         """
         if self.loaded is not None:
             return self.loaded
@@ -247,9 +257,9 @@ class Dataset:
 
     @property
     def bounds_by_name(self) -> list[list[float]]:
-        """Return the bounds of columns where the yaml gives them by name, else nothing.
+        """Return the column bounds if the yaml gives them by name, else an empty list.
 
-        Which column has which of them is in neither the yaml nor the arrays.
+        Neither the yaml nor the arrays say which bound belongs to which column.
         """
         declared = (self.loaded or {}).get("bounds") or {}
         if self.bounds is None or not isinstance(declared.get("columns"), Mapping):
@@ -285,13 +295,13 @@ class Dataset:
 
 
 def real_numbers(key: str, values: Any) -> NDArray[Any]:
-    """Return values as an array of real numbers, also those of a DataFrame.
+    """Return values, which may be a DataFrame, as an array of real numbers.
 
     Raises
     ------
     UsageError
-        If they are complex, dates, text, other objects, or masked, or one is missing;
-        if a heading of a DataFrame stands twice.
+        If they are complex, dates, text, other objects, or masked, if one is missing,
+        or if a heading of a DataFrame occurs twice.
     """
     if hasattr(values, "iloc") and hasattr(values, "columns"):
         return _numbers_of_table(key, values)
@@ -307,12 +317,12 @@ def real_numbers(key: str, values: Any) -> NDArray[Any]:
 
 
 def plain_array(key: str, values: Any) -> NDArray[Any]:
-    """Return values as an array of numpy, also those of the nullable types of pandas.
+    """Return values, also of the nullable types of pandas, as a numpy array.
 
     Raises
     ------
     UsageError
-        If there is no such array, or it is masked.
+        If they do not form an array, or are masked.
     """
     check_masks(**{key: values})
     try:
@@ -322,12 +332,12 @@ def plain_array(key: str, values: Any) -> NDArray[Any]:
 
 
 def check_masks(**given: Any) -> None:
-    """Refuse masked arrays, or rows of them: numpy drops masks unasked.
+    """Raise UsageError for masked arrays, or lists of them: numpy drops masks silently.
 
     Raises
     ------
     UsageError
-        For the first one, under the name of its argument.
+        Naming the argument that holds the first one.
     """
     for key, values in given.items():
         rows = values if isinstance(values, list | tuple) else [values]
@@ -336,7 +346,7 @@ def check_masks(**given: Any) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, nan, NaT, NA, or a text for one."""
+    """Return whether a value is missing: None, nan, NaT, NA, or a text like "n/a"."""
     if isinstance(value, str | bytes):
         text = value.decode(errors="replace") if isinstance(value, bytes) else value
         return not MISSING.isdisjoint((text.strip(), text.strip().casefold()))
@@ -347,12 +357,12 @@ def is_missing(value: Any) -> bool:
 
 
 def check_missing(key: str, values: NDArray[Any]) -> None:
-    """Refuse an array in which a value is missing, naming the first record.
+    """Raise UsageError if a value of an array is missing.
 
     Raises
     ------
     UsageError
-        Naming the record, counted from 0, and how many there are.
+        Naming the first such record, counted from 0, and how many values are missing.
     """
     kind = values.dtype.kind
     if kind == "f":
@@ -385,7 +395,7 @@ def _numbers_of_table(key: str, X: Any) -> Array:
 
 
 def check_headings(key: str, X: Any) -> None:
-    """Refuse a DataFrame in which a heading stands twice.
+    """Raise UsageError if a heading of a DataFrame occurs twice.
 
     Raises
     ------
@@ -401,18 +411,25 @@ def check_headings(key: str, X: Any) -> None:
 
 
 def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
-    """Return features in their own form as float64, column-major.
+    """Return features as float64, column-major; sparse features stay sparse.
 
     A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
-    without duplicates and stored zeros; what is so already is returned itself, unless
-    a ``copy`` is asked for, which nobody else can write. Entries that stand twice are
-    one, their sum, as they are for scipy; whatever is bounded, clipped or fitted is
-    that.
+    without duplicates and stored zeros. Features of this form are returned as they are,
+    unless ``copy`` is set. Duplicate entries count as one entry, their sum, as in
+    scipy: bounds, clipping and fits use the sum.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or DataFrame of shape (n, p)
+    copy : bool
+        Whether to return a copy, which nobody else can write to.
+    key : str
+        What messages call the features.
 
     Raises
     ------
     UsageError
-        If there are features that are not numbers; ``key`` is what they are called.
+        If features are not numbers.
     """
     if not hasattr(X, "tocsc"):
         return np.array(real_numbers(key, X), np.float64, order="F", copy=copy or None)
@@ -423,13 +440,13 @@ def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
     check_nonzeros(X.nnz)
     check_width(X.shape[1])
     if isinstance(X, csc_array) and X.dtype == np.float64 and not copy:
-        # What X says of itself may be of the past, or of its owner's making.
+        # The flags that X caches may be outdated, or set by its owner: compute them.
         own = csc_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
         narrow = X.indices.dtype == X.indptr.dtype == np.int32
         if narrow and own.has_canonical_format and X.data.all():
             return X
-    # As float64 first: entries of int8 that stand twice would be summed as such. What
-    # is of another format becomes new arrays.
+    # As float64 first: duplicate entries of int8 would be summed as int8. Converting
+    # another format makes new arrays anyway.
     columns = csc_array(X.astype(np.float64, copy=X.format == "csc"))
     columns.sum_duplicates()
     columns.eliminate_zeros()
@@ -439,12 +456,12 @@ def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
 
 
 def check_nonzeros(count: int) -> None:
-    """Refuse more non-zeros than int32 counts, as indices are held.
+    """Raise UsageError if there are more non-zeros than int32 indices can count.
 
     Raises
     ------
     UsageError
-        Naming how many there are.
+        Naming the number of non-zeros.
     """
     if count > (most := np.iinfo(np.int32).max):
         raise UsageError(
@@ -454,12 +471,12 @@ def check_nonzeros(count: int) -> None:
 
 
 def check_width(p: int, whose: str = "features") -> None:
-    """Refuse more features than this machine's memory holds vectors of.
+    """Raise UsageError if this machine's memory cannot hold the vectors of p features.
 
     Raises
     ------
     UsageError
-        Naming p and the bytes that a run takes at least.
+        Naming p and the bytes that a run needs at least.
     """
     needed = WIDTH * p
     if p > np.iinfo(np.int32).max or needed > machine_memory():
@@ -470,7 +487,7 @@ def check_width(p: int, whose: str = "features") -> None:
 
 
 def feature_parts(X: Features) -> dict[str, NDArray[Any]]:
-    """Return the arrays that make up features, by suffix; a dense array is one."""
+    """Return the arrays that make up features, by suffix; dense ones are one array."""
     if isinstance(X, np.ndarray):
         return {"": X}
     return {f".{part}": getattr(X, part) for part in PARTS}
@@ -479,7 +496,7 @@ def feature_parts(X: Features) -> dict[str, NDArray[Any]]:
 def assemble_features(
     shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]
 ) -> csc_array:
-    """Return the sparse features of their parts without copying them."""
+    """Return sparse features made of their parts, without copying them."""
     from scipy.sparse import csc_array
 
     columns = tuple(arrays[f".{part}"] for part in PARTS)
@@ -505,7 +522,17 @@ def record_norms(X: Features) -> Array:
 
 
 def largest_entries(n: int, rows: NDArray[Any], data: Array) -> Array:
-    """Return the largest absolute value among each record's entries, shape (n,)."""
+    """Return the largest absolute value among each record's entries, shape (n,).
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    rows : array of int of shape (m,)
+        The record that each entry belongs to.
+    data : array of shape (m,)
+        The entries.
+    """
     largest = np.zeros(n)
     np.maximum.at(largest, rows, np.abs(data))
     return largest
@@ -519,13 +546,14 @@ def compute_once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any
     data : Dataset
         It keeps the last value of each function (`keep_for_dataset`).
     compute : callable
-        A function of the module, of the features alone and of what is given.
+        A function of a module that depends on the features and on ``given`` alone.
     *given : float or array
+        Further arguments; the kept value is used if they are the same.
 
     Returns
     -------
     float or array
-        Read-only where it is kept.
+        Read-only if it is kept.
     """
     key = tuple(np.asarray(value).tobytes() for value in given)
     return keep_for_dataset(data, compute, key, lambda: compute(data.X, *given))
@@ -534,22 +562,26 @@ def compute_once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any
 def keep_for_dataset(
     data: Dataset, what: Any, key: Any, make: Callable[[], Any], most: int = 1
 ) -> Any:
-    """Return what a dataset that cannot change keeps, or ``make()``, kept from now on.
+    """Return a value that a dataset keeps, or compute it with ``make()`` and keep it.
 
     Parameters
     ----------
     data : Dataset
-        Its ``derived`` keeps the last ``most`` values of each ``what``, by key; nothing
-        is kept of features or labels that can be written to.
-    what, key
-        Hashable.
+        Its ``derived`` keeps the last ``most`` values of each ``what``, by key. Nothing
+        is kept if its features or labels can be written to.
+    what : hashable
+        What kind of value it is, such as the function that computes it.
+    key : hashable
+        What the value depends on, apart from the dataset.
     make : callable
+        Computes the value, without arguments.
     most : int
+        How many values of each kind are kept.
 
     Returns
     -------
     object
-        An array is read-only where it is kept.
+        An array is read-only if it is kept.
     """
     if not (is_read_only(data.X) and is_read_only(data.y)):
         return make()
@@ -566,7 +598,7 @@ def keep_for_dataset(
 
 
 def is_read_only(X: Features) -> bool:
-    """Return whether neither an array, or features, nor its bases can be written to."""
+    """Return whether features, and the arrays that they are views of, are read-only."""
     return all(map(_is_locked, feature_parts(X).values()))
 
 
@@ -578,9 +610,19 @@ def _is_locked(array: Any) -> bool:
     try:
         return array is None or memoryview(array).readonly
     except TypeError:
-        return False  # who knows what it is
+        return False  # not a buffer, so it may be writable
 
 
 def dataset_error(key: str, value: object, allowed: str) -> UsageError:
-    """Return the error of a key with a value that is not allowed."""
+    """Return the UsageError for a key of a dataset with a value that is not allowed.
+
+    Parameters
+    ----------
+    key : str
+        Key of the yaml, without ``dataset.``.
+    value : object
+        The value that was given.
+    allowed : str
+        What the value must be, for the message.
+    """
     return UsageError(f"dataset.{key}={value}: must be {allowed}")

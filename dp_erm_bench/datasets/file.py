@@ -1,4 +1,4 @@
-"""A user's own file: svmlight, npz or csv."""
+"""The loader of a user's own file: svmlight, npz or csv."""
 
 import io
 import os
@@ -29,26 +29,29 @@ BROKEN = (
     *(*UNREADABLE, BadZipFile, LookupError, OverflowError),
     *(NotImplementedError, RuntimeError, MemoryError, SyntaxError),
 )
-"""Errors of readers for a file that is cut off or of another format."""
+"""Errors that readers raise for a file that is cut off or in another format."""
 
 SPARSE = ("data", "indices", "indptr", "shape")
 
 
 class File:
-    """A file of records, svmlight, npz or csv, perhaps packed by bz2, xz or gz.
+    """A file of records: svmlight, npz or csv, optionally compressed by bz2, xz or gz.
 
-    The options are: ``path``; ``format``, which ``auto`` takes from the suffix; for
-    csv ``label``, ``header``, ``onehot``, ``index``, ``text`` and ``drop``
-    (`table.Csv`); ``p``, the number of features, which svmlight does not tell where the
-    last ones are empty; for svmlight ``first``, the number of the first one, 0 or 1,
-    which is 0 if that is seen; ``set``, a label for tables. With ``task=unlabelled``
-    all columns of a csv are features, an npz needs no ``y``, and labels of svmlight are
-    left out. With ``intercept`` no column of a csv may be called one: whether one is
-    constant is not looked up, for that is private.
+    Options for every format are ``path``; ``format``, which ``auto`` takes from the
+    suffix; ``p``, the number of features, which an svmlight file does not show if the
+    last ones are empty; and ``set``, a label for tables. Options for csv are ``label``,
+    ``header``, ``onehot``, ``index``, ``text`` and ``drop`` (`table.Csv`). The option
+    ``first`` of svmlight is the number of the first feature, 0 or 1. Without it, it is
+    0 if a feature 0 occurs.
+
+    With ``task=unlabelled`` all columns of a csv are features, an npz needs no ``y``,
+    and the labels of svmlight are left out. With ``intercept`` no column of a csv may
+    have the name of an intercept. Whether a column is constant is not checked, because
+    that is private.
     """
 
     covered = ("path", "format")
-    """Options that the fingerprint stands for in keys."""
+    """Options that are left out of keys, because the fingerprint covers them."""
 
     def __call__(
         self,
@@ -67,12 +70,12 @@ class File:
         labelled: bool = True,
         drop: Any = None,
     ) -> Raw:
-        """Return raw X and y, which is 0 where there are no labels.
+        """Return raw X and y; y is 0 if there are no labels.
 
         Raises
         ------
         UsageError
-            If there is no such file, or it is not of its format.
+            If the file does not exist, or is not in its format.
         """
         how = (header, intercept, onehot, index, text, words, drop, labelled)
         csv = Csv(path, label, *how)
@@ -113,12 +116,14 @@ class File:
         format: str = "auto",  # noqa: A002
         **how: Any,
     ) -> Look:
-        """Return what a csv, read as `Csv` says, holds: not private.
+        """Return a summary of a csv, computed from its records, so not private.
+
+        The options ``how`` are those of `Csv`.
 
         Raises
         ------
         UsageError
-            If there is no such file, or it is no csv.
+            If the file does not exist, or is not a csv.
         """
         with _read_file(path, format) as (kind, content):
             if kind != "csv":
@@ -126,7 +131,7 @@ class File:
             return Csv(path, **how).look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
-        """Return the categories of columns, None where none are declared."""
+        """Return the categories of each column, None if they are not declared."""
         given = Csv(None, onehot=onehot).categories
         return {k: None if c is None else tuple(c) for k, c in given.items()}
 
@@ -140,7 +145,26 @@ class File:
         first: int | None = None,
         text: Any = None,
     ) -> tuple[Uncharged, ...]:
-        """Return what is read off the records, without a budget, if not declared."""
+        """Return the uses of the data, without a budget, that reading the file makes.
+
+        Parameters
+        ----------
+        path : str or None
+            Path of the file.
+        format : str
+            Format of the file; ``auto`` takes it from the suffix.
+        header : bool or str
+            With ``auto`` the first row of a csv decides whether it names the columns.
+        p : int or None
+            Number of features; None: an svmlight file is searched for it.
+        onehot : mapping, sequence or None
+            Columns of categories; categories that are not declared are read from the
+            records.
+        first : int or None
+            Number of the first feature; None: an svmlight file is searched for it.
+        text : sequence of str or None
+            Columns that are declared to hold text.
+        """
         kind = _format_of(Path(path or ""), format)
         csv = Csv(None, onehot=onehot, text=text)
         undeclared = {name for name, c in csv.categories.items() if c is None}
@@ -157,12 +181,12 @@ class File:
         path: str | None = None,
         format: str = "auto",  # noqa: A002
     ) -> str:
-        """Return the digest of the file's bytes, and what they are taken for.
+        """Return the format and compression of the file, and the digest of its bytes.
 
         Raises
         ------
         UsageError
-            If there is no such file, it cannot be read, or its format is not known.
+            If the file does not exist or cannot be read, or if its format is not known.
         """
         file = _existing_file(path)
         packed = file.suffix if file.suffix in UNPACK else ""
@@ -176,7 +200,7 @@ class File:
 
 @contextmanager
 def _read_file(path: str | None, format: str) -> Iterator[tuple[str, bytes]]:  # noqa: A002
-    """Give a file's format and content; refuse it if it is not what it should be."""
+    """Yield a file's format and content; raise UsageError if it cannot be read."""
     file = _existing_file(path)
     kind = _format_of(file, format)
     try:
@@ -219,14 +243,15 @@ def _format_of(file: Path, kind: str) -> str:
 def parse_npz(content: bytes, labelled: bool = True) -> Raw:
     """Return X and y of an npz archive.
 
-    It has ``y`` and either ``X`` or the parts ``data``, ``indices``, ``indptr``,
-    ``shape`` of sparse columns; of sparse rows if ``format`` is ``csr``. An entry that
-    stands twice is the sum, as for scipy (`base.as_features`).
+    The archive has ``y`` and either ``X`` or the parts ``data``, ``indices``,
+    ``indptr``, ``shape`` of sparse columns, or of sparse rows if ``format`` is ``csr``.
+    Duplicate entries count as one entry, their sum, as in scipy (`base.as_features`).
+    If records are not labelled, y is 0.
 
     Raises
     ------
     UsageError
-        If an array is missing, or memory holds no vector of as many features.
+        If an array is missing, or if memory cannot hold a vector of so many features.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -241,7 +266,7 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
 
 
 def _sparse_features(arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the sparse features of the arrays of an archive."""
+    """Return the sparse features whose parts are arrays of an archive."""
     from scipy.sparse import csc_array, csr_array
 
     check_width(int(arrays["shape"][1]), "dataset.path: the shape of the npz file")

@@ -1,14 +1,15 @@
-"""Published data: from a mirror, our cache, or the publisher's client on the network.
+"""Load published data from a mirror, our cache, or the publisher's client.
 
-``DP_ERM_BENCH_DATA`` names a mirror: a folder that is read before any network. Its
-``MANIFEST.csv`` has at least the columns ``name``, ``file`` and ``sha256`` (of the file
-as it lies there); files ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
-``libsvmdata_name``, ``p``, ``task`` and ``labels`` make a file a set of libsvmdata.
+``DP_ERM_BENCH_DATA`` names a mirror: a folder that is read before any network access.
+Its ``MANIFEST.csv`` has at least the columns ``name``, ``file`` and ``sha256`` (of the
+file as it is stored). Files ending in ``.bz2``, ``.xz`` or ``.gz`` are decompressed.
+The columns ``libsvmdata_name``, ``p``, ``task`` and ``labels`` describe a file as a set
+of libsvmdata.
 
-libsvmdata reads its home once, when it is imported; looks files up by a name that is
-not anchored, and deletes what it finds when it does not find two; writes neither
-atomically nor with a check-sum. So a download is made in a folder of its own, and
-what arrives is kept in our cache, sealed by its hash.
+libsvmdata reads the place of its home folder once, when it is imported. It looks files
+up by a pattern that is not anchored, and deletes what it finds unless it finds two
+files. It writes neither atomically nor with a checksum. So each download is made in a
+folder of its own, and what arrives is kept in our cache, sealed by its hash.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ MANIFEST = "MANIFEST.csv"
 PATIENCE = 10.0
 UNPACK: Mapping[str, Callable[[bytes], bytes]]
 UNPACK = {".bz2": bz2.decompress, ".xz": lzma.decompress, ".gz": gzip.decompress}
-"""What unpacks a file, by its suffix."""
+"""The function that decompresses a file, by the suffix of the file."""
 
 BROKEN = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
-"""Errors of readers for a file that is cut off or packed in another way."""
+"""Errors that readers raise for a file that is cut off or packed in another way."""
 
 
 @dataclass(frozen=True)
 class MirrorFolder:
-    """The files that a mirror folder lists.
+    """The files that the manifest of a mirror lists.
 
     Parameters
     ----------
     folder : Path
-        Their folder.
+        The folder of the mirror.
     rows : mapping from name to row
         Rows of the manifest, with at least ``file`` and ``sha256``.
     """
@@ -75,7 +76,7 @@ class MirrorFolder:
     rows: Mapping[str, Mapping[str, str]]
 
     def verify(self, name: str) -> str:
-        """Return the SHA-256 of a file that exists and has the one it should.
+        """Return the SHA-256 of a file, after checking it against the manifest.
 
         Raises
         ------
@@ -113,7 +114,7 @@ class MirrorFolder:
 
 
 def decompress_file(path: Path) -> bytes:
-    """Return the content of a file, unpacked if its suffix is one of `UNPACK`."""
+    """Return the content of a file, decompressed if its suffix is one of `UNPACK`."""
     return UNPACK.get(path.suffix, bytes)(path.read_bytes())
 
 
@@ -141,29 +142,29 @@ def open_mirror() -> MirrorFolder | None:
 
 @functools.lru_cache(maxsize=4)
 def _manifest_rows(folder: Path, content: str) -> Mapping[str, Mapping[str, str]]:
-    """Return the rows of a manifest of this content by name."""
+    """Return the rows of a manifest by name; ``content`` is the manifest's digest."""
     text = (folder / MANIFEST).read_bytes().decode()
     return {row["name"]: row for row in csv.DictReader(io.StringIO(text, newline=""))}
 
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset that others publish, and that a mirror may have.
+    """A published dataset, read from a mirror or through the publisher's client.
 
     Parameters
     ----------
     name : str
-        Its name here.
+        Name of the dataset in this package.
     files : sequence of str
         Names of its files in a mirror's manifest.
     parse : callable
-        Makes X, y of the files' decompressed contents.
+        Makes X and y from the decompressed contents of the files.
     fetch : callable or None
-        Gets X, y through the publisher's client; None: only a mirror has it.
+        Gets X and y through the publisher's client; None if only a mirror has the data.
     fetched : callable
-        Whether the client has it in its own cache.
+        Returns whether the client has the data in its own cache.
     host : str
-        Address asked first, so that a machine without network knows it at once.
+        Address that is tried first, so that a machine without network fails at once.
     command : str
         The command line that fills the client's cache.
     """
@@ -177,12 +178,12 @@ class Published:
     command: str = ""
 
     def fingerprint(self) -> str | None:
-        """Return a digest of the source; None if it has none, without getting it.
+        """Return a digest of the source, or None without one; nothing is downloaded.
 
         Raises
         ------
         DataUnavailable
-            If files of the mirror are not those of its list.
+            If the files of the mirror do not match its manifest.
         """
         if mirror := self._mirror_of_all_files():
             # The suffix says how it is packed.
@@ -191,7 +192,7 @@ class Published:
         return stored_hash("raw", self._file_key) if self.fetch else None
 
     def __call__(self) -> Raw:
-        """Return raw X and y: of the mirror, of an earlier download, else of a new one.
+        """Return raw X and y from the mirror, an earlier download, or a new download.
 
         Raises
         ------
@@ -242,14 +243,17 @@ class Published:
 
 
 def python_call(module: str, function: str, *calls: str) -> str:
-    """Return the command line that calls a function, once with each arguments."""
+    """Return a command line that calls a Python function once for each of ``calls``.
+
+    Each of ``calls`` is the text of the arguments of one call.
+    """
     lines = "; ".join(f"{function}({arguments})" for arguments in calls)
     return f'python -c "from {module} import {function}; {lines}"'
 
 
 @functools.cache
 def is_reachable(host: str) -> bool:
-    """Return whether an address answers within 10 s, asked once per process."""
+    """Return whether an address answers within 10 s; it is tried once per process."""
     request = urllib.request.Request(host, method="HEAD")
     try:
         urllib.request.urlopen(request, timeout=PATIENCE).close()
@@ -268,10 +272,10 @@ NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 ENTRY = re.compile(rb"([-+]?\d+):" + NUMBER.pattern, re.ASCII)
 
 DENSE_FROM = 0.5
-"""Share of non-zeros from which files that do not say are held dense."""
+"""Share of non-zeros from which features are made dense, if their file does not say."""
 
 EMPTY = 0.05
-"""Share of features that may be empty at the end of a set of a mirror."""
+"""Share of the features of a mirror's set, the last ones, that may be empty."""
 
 DECIDED = "which dataset.p is unless it is declared"
 
@@ -279,21 +283,21 @@ TASKS = {"binary": "classification", "multiclass": "classification"}
 
 
 def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1) -> Raw:
-    """Return the records of svmlight files, one after the other.
+    """Return the records of svmlight files, the files one after the other.
 
     Parameters
     ----------
     *contents : bytes
-        Decompressed.
+        Contents of the files, decompressed.
     p : int or None
-        Number of features; None: as many as are seen.
+        Number of features; None: as many as occur.
     first : int or str
-        Number of the first feature, 0 or 1; ``'auto'``: 0 if it is seen.
+        Number of the first feature, 0 or 1; ``'auto'``: 0 if a feature 0 occurs.
 
     Returns
     -------
     X : array or csc_array of shape (n, p)
-        Dense if at least half of it is non-zero.
+        Dense if at least half of the entries are non-zero.
     y : array of shape (n,)
     """
     from scipy.sparse import vstack
@@ -321,13 +325,14 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
 
 
 def _parse_listed(content: bytes, p: int | None) -> Raw:
-    """Return the records of a set of a mirror, whose width it lists.
+    """Return the records of a mirror's set, with as many features as the mirror lists.
 
     Raises
     ------
     DataUnavailable
-        If the file is wider, or so much narrower that the width must be wrong: the
-        last features of a part of a set may be empty, as 4 of 123 of a1a are.
+        If the file is wider than listed, or so much narrower that the listed width must
+        be wrong. The last features of a part of a set may be empty, as 4 of 123 are in
+        a1a.
     """
     try:
         X, y = parse_svmlight(content, p=p)
@@ -345,7 +350,7 @@ def _parse_listed(content: bytes, p: int | None) -> Raw:
 
 
 def compact_features(X: Any) -> Features:
-    """Return features dense if at least half of them are non-zero, else sparse."""
+    """Return features, dense if at least half of them are non-zero, else sparse."""
     X = as_features(X)
     if isinstance(X, np.ndarray) or X.nnz < DENSE_FROM * np.prod(X.shape):
         return X
@@ -353,12 +358,12 @@ def compact_features(X: Any) -> Features:
 
 
 def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
-    """Refuse the first bad row of a file, naming the key that decides.
+    """Raise UsageError for the first bad row of a file, naming the key that decides.
 
     Raises
     ------
     UsageError
-        With the numbers of the row's features, and nothing else that it holds.
+        With the numbers of the row's features, and nothing else that the row holds.
     """
     least = 0 if first == "auto" else int(first)
     zero, largest, place = False, -1, 0
@@ -400,7 +405,7 @@ def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
 
 @functools.cache
 def libsvm_catalogue() -> dict[str, Any]:
-    """Return the sets of libsvmdata by name; importing it takes a second."""
+    """Return the sets of libsvmdata by name; importing libsvmdata takes a second."""
     from libsvmdata.core import ALL_DATASETS
 
     return dict(ALL_DATASETS)
@@ -413,7 +418,7 @@ def libsvm_home() -> Path:
 
 
 def files_in_cache(name: str) -> tuple[Path, Path] | None:
-    """Return the files of exactly this name in libsvmdata's cache, None without."""
+    """Return the files of exactly this name in libsvmdata's cache, or None."""
     y = libsvm_home() / f"{name}_y.npy"
     for X in (libsvm_home() / f"{name}_X.{suffix}" for suffix in ("npz", "npy")):
         if X.is_file() and y.is_file():
@@ -422,7 +427,7 @@ def files_in_cache(name: str) -> tuple[Path, Path] | None:
 
 
 def fetch_set(name: str) -> Raw:
-    """Return a set from libsvmdata's cache, else download it through libsvmdata."""
+    """Return a set from libsvmdata's cache; if it is not there, download it."""
     from scipy.sparse import load_npz
 
     if files := files_in_cache(name):
@@ -442,7 +447,7 @@ def _download_set(name: str) -> tuple[Any, Any]:
 
 
 class LibsvmSets:
-    """Every set of libsvmdata; the option ``set`` is its name there."""
+    """The loader of all sets of libsvmdata; the option ``set`` is the name of a set."""
 
     def __call__(self, set: str | None = None) -> Raw:  # noqa: A002
         """Return raw X and y of a set.
@@ -452,12 +457,12 @@ class LibsvmSets:
         UsageError
             If the name is unknown, or its set cannot be used.
         DataUnavailable
-            If it cannot be had.
+            If the data cannot be obtained.
         """
         return self._source_of(set)()
 
     def fingerprint(self, set: str | None = None) -> str | None:  # noqa: A002
-        """Return a digest of a set's source, with its width; None if it has none."""
+        """Return a digest of a set's source and width; None if the source has none."""
         found = self._source_of(set).fingerprint()
         return found and digest_of_json([found, _listed_width(*_check_member(set))])
 
@@ -467,7 +472,7 @@ class LibsvmSets:
         Raises
         ------
         UsageError
-            If there is no such set, or it has several labels per record.
+            If the set does not exist, or has several labels per record.
         """
         name, row = _check_member(set)
         task = row.get("task") or str(libsvm_catalogue()[name].task_name)
@@ -480,7 +485,8 @@ class LibsvmSets:
     def classes(self, set: str | None = None) -> list[float] | None:  # noqa: A002
         """Return the labels that a mirror lists for a set, None if it lists none.
 
-        They stand in its column ``labels``, perhaps with their counts: ``-1:24;1:7``.
+        The manifest has them in its column ``labels``, perhaps with counts:
+        ``-1:24;1:7``.
         """
         listed = (_check_member(set)[1].get("labels") or "").split(";")
         try:
@@ -490,7 +496,7 @@ class LibsvmSets:
         return found if len(found) > 1 else None
 
     def uncharged(self, set: str | None = None) -> tuple[Uncharged, ...]:  # noqa: A002
-        """Return that a width which is listed nowhere is read off the records."""
+        """Return the uncharged use of a width that is read, or nothing if listed."""
         listed = _listed_width(*_check_member(set)) is not None
         return () if listed else (Uncharged.FEATURES,)
 
@@ -514,7 +520,7 @@ def _listed_width(name: str, row: Mapping[str, str]) -> int | None:
     Raises
     ------
     DataUnavailable
-        If it is no number of features.
+        If it is not a number of features.
     """
     listed = (row.get("p") or "").strip()
     if not listed:
@@ -529,12 +535,14 @@ def _listed_width(name: str, row: Mapping[str, str]) -> int | None:
 
 
 def _check_member(member: str | None) -> tuple[str, Mapping[str, str]]:
-    """Return a set's name and its row in a mirror.
+    """Return a set's name and its row in the manifest of a mirror, empty without one.
 
     Raises
     ------
     UsageError
-        If libsvmdata does not know the name, or has another set under it.
+        If libsvmdata does not know the name.
+    DataUnavailable
+        If libsvmdata has another set under the name.
     """
     if not isinstance(member, str):
         raise UsageError(

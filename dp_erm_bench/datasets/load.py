@@ -1,9 +1,10 @@
-"""Load a dataset by its specification, from arrays on disk where they are cached.
+"""Load a dataset by its specification, from cached arrays if there are any.
 
-A user's own arrays come in here, too. Cached arrays are written atomically, verified
-and memory-mapped when they are read. Sparse features lie there as the arrays that make
-them up, one file each. With them lie their hash and the name under which they are kept:
-damaged arrays are not used, nor those of another name.
+This module also makes datasets of a user's own arrays. Cached arrays are written
+atomically. When they are read, they are verified and memory-mapped. Sparse features are
+stored as the arrays that make them up, one file each. Their hash, and the name under
+which they are kept, are stored with them: damaged arrays, or arrays of another name,
+are not used.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from dp_erm_bench.datasets.spec import (
 from dp_erm_bench.errors import UsageError
 
 VARIABLE = "DP_ERM_BENCH_DATA"
-"""The variable that names a folder of data files, see `libsvm.Published`."""
+"""Environment variable that names a folder of data files, see `libsvm.Published`."""
 
 SEAL = "content.json"
 BROKEN = (
@@ -67,18 +68,18 @@ BROKEN = (
     *(SyntaxError, TokenError, OverflowError, MemoryError, RecursionError),
     *(UserWarning, DeprecationWarning),
 )
-"""Errors of readers for a damaged file."""
+"""Errors that readers raise for a damaged file."""
 
 
 def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     """Return the dataset of a specification, prepared.
 
-    Labels of a classification become -1 and +1; then rows are split, columns
-    standardised, records clipped to declared bounds and an intercept's column added
-    where that is asked for, and arrays made float64, column-major and read-only.
-    Prepared arrays of a source that has a check-sum are cached on disk and
-    memory-mapped, so that workers share them; a process loads a dataset once, and again
-    where what decides it (`source_of`) is another.
+    The labels of a classification become -1 and +1. Then, if the specification says so,
+    rows are split, columns standardised, records clipped to declared bounds and a
+    column added for an intercept. The arrays become float64, column-major and
+    read-only. If a source has a checksum, its prepared arrays are cached on disk and
+    memory-mapped, so that workers share them. A process loads a dataset once, and again
+    if what decides its records (`source_of`) has changed.
 
     Parameters
     ----------
@@ -99,18 +100,19 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
 def source_of(spec: Mapping[str, Any]) -> str:
     """Return all that decides the records of a specification, as JSON.
 
-    A dataset, and a problem of one, are kept in memory by it and by the specification,
-    prepared arrays on disk by it and by the code of the loader and of `prepare_arrays`.
+    A dataset and its problems are cached in memory by this text and the specification.
+    Prepared arrays are cached on disk by this text and the code of the loader and of
+    `prepare_arrays`.
 
     Returns
     -------
     str
-        ``source``: of a user's file the SHA-256 of its bytes with its format and
-        packing, of a published set that of its files with what the mirror's list says
-        of them, of a package its version; None where data are made, or not yet here.
-        ``options``: those of the loader, but for what the source stands for (the
-        path). ``recipe``: classes, split, scaling, clipping, intercept. ``bounds``: by
-        which columns are placed or mapped.
+        ``source``: for a user's file the SHA-256 of its bytes with its format and
+        compression; for a published set that of its files with what the manifest of the
+        mirror says about them; for a package its version; None for generated data, or
+        data that are not on this machine yet. ``options``: those of the loader, without
+        the ones that the source covers (the path). ``recipe``: classes, split, scaling,
+        clipping, intercept. ``bounds``: those by which columns are placed or mapped.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def source_of(spec: Mapping[str, Any]) -> str:
         As `load_dataset` does.
     """
     checked = check_spec(spec)
-    # A plain function has none: it makes the data.
+    # A plain function has no fingerprint: it generates the data.
     fingerprint = getattr(checked.loader, "fingerprint", None)
     covered = getattr(checked.loader, "covered", ())
     bounds = checked.bounds
@@ -163,7 +165,7 @@ def _load_dataset(text: str, source: str, cache: str) -> Dataset:
 def _declared_bounds(
     spec: Spec, features: Sequence[Feature]
 ) -> tuple[DeclaredBounds, Ranges | None]:
-    """Return the declared bounds of the columns, and the ranges of raw ones."""
+    """Return the declared bounds in column order, and the ranges of raw columns."""
     assert spec.bounds is not None
     declared = spec.bounds.bounds_in_order(
         features, indicated=not spec.recipe.standardise
@@ -175,7 +177,7 @@ def _declared_bounds(
 def _load_prepared(
     spec: Spec, fields: Mapping[str, Any], source: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]]:
-    """Return the arrays, their hash, and the facts of `_prepare_dataset`.
+    """Return the prepared arrays, their hash, and the facts of `_prepare_dataset`.
 
     Raises
     ------
@@ -199,21 +201,21 @@ def _load_prepared(
 
 
 def _digest_of_preparation(dotted: str) -> str:
-    """Return the digest of what prepares, empty where no file holds it."""
+    """Return the digest of the code that prepares data, empty if it is in no file."""
     with contextlib.suppress(LookupError):
         return code_digest([module_named(dotted)])
     return ""
 
 
 def _prepare_dataset(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
-    """Return the prepared arrays; their features and what clipping did, JSON-able.
+    """Return the prepared arrays, and a JSON-able dict of their features and clipping.
 
-    Features have the names of a csv's first row, indicators also that of their column;
-    there are none where they have no names.
+    Features have the names in the first row of a csv; indicators also have the name of
+    their column. The list is empty if features have no names.
     """
     raw, recipe = [*spec.loader(**spec.options)], spec.recipe
     features = getattr(raw[0], "attrs", {}).get("features", [])
-    # Which columns go depends on the records: the others are numbered.
+    # Which columns are dropped depends on the records: the others are numbered.
     if recipe.drop_empty or features == numbered_features(len(features)):
         features = []
     if spec.bounds is not None and not recipe.drop_empty:
@@ -230,12 +232,21 @@ def save_arrays(
 ) -> str:
     """Store named arrays under a key of the cache and return their content hash.
 
-    What is to be told of them is kept with them, and is not in the hash. A full disk is
-    no error: the next process prepares again.
+    A full disk is not an error: the next process prepares the arrays again.
+
+    Parameters
+    ----------
+    kind : str
+        Folder of the cache, such as ``datasets``.
+    key : str
+        Name of the arrays in that folder.
+    arrays : mapping from name to features
+    told : mapping
+        Facts that are kept with the arrays and are not part of the hash, JSON-able.
     """
     folder, content = paths.cache_dir() / kind / key, content_hash(arrays)
     shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
-    # They are believed under this name alone.
+    # The arrays are used under this name only.
     seal = {"of": f"{kind} {key}", "names": sorted(arrays), "sparse": shapes}
     text = paths.sealed_json(seal | {"content": content, "told": dict(told)})
     with contextlib.suppress(OSError):
@@ -244,13 +255,13 @@ def save_arrays(
             for suffix, part in feature_parts(array).items():
                 save = functools.partial(np.save, arr=part, allow_pickle=False)
                 paths.write_atomic(folder / f"{name}{suffix}.npy", save, private=True)
-        # Written last: a reader who finds the seal finds the arrays, too.
+        # Written last: a reader that finds the seal finds the arrays, too.
         paths.write_atomic(folder / SEAL, lambda file: file.write(text), private=True)
     return content
 
 
 def stored_hash(kind: str, key: str) -> str | None:
-    """Return the hash that `load_arrays` does, looked at once for each seal."""
+    """Return the hash of stored arrays or None; they are verified once per seal."""
     with contextlib.suppress(OSError):
         return _content_hash(
             kind, key, paths.file_digest(paths.cache_dir() / kind / key / SEAL)
@@ -267,8 +278,8 @@ def _content_hash(kind: str, key: str, seal: str) -> str | None:
 def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     """Return the stored arrays, memory-mapped and read-only, and their hash.
 
-    Returns None if there are none, or if their bytes do not have the hash that
-    they were stored with, or were stored under another name.
+    Returns None if there are none, if their bytes do not have the hash that was stored
+    with them, or if they were stored under another name.
     """
     found = _load_stored(kind, key)
     return found and found[:2]
@@ -277,7 +288,7 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
 def _load_stored(
     kind: str, key: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]] | None:
-    """Return what `load_arrays` does, and what is told of them."""
+    """Return what `load_arrays` does, and the facts that are kept with the arrays."""
     folder = paths.cache_dir() / kind / key
     try:
         if folder.is_dir():
@@ -310,7 +321,7 @@ def _read_features(path: Path, shape: list[int] | None) -> Features:
 def _map_array(path: Path) -> NDArray[Any]:
     file = path.with_name(f"{path.name}.npy")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a header that is not ours
+        warnings.simplefilter("error")  # numpy warns of a header by another program
         return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
 
 
@@ -334,31 +345,35 @@ def own_dataset(
     X : array, sparse matrix or DataFrame of shape (n, p)
         Numbers; a sparse matrix stays sparse, a DataFrame names the features.
     y : array of shape (n,)
+        Labels, text or numbers.
     bounds : Bounds, optional
-        On the p features and the label.
+        Bounds on the p features and the label.
     positive : label or list of labels, optional
-        Labels, text or numbers, that become +1, all others becoming -1.
+        Labels, text or numbers, that become +1; all others become -1.
     classes : list of labels, optional
-        All labels that there may be. Without ``positive`` they are two numbers, of
-        which the larger becomes +1. None: they are read off y, which `uncharged` lists,
-        also where a Series has categories, which may have been read. Without both,
-        labels are taken as they are: the loss refuses those that it does not know.
+        All labels that may occur. Without ``positive`` they must be two numbers, of
+        which the larger becomes +1. If None, they are read from y, which `uncharged`
+        lists. That is so even if a Series has categories, because those may have been
+        read from the data. Without both, labels are taken as they are, and the loss
+        refuses those that it does not know.
     clip_to_bounds : bool
         Whether each record is clipped to the bounds.
     intercept : float
-        The constant of a last column, which is added after that; 0 for none.
+        The constant of a last column, which is added after clipping; 0 for none.
     classification : bool
-        Whether labels 0 and 1, or booleans, become -1 and +1 without both of these.
+        Whether labels 0 and 1, or booleans, become -1 and +1 if neither ``positive``
+        nor ``classes`` is given.
     ranges : Ranges, optional
-        What the features are held to before that; the bounds are of what comes out.
+        Ranges to which features are held before clipping; the bounds are those of the
+        result.
     public : bool
-        Whether the user declares that the records may be known.
+        Whether the user declares that the records are public.
 
     Raises
     ------
     UsageError
-        If they are empty, of unequal length or not finite, or break the bounds; if
-        ``positive`` names none of the labels or all.
+        If the records are empty, of unequal length or not finite, or break the bounds;
+        if ``positive`` names none of the labels or all of them.
     """
     headings = getattr(X, "columns", [None])
     columns = tuple(headings) if all(isinstance(c, str) for c in headings) else ()
@@ -384,16 +399,17 @@ def own_dataset(
 def _labels_as_numbers(
     y: Any, positive: object, classes: Any, classification: bool
 ) -> tuple[Array, bool]:
-    """Return labels as numbers, -1 and +1 where it is said which become +1.
+    """Return labels as numbers, and whether the classes were read from them.
 
-    And whether the classes were read off them: where 0 stands for -1, as it does with
-    1, or where ``positive`` is given alone.
+    Labels become -1 and +1 if it is declared which become +1. Classes are read from
+    them if 0 is taken for -1, because only 0 and 1 occur, or if ``positive`` is given
+    alone.
     """
     if np.ndim(y) != 1:
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")
     if positive is None and classes is None:
         try:
-            told = np.array(base.real_numbers("y", y), np.float64)  # nobody else's
+            told = np.array(base.real_numbers("y", y), np.float64)  # a copy
         except UsageError as error:
             words = any(isinstance(one, str) for one in np.ravel(np.asarray(y)))
             hint = "; name what becomes +1, as in positive='yes'" if words else ""

@@ -1,8 +1,8 @@
-"""From raw features and labels to what an oracle may use: bounds, scales, intercept.
+"""Prepare raw features and labels for an oracle: bounds, scales, intercept.
 
-The intercept is a last column of one constant, which is public and so are its bounds:
-nothing about it is computed from records. That a column of the data is constant is not
-looked up either: it would be a private fact.
+The intercept is a last column of one constant, which is public, and so are its bounds:
+nothing about it is computed from records. Whether a column of the data is constant is
+not checked either, because that would be a private fact.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from dp_erm_bench.kernels.lengths import are_usual, norm2, powers_of
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
 DEFAULT = "default"
-"""The bound of all columns that a mapping of names does not have."""
+"""Key of the bound on all columns that a mapping of names does not list."""
 FILL_IN = "FILL_IN"
-"""What stands for a bound that its author must find."""
+"""Placeholder for a bound that the author of a yaml must find."""
 SCALE = "scale"
 BY_BOUNDS = "bounds"
 """The value of `SCALE` that maps columns by their declared bounds."""
 SLACK = 1.0 + 1e-12
-"""Rounding of a norm that a record may exceed its bound by."""
+"""Factor by which the norm of a record may exceed its bound through rounding."""
 MOST_TOLD = 20
-"""Columns that a sentence about the records names."""
+"""Most columns that a sentence about the records names."""
 
 WIDE = 0.01
-"""The share of a declared bound below which no record comes near it."""
+"""A bound is called wide if all records are below this share of it."""
 
 NOT_PRIVATE = "(not private: computed from the records)"
 CORRECT = (
@@ -64,7 +64,7 @@ CORRECT = (
     "without the records"
 )
 BLOCK = 256
-"""Records that are sorted at once."""
+"""Number of records that are sorted at once."""
 MOST = 1e150
 """The largest bound: squares of it add up to finite numbers."""
 
@@ -80,18 +80,21 @@ class DeclaredBounds:
     norm : float or None
         None: the norm implied by the columns.
     label : float or None
+        Bound on the absolute value of the label.
     nonzeros : int or None
+        Bound on the number of non-zeros of a record.
     pairs : array of shape (p, 2) or (2,), or None
-        Lowest and highest value, where one of ``columns`` is declared as a range.
+        Lowest and highest values, if one of ``columns`` is declared as a range.
     named : mapping or None
-        The same of columns by name, until `bounds_in_order` places them.
+        Lowest and highest values of columns by name, until `bounds_in_order` places
+        them.
     default : tuple or None
-        The same of all columns that are not named.
+        Lowest and highest value of all columns that are not named.
     scale : bool
-        Whether columns are mapped to [-1, 1]; ``norm`` bounds what comes out.
+        Whether columns are mapped to [-1, 1]; ``norm`` is then a bound on the result.
     groups : tuple
-        For each feature the column of categories that it indicates, None for a number;
-        empty where there are no indicators, or they are rescaled.
+        For each feature the column of categories that it indicates, None for a number.
+        Empty if there are no indicators, or if they are rescaled.
     """
 
     columns: Array
@@ -106,7 +109,7 @@ class DeclaredBounds:
 
     @property
     def key(self) -> list[Any]:
-        """Return the bounds JSON-able."""
+        """Return the bounds as values that JSON can hold."""
         sparsity = [] if self.nonzeros is None else [self.nonzeros]
         plain = [self.columns.tolist(), self.norm, self.label, *sparsity]
         if not self.needs_features:
@@ -117,17 +120,17 @@ class DeclaredBounds:
 
     @property
     def needs_features(self) -> bool:
-        """Return whether it matters which column is which."""
+        """Return whether the bounds depend on which column is which."""
         return self.named is not None or self.pairs is not None or self.scale
 
     def bounds_in_order(
         self, features: Sequence[Feature], indicated: bool = True
     ) -> DeclaredBounds:
-        """Return the bounds with those of names in the order of features.
+        """Return the bounds with those given by name placed in the order of features.
 
-        An indicator takes the bound of its column of categories, and 1 at most: it is 0
-        or 1, whatever the records are, where it is still ``indicated``: not rescaled by
-        what is computed from them.
+        An indicator takes the bound of its column of categories, but at most 1, because
+        it is 0 or 1 whatever the records are. This holds while it is still
+        ``indicated``, which means not rescaled by statistics of the records.
 
         Raises
         ------
@@ -167,7 +170,16 @@ class DeclaredBounds:
     def ranges(
         self, name: str, features: Sequence[Feature], clip: bool
     ) -> Ranges | None:
-        """Return what raw records are held to; None where bounds are plain ones.
+        """Return the ranges to which raw records are held; None for plain bounds.
+
+        Parameters
+        ----------
+        name : str
+            Name of the dataset, for messages.
+        features : sequence of Feature
+            The p columns in their order.
+        clip : bool
+            Whether an entry outside its range is clipped. If not, it is refused.
 
         Raises
         ------
@@ -196,22 +208,23 @@ class DeclaredBounds:
     def bounds_of(self, name: str, p: int) -> Bounds:
         """Return the bounds of a dataset with p features.
 
-        Without a declared norm it is that of the largest record there may be: R_2^2 =
-        sum of R_j^2 over the numbers + one term for each column of categories, the
-        largest min(R_j, 1)^2 of its indicators. For the cell of a record is one word of
-        the column, or the record is refused: a word that is not one of the categories,
-        and a missing value, do not load, and a record of zeros (zero_out) has none. So
-        one indicator at most is 1 and all others are 0, in every record by itself,
-        hence in every neighbour's; clipping to bounds makes no entry larger in absolute
-        value, ``scale`` leaves indicators alone and maps numbers to at most 1, and
-        where ranges move zeros (a lower end above 0) a record longer than R_2 is shrunk
-        or refused (`clip_features`, `check_bounds`). Where categories are read off the
-        records, a neighbour's new word has no indicator and counts 0.
+        Without a declared norm, the norm is that of the largest possible record: R_2^2
+        = sum of R_j^2 over the numbers + one term for each column of categories, the
+        largest min(R_j, 1)^2 of its indicators. The reason is that the cell of a record
+        is one word of the column, or the record is refused: a word that is not one of
+        the categories, and a missing value, do not load, and a record of zeros
+        (zero_out) has none. So at most one indicator is 1 and all others are 0, in
+        every record by itself, hence in every neighbour's. Clipping to bounds makes no
+        entry larger in absolute value. ``scale`` leaves indicators alone and maps
+        numbers to at most 1. If ranges move zeros (a lower end above 0), a record
+        longer than R_2 is shrunk or refused (`clip_features`, `check_bounds`). If
+        categories are read from the records, a neighbour's new word has no indicator
+        and counts 0.
 
         Raises
         ------
         UsageError
-            If there is another number of columns, or fewer than ``nonzeros``.
+            If the number of columns is not p, or is less than ``nonzeros``.
         """
         if self.columns.ndim and self.columns.size != p:
             raise _wrong_length(name, self.columns.size, p)
@@ -237,14 +250,14 @@ class DeclaredBounds:
 def declared_by(value: Mapping[str, Any], scale: bool = False) -> DeclaredBounds:
     """Return the bounds that a yaml declares.
 
-    Without ``columns`` each entry is bounded by ``norm``. A bound of a column is a
-    number, or a range [low, high]; columns are a list in their order, or a mapping of
-    their names, beside which ``default`` bounds all others.
+    Without ``columns`` each entry is bounded by ``norm``. A bound on a column is a
+    number, or a range [low, high]. Columns are a list in their order, or a mapping by
+    their names, in which case ``default`` bounds all others.
 
     Raises
     ------
     UsageError
-        For unknown keys, or values that are no bounds.
+        For unknown keys, or values that are not bounds.
     """
     keys = set(value) if isinstance(value, Mapping) else set()
     named = bool(keys) and isinstance(value.get("columns"), Mapping)
@@ -285,7 +298,7 @@ def declared_by(value: Mapping[str, Any], scale: bool = False) -> DeclaredBounds
 
 
 def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """Return bounds of columns, and the pairs where one is not symmetric."""
+    """Return bounds of columns, and the pairs if one of them is not symmetric."""
     ends = np.array(pairs, np.float64).reshape(-1, 2)
     columns = np.abs(ends).max(axis=1)
     ends.flags.writeable = columns.flags.writeable = False
@@ -294,13 +307,13 @@ def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 
 
 def _brief_range(ends: tuple[float, float]) -> str:
-    """Return a range as it is declared, a bound where it is symmetric."""
+    """Return the text of a range as it is declared, a bound if it is symmetric."""
     low, high = ends
     return f"{high:g}" if low == -high else f"[{low:g},{high:g}]"
 
 
 def _range_ends(key: str, value: object) -> tuple[float, float]:
-    """Return the ends of a declared range, or of the one that a bound is."""
+    """Return the ends of a declared range; a single bound is a symmetric range."""
     if not isinstance(value, list | tuple):
         bound = _single_bound(key, value)
         return -bound, bound
@@ -324,7 +337,7 @@ def _refuse_unfilled(key: str, value: object, what: str) -> None:
 
 
 def _single_bound(key: str, value: object) -> float:
-    """Return a bound that is one number, refuse a range or several."""
+    """Return a bound that is one number; refuse a range or several numbers."""
     if value == FILL_IN:
         what = "a bound on the absolute value"
         what += ", or a range [low,high]," * key.startswith(("columns", DEFAULT))
@@ -334,7 +347,7 @@ def _single_bound(key: str, value: object) -> float:
             f"dataset.bounds.{key} of shape {np.shape(value)}: must be one number"
         )
     bound, most = real_number(value), f", at most {MOST:g}"
-    # A bound that was declared by a norm may be declared again.
+    # A bound that was made from a norm includes SLACK, and may be declared again.
     if 0.0 <= bound <= MOST * SLACK:
         return bound
     allowed = f"finite and >= 0{most}"
@@ -346,21 +359,22 @@ def _single_bound(key: str, value: object) -> float:
 def _by_caller(
     spec: Mapping[str, Any] | ArrayLike, scale: bool = False
 ) -> DeclaredBounds:
-    """Return the bounds that a caller declares, in Python.
+    """Return the bounds that a caller declares in Python.
 
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
-        ``columns`` or ``norm``, and optionally ``label`` and ``nonzeros``. What is no
-        mapping bounds the columns; without ``columns`` the norm bounds each of them.
-        Columns may be ranges, too, a list or a mapping of names with a ``default``
-        beside it.
+        ``columns`` or ``norm``, and optionally ``label`` and ``nonzeros``. Anything but
+        a mapping bounds the columns; without ``columns`` the norm bounds each of them.
+        Columns may also be ranges, and may be a list, or a mapping of names with a
+        ``default`` next to it.
     scale : bool
+        Whether columns are mapped to [-1, 1] by their bounds.
 
     Raises
     ------
     UsageError
-        For unknown keys, or numbers that are no bounds.
+        For unknown keys, or numbers that are not bounds.
     """
     value = _plain_lists(spec if isinstance(spec, Mapping) else {"columns": spec})
     for key in value:
@@ -381,23 +395,23 @@ def bounds_and_ranges(
     scale: str | None,
     clip: bool,
 ) -> tuple[Bounds, Ranges | None]:
-    """Return the bounds that a caller declares, and what raw records are held to.
+    """Return the bounds that a caller declares, and the ranges for raw records.
 
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
-        As of `_by_caller`.
+        As in `_by_caller`.
     features : sequence of Feature
-        The p columns by name.
+        The p columns in their order, with their names.
     scale : {'bounds'} or None
-        Whether columns are mapped to [-1, 1]; the bounds are of what comes out.
+        Whether columns are mapped to [-1, 1]; the bounds are those of the result.
     clip : bool
-        Whether an entry outside is clipped; else it is refused.
+        Whether an entry outside its range is clipped. If not, it is refused.
 
     Raises
     ------
     UsageError
-        For bounds that are none, or names that no column has.
+        For values that are not bounds, or names that no column has.
     """
     if scale not in (None, BY_BOUNDS):
         raise base.dataset_error(SCALE, scale, f"{BY_BOUNDS} or None")
@@ -407,7 +421,7 @@ def bounds_and_ranges(
 
 
 def _plain_lists(value: Any) -> Any:
-    """Return mappings and arrays of any kind as those of a yaml."""
+    """Return mappings and arrays of any kind as the mappings and lists of a yaml."""
     if isinstance(value, Mapping):
         return {key: _plain_lists(one) for key, one in value.items()}
     if hasattr(value, "tolist"):
@@ -416,7 +430,7 @@ def _plain_lists(value: Any) -> Any:
 
 
 def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
-    """Return bounds as they are declared, columns in their order, by their ranges."""
+    """Return bounds as a yaml declares them, the columns in order."""
     if ranges is None:
         return bounds.spec
     ends = np.column_stack([ranges.low, ranges.high]).tolist()
@@ -425,7 +439,7 @@ def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
 
 
 def clipping_sentence(clipping: Clipping | None, names: Sequence[str]) -> str:
-    """Return what clipping did as a sentence, empty where it did nothing."""
+    """Return a sentence on what clipping changed, empty if it changed nothing."""
     if clipping is None or not clipping.share:
         return ""
     columns = [names[j] for j in clipping.columns]
@@ -439,17 +453,18 @@ def clipping_sentence(clipping: Clipping | None, names: Sequence[str]) -> str:
 
 
 def clipping_warning(clipping: Clipping | None, names: Sequence[str]) -> str:
-    """Return what a fit warns of: more than `OFTEN` of the records are clipped."""
+    """Return a warning if more than `OFTEN` of the records are clipped, or nothing."""
     often = clipping is not None and clipping.share > OFTEN
     return f"bounds: {clipping_sentence(clipping, names)}" if often else ""
 
 
 def wide_bounds_sentence(data: Dataset, names: Sequence[str]) -> str:
-    """Return which declared bounds all records are far below, empty if there is none.
+    """Return a sentence naming the declared bounds that all records are far below.
 
-    Of a column that is mapped from a range which is not symmetric what counts is how
-    much of the range is taken; columns of zeros, those of sparse records, of which many
-    are rare, and bounds that only follow from that of the norm, are not told.
+    It is empty if there are none. For a column that is mapped from a range which is not
+    symmetric, the used part of the range counts. The sentence does not name columns of
+    zeros, columns of sparse records (many of which are rare), and bounds that only
+    follow from the bound on the norm.
     """
     if (bounds := data.bounds) is None:
         return ""
@@ -477,7 +492,10 @@ def _is_wide(largest: Any, bound: Any) -> Any:
 
 
 def revealing_features_sentence(data: Dataset, names: Sequence[str]) -> str:
-    """Return which features are the label up to shift and scale, empty if none is."""
+    """Return a sentence naming the features that equal the label up to shift and scale.
+
+    It is empty if there are none.
+    """
     columns = base.compute_once(data, _revealing_columns, data.y)
     listed = _listed_columns([names[int(j)] for j in columns], [])
     return listed and (
@@ -496,7 +514,7 @@ def _revealing_columns(X: Features, y: Array) -> Array:
         else:
             squares = X.power(2).sum(axis=0)
         spread = squares - X.sum(axis=0) ** 2 / len(y)
-        # Roughly, for what is far from 0 cancels; then each of these by itself.
+        # A rough test, as values far from 0 cancel; then each candidate is centred.
         near = (X.T @ centred) ** 2 > 0.99 * np.maximum(spread * size, 0.0)
         near |= spread < 1e-6 * squares
         found = []
@@ -510,24 +528,24 @@ def _revealing_columns(X: Features, y: Array) -> Array:
 
 
 def _listed_columns(columns: Sequence[str], others: Sequence[str]) -> str:
-    """Return the headings of columns and what else there is, some of many."""
+    """Return column headings and other names as text, shortened if there are many."""
     every = [*map(quote_heading, columns), *others]
     return ", ".join([*every[:MOST_TOLD], *["..."] * (len(every) > MOST_TOLD)])
 
 
 def _share_in_percent(share: float) -> str:
-    """Return a share in percent; what is not all is not 100, nor 0 if not none."""
+    """Return a share in percent: 100 only if it is all, and 0 only if it is none."""
     text = f"{100.0 * share:.3g}"
     return ("less than 100" if text == "100" and share < 1.0 else text) + " %"
 
 
 def numbered_features(p: int) -> list[Feature]:
-    """Return p features without names of their own."""
+    """Return p features that are named x0, x1, .., because they have no names."""
     return [(f"x{j}", None) for j in range(p)]
 
 
 def features_in(columns: Any, p: int) -> list[Feature]:
-    """Return p features by the headings of a table; numbered if it has no names."""
+    """Return p features by the headings of a table, numbered if they have no names."""
     names = [] if columns is None else list(columns)
     if len(names) != p or not all(isinstance(name, str) for name in names):
         return numbered_features(p)
@@ -548,9 +566,18 @@ def check_bounds(
     bounds: Bounds,
     names: Callable[[], Sequence[str]] = tuple,
 ) -> None:
-    """Refuse declared bounds of the wrong length, or that a record breaks.
+    """Raise UsageError for bounds of the wrong length, or bounds that a record breaks.
 
-    ``names`` returns those of the columns, as far as they have some.
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, for messages.
+    X : array or csc_array of shape (n, p)
+    y : array of shape (n,)
+    bounds : Bounds
+        Declared bounds on the records.
+    names : callable
+        Returns the names of the columns for messages, as far as they have names.
     """
     if bounds.columns.shape != X.shape[1:]:
         raise _wrong_length(name, bounds.columns.size, X.shape[1])
@@ -564,7 +591,7 @@ def check_bounds(
 def _broken_bounds(
     X: Features, y: Array, bounds: Bounds, names: Callable[[], Sequence[str]]
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield the key, words and value of each bound that a record breaks."""
+    """Yield the key, a description and the value of each bound that a record breaks."""
     for column in np.flatnonzero(column_max(X) > bounds.columns):
         known = names()[int(column) : int(column) + 1]
         whose = f"column {quote_heading(known[0])}" if known else f"feature {column}"
@@ -590,23 +617,23 @@ def clip_features(
 ) -> tuple[Features, NDArray[np.bool], NDArray[np.int64]]:
     """Clip features to bounds, in place.
 
-    Features are clipped one by one, those beyond the largest ``nonzeros`` of a record
-    become 0, then the record is shrunk to the norm: each record by itself, which costs
-    no budget.
+    Features are clipped one by one. Then all but the largest ``nonzeros`` entries of
+    each record become 0, and the record is shrunk to the norm. Each record is clipped
+    by itself, which costs no budget.
 
     Parameters
     ----------
     X : array or csc_array of shape (n, p)
-        As `as_features` makes them, and nobody else's.
+        As `as_features` returns them; no other code may use them.
     bounds : Bounds
 
     Returns
     -------
     X : array or csc_array of shape (n, p)
     changed : array of bool of shape (n,)
-        The records that are not as they were.
+        The records that were changed.
     beyond : array of int of shape (p,)
-        How many entries of each column were beyond its own bound.
+        Number of entries of each column that were beyond the bound on the column.
     """
     changed, beyond = _entries_beyond(X, -bounds.columns, bounds.columns)
     _clip_entries(X, -bounds.columns, bounds.columns)
@@ -617,7 +644,7 @@ def clip_features(
     outside = lengths > bounds.norm
     odd = outside & ~are_usual(lengths)
     if odd.any():
-        # Their largest entries become about 1 first: no factor loses digits then.
+        # First scale their largest entries to about 1, so that no factor loses digits.
         powers = np.where(odd, powers_of(column_max(X.T)), 0)
         X = scale_features(X, rows=np.ldexp(1.0, -powers), out=X)
         lengths = np.where(odd, record_norms(X), lengths)
@@ -630,15 +657,24 @@ def clip_features(
 def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
     """Hold raw features to declared ranges and map them to [-1, 1] if scaled, in place.
 
-    Each entry by itself, by what is declared: it costs no budget. x becomes x / R for a
-    range [-R, R], 2 (x - low) / (high - low) - 1 for another; what rounding leaves is
-    within [-1, 1], as subtraction and division are monotone.
+    Each entry is changed by itself and by declared values only, which costs no budget.
+    x becomes x / R for a range [-R, R], and 2 (x - low) / (high - low) - 1 for another
+    range. Despite rounding the result is within [-1, 1], because subtraction and
+    division are monotone.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, for messages.
+    X : array or csc_array of shape (n, p)
+        Changed in place; no other code may use them.
+    ranges : Ranges
 
     Raises
     ------
     UsageError
-        For an entry outside, unless it is clipped, or sparse features that a range
-        would fill.
+        For an entry outside its range, unless it is clipped, or for sparse features
+        whose zeros a range would change.
     """
     low, high = ranges.ends
     uneven = low != -high
@@ -671,7 +707,7 @@ def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
 
 
 def _of_entries(X: Features, columns: Array) -> Array:
-    """Return the values of columns, so that they meet the entries of features."""
+    """Return values of columns in a form that matches the entries of features."""
     if isinstance(X, np.ndarray):
         return columns
     return np.repeat(columns, np.diff(X.indptr))
@@ -686,7 +722,7 @@ def _clip_entries(X: Features, low: Array, high: Array) -> None:
 def _entries_beyond(
     X: Features, low: Array, high: Array
 ) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
-    """Return which records have an entry outside, and of each column how many."""
+    """Return which records have an entry outside, and how many each column has."""
     n, p = X.shape
     entries = X if isinstance(X, np.ndarray) else X.data
     outside = entries < _of_entries(X, low)
@@ -710,12 +746,14 @@ def bound_records(
     Parameters
     ----------
     name : str
-        Of the dataset, for messages.
+        Name of the dataset, for messages.
     arrays : dict
-        ``X``, ``y`` and perhaps ``X_test``, ``y_test``, which are replaced or changed
-        in place: they must be nobody else's.
+        ``X``, ``y`` and perhaps ``X_test``, ``y_test``. They are replaced or changed in
+        place, so no other code may use them.
     ranges : Ranges or None
+        None: features are not held to ranges.
     clip : Bounds or None
+        None: records are not clipped.
 
     Raises
     ------
@@ -746,7 +784,16 @@ def bound_records(
 
 
 def map_features(name: str, X: Features, within: Ranges | Bounds) -> Features:
-    """Return raw features as those of the records that a model was fitted to.
+    """Return raw features in the form of the records that a model was fitted to.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, for messages.
+    X : array, sparse matrix or DataFrame of shape (n, p)
+        They are copied, not changed.
+    within : Ranges or Bounds
+        Ranges to which the records were held, or bounds to which they were clipped.
 
     Raises
     ------
@@ -775,8 +822,9 @@ def scale_features(
     ----------
     X : array or csc_array of shape (n, p)
     rows : array of shape (n,), optional
+        A factor for each record.
     columns : array of shape (p,), optional
-        Where there are no ``rows``.
+        A factor for each column; used if there are no ``rows``.
     out : Features, optional
         X itself, to change it in place.
     """
@@ -793,10 +841,10 @@ def scale_features(
 
 
 def _keep_largest(X: Features, most: int) -> Features:
-    """Leave the largest entries of each record only, in place, and return them.
+    """Set all but the largest entries of each record to 0, in place, and return X.
 
-    Of equal entries the first ones stay. Some records at a time: to sort all of them
-    takes several times their memory.
+    Of equal entries the first ones stay. Records are sorted in blocks, because sorting
+    all of them at once takes several times their memory.
     """
     if isinstance(X, np.ndarray):
         for start in range(0, len(X), BLOCK):
@@ -804,7 +852,7 @@ def _keep_largest(X: Features, most: int) -> Features:
             order = np.argsort(-np.abs(rows), axis=1, kind="stable")
             np.put_along_axis(rows, order[:, most:], 0.0, axis=1)
         return X
-    # The places of the entries by record: those that go become 0 where they are.
+    # The positions of the entries by record: those that are dropped become 0 in place.
     entry = np.arange(X.nnz, dtype=np.int32)
     by_row = assemble_features(
         X.shape, base.feature_parts(X) | {".data": entry}
@@ -822,11 +870,11 @@ def _keep_largest(X: Features, most: int) -> Features:
 
 KEY = "intercept"
 NAMES = (KEY, "const", "constant", "bias")
-"""What tables call a column of ones."""
+"""Names that tables give to a column of ones."""
 
 
 def with_column(X: Features, constant: float) -> Features:
-    """Return features with a last column of a constant.
+    """Return features with an additional last column that is constant.
 
     Parameters
     ----------
@@ -848,7 +896,7 @@ def with_column(X: Features, constant: float) -> Features:
 
 
 def with_bound(bounds: Bounds, constant: float) -> Bounds:
-    """Return the bounds of records that `with_column` made longer, which are exact."""
+    """Return the exact bounds of records to which `with_column` added a constant."""
     columns = np.append(bounds.columns, constant)
     columns.flags.writeable = False
     norm, most = float(np.hypot(bounds.norm, constant)), bounds.nonzeros
@@ -856,7 +904,7 @@ def with_bound(bounds: Bounds, constant: float) -> Bounds:
 
 
 def check_names(columns: Iterable[Any], constant: float) -> None:
-    """Refuse a column of a table that is called an intercept beside one.
+    """Raise UsageError if a column of a table is named like the intercept to be added.
 
     Raises
     ------
@@ -874,36 +922,38 @@ def check_names(columns: Iterable[Any], constant: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """The preparation of raw data as a dataset.
+    """How raw data are prepared as a dataset.
 
     Parameters
     ----------
     classification : bool
         Whether labels become -1 and +1.
     positive : sequence or None
-        Labels that become +1; None for the larger of a usual pair, or of the classes.
+        Labels that become +1; None: the larger label of a usual pair, or of the
+        classes.
     standardise : bool or str
         Whether columns get mean 0 and variance 1; ``'scale'`` keeps zeros (RMS 1).
     test_fraction : float
         Share of the records that is held out.
     seed : int
-        Of the split.
+        Seed of the split.
     drop_empty : bool
-        Whether columns without a non-zero among the training records go.
+        Whether columns are dropped that have no non-zero among the training records.
     densify : bool
         Whether sparse features become a dense array.
     clip : DeclaredBounds or None
         Bounds to which records are clipped, after columns are rescaled.
     classes : sequence or None
-        All labels that there may be, declared; None: they are read off the records.
+        All labels that may occur, as declared; None: they are read from the records.
     labelled : bool
-        Whether there are labels; all of them are 0 without any.
+        Whether there are labels; if not, all labels are 0.
     ranges : Ranges or None
-        What features are held to, and mapped by, before they are clipped.
+        Ranges to which features are held, and by which they are mapped, before
+        clipping.
     intercept : float
-        The constant of a last column, added after all that; none where it is 0.
+        The constant of a last column, which is added after all that; 0 for none.
     label_unit : float
-        What the labels of a regression are divided by.
+        Divisor of the labels of a regression.
     """
 
     classification: bool = True
@@ -922,16 +972,16 @@ class Recipe:
 
     @property
     def words(self) -> list[str]:
-        """Return the labels that are declared where they are words, else none."""
+        """Return the declared labels if they are words, else an empty list."""
         given = [*(self.classes or ()), *(self.positive or ())]
         key = "dataset.classes" if self.classes else "dataset.positive"
         return records.distinct_words(given, key) if records.are_words(given) else []
 
     @property
     def key(self) -> list[Any]:
-        """Return the key of a recipe, JSON-able."""
+        """Return the values that identify a recipe, JSON-able."""
         clip = None if self.clip is None else self.clip.key
-        # The order of classes says nothing.
+        # The order of classes has no meaning.
         classes = self.classes and sorted(map(records.label_spelling, self.classes))
         apart = ("clip", "ranges", "classes")
         others = [value for key, value in vars(self).items() if key not in apart]
@@ -939,7 +989,7 @@ class Recipe:
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:
-        """Return the steps that look at private records without budget."""
+        """Return the steps that use private records without budget."""
         steps = {
             Uncharged.CLASSES: self.classification and self.classes is None,
             Uncharged.STANDARDISATION: self.standardise,
@@ -951,9 +1001,18 @@ class Recipe:
 def split_masks(
     n: int, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.bool], NDArray[np.bool]]:
-    """Return boolean masks of train and test, a public random choice of rows.
+    """Return boolean masks of training and test records, a public random choice.
 
-    The stream is not the one that a generator started from the same seed uses.
+    The random stream differs from that of a generator started from the same seed.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    test_fraction : float
+        Share of the records that is held out.
+    seed : int
+        Seed of the choice, at least 0.
     """
     rng = np.random.default_rng([seed, 1])
     test = np.zeros(n, dtype=bool)
@@ -964,31 +1023,41 @@ def split_masks(
 def prepare_arrays(
     name: str, raw: Sequence[Any], recipe: Recipe
 ) -> dict[str, Features]:
-    """Return X, y and what else there is, ready for use, see `prepare_and_describe`."""
+    """Return X, y and other arrays, ready for use, see `prepare_and_describe`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, for messages.
+    raw : sequence
+        X, y and perhaps the true parameter.
+    recipe : Recipe
+    """
     return prepare_and_describe(name, [*raw], recipe)[0]
 
 
 def prepare_and_describe(
     name: str, raw: list[Any], recipe: Recipe
 ) -> tuple[dict[str, Features], Clipping | None]:
-    """Return X, y and what else there is, ready for use, and what clipping did.
+    """Return X, y and other arrays, ready for use, and what clipping changed.
 
     Parameters
     ----------
     name : str
-        Of the dataset, for messages.
+        Name of the dataset, for messages.
     raw : list
         X of shape (n, p), dense or sparse, y of shape (n,) and, if it is known, the
-        true parameter of shape (p,). X is taken out: nothing needs it beside its copy.
+        true parameter of shape (p,). X is removed from the list, because only its copy
+        is needed.
     recipe : Recipe
 
     Returns
     -------
     dict
-        ``X``, ``y``; ``X_test``, ``y_test`` if there is a split; ``w_true`` if it
-        is known and columns are not rescaled.
+        ``X``, ``y``; ``X_test``, ``y_test`` if there is a split; ``w_true`` if it is
+        known and columns are not rescaled.
     Clipping or None
-        Of the training records; None where they are not clipped.
+        What clipping changed in the training records; None if they are not clipped.
     """
     arrays = {"X": as_features(raw.pop(0), copy=True)}
     own, *others = raw
@@ -996,7 +1065,7 @@ def prepare_and_describe(
     records.check_raw(name, arrays["X"], y)
     if recipe.densify and not isinstance(arrays["X"], np.ndarray):
         arrays["X"] = arrays["X"].toarray(order="F")
-    column = getattr(own, "name", None)  # of a table
+    column = getattr(own, "name", None)  # a Series has one
     whose = name if column is None else f"{name}, column {quote_heading(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}
@@ -1004,7 +1073,7 @@ def prepare_and_describe(
     arrays["y"] = y / recipe.label_unit
     if recipe.test_fraction:
         arrays |= _split_arrays(name, arrays, recipe)
-    # It belongs to the columns as they were.
+    # The true parameter belongs to columns that are not rescaled.
     is_rescaled = recipe.ranges is not None and recipe.ranges.scaled
     if others and not (recipe.standardise or is_rescaled):
         arrays["w_true"] = np.array(others[0], dtype=np.float64)
@@ -1037,14 +1106,14 @@ def _split_arrays(
         )
     found: dict[str, Features] = {"y": y[train], "y_test": y[test]}
     for key, rows in (("X", train), ("X_test", test)):
-        # What is dense is column-major at once.
+        # Dense features are selected so that the result is column-major.
         dense = isinstance(X, np.ndarray)
         found[key] = np.compress(rows, X.T, axis=1).T if dense else as_features(X[rows])
     return found
 
 
 def _without_empty(name: str, arrays: Mapping[str, Features]) -> dict[str, Features]:
-    """Return the features and `w_true` without columns that are empty in X."""
+    """Return the features and `w_true` without the columns that are empty in X."""
     X = arrays["X"]
     filled = X.any(axis=0) if isinstance(X, np.ndarray) else np.diff(X.indptr) > 0
     if not filled.any():
@@ -1054,9 +1123,9 @@ def _without_empty(name: str, arrays: Mapping[str, Features]) -> dict[str, Featu
 
 
 def _rescale_columns(name: str, arrays: dict[str, Features], how: bool | str) -> None:
-    """Standardise the columns of features in place, or scale them by their RMS.
+    """Standardise the columns of features in place, or divide them by their RMS.
 
-    Zeros stay zeros where columns are scaled, so that sparse features stay sparse.
+    Division keeps zeros, so that sparse features stay sparse.
 
     Raises
     ------
@@ -1084,9 +1153,9 @@ def _rescale_columns(name: str, arrays: dict[str, Features], how: bool | str) ->
 def standardise_columns(X: Array, *others: Array) -> list[Array]:
     """Shift and scale X and the others in place by the statistics of X; return them.
 
-    Columns of X get mean 0 and (population) variance 1. A column that is
-    constant up to rounding becomes exactly 0, so that it has no influence; the
-    number of features stays what was declared.
+    Columns of X get mean 0 and (population) variance 1. A column that is constant up to
+    rounding becomes exactly 0, so it has no influence; the number of features stays as
+    declared.
     """
     in_usual_units(X, *others)
     mean, deviation = X.mean(axis=0), X.std(axis=0)
@@ -1101,7 +1170,8 @@ def standardise_columns(X: Array, *others: Array) -> list[Array]:
 def in_usual_units(X: Features, *others: Features) -> None:
     """Bring the columns of X and the others to units in which X can be squared.
 
-    Powers of 2 for columns of the largest and the smallest floats, 1 for all else.
+    Columns of extremely large or small floats are multiplied by powers of 2; no others
+    are changed.
     """
     largest = column_max(X)
     odd = ~are_usual(largest) & (largest > 0.0)
@@ -1126,10 +1196,10 @@ def _safe_inverse(values: Array, usable: NDArray[np.bool]) -> Array:
 
 
 def freeze_features(X: Features) -> Features:
-    """Make features that nobody else holds read-only, and return them."""
+    """Make features read-only, and return them; no other code may use them."""
     for part in base.feature_parts(X).values():
         array: Any = part
-        # Scipy holds views, whose bases nobody else has.
+        # Scipy holds views, so their bases must be read-only, too.
         while isinstance(array, np.ndarray):
             array.flags.writeable = False
             array = array.base
@@ -1146,10 +1216,25 @@ def dataset_from_arrays(
     columns: tuple[str, ...] = (),
     copy: bool = True,
 ) -> Dataset:
-    """Make a dataset of arrays as they are: checked and read-only.
+    """Return a dataset of arrays as they are, after checks; they become read-only.
 
-    Labels are not mapped: the loss refuses those that it does not know. A sparse
-    matrix stays sparse. Without ``copy`` the arrays are nobody else's.
+    Labels are not mapped: the loss refuses those that it does not know. A sparse matrix
+    stays sparse.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or DataFrame of shape (n, p)
+    y : array of shape (n,)
+    name : str
+        Name of the dataset.
+    bounds : Bounds or None
+        Declared bounds, which the records must keep.
+    usual : Usual or None
+        The objective used when loss and penalty are ``auto``.
+    columns : tuple of str
+        Names of the features; empty if they have none.
+    copy : bool
+        Whether arrays are copied. If not, no other code may use them.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The real datasets: how each is parsed from a mirror and fetched without one.
+"""The real datasets: how to parse each from a mirror, or to fetch it without one.
 
-Client libraries are imported where they are used: they take a second each.
+Client libraries are imported where they are used, because each takes a second.
 """
 
 import io
@@ -24,7 +24,7 @@ MADELON = ("madelon", "madelon_test")
 
 @dataclass(frozen=True)
 class Bundled:
-    """A dataset that an installed package brings along."""
+    """A dataset that an installed package contains."""
 
     package: str
     loader: Callable[[], Raw]
@@ -44,7 +44,7 @@ def _call_sklearn(function: str, **options: Any) -> Any:
 
 
 def _sklearn_has(pattern: str) -> bool:
-    """Return whether the cache of sklearn's fetchers has a file of this name."""
+    """Return whether the cache of sklearn's fetchers has a file matching a pattern."""
     named = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
     return any(Path(named).expanduser().glob(pattern))
 
@@ -54,7 +54,7 @@ def _svmlight_parser(p: int) -> Callable[..., Raw]:
 
 
 def _parse_table(content: bytes) -> Raw:
-    """Return the columns of a table with a header; the label's is the last."""
+    """Return X and y of a table with a header, whose last column is the label."""
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
     return table[:, :-1], table[:, -1]
 
@@ -64,7 +64,7 @@ def _parse_electricity(content: bytes) -> Raw:
 
 
 def _fetch_electricity() -> Raw:
-    # A frame keeps the day's label 1..7; as an array it would be its code 0..6.
+    # A frame keeps the labels 1..7 of days; an array would hold their codes 0..6.
     bunch = _call_sklearn(
         "fetch_openml", data_id=ELECTRICITY_ID, as_frame=True, n_retries=1
     )
@@ -81,7 +81,7 @@ def _parse_california(content: bytes) -> Raw:
 
 
 def _parse_wine(red: bytes, white: bytes) -> Raw:
-    """Return the wines of both colours; the last column is 1 of the red ones."""
+    """Return the wines of both colours; the last column of X is 1 for red wines."""
     tables = [
         np.loadtxt(io.BytesIO(content), delimiter=";", skiprows=1)
         for content in (red, white)
@@ -92,20 +92,21 @@ def _parse_wine(red: bytes, white: bytes) -> Raw:
 
 
 def _parse_communities(content: bytes) -> Raw:
-    """Return the columns that are predictive and have a value in every other record.
+    """Return the columns that are predictive and have a value in all records but one.
 
-    The first five name a place and a fold; the last is the label. The one record that
-    lacks a value of the others is left out.
+    The first five columns, which name a place and a fold, are not predictive. The last
+    column is the label. The one record that lacks a value in another column is left
+    out.
     """
     words = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=str)[:, 5:]
-    # One record lacks one value of a column that all others have.
+    # One record lacks a value in a column in which all others have one.
     words = words[:, (words == "?").sum(axis=0) <= 1]
     table = words[(words != "?").all(axis=1)].astype(np.float64)
     return table[:, :-1], table[:, -1]
 
 
 def _parse_melting_point(content: bytes) -> Raw:
-    """Return the descriptors; the last column is the label, the one before a split."""
+    """Return the descriptors and the label, without the column of a split."""
     header, _ = content.split(b"\n", 1)
     columns = [*range(header.count(b",") - 1), header.count(b",")]
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=columns)
@@ -132,7 +133,7 @@ def _fetch_mtp() -> Raw:
 def _openml_dataset(
     name: str, parse: Callable[..., Raw], fetch: Callable[[], Raw], kept: str, call: str
 ) -> Published:
-    """Return a dataset of OpenML by its file in sklearn's cache and its arguments."""
+    """Return a dataset of OpenML; ``kept`` is its file in the cache of sklearn."""
     fetched = partial(_sklearn_has, f"openml/openml.org/api/v1/json/data/{kept}")
     command = python_call("sklearn.datasets", "fetch_openml", call)
     host = "https://www.openml.org"
@@ -145,7 +146,7 @@ breast_cancer = Bundled(
 
 
 def _load_digits() -> Raw:
-    """Return pixels in units of the brightest, and the digits."""
+    """Return pixels, divided by the largest possible value 16, and the digits."""
     X, y = _call_sklearn("load_digits", return_X_y=True)
     return X / 16.0, y
 

@@ -1,4 +1,4 @@
-"""Checks of records: of one length, finite, labels that a loss takes."""
+"""Checks of raw records, and labels as numbers that a loss accepts."""
 
 import hashlib
 import itertools
@@ -22,33 +22,33 @@ BOOLEANS = {
     for value in (False, True)
     for spelled in (str(value), str(value).lower(), str(value).upper())
 }
-"""Words that are a number by another name, in a column of numbers."""
+"""Words for 0 and 1 in a column of numbers."""
 
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-"""A number as a file spells it; Python reads more, such as 1_0."""
+"""How a file spells a number; Python accepts other spellings, too, such as 1_0."""
 
 NUMERIC = (int, float, np.integer, np.floating, np.bool)
 """Types of numbers in an array of objects."""
 
 EXACT = 2.0**53
-"""Whole numbers below this are told apart."""
+"""Whole numbers below this are exact in float64."""
 
 MOST_CLASSES = 20
-"""More different numbers than these look like targets of a regression."""
+"""Labels with more different numbers than this look like targets of a regression."""
 
 NO_ANSWER = frozenset(
     ["unknown", "unk", "missing", "noanswer", "notavailable", "undefined", "inf", "tbd"]
     + ["null", "nil", "nan", "blank", "notapplicable"]
 )
-"""Labels that may be none, as `fold_word` has them, without punctuation."""
+"""Labels that may mean a missing value, as `fold_word` has them, no punctuation."""
 
 NINES = 10.0 ** np.arange(1, 8) - 1.0
-"""Numbers that surveys write, with either sign, where there is no answer."""
+"""Numbers that surveys use, with either sign, for a missing answer."""
 
 
 def column_max(X: Features) -> Array:
     """Return the largest absolute value of each column, shape (p,)."""
-    # Without the absolute values of all, which take as much memory as they do.
+    # The absolute values of all entries would take as much memory as X.
     ends = X.min(axis=0), X.max(axis=0)
     if not isinstance(X, np.ndarray):
         ends = tuple(end.toarray().ravel() for end in ends)
@@ -56,7 +56,18 @@ def column_max(X: Features) -> Array:
 
 
 def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
-    """Refuse data that are empty, of unequal length or not finite."""
+    """Raise UsageError if data are empty, of unequal length or not finite.
+
+    At least two records are needed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, for messages.
+    X : array or csc_array of shape (n, p)
+    y : array of shape (n,)
+        Numbers or text; only floats are checked for finite values.
+    """
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise UsageError(
             f"dataset {name}: X of shape {X.shape} and y of shape {y.shape} are "
@@ -75,12 +86,12 @@ def check_raw(name: str, X: Features, y: NDArray[Any]) -> None:
 
 
 def check_finite_numbers(whose: str, found: Any) -> None:
-    """Refuse numbers that are not finite, naming the first record.
+    """Raise UsageError if a number is not finite, naming the first such record.
 
     Raises
     ------
     UsageError
-        Beginning with ``whose``.
+        The message begins with ``whose``.
     """
     entries = found if isinstance(found, np.ndarray) else found.data
     if np.isfinite(entries).all():
@@ -109,15 +120,16 @@ def label_numbers(
     Parameters
     ----------
     name : str
-        Of the dataset, for the message.
+        Name of the dataset, for messages.
     y : array of shape (n,)
-        Labels as the file has them, numbers or text.
+        Labels as they are in the file, numbers or text.
     classification : bool
+        Whether the labels are classes.
     positive : sequence or None
-        The classes that become +1, all others becoming -1; None where the two
-        labels are a usual pair, or two numbers are declared.
+        The classes that become +1; all others become -1. None if the labels are a usual
+        pair, or if two numbers are declared.
     classes : sequence or None
-        All that there may be; None: those that occur.
+        All labels that may occur; None: those that do occur.
 
     Raises
     ------
@@ -159,10 +171,10 @@ def label_numbers(
 
 
 def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
-    """Refuse labels that are neither numbers nor text, and records without one.
+    """Raise UsageError if labels are not numbers or text, or if one is missing.
 
-    Dates are text where words are declared; so is a word for a missing value that is
-    one of those.
+    If words are declared, dates count as text. So does a word for a missing value, if
+    it is one of the declared words.
     """
     words = set(map(label_spelling, given)) if are_words(given) else set[str]()
     allowed = (str, bytes, *NUMERIC, *[date, np.datetime64] * bool(words))
@@ -181,13 +193,13 @@ def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
 
 
 def from_zero(y: Array) -> tuple[Array, bool]:
-    """Return labels in which 0 stands for -1, if none is -1, and whether one does."""
+    """Return labels, with 0/1 mapped to -1/+1, and whether they were mapped."""
     found = bool((y == 0.0).any()) and bool(np.isin(y, (0.0, 1.0)).all())
     return (np.where(y == 1.0, 1.0, -1.0) if found else y), found
 
 
 def label_signs(name: str, y: Array) -> Array:
-    """Map the two labels -1/+1, 0/1 or 1/2 to -1/+1, by what occurs."""
+    """Return labels that are -1/+1, 0/1 or 1/2 as -1/+1; refuse all others."""
     classes = np.unique(y)
     if classes.size > MOST_CLASSES:
         raise UsageError(
@@ -206,7 +218,7 @@ def label_signs(name: str, y: Array) -> Array:
 
 
 def _occurring_labels(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
-    """Return the labels that occur, of the kind of those that are given."""
+    """Return the labels that occur, as text or numbers like the given ones."""
     if y.dtype.kind in base.NUMBERS:
         return list(np.unique(y.astype(np.float64)))
     if are_words(given):
@@ -229,12 +241,12 @@ def _check_chosen(name: str, positive: Sequence[Any], known: Sequence[Any]) -> N
 def _check_others(
     name: str, y: NDArray[Any], known: Sequence[Any], positive: Sequence[Any]
 ) -> None:
-    """Refuse labels that would become -1 and are another spelling of +1, or no label.
+    """Raise UsageError if a label of -1 may be a variant of +1 or a missing value.
 
     Raises
     ------
     UsageError
-        With how many they are, and the key that declares them.
+        With the number of such labels, and the key that declares them.
     """
     chosen = set(map(label_spelling, positive))
     alike = set(map(fold_word, chosen))
@@ -256,9 +268,10 @@ def _check_others(
 
 
 def missing_codes(values: NDArray[Any]) -> list[float]:
-    """Return those of some numbers that look like codes for no value: -9, 999.
+    """Return the numbers that look like codes for a missing value, such as -9 or 999.
 
-    All their digits are 9, and they are the only negative ones or far from the others.
+    All their digits are 9, and they are the only negative numbers or far from the
+    others.
     """
     values = np.unique(values[np.isfinite(values)])
     nines = np.isin(np.abs(values), NINES)
@@ -269,7 +282,7 @@ def missing_codes(values: NDArray[Any]) -> list[float]:
 
 
 def fold_word(text: str) -> str:
-    """Return a word without its case, its form in Unicode and its blanks."""
+    """Return a word without differences of case, Unicode form and blanks."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(one for one in plain if one.isprintable() and one != " ")
 
@@ -280,12 +293,12 @@ def _quoting_hint(given: Sequence[Any]) -> str:
 
 
 def names_in(given: Any) -> list[str]:
-    """Return the columns that a key names: one, several or none."""
+    """Return the columns that a key names, as a list: one, several or none."""
     return list(map(str, as_list(given) or []))
 
 
 def as_list(given: Any) -> list[Any] | None:
-    """Return labels that are given as a list: one, several, or None for none."""
+    """Return given labels as a list, also if there is only one; None stays None."""
     if given is None:
         return None
     several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
@@ -293,18 +306,20 @@ def as_list(given: Any) -> list[Any] | None:
 
 
 def are_words(given: Iterable[Any]) -> bool:
-    """Return whether labels or categories that are given declare text: one is text."""
+    """Return whether at least one of the given labels or categories is text."""
     return any([isinstance(one, str | bytes | date) for one in given])
 
 
 def distinct_words(given: Sequence[Any], key: str) -> list[Any]:
-    """Return labels or categories that are given, each once: texts, else numbers.
+    """Return the distinct labels or categories among the given ones.
+
+    They are texts if at least one is text, else numbers.
 
     Raises
     ------
     UsageError
-        If one is neither, or a number so large that others are equal to it, naming
-        the ``key`` that gives them.
+        If one is neither text nor a number, or is a number so large that it equals
+        others in float64. The message names the ``key`` that gives them.
     """
     text = are_words(given)
     for one in given:
@@ -320,11 +335,12 @@ def distinct_words(given: Sequence[Any], key: str) -> list[Any]:
 
 
 def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
-    """Return for each cell the place of the word that it is, -1 for none, shape (n,).
+    """Return for each cell the index of the word that it equals, or -1, shape (n,).
 
-    Each cell by itself. Where the words are numbers, it is the number that it is or
-    spells. Where they are text, a text is the word that it is; a number is the word
-    that spells it, a float the only one of its value, and none if there are several.
+    Each cell is looked up by itself. If the words are numbers, a cell equals the number
+    that it is or spells. If they are text, a text equals the same text, and an integer
+    the word that spells it. A float equals the only word of the same value, and none if
+    there are several.
     """
     words = are_words(given)
     keys = dict.fromkeys(map(label_spelling if words else as_number, given))
@@ -347,7 +363,7 @@ def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
         return np.array([place_of(cell) for cell in cells.tolist()], np.intp)[which]
     if cells.dtype.kind == "M":
         cells = cells.astype("M8[us]")
-    # Few of them differ; 1, 1.0 and True are three.
+    # Few cells are distinct, so each is looked up once; 1, 1.0 and True are distinct.
     listed = cells.tolist()
     typed = [*zip(map(type, listed), listed, strict=True)]
     known = {key: place_of(key[1]) for key in dict.fromkeys(typed)}
@@ -355,7 +371,7 @@ def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
 
 
 def as_number(label: Any) -> float:
-    """Return the number that a label is or spells, nan for a text."""
+    """Return the number that a label is or spells, nan for other text."""
     if isinstance(label, bytes):
         label = label.decode(errors="backslashreplace")
     if isinstance(label, str):
@@ -372,8 +388,8 @@ def as_number(label: Any) -> float:
 def label_spelling(label: Any) -> str:
     """Return the text of a label: a word as it is, a number in full, a day as a date.
 
-    Blanks around a word are no part of it, nor is whether its accents are characters
-    of their own.
+    Blanks around a word are removed. Accents make no difference, whether they are part
+    of a letter or characters of their own.
     """
     if isinstance(label, bytes):
         return label.decode(errors="backslashreplace").strip()
@@ -397,7 +413,7 @@ def _first_labels(labels: Iterable[str]) -> str:
 
 
 def content_hash(arrays: Mapping[str, Features]) -> str:
-    """Return the SHA-256 of named arrays: names, shapes and column-major bytes."""
+    """Return the SHA-256 of the names, shapes and column-major bytes of arrays."""
     total = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]

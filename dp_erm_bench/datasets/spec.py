@@ -42,18 +42,18 @@ from dp_erm_bench.registry import (
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
 AUTO = "auto"
-"""A task that the loader tells; bounds that are the default ones where needed."""
+"""The task that the loader names; for bounds, the default ones if they are needed."""
 
 BOUNDS, BY_DEFAULT = "bounds", "default"
-"""The key of declared bounds, and its word for those that the yaml offers."""
+"""Key of declared bounds, and its word for the default bounds that the yaml offers."""
 
 FRESH, LAW = "n_fresh", "law"
-"""The key of fresh records that models are judged by, and its word for all of them."""
+"""Key of the fresh records that models are judged by, and its word for their law."""
 
 PUBLIC = "public"
-"""The key by which a user declares that the records may be known: no number is of it.
+"""Key by which a user declares that the records are public; it changes no number.
 
-What is handed on without it holds no number that is computed from the records.
+Without it, output that is passed on holds no number computed from the records.
 """
 
 DEFAULTS: dict[str, Any] = {
@@ -70,19 +70,19 @@ LATER = {
     INTERCEPT: 0.0,
     SCALE: None,
 }
-"""Keys, and options of loaders, that came after results had been published.
+"""Keys, and options of loaders, that enter a trial's identity only if changed.
 
-Each with the value that does what was done before: only off it such a key enters the
-identity of a trial.
+The value of each is the one that changes nothing. So the identities of published
+trials, which lack these keys, stay as they are.
 """
 MEMBER = "set"
-"""The option of a loader that stands for many datasets; part of the name."""
+"""Option of a loader for many datasets that chooses one; it is part of the name."""
 
 READING = {"p": None, "header": "auto", "first": None, "text": None, "format": "auto"}
-"""Declarations of how a file is read, with the values that have it read them off."""
+"""Keys that declare how a file is read, with the values that leave it to the file."""
 
 LISTS = ("positive", "classes", "onehot", "text", "drop")
-"""Keys whose value may be a list: for them a list is no axis."""
+"""Keys whose value may be a list, which is then not an axis of an experiment."""
 
 LARGEST = 2**63 - 1
 FILE_LOADER = "dp_erm_bench.datasets.file.file"
@@ -95,7 +95,7 @@ class Spec:
     Parameters
     ----------
     name : str
-        Of the yaml; ``yaml:member`` where it stands for many.
+        Name of the yaml; ``yaml:member`` if the yaml is for many datasets.
     loader : callable
         Returns raw X and y.
     options : dict
@@ -103,10 +103,10 @@ class Spec:
     recipe : Recipe
         The preparation of the raw data.
     usual : Usual or None
-        As in the yaml, of the chosen form, raw or standardised.
+        As in the yaml, for the chosen form, raw or standardised.
     bounds : DeclaredBounds or None
-        As in the yaml; None where columns are standardised and records not clipped
-        after that.
+        As in the yaml; None if columns are standardised and records not clipped after
+        that.
     """
 
     name: str
@@ -118,14 +118,15 @@ class Spec:
 
 
 def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
-    """Return a dataset's yaml with overrides, the form that trials carry.
+    """Return a dataset's yaml with overrides, in the form that trials store.
 
     Parameters
     ----------
     name : str
-        Of a yaml, or ``yaml:member`` (``libsvm:a9a``) where it stands for many.
+        Name of a yaml, or ``yaml:member`` (``libsvm:a9a``) if it is for many datasets.
     **overrides : Any
-        Keys of the yaml and options of the loader; an intercept of null or 0 is none.
+        Keys of the yaml and options of the loader; an intercept of null or 0 means
+        none.
 
     Raises
     ------
@@ -143,23 +144,25 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
         spec.pop(FRESH, None)
     given = spec.pop(INTERCEPT, None)
     constant = 0.0 if given is None else real_number(given)
-    # One that is no number is refused as it was given.
+    # What is not a number is kept as given, for the message that refuses it.
     kept = given if math.isnan(constant) else constant
     return {**spec, INTERCEPT: kept} if kept != 0.0 else spec
 
 
 def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the bounds that a yaml offers for a form of its columns, None without any.
+    """Return the default bounds in a dataset's yaml, None if it has none.
 
-    They are numbers that stand in the yaml with their reason, ``why``. Where no true
-    bound is known they are a choice to which records are clipped.
+    There may be different bounds for raw and for standardised columns. The yaml gives
+    them with their reason, ``why``. If no true bound is known, they are a choice, and
+    records are clipped to them.
 
     Parameters
     ----------
     name : str
-        Of the yaml, with a member where it stands for many; others have none.
+        Name of the yaml, with a member if it is for many datasets; other names have
+        none.
     overrides : mapping
-        Keys of the yaml that are replaced: whether columns are standardised counts.
+        Keys of the yaml that are replaced; only ``standardise`` and the member matter.
     """
     base, _, member = name.partition(":")
     offered = read_choice("dataset", base) if base in names("dataset") else {}
@@ -170,15 +173,15 @@ def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def card_of(name: str) -> dict[str, Any]:
-    """Return the card of a dataset, empty without one.
+    """Return the card of a dataset, empty if it has none.
 
-    It has family, n, p, origin, licence, and ``why`` bounds that are in force are
-    public. A member's card may have default bounds in place of the yaml's.
+    A card gives family, n, p, origin and licence, and ``why`` the bounds in force are
+    public. The card of a member may give default bounds that replace those of the yaml.
 
     Parameters
     ----------
     name : str
-        Of the yaml, with a member where it stands for many.
+        Name of the yaml, with a member if it is for many datasets.
     """
     base, _, member = name.partition(":")
     fields = read_choice("dataset", base) if base in names("dataset") else {}
@@ -187,15 +190,16 @@ def card_of(name: str) -> dict[str, Any]:
 
 
 def family_of(name: str) -> str:
-    """Return the family of a dataset: its card's, else its own name."""
+    """Return the family of a dataset: that of its card, else the dataset's own name."""
     return str(card_of(name).get("family", name.rpartition(":")[2]))
 
 
 def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Return overrides in which bounds that are a word are those that it stands for.
+    """Return overrides in which a word for bounds is replaced by the bounds.
 
-    Records are clipped to the default ones; `auto` stands for the yaml's own here:
-    whether an algorithm needs others is not known (`experiment.expand`).
+    Records are clipped to the default bounds. The word `auto` means the yaml's own
+    bounds here, because it is not known whether an algorithm needs others
+    (`experiment.expand`).
     """
     word = overrides.get(BOUNDS)
     if not isinstance(word, str):
@@ -223,7 +227,7 @@ def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any
 
 
 def _spell_dates(given: Any) -> Any:
-    """Return labels or categories in which dates, which no JSON holds, are text."""
+    """Return labels or categories with dates as text, because JSON has no dates."""
     if isinstance(given, Mapping):
         return {name: _spell_dates(one) for name, one in given.items()}
     if isinstance(given, list | tuple):
@@ -234,10 +238,10 @@ def _spell_dates(given: Any) -> Any:
 def identifying_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a dataset's specification that enter a trial's identity.
 
-    Without the declaration that it is public, and without what its prepared content
-    tells, which enters by its hash: how a file is to be read, the classes, with a
-    positive label that is the larger one anyway, and the words of categories. To
-    declare what was read moves no draw.
+    The declaration that the data are public is left out. So is what the prepared
+    content shows, because it enters by its hash: how a file is to be read, the classes,
+    a positive label that is the larger one anyway, and the words of categories. So a
+    declaration of what was read from the file changes no random draw.
     """
     told: dict[str, Any] = {"classes": None}
     if fields.get("_target_") == FILE_LOADER:
@@ -253,12 +257,12 @@ def identifying_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
         if kept.get("positive") in (larger, [larger]):
             told["positive"] = None
             if MEMBER not in kept:
-                del kept["positive"]  # Such a yaml has no such key.
+                del kept["positive"]  # A yaml without members lacks this key.
     return values_entering({k: told.get(k, v) for k, v in kept.items()}, LATER)
 
 
 def usual_fields(name: str) -> dict[str, Any]:
-    """Return the yaml of a name, with the member that the name chooses.
+    """Return the yaml of a dataset, with the member that the name chooses.
 
     Raises
     ------
@@ -280,7 +284,7 @@ def usual_fields(name: str) -> dict[str, Any]:
 
 
 def is_generated(name: str) -> bool:
-    """Return whether a dataset is drawn by its seed; of others a seed only splits."""
+    """Return whether a dataset is drawn by its seed; for others a seed only splits."""
     try:
         return "seed" in _loader_parameters(locate(usual_fields(name)["_target_"]))
     except UsageError:
@@ -288,7 +292,7 @@ def is_generated(name: str) -> bool:
 
 
 def usual_value(name: str, key: str) -> Any:
-    """Return what a key of a dataset is where nobody gives it; None if not known."""
+    """Return the value of a dataset's key when it is not given; None if not known."""
     try:
         fields = usual_fields(name)
         options = inspect.signature(locate(str(fields["_target_"]))).parameters
@@ -299,14 +303,15 @@ def usual_value(name: str, key: str) -> Any:
 
 
 def usual_objective(name: str, options: Mapping[str, Any]) -> Usual | None:
-    """Return the usual objective of a dataset, of whose keys some are given.
+    """Return the usual objective of a dataset when some of its keys are given.
 
     Parameters
     ----------
     name : str
-        Of a yaml, with a member where it stands for many; of others it is None.
+        Name of a yaml, with a member if it is for many datasets. For another name the
+        result is None.
     options : mapping of str to Any
-        The keys that are given; others have their usual values.
+        The keys that are given; the others have their usual values.
     """
     keys = ("task", "standardise", "usual", "usual_standardised", "usual_regression")
     return _usual_objective(
@@ -321,7 +326,7 @@ def _spec_name(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_spec(spec: Mapping[str, Any]) -> Spec:
-    """Check every key and value of a dataset's specification.
+    """Return a dataset's specification, with every key and value checked.
 
     Raises
     ------
@@ -334,7 +339,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
         raise UsageError("dataset: needs a name and a _target_, the loader")
     loader = locate(target)
     _check_keys(name, options, loader)
-    # A generator may have a `scale` of its own.
+    # A generator may have its own option `scale`.
     ours = [
         key for key in DEFAULTS if key != SCALE or key not in _loader_parameters(loader)
     ]
@@ -350,7 +355,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
     both = vars(recipe) | {"words": recipe.words}
     taken = {"seed", "labelled", INTERCEPT, "words"} & {*_loader_parameters(loader)}
     options |= {key: both[key] for key in taken}
-    # Bounds of records as they are hold for those only, unless they are clipped again.
+    # Bounds of raw records do not hold for standardised ones, unless those are clipped.
     holds = not recipe.standardise or recipe.clip is not None
     bounds = _declared_of(common)
     if recipe.drop_empty and holds and bounds is not None and bounds.needs_features:
@@ -371,7 +376,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
 
 
 def call_loader(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a loader's method with those options that it takes."""
+    """Call a loader, or one of its methods, with the options that it takes."""
     return ask(**{k: v for k, v in options.items() if k in _loader_parameters(ask)})
 
 
@@ -386,7 +391,7 @@ def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) 
 
 
 def _declared_of(common: Mapping[str, Any]) -> DeclaredBounds | None:
-    """Return the declared bounds, of a label that is divided by its own: 1."""
+    """Return the declared bounds; a label divided by its own bound has the bound 1."""
     if common["bounds"] is None:
         return None
     declared = declared_by(common["bounds"], common[SCALE] is not None)
@@ -394,7 +399,7 @@ def _declared_of(common: Mapping[str, Any]) -> DeclaredBounds | None:
 
 
 def _label_unit(common: Mapping[str, Any]) -> float:
-    """Return what labels are divided by: of a scaled regression their bound."""
+    """Return the divisor of labels: their bound in a scaled regression, else 1."""
     scaled = common[SCALE] is not None and common["task"] == TASKS[1]
     return float((scaled and common["bounds"].get("label")) or 1.0)
 
@@ -473,7 +478,18 @@ def _recipe_of(name: str, common: Mapping[str, Any]) -> Recipe:
 def check_classes(
     name: str, positive: Any, classes: Any, prefix: str = "dataset."
 ) -> None:
-    """Refuse classes that are none, and positive labels that are not some of them.
+    """Raise UsageError for invalid classes, or positive labels that are not among them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset, for messages.
+    positive : sequence or None
+        Labels that become +1; None: the larger of two numbers.
+    classes : sequence or None
+        All labels that may occur; None: nothing is checked.
+    prefix : str
+        Text before the keys in messages; empty for arguments in Python.
 
     Raises
     ------
@@ -504,7 +520,7 @@ def check_classes(
 
 
 def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
-    """Refuse fresh records that there are not."""
+    """Raise UsageError for fresh records that the dataset cannot provide."""
     from dp_erm_bench.datasets.synthetic import LAWS
 
     known, allowed = getattr(loader, "__name__", "") in LAWS, ""
@@ -520,7 +536,7 @@ def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
 
 
 def _usual_objective(common: Mapping[str, Any]) -> Usual | None:
-    """Return the usual objective of the form that is asked for."""
+    """Return the usual objective of the chosen task and form of the columns."""
     value = common["usual"]
     if common["task"] == "regression":
         value = common["usual_regression"] or value
@@ -533,5 +549,5 @@ def _usual_objective(common: Mapping[str, Any]) -> Usual | None:
 
 
 def is_seed(value: object) -> bool:
-    """Tell whether a value is an integer from 0 to what a column of the table holds."""
+    """Return whether a value is an integer >= 0 that a column of the table can hold."""
     return type(value) is int and 0 <= value <= LARGEST

@@ -1,4 +1,4 @@
-"""Generated datasets: of papers' experiments, of known laws, hard ones."""
+"""Generated datasets: experiments of papers, known laws, and hard problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dp_erm_bench.errors import UsageError, real_number
 from dp_erm_bench.paths import machine_memory
 
 NUMBER = 8
-"""Bytes of a number."""
+"""Bytes of a float64 number."""
 
 GIGABYTE = 1e9
 
@@ -24,15 +24,15 @@ def linear_classification(
 ) -> tuple[Array, Array]:
     """Draw a noisy linear classification with log-normal true weights.
 
-    Columns of X have mean 0 and variance 1 exactly. With ``sigma`` 1 and 2 these
-    are the problems log1 and log2 of Mangold et al.
+    Columns of X have mean 0 and variance 1 exactly. With ``sigma`` 1 and 2 these are
+    the problems log1 and log2 of Mangold et al.
 
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is X, w, noise.
+        Seed of the generator; X, w and noise are drawn in this order.
     n, p : int
-        Records and features.
+        Numbers of records and features.
     sigma : float
         Standard deviation of log(w): the larger, the fewer features matter.
     noise : float
@@ -66,17 +66,17 @@ def sparse_lasso(
     amplitude: float = 100.0,
     noise: float = 0.5,
 ) -> tuple[Array, Array, Array]:
-    """Draw a linear regression in which the first few features matter.
+    """Draw a linear regression in which only the first few features matter.
 
-    With seed 2 this is the sparse lasso of Mangold et al.; the squared loss with an
-    L1 penalty of strength 30 then has the authors' error at 0.
+    With seed 2 this is the sparse lasso of Mangold et al.; the squared loss with an L1
+    penalty of strength 30 then has the authors' error at 0.
 
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is X, w, noise.
+        Seed of the generator; X, w and noise are drawn in this order.
     n, p : int
-        Records and features, the latter standard normal.
+        Numbers of records and features; features are standard normal.
     support : int
         Number of features that matter.
     amplitude : float
@@ -117,24 +117,25 @@ def quasi_sparse(
 ) -> tuple[Array, Array, Array]:
     """Draw a linear classification whose true weights are (alpha, tau)-quasi-sparse.
 
-    Features are uniform on [-sqrt(3), sqrt(3)], of variance 1: their bounds can be
-    declared. A label is the sign of x.w plus logistic noise: at noise 1 the true
-    weights minimise the expected logistic loss. X does not depend on the weights.
+    Features are uniform on [-sqrt(3), sqrt(3)], so their variance is 1 and their bounds
+    can be declared. A label is the sign of x.w plus logistic noise: with noise 1 the
+    true weights minimise the expected logistic loss. X does not depend on the weights.
 
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is X, noise, w.
+        Seed of the generator; X, noise and w are drawn in this order.
     n, p : int
-        Records and features.
+        Numbers of records and features.
     tau : int
         Number of weights near 1, uniform on [0.9, 1.1]; they come first.
     alpha : float
-        All other weights.
+        Value of all other weights.
     noise : float
         Scale of the logistic noise on x.w.
     plateau : int, optional
-        Length of runs of equal large weights, which come at random multiples of it.
+        Length of runs of equal large weights, which start at random multiples of it.
+        None: the large weights are drawn one by one and come first.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def quasi_sparse(
 
     References
     ----------
-    Mangold et al., AISTATS 2023, as `linear_classification`; its poster defines
+    Mangold et al., AISTATS 2023, as in `linear_classification`; its poster defines
     quasi-sparse solutions.
     """
     check_records(n, p)
@@ -166,12 +167,12 @@ def unbalanced_classification(
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is X, signs of w, noise.
+        Seed of the generator; X, signs of w and noise are drawn in this order.
     n, p : int
-        Records and features.
+        Numbers of records and features.
     ratio : float
-        M_max / M_min: column 0 has this variance, the others 1, all mean 0. The
-        draws do not depend on it.
+        M_max / M_min: the variance of column 0. The other columns have variance 1, and
+        all have mean 0. The draws do not depend on it.
     noise : float
         Standard deviation of the noise on x.w, in units of norm2(w).
 
@@ -205,15 +206,15 @@ def equicorrelated_classification(
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is what features share, what each has
-        of its own, noise.
+        Seed of the generator; the shared part of the features, their own parts and
+        noise are drawn in this order.
     n, p : int
-        Records and features.
+        Numbers of records and features.
     correlation : float
-        Of any two features, from 0 to 1, where all columns are the same one.
+        Correlation of any two features, from 0 to 1. At 1 all columns are equal.
     noise : float
-        Standard deviation of the noise on the mean of the features, in units of that of
-        the mean.
+        Standard deviation of the noise on the mean of the features, in units of the
+        standard deviation of that mean.
 
     Returns
     -------
@@ -243,7 +244,7 @@ def equicorrelated_classification(
 def _quasi_sparse_weights(
     rng: np.random.Generator, w: Array, tau: int, plateau: int | None
 ) -> Array:
-    """Return w with tau weights near 1: the first, or runs of one value each."""
+    """Return w with tau weights near 1: the first ones, or runs of equal weights."""
     if plateau is None:
         w[:tau] = rng.uniform(0.9, 1.1, tau)
         return w
@@ -257,7 +258,7 @@ def _quasi_sparse_weights(
 
 
 def check_records(n: object, p: object) -> None:
-    """Refuse fewer than two records, no feature, or more than memory can hold."""
+    """Raise UsageError for fewer than two records, no feature, or too much memory."""
     for key, value, least in (("n", n, 2), ("p", p, 1)):
         check_count(key, value, least)
     needed = NUMBER * n * p  # type: ignore[operator]
@@ -269,7 +270,19 @@ def check_records(n: object, p: object) -> None:
 
 
 def check_count(key: str, value: object, least: int, p: float = math.inf) -> None:
-    """Refuse all but integers of at least a number, and at most p features."""
+    """Raise UsageError unless a value is an integer from ``least`` to ``p``.
+
+    Parameters
+    ----------
+    key : str
+        Key of the dataset, for messages.
+    value : object
+        The value of the key.
+    least : int
+        Smallest value allowed.
+    p : float
+        Largest value allowed, the number of features.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise dataset_error(key, value, f"an integer >= {least}")
     if value > p:
@@ -277,7 +290,7 @@ def check_count(key: str, value: object, least: int, p: float = math.inf) -> Non
 
 
 def check_numbers(least: float = 0.0, **numbers: object) -> None:
-    """Refuse all but finite numbers of at least a number."""
+    """Raise UsageError unless all numbers are finite and at least ``least``."""
     for key, value in numbers.items():
         if not math.isfinite(real_number(value)) or real_number(value) < least:
             allowed = "finite" if least == -math.inf else f"finite and >= {least:g}"
@@ -290,21 +303,21 @@ NODES = 200
 def median_regression(
     seed: int, n: int = 2000, p: int = 5, norm: float = 1.0, noise: float = 0.5
 ) -> tuple[Array, Array, Array]:
-    """Draw a linear regression with Laplace noise: w is the population's median.
+    """Draw a linear regression with Laplace noise, in which x.w is the median label.
 
-    Features are uniform on the unit sphere, labels x.w plus noise, so that the expected
-    absolute loss is least at w (``problems.erm.problem``).
+    Features are uniform on the unit sphere and labels are x.w plus noise. So w
+    minimises the expected absolute loss (``problems.erm.problem``).
 
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is w, X, noise.
+        Seed of the generator; w, X and noise are drawn in this order.
     n, p : int
-        Records and features.
+        Numbers of records and features.
     norm : float
-        norm2(w), of uniform direction.
+        norm2(w); the direction of w is uniform.
     noise : float
-        Scale of the Laplace noise, its mean absolute value.
+        Scale of the Laplace noise, which is its mean absolute value.
 
     Returns
     -------
@@ -321,7 +334,7 @@ def median_regression(
 
 
 def _on_sphere(rng: np.random.Generator, n: int, p: int) -> Array:
-    """Return n points, uniform on the unit sphere; rounding leaves none outside."""
+    """Return n points, uniform on the unit sphere; rounding puts none outside."""
     X = rng.standard_normal((n, p))
     lengths = np.linalg.norm(X, axis=1, keepdims=True)
     return np.asarray(X / (lengths * (1.0 + 1e-15 * p)))
@@ -329,12 +342,12 @@ def _on_sphere(rng: np.random.Generator, n: int, p: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class MedianLaw:
-    """The law of a record of `median_regression`.
+    """The law (distribution) of a record of `median_regression`.
 
     Parameters
     ----------
     w : array of shape (p,)
-        The population's minimiser, of which the labels are drawn.
+        The population's minimiser, from which the labels are drawn.
     noise : float
         Scale b of the Laplace noise e.
     """
@@ -345,10 +358,10 @@ class MedianLaw:
     def excess_absolute(self, w: Array) -> Array:
         """Return E|y - x.w| - E|e| for points w, (B, p) to (B,).
 
-        y - x.w is e + t with t = s u, s = norm2(w* - w) and u an entry of a uniform
-        point of the sphere, and E|e + t| = |t| + b exp(-|t| / b). With u = sin(a) the
-        density of a is proportional to cos(a)^(p - 2), which Gauss and Legendre's rule
-        integrates to rounding.
+        y - x.w is e + t with t = s u, where s = norm2(w* - w) and u is an entry of a
+        uniform point of the sphere. E|e + t| = |t| + b exp(-|t| / b). With u = sin(a)
+        the density of a is proportional to cos(a)^(p - 2), which the Gauss-Legendre
+        rule integrates up to rounding.
         """
         p, b = self.w.size, self.noise
         apart = np.linalg.norm(w - self.w, axis=-1)[..., None]
@@ -358,14 +371,14 @@ class MedianLaw:
         return np.asarray((t + change) @ weights)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-        """Return features, (n, p), and labels, (n,), of n fresh records."""
+        """Return the features, (n, p), and the labels, (n,), of n fresh records."""
         X = _on_sphere(rng, n, self.w.size)
         return X, X @ self.w + self.noise * rng.laplace(size=n)
 
 
 @functools.cache
 def _half_sphere(p: int) -> tuple[Array, Array]:
-    """Return values and weights of the absolute first entry of a uniform point."""
+    """Return nodes and weights for |u_1|, where u is a uniform point of the sphere."""
     if p == 1:
         return np.ones(1), np.ones(1)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
@@ -375,13 +388,13 @@ def _half_sphere(p: int) -> tuple[Array, Array]:
 
 
 LAWS = {median_regression.__name__: MedianLaw}
-"""Laws of generators, by name: made of the true weights and the noise."""
+"""Laws of generators by name; each is made from the true weights and the noise."""
 
 
 RULES = ("pure", "approximate", "all")
 DELTA = 1e-8
 MU = 0.19606656
-"""The Gaussian differential privacy of epsilon = 1 at that delta."""
+"""Parameter mu of Gaussian differential privacy for epsilon = 1 at `DELTA`."""
 
 
 def hard_mean(
@@ -394,19 +407,20 @@ def hard_mean(
     """Draw records of norm 1 on disjoint blocks of coordinates.
 
     Record i has entries +-1 / sqrt(s) on block i mod K. The signs belong to the block,
-    so that the mean has K s entries of size 1 / (K sqrt(s)).
+    so the mean has K s entries of size 1 / (K sqrt(s)).
 
     Parameters
     ----------
     seed : int
-        Of the generator of the signs.
+        Seed of the generator of the signs.
     n, p : int
-        Records and coordinates.
+        Numbers of records and coordinates.
     nonzeros : int
-        s, the coordinates of a block; that of the bounds, too.
+        s, the number of coordinates of a block, and of non-zeros in the bounds.
     blocks : int, 'pure', 'approximate' or 'all'
-        K; by the rules n / (s log p) and n / sqrt(s log(1 / delta)), where the mean is
-        as long as what epsilon = 1, delta = 1e-8 hides, and at most p / s; or p / s.
+        K. The rules ``pure`` and ``approximate`` are n / (s log p) and n / sqrt(s log(1
+        / delta)), at most p / s: the mean is then as long as what epsilon = 1, delta =
+        1e-8 hides. The rule ``all`` is p / s.
 
     Returns
     -------
@@ -432,19 +446,20 @@ def hard_mean(
 def linear_hard(
     seed: int, n: int = 1000, p: int = 1000, nonzeros: int = 8, blocks: int = 0
 ) -> tuple[csc_array, Array]:
-    """Draw records of `hard_mean` and labels of 1, for the loss linear on a ball.
+    """Draw records as `hard_mean` does, with labels 1, for a linear loss on a ball.
 
     F(w) = -<mean, w> over the unit ball has the minimum -norm2(mean), at mean /
-    norm2(mean), whose entries are equal: the many coordinates of the noise take from
-    them what a projection does not give back.
+    norm2(mean), whose entries are of equal size. Noise on many coordinates takes from
+    these entries what a projection does not give back.
 
     Parameters
     ----------
     seed, n, p, nonzeros
-        As of `hard_mean`.
+        As in `hard_mean`.
     blocks : int
-        K. By default (0) 4 / lam^2, and at most p / s: the mean is lam / 2 long, the
-        worst there is for output perturbation by the best ridge lam (``hard_ridge``).
+        K. By default (0) it is 4 / lam^2, and at most p / s: the mean then has the
+        length lam / 2, which is the worst case for output perturbation with the best
+        ridge lam (``hard_ridge``).
 
     Returns
     -------
@@ -470,12 +485,12 @@ def sparse_classification(
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is columns, signs, w, labels.
+        Seed of the generator; columns, signs, w and labels are drawn in this order.
     n, p : int
-        Records and features.
+        Numbers of records and features.
     nonzeros : int
-        Entries +-1 / sqrt(s) of a record, on columns drawn without replacement; s of
-        the bounds, too.
+        s, the number of entries +-1 / sqrt(s) of a record, and of non-zeros in the
+        bounds. Their columns are drawn without replacement.
     scale : float
         Standard deviation of the true weights.
 
@@ -504,18 +519,19 @@ def one_hot_fields(
     exponent: float = 1.5,
     scale: float = 8.0,
 ) -> tuple[csc_array, Array]:
-    """Draw records of one word of each of s fields, of which some are far commoner.
+    """Draw records with one word from each of s fields; some words are far more common.
 
     Parameters
     ----------
     seed : int
-        Of the generator; the order of the draws is words, w, labels.
+        Seed of the generator; words, w and labels are drawn in this order.
     n, p : int
-        Records and features: p / s words a field, of which s divides p.
+        Numbers of records and features. A field has p / s words; s must divide p.
     nonzeros : int
         s; a record has the entry 1 / sqrt(s) at one word of each field.
     exponent : float
-        The k-th word of a field has a probability like k^-exponent (Zipf's law).
+        The k-th word of a field has a probability proportional to k^-exponent (Zipf's
+        law).
     scale : float
         Standard deviation of the true weights.
 
@@ -523,7 +539,7 @@ def one_hot_fields(
     -------
     X : sparse array of shape (n, p)
     y : array of shape (n,), -1 and +1
-        Logistic.
+        Labels of a logistic model.
     """
     check_records(n, p)
     check_count("nonzeros", nonzeros, 1, p)
@@ -546,16 +562,30 @@ def one_hot_fields(
 def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
     """Return the ridge that balances both errors of Algorithm 6 on the unit ball.
 
-    With noise of deviation 2 / (lam n mu) the error is at most a / lam + lam / 2, a =
-    2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)): the bound on its largest entry fails
-    with probability 0.1. It is least at lam = sqrt(2 a), and sqrt(2 a) there.
+    With noise of standard deviation 2 / (lam n mu) the error is at most a / lam + lam /
+    2, where a = 2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)): the bound on the largest
+    entry of the noise fails with probability 0.1. This is least at lam = sqrt(2 a),
+    where it is sqrt(2 a).
+
+    Parameters
+    ----------
+    n, p : int
+        Numbers of records and coordinates.
+    nonzeros : int
+        s, the number of non-zeros of a record.
+    mu : float
+        Parameter of Gaussian differential privacy.
+
+    References
+    ----------
+    Ghazi et al., NeurIPS 2024, as in `hard_mean`.
     """
     widest = math.sqrt(2.0 * math.log(20.0 * p))
     return math.sqrt(2.0 * 2.0 * math.sqrt(nonzeros) * 2.0 / (n * mu) * widest)
 
 
 def _block_count(n: int, p: int, nonzeros: int, blocks: int | str) -> int:
-    """Return K, everything being checked."""
+    """Return the number of blocks K, after checking all arguments."""
     check_records(n, 1)
     check_count("p", p, 1)
     check_count("nonzeros", nonzeros, 1, p)

@@ -1,7 +1,7 @@
-"""A csv as records: its separator, its columns, and what it must not hold.
+"""Read a csv as records: its separator, its columns, and mistakes in its cells.
 
-Each cell is read by itself: what kind a column is of is declared, never inferred from
-its other cells, so that a record that is replaced changes its own row alone.
+Each cell is read by itself. The kind of a column is declared, never inferred from its
+other cells, so a replaced record changes its own row alone.
 """
 
 import contextlib
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 SEPARATORS = ",;\t"
 INDEX = ("drop", "keep")
 UNNAMED = "Unnamed: "
-"""How pandas begins the name of a column whose heading is empty."""
+"""Start of the name that pandas gives to a column whose heading is empty."""
 
 ONEHOT = "dataset.onehot"
-"""The key of columns of categories, with those of each."""
+"""Key of the columns of categories, with the categories of each."""
 
 SHORTEST = 3
-"""Rows from which numbers that count them are no accident."""
+"""Number of rows from which numbers that count them are no accident."""
 
 INDEXED = (
     "column 0 {}, as an index; leave it out with dataset.index=drop, or take it as a "
@@ -74,16 +74,16 @@ WRONG = (
 """What may be wrong with a cell."""
 
 MOST_LINES = 100
-"""Lines of a message about the columns of one file."""
+"""Most lines of a message about the columns of one file."""
 
 MOST_CATEGORIES, MOST_READ = 100, 1000
-"""Categories that are read off the records, of a column and of all."""
+"""Most categories that are read from the records, for one column and for all."""
 
 QUOTED = re.compile(r'"[^"]*"')
 BREAK = re.compile("[\r\n]")
 
 ZERO_WIDTH = re.compile("[\ufeff\u200b\u2060]")
-"""Characters that no one sees, which some programs write before a heading or a cell."""
+"""Invisible characters that some programs write before a heading or a cell."""
 
 DATE = "|".join(
     (
@@ -97,7 +97,7 @@ DATE = "|".join(
         r"(?:[^\W\d]{3,9}\.? |Q[1-4] ?)(?:19|20)\d\d|\d{4}[- ]?[QW]\d\d?",
     )
 )
-"""How dates and times of day are spelled."""
+"""Patterns of dates and times of day."""
 
 FIGURES = r"[-+]?[\d.,]*\d[\d.,]*(?:[eE][-+]?\d+)?"
 CURRENCY = r"(?:[$€£¥₹]|USD|EUR|GBP|CHF|JPY|CNY|INR|kr|zł)"
@@ -117,16 +117,16 @@ SPELLINGS = {
     "hexadecimal digits": r"0[xX][0-9a-fA-F]+",
     "characters that are no ASCII": r"(?=.*[^\x00-\x7f])[-+.\d−–－．]+",  # noqa: RUF001
 }
-"""How numbers are spelled that no reader takes for one, with the name of each."""
+"""Patterns of numbers in spellings that no reader accepts, by the name of each."""
 
 TOTAL = r"(?i:(?:(?:grand|sub) ?)?total\b.*|sum|summe|gesamt|mean|average|count)"
-"""What a last row begins with that is no record."""
+"""Pattern for the start of a last row that is not a record."""
 
 IDENTIFIER = r"(?:.*[^A-Za-z])?(?i:id|uuid|guid|index|key|nr|no|row)|.*[a-z]I[Dd]"
-"""Headings of columns that count or name the records."""
+"""Pattern for the headings of columns that count or name the records."""
 
 NINE_IN_TEN = 0.9
-"""The share of the cells of a column that decides of which kind it is."""
+"""Share of the cells of a column that decides its kind."""
 
 
 @dataclass(frozen=True)
@@ -136,27 +136,30 @@ class Csv:
     Parameters
     ----------
     path : str or None
-        For messages.
+        Path of the file, for messages.
     label : str, int or None
         Name or index of the label's column; None: the last one.
     header : bool or str
-        Whether the first row names the columns; ``auto``: if no cell is a number, or
-        a name is declared; a row that may be both is refused.
+        Whether the first row names the columns. With ``auto`` it does if no cell is a
+        number, or if a cell is a declared name; a row that may be headings or a record
+        is refused.
     intercept : float
-        That is added later: no column may be called one then.
+        The constant of a column that is added later; if it is not 0, no column may be
+        named like an intercept.
     onehot : mapping, sequence or None
-        Columns of categories, each of which becomes a column of zeros and ones; a
-        mapping declares them. Those of a list are read from the records.
+        Columns of categories; each category becomes a column of zeros and ones. A
+        mapping declares the categories; those of a list are read from the records.
     index : str or None
-        ``drop`` or ``keep`` a first column that has no name; None: refuse it, without
-        a header only if it counts the records or holds numbers that do.
+        ``drop`` or ``keep`` a first column that has no name. None: refuse it. If there
+        is no header, None refuses it only if its numbers may count the records.
     text : sequence of str or None
-        Columns that hold text, beside those of which a word is declared. A column of
-        ``onehot`` without either is one of numbers if all its cells are: that is read.
+        Columns that hold text, besides those with a declared word. Any other column of
+        ``onehot`` without declared categories holds numbers if all its cells are
+        numbers, which is read from the records.
     words : sequence
         Words of the label's column, which then holds text; empty for numbers.
     drop : sequence of str or None
-        Columns that are left out, by heading, or by place where there is no header.
+        Columns that are left out, by heading, or by position if there is no header.
     labelled : bool
         Whether there is a column of labels.
     """
@@ -173,7 +176,7 @@ class Csv:
     labelled: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse values that are not allowed."""
+        """Raise UsageError for values that are not allowed."""
         if isinstance(self.label, bool):
             raise UsageError(
                 f"dataset.label={typed_text(self.label)}: must be null, a heading or "
@@ -187,16 +190,16 @@ class Csv:
             )
         if self.index not in (None, *INDEX):
             raise UsageError(f"dataset.index={self.index}: must be null, drop or keep")
-        _ = self.categories  # refused here, not after the file is read
+        _ = self.categories  # so that they are refused before the file is read
 
     @cached_property
     def categories(self) -> dict[str, list[Any] | None]:
-        """Return the declared categories of each column, None where there are none.
+        """Return the declared categories of each column, None if none are declared.
 
         Raises
         ------
         UsageError
-            If they are neither numbers nor text, or no list.
+            If they are neither numbers nor text, or not a list.
         """
         given = self.onehot or {}
         if not isinstance(given, Mapping):
@@ -223,17 +226,18 @@ class Csv:
         return {*names_in(self.text), *spelled}
 
     def read_table(self, content: bytes) -> tuple["pd.DataFrame", "pd.Series[Any]"]:
-        """Return X of shape (n, p) and y, a Series under its column's name.
+        """Return X of shape (n, p) and the labels y, a Series with the label's heading.
 
         Labels may be text, see `records.label_numbers`. ``X.attrs["features"]`` is a
-        list of `Feature`, named ``x0``, ``x1`` where there is no header.
+        list of `Feature`, named ``x0``, ``x1`` if there is no header.
 
         Raises
         ------
         UsageError
-            If rows are of different lengths, a column has no name, one of others or
-            that of an intercept, holds text or lacks a value: all that is found, a
-            line for each column; if there is no such label column or category.
+            If rows have different lengths; if a column has no name, the name of another
+            column or that of an intercept, holds text or lacks a value; if the label
+            column or a category does not exist. The message has a line for each wrong
+            column.
         """
         import pandas as pd
 
@@ -251,17 +255,18 @@ class Csv:
         return self._feature_columns(table, layout), y
 
     def look(self, content: bytes) -> "Look":
-        """Return what a csv holds: read off its records, hence not private.
+        """Return a summary of a csv, computed from its records, so not private.
 
         Raises
         ------
         UsageError
-            For a row that is longer than the first one, or a label that there is not.
+            For a row that is longer than the first one, or a label column that does not
+            exist.
         """
         layout = self._read_layout(content)
         table = self._read_columns(content, layout)
         wrong = self._wrong_headings(layout) + self._undecided_header(table, layout)
-        # As categories they are: 1E5 and 100000 are two words.
+        # As text, like categories: 1E5 and 100000 are two words.
         texts = self._read_columns(content, replace(layout, texts=layout.kept))
         columns = [read_column(texts[name]) for name in layout.kept]
         words = [one.name for one in columns if one.kind.startswith("words")]
@@ -284,12 +289,12 @@ class Csv:
         return Look(len(table), layout, columns, wrong)
 
     def _read_layout(self, content: bytes) -> "Layout":
-        """Return what the first row says of a file.
+        """Return the layout of a file, from its first row and the options.
 
         Raises
         ------
         UsageError
-            If a column is declared that it does not have.
+            If a column is declared that the file does not have.
         """
         import pandas as pd
 
@@ -365,14 +370,14 @@ class Csv:
         return Layout(how, cells, bool(named), nameless, names, kept, label, texts)
 
     def _names_columns(self, cells: list[str]) -> bool:
-        """Return whether a first row names the columns: as declared, or as it reads.
+        """Return whether a first row names the columns, as declared or by its cells.
 
-        Words and no number do; so does a row with a name that is declared.
+        It does if it has words and no number, or if it has a declared name.
 
         Raises
         ------
         UsageError
-            For one that is neither: numbers after an empty cell.
+            If it may be both: numbers after an empty cell.
         """
         columns = {*names_in(self.text), *names_in(self.drop), *self.categories}
         declared = {*columns, self.label}
@@ -387,10 +392,10 @@ class Csv:
         return not any(numbers) and not all(map(is_missing, cells))
 
     def _undecided_header(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
-        """Return what a first row, or a column without a heading, may be.
+        """Return a line for a first row, or an unnamed column, whose role is unclear.
 
-        The first column if it counts the records, in any order, or holds different
-        whole numbers as no other one of features does.
+        A first column is unclear if it counts the records, in any order, or if it is
+        the only feature that holds different whole numbers.
         """
         if layout.named:
             declared = [*layout.texts, *[layout.label] * (self.label is not None)]
@@ -419,7 +424,9 @@ class Csv:
         return wrong
 
     def _read_columns(self, content: bytes, layout: "Layout") -> "pd.DataFrame":
-        """Return columns of numbers and texts; of texts where one holds text.
+        """Return the columns that are used, as numbers or as text.
+
+        A column of numbers that holds text keeps that text.
 
         Raises
         ------
@@ -429,12 +436,12 @@ class Csv:
         import pandas as pd
 
         numbers = [name for name in layout.kept if name not in layout.texts]
-        # A column that goes may be of any kind.
+        # A column that is left out may be of any kind.
         kinds = dict.fromkeys(layout.names, object) | dict.fromkeys(numbers, np.float64)
 
         def parse_rows(kinds: Any, **more: Any) -> "pd.DataFrame":
             with warnings.catch_warnings():
-                # A first row that is longer than the header.
+                # It warns of a first row that is longer than the header.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 table: pd.DataFrame = pd.read_csv(
                     io.BytesIO(content), **(layout.how | {"dtype": kinds} | more)
@@ -458,13 +465,14 @@ class Csv:
         return table[layout.kept]
 
     def _trailing_separators(self, content: bytes, layout: "Layout") -> dict[str, Any]:
-        """Return how pandas reads rows that end in separators, else nothing.
+        """Return options of pandas for rows that end in separators, else an empty dict.
 
         Raises
         ------
         UsageError
-            For a row with more fields than the first one, a quoted cell that spans
-            rows, those within it being no records, or a header that stands again.
+            For a row with more fields than the first one; for a quoted cell that spans
+            rows, because the rows in it are not read as records; for a header that
+            occurs again.
         """
         width, ends, last, row = len(layout.names), False, 0, 0
         longer, spans, again = (list[tuple[int, str]]() for _ in range(3))
@@ -505,7 +513,7 @@ class Csv:
         return {"usecols": [*range(width)], "index_col": None} if ends else {}
 
     def _wrong_headings(self, layout: "Layout") -> list[str]:
-        """Return a line for each heading that stands twice or spans rows."""
+        """Return a line for each heading that occurs twice or spans rows."""
         wrong = []
         for cell in dict.fromkeys(layout.cells if layout.named else []):
             if "\n" in cell and layout.how["sep"] in cell:
@@ -522,11 +530,11 @@ class Csv:
         return wrong + [INDEXED.format("has no name")] * layout.nameless
 
     def _why_headings(self, table: "pd.DataFrame", layout: "Layout") -> str:
-        """Return why a row that was taken for a record may be headings, else nothing.
+        """Return why a row taken for a record may be headings, empty without a reason.
 
-        Its numbers are equal steps apart (0,1,2, years), whole above others, or far
-        beyond all that stands below them; or none of its words stands below, as
-        `target` above yes and no.
+        Its numbers are equal steps apart (0,1,2, years), or whole above others that are
+        not, or far beyond all numbers below them. Or none of its words occurs below it,
+        as `target` above yes and no.
         """
         first, rest = table.iloc[0], table.iloc[1:]
         texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
@@ -560,9 +568,9 @@ class Csv:
         layout: "Layout",
         texts: "pd.DataFrame | None" = None,
     ) -> list[str]:
-        """Return a line for each column, with all that is wrong with its cells.
+        """Return a line for each column that has wrong cells, with all that is wrong.
 
-        With the first such cell where their texts are given.
+        If ``texts`` is given, the line quotes the first wrong cell.
         """
         import pandas as pd
 
@@ -600,7 +608,7 @@ class Csv:
         return wrong
 
     def _declared_words(self, name: Any, layout: "Layout") -> list[Any]:
-        """Return the words that are declared of a column."""
+        """Return the words that are declared for a column."""
         chosen = self.words if name == layout.label else ()
         return [*(chosen or ()), *(self.categories.get(str(name)) or ())]
 
@@ -655,12 +663,12 @@ class Csv:
     def _feature_columns(
         self, table: "pd.DataFrame", layout: "Layout"
     ) -> "pd.DataFrame":
-        """Return columns of numbers, categories as indicators in their place.
+        """Return columns of numbers, with indicators in place of columns of categories.
 
         Raises
         ------
         UsageError
-            If too many categories are read, or two columns get one name.
+            If too many categories are read, or if two columns get the same name.
         """
         import pandas as pd
 
@@ -694,12 +702,12 @@ class Csv:
         return table
 
     def _occurring_categories(self, column: "pd.Series[Any]") -> list[str]:
-        """Return the categories of a column that are read off it.
+        """Return the categories that occur in a column.
 
         Raises
         ------
         UsageError
-            If there are too many, or two are one word in two spellings.
+            If there are too many, or if two are spellings of the same word.
         """
         found = sorted({*column.map(label_spelling)})
         alike: dict[str, str] = {}
@@ -726,7 +734,7 @@ class Csv:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the first row of a csv says of it.
+    """The layout of a csv, from its first row and the options of its reader.
 
     Parameters
     ----------
@@ -735,12 +743,12 @@ class Layout:
     cells : list of str
         The first row.
     named, nameless : bool
-        Whether it names the columns, and leaves out the first one, which nobody has
-        declared.
+        Whether the first row names the columns; whether it gives no name to the first
+        column, which no option declares either.
     names, kept : list
-        The columns, and those that are read: without an index that is dropped.
+        The columns, and those that are used.
     label : object
-        The label's column, None without.
+        The label's column, None without labels.
     texts : list
         The columns of text.
     """
@@ -757,24 +765,24 @@ class Layout:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the cells of a column are.
+    """A summary of the cells of a column.
 
     Parameters
     ----------
     name : object
-        Its heading, or its place.
+        Heading or position of the column.
     kind : str
         ``numbers``, alone or with mistakes or in another spelling, ``words``, ``words
-        and numbers``, or what is no feature: `LEFT_OUT`.
+        and numbers``, or one of `LEFT_OUT`, which are no features.
     missing : int
-        Cells without a value.
+        Number of cells without a value.
     low, high : float
         The least and the largest number; nan without any.
     counts : mapping
         How often each different cell occurs, the most frequent first.
     equal : bytes
-        Digest of which cells are equal: of two columns that have the same, either
-        tells the other.
+        Digest of which cells are equal. If two columns have the same digest, each
+        determines the other.
     """
 
     name: Any
@@ -787,7 +795,7 @@ class Seen:
 
     @property
     def missing_codes(self) -> list[float]:
-        """Return those of the numbers of a column that may stand for no value."""
+        """Return those numbers of a column that may mean a missing value."""
         if self.kind != "numbers" or len(self.counts) < SHORTEST:
             return []
         return missing_codes(np.array([*map(float, self.counts)]))
@@ -795,15 +803,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Look:
-    """What a csv holds.
+    """A summary of a csv.
 
     Parameters
     ----------
     records : int
+        Number of records.
     layout : Layout
     columns : list of Seen
     wrong : list of str
-        What its reader refuses, with the key that decides it.
+        What the reader of the csv refuses, with the key that decides it.
     """
 
     records: int
@@ -813,7 +822,7 @@ class Look:
 
 
 def read_column(texts: "pd.Series[Any]") -> Seen:
-    """Return what the cells of a column are, which are texts."""
+    """Return a summary of a column, whose cells are texts."""
     cells = texts.map(label_spelling)
     filled = cells[~cells.map(is_missing)]
     values = filled.map(as_number)
@@ -822,7 +831,7 @@ def read_column(texts: "pd.Series[Any]") -> Seen:
     plain = numbers.map(label_spelling) if kind == "numbers" else filled
     counts = dict(Counter(plain.tolist()).most_common())
     ends = (float(numbers.min()), float(numbers.max()))
-    # Numbered in the order in which they come first, whatever they are.
+    # Numbered by their first occurrence, whatever the cells hold.
     codes = plain.reindex(cells.index).factorize()[0]
     equal = blake2b(codes.astype(np.int64).tobytes()).digest()
     return Seen(texts.name, kind, len(cells) - len(filled), *ends, counts, equal)
@@ -832,7 +841,7 @@ NOTHING, DATES, IDENTIFIERS, NAMES, MANY = LEFT_OUT = (
     *("nothing", "dates or times", "identifiers"),
     *("words, mostly different", f"words, more than {MOST_CATEGORIES}"),
 )
-"""Kinds of columns that are no features."""
+"""Kinds of columns that are not features."""
 
 MISTAKES = "numbers with mistakes"
 
@@ -843,10 +852,11 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
     Parameters
     ----------
     name : str
+        Heading of the column.
     filled : Series of str
-        Its cells but for those without a value.
+        Its cells that have a value.
     values : Series of float
-        The numbers that they are, nan for words.
+        The numbers that these cells are, nan for words.
     """
     if filled.empty:
         return NOTHING
@@ -874,26 +884,26 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
 
 
 def number_spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
-    """Return how words spell numbers, nothing unless nine in ten cells are some.
+    """Return how words spell numbers, empty unless nine in ten cells are numbers.
 
     Parameters
     ----------
     words : Series of str
-        The cells of a column that are no plain numbers.
+        The cells of a column that are not plain numbers.
     numbers : int
-        How many cells of it are.
+        How many of its cells are plain numbers.
     """
     left, names = words, list[str]()
     for name, pattern in SPELLINGS.items():
         fits = left.str.fullmatch(pattern)
-        # Ages such as <18 and 18+ are words where no number stands beside them.
+        # Ages such as <18 and 18+ are words if the column has no plain number.
         if fits.any() and (numbers or name != "inequalities"):
             names, left = [*names, name], left[~fits]
     return names if len(left) <= (1.0 - NINE_IN_TEN) * (len(words) + numbers) else []
 
 
 def plain_text(content: bytes) -> bytes:
-    """Return a text without characters that no one sees, accents as one character."""
+    """Return a text without invisible characters, each accent part of its letter."""
     if content.isascii():
         return content
     text = ZERO_WIDTH.sub("", content.decode())
@@ -917,7 +927,7 @@ def indicator_columns(
     Raises
     ------
     UsageError
-        For a record with another category, or without any.
+        For a record with another category, or without a value.
     """
     import pandas as pd
 
@@ -945,7 +955,7 @@ def indicator_columns(
 def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return a column of texts as the numbers that they spell, true and false as 1, 0.
 
-    One that holds other text keeps that, as objects.
+    If it also holds other text, that is kept, and the type is object.
     """
     import pandas as pd
 
@@ -953,7 +963,7 @@ def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     cells = cells.mask(cells.map(is_missing))
     values = pd.to_numeric(cells, errors="coerce")
     text = values.isna() & cells.notna()
-    # Read as those of a file of numbers alone are.
+    # Parsed in the same way as a file that holds numbers only.
     plain = io.StringIO(cells.mask(text).to_csv(index=False, header=False, na_rep="NA"))
     numbers = pd.read_csv(plain, header=None, dtype=np.float64)[0].set_axis(
         column.index
@@ -962,14 +972,14 @@ def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _guess_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as numbers if all of them are, and told apart."""
+    """Return a column of texts as numbers, if all are numbers exact in float64."""
     numbers = column.map(lambda one: np.nan if one in BOOLEANS else as_number(one))
     apart = numbers.notna().all() and bool((numbers.abs() < EXACT).all())
     return numbers if apart else column
 
 
 def _fault_of_cell(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
-    """Return what is wrong with a cell, one of `WRONG`, or nothing."""
+    """Return what is wrong with a cell, one of `WRONG`, or an empty text."""
     if is_missing(cell) and label_spelling(cell) not in words:
         return "has no value"
     if is_other:
@@ -980,9 +990,10 @@ def _fault_of_cell(cell: Any, is_other: bool, words: set[str], is_text: bool) ->
 
 
 def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
-    """Return whether a row that pandas read may span lines, or be the header again.
+    """Return whether a row that pandas read may span lines, or repeat the header.
 
-    It takes a line for each row, and a header that stands again is no row of numbers.
+    Without such rows there is one line for each row, and a header is not a row of
+    numbers.
     """
     breaks = content.count(b"\n") or content.count(b"\r")
     lines = breaks + (not content.endswith((b"\n", b"\r")))
@@ -994,7 +1005,7 @@ def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
 
 
 def _are_counts(column: "pd.Series[Any]") -> bool:
-    """Return whether a column holds different whole numbers, none below 0."""
+    """Return whether a column holds distinct whole numbers, none below 0."""
     if column.dtype.kind != "f" or (column[:SHORTEST] % 1.0 != 0.0).any():
         return False
     return bool((column >= 0.0).all() and (column % 1.0 == 0.0).all()) and (
@@ -1003,9 +1014,9 @@ def _are_counts(column: "pd.Series[Any]") -> bool:
 
 
 def _rows_in_words(rows: Any, cell: str = "") -> str:
-    """Return how many rows there are, and which is the first, for a message.
+    """Return the number of rows and the first one in words, for a message.
 
-    With what its ``cell`` holds where that is given.
+    If ``cell`` is given, it is what the first row holds.
     """
     row = f"row {rows[0]}" + f" ({cell})" * bool(cell)
     return row if len(rows) == 1 else f"{len(rows)} rows, the first is {row}"

@@ -1,4 +1,4 @@
-"""`algorithm=auto`, and what is to be said of settings that nobody gave."""
+"""Resolve `algorithm=auto`, and warn about default settings that may not help."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -26,23 +26,33 @@ from dp_erm_bench.rules.advice import (
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
 
 USUAL, OTHERWISE = "gd", "sgd"
-"""What `auto` is without noise, and where nothing tells a scale; and where all that was
-judged refuses the problem, as of a loss with a kink."""
+"""The algorithms of `auto` in special cases. The first is used without noise, or if no
+public bound gives a scale. The second is used if all ranked algorithms refuse the
+problem, as for a loss with a kink."""
 
 
 def resolve_auto(
     problem: Problem, budget: Mapping[str, Any], given: Iterable[str] = ()
 ) -> tuple[str, dict[str, Any]]:
-    """Return the algorithm that `auto` is for a problem and a budget, and parameters.
+    """Return the algorithm and parameters that `auto` chooses for a problem and budget.
 
-    It is the one that is expected to be best among those that do not refuse the
-    problem, with what its rule gives. Where w = 0 is expected to be as good it is no
-    step of gd: nothing is drawn, and no budget is spent.
+    It is the algorithm that is expected to be best among those that accept the problem,
+    with parameters from its rule. If w = 0 is expected to be as good, it is gd with no
+    steps: no noise is drawn, and no budget is spent.
+
+    Parameters
+    ----------
+    problem : Problem
+        Only its public numbers are used.
+    budget : mapping
+        `epsilon`, `delta` and `adjacency`.
+    given : iterable of str
+        Names of parameters that the user gave; there must be none.
 
     Raises
     ------
     UsageError
-        If parameters are given, or for a problem that is no risk.
+        If parameters are given, or the problem is not empirical risk minimisation.
     """
     if keys := ", ".join(given):
         raise UsageError(f"algorithm=auto: takes no parameters; name one for {keys}")
@@ -55,7 +65,7 @@ def resolve_auto(
 
 
 def _choose(problem: ERMProblem, budget: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return what is expected to be best, and whether w = 0 is as good."""
+    """Return the algorithm expected to be best, and whether w = 0 is as good."""
     public = _public_of(problem, budget)
     if public is None or not (public.bounded and 0.0 < public.mu < math.inf):
         return USUAL, False
@@ -80,10 +90,10 @@ def _public_of(problem: Any, budget: Mapping[str, Any]) -> PublicNumbers | None:
 
 
 def untuned_sentence(line: Line) -> str:
-    """Return what is to be said of settings that nobody gave; empty if nothing.
+    """Return a warning about settings that the user did not give; empty if none is due.
 
-    Of an algorithm whose rule can be a default: where it is expected to end no better
-    than w = 0. Of others: that no rule gives settings.
+    If a rule gives the settings, the warning is that the run is expected to end no
+    better than w = 0. Otherwise it is that no rule gives them.
     """
     if not isinstance(line, FitLine) or line.axes or line.tune is not None:
         return ""

@@ -1,4 +1,4 @@
-"""Blocks to lines: the product of all axes that are not tuned over."""
+"""Expand blocks into lines: the product of all axes that are not tuned."""
 
 import dataclasses
 import inspect
@@ -40,7 +40,7 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import CHOSEN, OBJECTIVE, PROBLEM
 
 Axis = tuple[list[Any], bool]
-"""Values, and whether they are in the unit `gradient_rms`."""
+"""Values of an axis, and whether they are multiples of `gradient_rms`."""
 
 Axes = dict[str, Axis]
 
@@ -63,7 +63,7 @@ def expand_blocks(
     Parameters
     ----------
     sections : sequence of mapping
-        Blocks as `schema.Block` says.
+        Blocks, with the keys of `schema.Block`.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def expand_blocks(
 
 
 def _count_trials(block: Block) -> int:
-    """Return the number of trials of a block; an upper bound where they repeat."""
+    """Return the number of trials of a block; an upper bound if some are repeated."""
     choices = (getattr(block, key) for key in CHOSEN)
     count = math.prod(map(_count_points, (*choices, block.budget)))
     if block.tune is None:
@@ -121,9 +121,10 @@ def _count_points(value: Any) -> int:
 
 
 def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
-    """Yield the lines of a block without a task.
+    """Yield the lines of a block that fits models.
 
-    A sweep is one line; a tuned block has one for every point of its other axes.
+    A sweep is one line per problem, algorithm and budget. A tuned block has a line for
+    every point of its other axes.
     """
     tune = block.tune
     seeds = () if tune else seeds_of("seed", block.seed)
@@ -143,7 +144,7 @@ def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
         choices = itertools.product(zip(algorithms, problems, strict=True), budgets)
         for ((algorithm, fixed, tuned), problem), privacy in choices:
             if algorithm == AUTO:
-                # Not at the top: who plans other trials need not wait for numba.
+                # Imported here, so that other plans need not wait for numba.
                 from dp_erm_bench.experiment.automatic import resolve_auto
 
                 algorithm, found = resolve_auto(problem, privacy[0], [*fixed, *tuned])
@@ -176,11 +177,12 @@ def _needs_bounds(
     problem: Problem,
     budgets: Sequence[tuple[dict[str, Any], str]],
 ) -> bool:
-    """Return whether an algorithm refuses a problem, whatever it clips gradients to.
+    """Return whether an algorithm refuses a problem at every clipping threshold.
 
-    At one of the budgets is enough: all of a sweep have the same records. Why it does
-    is not asked: where default bounds do not help, it refuses these, too. Without a
-    threshold, `clip=null`, all need them, a solver of one's own, too; so does `auto`.
+    One budget at which it refuses is enough, since all trials of a sweep use the same
+    records. The reason does not matter: if default bounds do not help, it refuses the
+    problem with these too. With noise and without a threshold (`clip=null`), every
+    algorithm needs bounds, and so do a user's solvers and `auto`.
     """
     if algorithm == AUTO:
         return True
@@ -193,7 +195,7 @@ def _needs_bounds(
         numbers, _ = parameters.by_rule(algorithm, given, problem, privacy[0])
         noisy = math.isfinite(float(privacy[0]["epsilon"]))
         if noisy and found.full(numbers).get("clip", 0.0) is None:
-            return True  # whatever the records are: a refusal may rest on them
+            return True  # must not depend on the records, as a refusal may
         return bool(refusal_of_algorithm(found, numbers, problem, *privacy))
 
     thresholds = values.get("clip", (None,))
@@ -201,13 +203,13 @@ def _needs_bounds(
 
 
 def _has_rule(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether a rule gives values of an axis."""
+    """Return whether some value of an axis is to be set by a rule."""
     ruled = parameters.algorithm_of(algorithm).is_ruled
     return any(ruled(key, value) for key, values in axes.items() for value in values)
 
 
 def _values_without_unit(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
-    """Return values in no unit."""
+    """Return the values of axes as absolute numbers, without their unit."""
     absolute = {key: tuple(values) for key, (values, _) in axes.items()}
     for key, (values, measured) in axes.items():
         if measured:
@@ -216,20 +218,20 @@ def _values_without_unit(axes: Axes, problem: Problem) -> dict[str, tuple[Any, .
 
 
 def _unit_of_problem(problem: Problem) -> float:
-    """Return `gradient_rms` to 12 digits.
+    """Return `gradient_rms` of a problem, rounded to 12 digits.
 
-    Sums differ in the last bits with the number of threads, which must not change a
-    key.
+    Its last bits depend on the number of threads, and must not change the key of a
+    trial.
     """
     return float(f"{problem.gradient_rms:.12g}")
 
 
 def _algorithms_of_block(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
-    """Yield each algorithm with its fixed parameters and those that are tuned."""
+    """Yield each algorithm with its fixed and its tuned parameters."""
     tuned = block.tune.axes if block.tune else {}
     for name, params in named_choices(block.algorithm):
         if name == AUTO:
-            # What is given is refused where the problem is known.
+            # Given parameters are refused later, when the problem is known.
             yield (
                 name,
                 dict.fromkeys(params, ([], False)),
@@ -287,9 +289,10 @@ def _privacy_axes(block: Block) -> list[tuple[dict[str, Any], str]]:
 def _problems_of_block(
     block: Block,
 ) -> Iterator[tuple[str, Problem | str, Callable[[], Problem] | None]]:
-    """Yield each dataset's name with a problem, or why it is unavailable.
+    """Yield each dataset's name with a problem, or with a reason why it is unavailable.
 
-    And with what returns the problem within default bounds, where these may be taken.
+    The third item is a function that returns the problem with records clipped to
+    default bounds, or None if these must not be used.
     """
     parts = (parts_of(part, getattr(block, part)) for part in OBJECTIVE)
     kinds = [kind["name"] for kind in parts_of(PROBLEM, block.problem)]
@@ -310,7 +313,7 @@ def _problems_of_block(
 
 
 def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and overrides of each dataset of a block, at each point."""
+    """Yield the name and the overrides of each dataset of a block, at each point."""
     for name, fields in named_choices(block.dataset):
         usual = parameters.usual_of(name, fields)
         axes = {
@@ -333,12 +336,12 @@ def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
 def _splits_tuned_again(
     axes: Mapping[str, list[Any]], usual: Mapping[str, Any], count: int
 ) -> list[int]:
-    """Return the values of `dataset.seed` on which a line is tuned again.
+    """Return the values of `dataset.seed` for which the tuning is repeated.
 
     Raises
     ------
     UsageError
-        If several are given, or they would make the same problem again.
+        If several values are given already, or the seed does not change the problem.
     """
     given, loader = axes.get("seed", [usual.get("seed", 0)]), usual["_target_"]
     if len(given) > 1:
@@ -356,7 +359,10 @@ def _splits_tuned_again(
 
 
 def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
-    """Yield name and parameters of each choice of a part, at each point."""
+    """Yield the name and parameters of each choice of a part, at each point.
+
+    A part is a loss, a penalty, a constraint or a kind of problem.
+    """
     for name, fields in named_choices(choices):
         name = registry.pin_choice(name, part) if is_file(name) else name
         axes = {
@@ -367,7 +373,7 @@ def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
 
 
 def named_choices(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and parameters of each choice; a mapping may have several names."""
+    """Yield the name and parameters of each choice; a mapping may list many names."""
     for choice in choices if is_list(choices) else [choices]:
         fields = dict(choice) if isinstance(choice, Mapping) else {"name": choice}
         names = fields.pop("name")

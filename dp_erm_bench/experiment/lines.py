@@ -1,23 +1,24 @@
-"""Lines, their settings and trials: what each computes, its key, how much work it is.
+"""Lines, their settings and trials: what each computes, its key, and its work.
 
-A block becomes lines, a line settings (one per point of its axes), and a setting trials
-(one per seed). Most are lines of fits, one algorithm on one problem with one budget. A
-block with the key `task` names one of conf/task instead: its trials are planned, run,
-recorded and resumed like all others; their results are the facts of their records.
+A block becomes lines; a line becomes settings, one per point of its axes; a setting
+becomes trials, one per seed. Most lines consist of fits: one algorithm on one problem
+with one budget. A block with the key `task` names a task of conf/task instead. Its
+trials are planned, run, recorded and resumed like all others; their results are the
+facts of their records.
 
-A trial's key is a digest of what it asks for and of the code that computes it. A record
-must not be served after that code changed, and must survive a change elsewhere: of a
-text, of a place, of what the trial does not use. There may be 10^5 points, so that a
-value of an axis is checked and spelled once, and the digest of each point is put
-together from what is spelled already.
+A trial's key is a digest of its specification and of the code that computes it. A
+record must not be reused after that code has changed. It must stay valid if something
+else changes: a text, the place of a file, or code that the trial does not use. There
+may be 10^5 points, so each value of an axis is checked and written as JSON once, and
+the digest of a point is computed from these pieces.
 
-Batches depend on the work of a trial, its operations by what each takes, and must be
-the same on every machine: the rates are constants, measured once by `python -m
-benchmarks rates`. What a solver refuses is no work.
+The batches depend on the work of a trial: the sum of its operations, each times its
+rate. They must be the same on every machine, so the rates are constants, measured once
+by `python -m benchmarks rates`. A trial that the solver refuses counts as no work.
 
-In a search a number lives on a lattice of powers, in the unit of its axis, so that
-searches ask for few distinct values and these run together. Values that no lattice has
-(words, zero) are those of the axis alone.
+In a search, a number lies on a lattice of powers, in the unit of its axis. Searches
+thus try few distinct values, whose trials run together. Values outside any lattice
+(words, zero) are taken from the axis only.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("numpy", "scipy", "numba")
 EXECUTE = f"{PACKAGE}.runner.execute.run_batch"
-"""What a worker calls; all else that a trial does is reached from it, or chosen."""
+"""The function that a worker calls. It reaches all other code, except for choices."""
 
 
 @functools.cache
@@ -95,13 +96,14 @@ def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
     target : str
         Dotted name of the solver's class, or the pin of its file.
     chosen : tuple
-        What else the trial names by a string: classes, or their dotted names.
+        Other classes that the trial names by a string, or their dotted names.
 
     Notes
     -----
-    Covers the modules of `run_batch`, of the solver and of what is chosen, all that
-    they import (`code_identity`), and major.minor of numpy, scipy and numba. Of a file:
-    what it and the modules beside it hold, never a path.
+    It covers the modules of `run_batch`, of the solver and of the chosen classes, all
+    that they import (`code_identity`), and major.minor of numpy, scipy and numba. For a
+    user's file it covers the content of the file and of modules next to it, but no
+    path.
     """
     inside, outside = set[str](), set[str]()
     for code in (EXECUTE, target, *chosen):
@@ -119,16 +121,17 @@ def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
 
 
 def chosen_by(problem: Any) -> tuple[Any, ...]:
-    """Return the classes that a problem is made of, and the loader of its data."""
+    """Return the classes of a problem's parts, and the loader of its data."""
     kinds = sorted(set(_kinds_within(problem)), key=lambda kind: kind.__qualname__)
     loader = problem.spec.get("dataset", {}).get("_target_")
     return (*kinds, *[loader] * bool(loader))
 
 
 def all_choices() -> tuple[str, ...]:
-    """Return everything that a problem can be made of, and the twins of releases.
+    """Return the classes of all possible parts of a problem, and the twins of releases.
 
-    For tasks, which choose problems of their own, and attack releases by their twins.
+    Tasks depend on these: they choose their own problems, and attack releases with the
+    help of their twins, the independent second implementations.
     """
     groups = (registry.PROBLEM, *registry.OBJECTIVE)
     made = ((group, name) for group in groups for name in registry.built_in(group))
@@ -141,12 +144,12 @@ def all_choices() -> tuple[str, ...]:
 
 
 def _kinds_within(value: Any) -> Iterator[type]:
-    """Yield the classes of an object and of those that it holds as fields."""
+    """Yield the class of an object and the classes of its fields, recursively."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield type(value)
         for field in dataclasses.fields(value):
             yield from _kinds_within(getattr(value, field.name))
-        # The norm of a ball is named by a string.
+        # A ball names its norm by a string, which is not a field.
         yield from _kinds_within(getattr(value, "omega", None))
 
 
@@ -155,12 +158,12 @@ def _minor_version(library: str) -> str:
 
 
 SECOND = 1e8
-"""Work that takes about a second."""
+"""Amount of work that takes about a second."""
 
 NANOSECOND = 1e-9 * SECOND
 
 Rate = tuple[float, float]
-"""Nanoseconds of an operation: once in a batch, and more for each of its trials."""
+"""Nanoseconds of an operation: once per batch, and in addition for each trial."""
 
 DENSE: Mapping[str, Rate] = {
     "calls": (20_000.0, 1_600.0),
@@ -177,7 +180,7 @@ SPARSE: Mapping[str, Rate] = {
     "walked": (0.0, 5.0),
     "records": (0.0, 100.0),
 }
-"""What an operation takes, by the fields of `StepWork`: a matrix that is dense, sparse.
+"""Rates of the operations of `StepWork`, for a dense and for a sparse matrix.
 
 In lock-step a matrix is read once for several trials, a sparse one for four or two.
 """
@@ -185,25 +188,25 @@ In lock-step a matrix is read once for several trials, a sparse one for four or 
 ITERATION: Rate = (0.0, 60.0)
 CHECKPOINT: Rate = (50_000.0, 8_000.0)
 FIT: Rate = (3e6, 6e5)
-"""An iteration, a row of the trajectory and a fit, whatever they compute."""
+"""Fixed rates of an iteration, of a row of the trajectory and of a fit."""
 
 
 class Work(NamedTuple):
-    """What the trials of a batch cost; 1e8 is about a second.
+    """The work of the trials of a batch; 1e8 is about a second.
 
     Attributes
     ----------
     own : float
-        Of each trial.
+        Work of each trial.
     shared : float
-        Of all trials of a batch together.
+        Work done once for all trials of the batch.
     """
 
     own: float = 0.0
     shared: float = 0.0
 
     def batch(self, size: int) -> float:
-        """Return that of a batch of so many trials."""
+        """Return the work of a batch of ``size`` trials."""
         return self.shared + size * self.own
 
 
@@ -215,25 +218,27 @@ def work_of(
     calibration: str,
     rows: int,
 ) -> Work:
-    """Return the work of a trial; none if the algorithm is known to refuse it.
+    """Return the work of a trial; zero if the algorithm is known to refuse it.
 
     Parameters
     ----------
     algorithm : Algorithm
+        The algorithm.
     params : mapping
-        As `normalise_parameter` types them.
+        Parameters, typed by `normalise_parameter`.
     problem : Problem
+        The problem.
     budget : mapping
         `epsilon`, `delta`, `adjacency`.
     calibration : str
         A name of conf/calibration.
     rows : int
-        Checkpoints.
+        Number of checkpoints.
 
     Raises
     ------
     UsageError
-        If the iterations cannot be counted.
+        If the iterations cannot be counted, or `step_work` of a solver is wrong.
     """
     solver = algorithm.solver(params)
     if refusal_of_algorithm(algorithm, params, problem, budget, calibration):
@@ -258,7 +263,7 @@ def work_of(
 
 def _work_of_fit(problem: Any, step: StepWork, iterations: int, rows: int) -> Work:
     """Return the work of a fit whose operations and checkpoints are counted."""
-    # The objective of each row, from the margins anew.
+    # Each row evaluates the objective, with newly computed margins.
     seen = (problem.entries, problem.n, problem.p)
     parts = [
         FIT,
@@ -285,9 +290,22 @@ def refusal_of_algorithm(
     budget: Mapping[str, Any],
     calibration: str,
 ) -> str:
-    """Return why an algorithm refuses a problem before it is calibrated, or nothing.
+    """Return why an algorithm refuses a problem, as far as known before calibration.
 
-    What one's own solver refuses and declares is asked in its trials only.
+    The reason is empty if it does not. A user's solver is examined in its trials only.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm.
+    params : mapping
+        Parameters, typed by `normalise_parameter`.
+    problem : Problem
+        The problem.
+    budget : mapping
+        `epsilon`, `delta`, `adjacency`.
+    calibration : str
+        A name of conf/calibration.
     """
     if not is_ours(algorithm.cls):
         return ""
@@ -297,7 +315,7 @@ def refusal_of_algorithm(
     except Unsupported as error:
         return str(error)
     except Exception:
-        # What else is wrong is told by the trial.
+        # Any other error is reported by the trial.
         return ""
 
 
@@ -320,7 +338,7 @@ def _refusal_of_solver(
         return reason
     asked = Budget(**budget)
     needed = not solver.clips and math.isfinite(asked.epsilon)
-    # A release of constants reads the data, which is not for whoever plans.
+    # A release of constants reads the data, which planning must not do.
     if needed and solver.smoothness != "private":
         run = Run(problem, [solver], asked, 0.0)
         refuse_unbounded(run.solver, run.releases, problem)
@@ -339,15 +357,15 @@ class Line:
     Attributes
     ----------
     panel, line : str
-        Labels.
+        Labels of the panel and of the line in it.
     seeds : tuple of int
-        Seeds of a sweep; empty if tuned.
+        Seeds of a sweep; empty if the line is tuned.
     tune : Tune or None
         The tuning of open parameters; None if every point is run.
     measured : bool
         Whether a value was given in a unit that is computed from the data.
     algorithm : str
-        Name of the algorithm, the pin of a file; empty for a task.
+        Name of the algorithm, or the pin of a solver's file; empty for a task.
     """
 
     panel: str = ""
@@ -359,32 +377,32 @@ class Line:
 
     @property
     def rule(self) -> str:
-        """Return the rule that gave parameters, and which; empty if none did."""
+        """Return the rule that chose parameters, and their names; empty if none did."""
         return ""
 
     @property
     def label(self) -> tuple[str, str]:
-        """Return panel and line."""
+        """Return the labels of the panel and of the line."""
         return self.panel, self.line
 
     @property
     def full_name(self) -> tuple[str, str]:
-        """Return panel and line; dataset and algorithm where nobody named them."""
+        """Return panel and line, or dataset and algorithm if both labels are empty."""
         return self.label
 
     @property
     def uncharged_reading(self) -> tuple[str, ...]:
-        """Return what reading the records took from them, as it is not declared."""
+        """Return the uncharged uses of the data by its reader, such as classes."""
         return ()
 
     @property
     def clipping_notes(self) -> Mapping[str, Any]:
-        """Return what clipping to declared bounds did to the records, if they were."""
+        """Return how clipping to declared bounds changed records; empty without it."""
         return {}
 
     @property
     def content(self) -> str:
-        """Return what tells the file of the records from others; empty without one."""
+        """Return a digest of the file of the records; empty if there is no file."""
         return ""
 
     @property
@@ -393,7 +411,7 @@ class Line:
         return ()
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
-        """Yield the trials of a line that is not tuned."""
+        """Yield the trials of the line, if it is not tuned."""
         for setting in self.settings:
             for seed in self.seeds:
                 yield setting.trial(seed, n_checkpoints)
@@ -408,17 +426,17 @@ class BatchKey:
     code : callable
         Returns the fingerprint of the code that computes the trials.
     group : str
-        Trials may share a batch if this is equal.
+        Trials with equal groups may share a batch.
     batchable : bool
         Whether more than one trial may run at once.
     work : callable
-        Returns the work of one trial of so many checkpoints. Called for trials that
-        are to run only.
+        Returns the work of one trial, given its number of checkpoints. It is called
+        only for trials that are about to run.
     iterations : callable
         Returns the number of iterations of one trial; 1 if it has none.
     refusal : callable
-        Returns why the trials are refused before they are calibrated; empty if they
-        are not, or if only they can tell.
+        Returns why the trials are refused before calibration. Empty if they are not, or
+        if this shows only when they run.
     """
 
     code: Callable[[], str] = str
@@ -431,10 +449,10 @@ class BatchKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """All of a trial but its seed and its checkpoints.
+    """All of a trial except its seed and its checkpoints.
 
-    There may be as many as trials: common parts are held once, and the spec is put
-    together on request.
+    There may be as many settings as trials. Common parts are therefore stored once, and
+    the spec is assembled on request.
 
     Attributes
     ----------
@@ -445,11 +463,11 @@ class Setting:
     digest : str
         Digest of all that determines the numbers, except the seed.
     batch_key : BatchKey
-        The part that it shares with others of its batch.
+        The part that is common to the settings of a batch.
     line : Line
         The line that it belongs to.
     posed : str
-        The identity of its problem, empty for a task: what it is computed on.
+        The identity of its problem; empty for a task.
     """
 
     base: Mapping[str, Any]
@@ -461,7 +479,7 @@ class Setting:
     posed: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send a worker what it computes, without the line and the batch key."""
+        """Return the parts to pickle for a worker, without line and batch key."""
         given = self.base, self.names, self.point, self.digest
         return partial(Setting, posed=self.posed), given
 
@@ -476,11 +494,21 @@ class Setting:
         return {**self.base, "algorithm": {**algorithm, "params": params}}
 
     def identity(self, seed: int) -> str:
-        """Return the identity of the trial of a seed."""
+        """Return the identity of the trial with a seed."""
         return sha256_of(f"{self.digest}:{seed}")
 
     def trial(self, seed: int, n_checkpoints: int, phase: str = "sweep") -> Trial:
-        """Return the trial of a seed, its spec not made yet."""
+        """Return the trial with a seed; its spec is assembled later.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of the noise, at least 0.
+        n_checkpoints : int
+            Number of rows of the trajectory.
+        phase : {"sweep", "tune", "report"}
+            Purpose of the trial in its line.
+        """
         text = f"{self.identity(seed)}:{n_checkpoints}:{self.batch_key.code()}"
         return Trial(self, seed, n_checkpoints, sha256_of(text), phase)
 
@@ -489,7 +517,7 @@ class Setting:
 class Trial:
     """One run of one algorithm on one problem with one budget and one seed.
 
-    It is small, for there may be 10^5 of them.
+    The object is small, since there may be 10^5 of them.
 
     Attributes
     ----------
@@ -500,7 +528,7 @@ class Trial:
     key : str
         Digest of identity, checkpoints and code; names the record in the store.
     phase : {"sweep", "tune", "report"}
-        Its purpose in its line; a report has parameters chosen by other trials.
+        Its purpose in its line. Parameters of a report were chosen by other trials.
     """
 
     setting: Setting
@@ -511,41 +539,41 @@ class Trial:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return the resolved specification, JSON-able, made anew at every call.
+        """Return the resolved, JSON-able specification; each call makes a new one.
 
-        `dataset`, `loss`, `penalty`, `constraint`, `algorithm`, `budget`,
-        `calibration`, `seed`, `n_checkpoints`; `task` where it is no fit.
+        Its keys are `dataset`, `loss`, `penalty`, `constraint`, `algorithm`, `budget`,
+        `calibration`, `seed` and `n_checkpoints`, and `task` if the trial is not a fit.
         """
         open_ = {"seed": self.seed, "n_checkpoints": self.n_checkpoints}
         return {**self.setting.spec, **open_}
 
     @property
     def identity(self) -> str:
-        """Return the digest of what determines the draws and the iterates.
+        """Return the digest of all that determines the random draws and the iterates.
 
-        The spec without `n_checkpoints`, all parameters filled in, and the content
-        of the dataset. It seeds the public and the noise streams.
+        It covers the spec without `n_checkpoints`, with all parameters filled in, and
+        the content of the dataset. It seeds the public and the noise streams.
         """
         return self.setting.identity(self.seed)
 
     @property
     def kind(self) -> Kind:
-        """Return the key of trials that may share a batch."""
+        """Return a key that is equal for trials that may share a batch."""
         return self.setting.batch_key.group, self.n_checkpoints
 
     @property
     def work(self) -> Work:
-        """Return what it costs, by itself and together with others in a batch."""
+        """Return the work of the trial, its own and that shared within a batch."""
         return self.setting.batch_key.work(self.n_checkpoints)
 
     @property
     def owner(self) -> str:
-        """Return whose code runs it: a solver from outside the package, or empty."""
+        """Return the name or pin of a user's solver; empty for one of the package."""
         return foreign_name(self.setting.base.get("algorithm", {}))
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Return its columns that are never in a key, panel, line and phase first."""
+        """Return the columns that enter no key, with panel, line and phase first."""
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
         flags = {"tuned": tuned, "measured": line.measured, "rule": line.rule}
@@ -557,7 +585,7 @@ class Trial:
         return {**labels, **flags, **data}
 
     def row(self, experiment: str) -> dict[str, Any]:
-        """Return its line of the plan."""
+        """Return the trial's line of the plan."""
         labels = {"experiment": experiment, **self.labels}
         return {"key": self.key, **labels, "spec": self.spec}
 
@@ -568,14 +596,15 @@ def sha256_of(text: str) -> str:
 
 
 LONGEST = 16
-"""Times the longest run of a grid: how long runs get where no limit says otherwise."""
+"""Largest length of a run without a declared limit, in multiples of the longest in the
+grid."""
 
 SHAPE_RATIO, VALUE_RATIO = 2.0**0.5, 2.0**0.25
 DIGITS = 6
-"""Of a lattice's values: powers differ in the last digit from machine to machine."""
+"""Digits of a lattice's values: the last digits of powers depend on the machine."""
 
 LARGEST = 1e15
-"""No value of a lattice is as large."""
+"""Upper bound on the values of a lattice."""
 
 Point = dict[str, Any]
 
@@ -587,15 +616,16 @@ class Axis:
     Attributes
     ----------
     values : tuple
-        Those of the grid.
+        Values of the grid.
     unit : float
-        What its multiples are of.
+        Unit of the lattice.
     ratio : float
-        Of neighbours on the lattice.
+        Ratio of neighbouring values on the lattice.
     low, high : float
-        Limits, in no unit; infinite without one.
+        Limits as absolute numbers; infinite without a limit.
     declared : tuple of bool
-        Of each limit, whether it was set for the search: beyond others lies nothing.
+        For each limit, whether it was set for the search. Beyond other limits no value
+        is possible.
     """
 
     values: tuple[Any, ...]
@@ -607,29 +637,35 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Return whether it has numbers of at least 0, one above, or none at all."""
+        """Return whether all values but None are numbers >= 0, and one is above 0."""
         some = [value for value in self.values if value is not None]
         return all(type(v) in (int, float) and v >= 0 for v in some) and any(some)
 
     @property
     def integer(self) -> bool:
-        """Return whether its numbers are integers."""
+        """Return whether all its numbers are integers."""
         return all(type(value) in (int, NoneType) for value in self.values)
 
     def orders(self, value: Any) -> bool:
-        """Return whether a value is a number among numbers; a rule may give others."""
+        """Return whether the axis is numeric and a value is a number.
+
+        A rule may give values that are not numbers.
+        """
         return self.numeric and type(value) in (int, float)
 
     def level(self, value: float) -> float:
-        """Return a value's power of the ratio, an integer for one of the lattice."""
+        """Return the exponent of a value as a power of the ratio.
+
+        It is an integer for values of the lattice.
+        """
         return math.log(value / self.unit) / math.log(self.ratio)
 
     def steps(self, factor: float) -> float:
-        """Return the lattice's steps to a value that is so many times larger."""
+        """Return the number of lattice steps to a value ``factor`` times as large."""
         return math.log(factor) / math.log(self.ratio)
 
     def value_at(self, level: float) -> Any:
-        """Return the lattice's value next to a level, a limit if it lies beyond."""
+        """Return the value of the lattice nearest to a level, within the limits."""
         power = self.ratio ** round(level)
         if self.integer:
             value: float = max(1, round(power))
@@ -639,10 +675,11 @@ class Axis:
         return int(within) if self.integer else within
 
     def centre(self, value: Any, factor: float) -> float:
-        """Return the level around which values near one are looked for.
+        """Return the level around which values near a given value are searched.
 
-        Zero has none: below the least of the grid. No number, which is no threshold or
-        all records, has the largest's.
+        Zero has no level of its own: it gets one below the smallest value of the grid,
+        by ``factor``. A value that is not a number, such as no threshold or all
+        records, gets that of the largest value.
         """
         if not self.orders(value):
             return self.level(max(filter(None, self.values)))
@@ -652,7 +689,7 @@ class Axis:
         return self.level(least) - self.steps(factor)
 
     def values_beside(self, value: Any, factor: float) -> Iterator[Any]:
-        """Yield the values next to one: down and up by a factor, or all the others."""
+        """Yield the neighbours of a value: down and up by a factor, or all others."""
         if not self.numeric:
             yield from (other for other in self.values if other != value)
             return
@@ -663,7 +700,7 @@ class Axis:
             level = round(self.level(value))
             last = round(self.level(value) + way * self.steps(factor))
             beside = self.value_at(last)
-            # Neighbours of a small integer may round to itself.
+            # Neighbours of a small integer may be rounded to the integer itself.
             while beside == value and abs(last - level) < 16:
                 last += way
                 beside = self.value_at(last)
@@ -671,7 +708,18 @@ class Axis:
                 yield beside
 
     def value_near(self, value: Any, factor: float, share: float) -> Any:
-        """Return a value within a factor of one, for a share in [0, 1)."""
+        """Return a value near a given one, chosen by a number in [0, 1).
+
+        Parameters
+        ----------
+        value : Any
+            The given value.
+        factor : float
+            Largest ratio between both.
+        share : float
+            Number in [0, 1) that chooses the result, such as a coordinate of a Sobol
+            point.
+        """
         if self.orders(value) and value:
             return self.value_at(
                 self.level(value) + self.steps(factor) * (2.0 * share - 1.0)
@@ -686,7 +734,7 @@ class Axis:
         return others[int(share * len(others))]
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value is one that a search may try."""
+        """Return whether a search may try a value."""
         if any(value == one and type(value) is type(one) for one in self.values):
             return True
         if not self.numeric or type(value) is not (int if self.integer else float):
@@ -702,7 +750,7 @@ class Axis:
         return bool((low and value == self.low) or (high and value == self.high))
 
     def is_outermost(self, value: Any) -> bool:
-        """Return whether nothing lies beyond a value, by what the parameter means."""
+        """Return whether the parameter's meaning allows no value beyond this one."""
         if not self.orders(value):
             return True
         low, high = self.declared
@@ -717,7 +765,8 @@ def space_of(line: FitLine) -> dict[str, Axis]:
     Raises
     ------
     UsageError
-        If a limit is none of the parameter's, or a value of the grid lies beyond it.
+        If a limit is outside the parameter's range, or a value of the grid lies beyond
+        it.
     """
     assert line.tune is not None and line.tune.search is not None
     ratios, limits = line.tune.search.ratio, line.tune.limits
@@ -732,7 +781,7 @@ def space_of(line: FitLine) -> dict[str, Axis]:
 
 
 def _limit_axis(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
-    """Return an axis with the limits of its field, or those that are declared."""
+    """Return an axis with its declared limits, or else those of its field."""
     least, above, most = algorithm_of(line.algorithm).limits(key)
     least = max(least, 0.0)
     if limits is None:
@@ -769,7 +818,7 @@ class FitLine(Line):
     Attributes
     ----------
     algorithm : str
-        Name of the algorithm; the pin of a file.
+        Name of the algorithm, or the pin of a solver's file.
     problem : Problem
         Dataset and objective.
     params : mapping
@@ -782,10 +831,10 @@ class FitLine(Line):
     axes : mapping
         Absolute values of the open parameters; that of `auto` follows from ``params``.
     units : mapping
-        What the values of open parameters are multiples of, where that is not 1.
+        Units of open parameters, as numbers, if they are not 1.
     """
 
-    algorithm: str = field()  # none by default, unlike that of a task
+    algorithm: str = field()  # required here; a task's line has none
     problem: Problem
     params: Mapping[str, Any]
     budget: Mapping[str, Any]
@@ -801,14 +850,15 @@ class FitLine(Line):
 
     @property
     def full_name(self) -> tuple[str, str]:
-        """Return panel and line; dataset and algorithm where nobody named them."""
+        """Return panel and line, or dataset and algorithm if both labels are empty."""
         own = self.base.get("dataset", {}).get("name", ""), label_of(self.algorithm)
         return self.label if any(self.label) else own
 
     def __post_init__(self) -> None:
-        """Fill in what rules give, before anything is named by the parameters."""
+        """Replace `auto` by the numbers of rules, before any key is computed."""
         where = self.problem, self.budget
-        # A block with labels says all of its parameters: it has no default threshold.
+        # A block with labels states all of its parameters, so it gets no default
+        # clipping threshold.
         said = [*self.axes, *["clip"] * any(self.label)]
         params, rule = by_rule(self.algorithm, self.params, *where, also=said)
         filled, ruled = dict(self.axes), algorithm_of(self.algorithm).is_ruled
@@ -824,7 +874,7 @@ class FitLine(Line):
 
     @property
     def rule(self) -> str:
-        """Return the rule that gave parameters, and which; empty if none did."""
+        """Return the rule that chose parameters, and their names; empty if none did."""
         return self._rule
 
     @cached_property
@@ -841,16 +891,16 @@ class FitLine(Line):
 
     @cached_property
     def uncharged_reading(self) -> tuple[str, ...]:
-        """Return what reading the records took from them, as it is not declared."""
+        """Return the uncharged uses of the data by its reader, such as classes."""
         return tuple(use.value for use in self.problem.uncharged(False) if use in READ)
 
     @cached_property
     def clipping_notes(self) -> Mapping[str, Any]:
-        """Return what clipping to declared bounds did to the records, if they were.
+        """Return how clipping to declared bounds changed records; empty without it.
 
-        The share of the records, and the columns often at their bound, by name: they
-        are read off the records, and determine no number that they do not tell already.
-        And whether the bounds are the default ones of the dataset's yaml.
+        The notes are the share of changed records, the names of columns that are often
+        at their bound, and whether the bounds are the default ones of the dataset's
+        yaml. They are computed from the records, and enter no key of a trial.
         """
         data = getattr(self.problem, "dataset", None)
         if data is None or (clipping := data.clipping) is None:
@@ -867,7 +917,7 @@ class FitLine(Line):
 
     @cached_property
     def content(self) -> str:
-        """Return what tells the file of the records from others; empty without one."""
+        """Return a digest of the file of the records; empty if there is no file."""
         spec = self.problem.spec["dataset"]
         if not spec.get("path"):
             return ""
@@ -884,7 +934,7 @@ class FitLine(Line):
         return tuple(self._settings_of_axes(self.axes))
 
     def check(self) -> None:
-        """Raise UsageError for a value that is refused, a point of a sweep, a limit."""
+        """Raise UsageError if a value, a point of a sweep, or a limit is refused."""
         solver, first = (
             algorithm_of(self.algorithm).solver,
             self._first_values(self.axes),
@@ -973,15 +1023,15 @@ class FitLine(Line):
 
 
 def line_of(spec: Mapping[str, Any]) -> FitLine:
-    """Return the line of one setting to which a trial's spec belongs.
+    """Return the line with the one setting that a trial's spec describes.
 
-    A spec may be that of a folder from anywhere: the loader of the data is that of
-    the dataset's name, and a solver's file must have been named by the user.
+    The spec may come from an untrusted folder. The loader of the data is therefore
+    found by the dataset's name, and a solver's file must have been named by the user.
 
     Raises
     ------
     UsageError
-        If it is of a file that was not, or that held something else.
+        If the user did not name the solver's file, or its content has changed.
     """
     check_named(spec["algorithm"], "algorithm")
     algorithm = named_in(spec["algorithm"])
@@ -1010,18 +1060,21 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class StudyTask(ABC):
-    """The task of a block's trials; the fields are its parameters."""
+    """Base class of tasks: work of a block's trials that is not a fit.
+
+    The fields of a subclass are the parameters of the task.
+    """
 
     @abstractmethod
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield the specs of a block's settings, and the target of their algorithm.
+        """Yield the specs of a block's settings, each with its algorithm's target.
 
-        A spec has the parts that every trial's has, as far as they have a meaning.
+        A spec has the same parts as that of any trial, as far as they have a meaning.
         """
 
     @abstractmethod
     def facts(self, trial: Trial) -> dict[str, Any]:
-        """Do the task for one trial and return the facts of its record, JSON-able."""
+        """Run the task for one trial, and return JSON-able facts for its record."""
 
     @abstractmethod
     def work(self, spec: Mapping[str, Any]) -> float:
@@ -1030,18 +1083,18 @@ class StudyTask(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaskLine(Line):
-    """The line of a block with a task; those of other blocks are `lines.FitLine`s."""
+    """The line of a block with a task; other blocks have lines of `lines.FitLine`."""
 
     block: Block
     task: StudyTask
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """Return the settings that the task names."""
+        """Return the settings of the task."""
         return tuple(self._setting_of(*one) for one in self.task.specs(self.block))
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
-        """Yield the trials, always without a trajectory."""
+        """Yield the trials; they have no trajectory, so `n_checkpoints` is ignored."""
         return super().sweep(N_CHECKPOINTS)
 
     def _setting_of(self, spec: Spec, target: str) -> Setting:
@@ -1060,12 +1113,12 @@ class TaskLine(Line):
 
 
 def task_of(section: Any) -> StudyTask:
-    """Return the task of a block's section or of a trial's spec.
+    """Return the task described by a block's section or a trial's spec.
 
     Raises
     ------
     UsageError
-        If it is no mapping with `name`, or name or parameters are not allowed.
+        If it is not a mapping with `name`, or its name or parameters are not allowed.
     """
     if not isinstance(section, Mapping) or "name" not in section:
         raise UsageError(f"task={section}: must be a mapping with `name`")
@@ -1075,7 +1128,7 @@ def task_of(section: Any) -> StudyTask:
 
 
 def study_of(block: Block) -> TaskLine:
-    """Return the line of a block with a task, its settings checked."""
+    """Return the line of a block with a task, after checking its settings."""
     task, seeds = task_of(block.task), seeds_of("seed", block.seed)
     study = TaskLine(
         panel=block.panel, line=block.line, seeds=seeds, block=block, task=task

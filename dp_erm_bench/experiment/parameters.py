@@ -1,4 +1,4 @@
-"""The parts of a trial: its problem, and its algorithm with typed parameters."""
+"""Build the parts of a trial: its problem, and its algorithm with typed parameters."""
 
 import dataclasses
 import functools
@@ -23,13 +23,13 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, AUTO, ERM, OBJECTIVE, PROBLEM
 
 FILE = "file"
-"""The dataset that is a user's own file."""
+"""Name of the dataset that reads a user's own file."""
 
 
 def problem_named(
     dataset: str, overrides: Mapping[str, Any], *objective: Any, kind: str = ERM
 ) -> Problem:
-    """Return the problem of a dataset with overrides and of an objective.
+    """Return the problem of a dataset with overrides and an objective, cached.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def problem_named(
     Raises
     ------
     DataUnavailable
-        If the dataset cannot be had.
+        If the dataset is not available.
     UsageError
         If a name or a value is not allowed.
     """
@@ -53,7 +53,7 @@ def problem_named(
         check_named(part if isinstance(part, Mapping) else {"name": part})
     parts = (kind, dataset, dict(overrides), *objective)
     text = json.dumps(parts, sort_keys=True, default=str)
-    # What its files hold: of their places the text tells.
+    # The text names the paths of files; their contents count too.
     return _problem_of(
         text, source_of(dataset_spec(dataset, **overrides)), *digests_in(objective)
     )
@@ -77,13 +77,24 @@ def own_problem(
     The loss of a regression implies ``task=regression`` for a user's own file, unless
     the task, the classes or the positive labels are given.
 
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    overrides : mapping
+        Keys of the yaml to replace.
+    objective : mapping
+        Choices of loss, penalty and constraint.
+    kind : str
+        Name of the kind of problem.
+
     Raises
     ------
     DataUnavailable, UsageError
-        As `problem_named`; what is implied is said.
+        As `problem_named`; the message names an implied task.
     """
-    # Workers import this module for the trials that they get; to import what builds
-    # problems takes them as long again, and empty trials need none.
+    # Workers import this module for their trials. Importing the module that builds
+    # problems takes as long again, and trials without a problem do not need it.
     from dp_erm_bench.problems.named import problem_of
 
     implied, spec = "", dict(overrides)
@@ -104,14 +115,14 @@ def own_problem(
 
 
 def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
-    """Refuse the spec of a user's file that the user did not name here.
+    """Raise UsageError for a spec with a file that the user has not named.
 
-    A spec may be that of a folder from anywhere.
+    The spec may come from an untrusted folder.
 
     Raises
     ------
     UsageError
-        If it is of a file that was not named, or that held something else.
+        If the file was not named in this process, or had other content.
     """
     name = named_in(part)
     if is_file(name) and not is_pinned(name):
@@ -124,7 +135,7 @@ def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
 
 
 def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of a dataset's yaml, numbers in the types that it gives them.
+    """Return keys of a dataset's yaml, with numbers in the types used there.
 
     Raises
     ------
@@ -136,12 +147,22 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dataset's yaml, and what `fields` say of keys that are not in it."""
+    """Return a dataset's yaml; keys that are not in it are taken from `fields`."""
     return dataset_spec(name, **fields) | LATER | usual_fields(name)
 
 
 def convert_like(key: str, value: Any, usual: Any) -> Any:
-    """Convert a number to the type that the yaml gives the key."""
+    """Return a value, converted to a number if the yaml has a number for its key.
+
+    Parameters
+    ----------
+    key : str
+        Dotted key, for the message.
+    value : Any
+        The value to convert; None stays None.
+    usual : Any
+        Value of the key in the yaml.
+    """
     numeric = type(usual) in (int, float) and value is not None
     return convert_value(key, value, type(usual)) if numeric else value
 
@@ -155,20 +176,21 @@ class Algorithm:
     name, target : str
         Its name; the dotted name of its class, or the pin of its file.
     preset : mapping
-        The parameters of its yaml, but for those that are `auto`.
+        The parameters in its yaml, without those that are `auto`.
     cls : type
         Its class.
     kinds, hints : mapping
-        By parameter: `shape` (equal within a batch), `value` or None; the type.
+        For each parameter its kind, `shape` (equal within a batch), `value` or None;
+        and its type.
     later : mapping
-        Defaults of parameters that enter an identity only off them.
+        Defaults of parameters that enter an identity only if they differ from them.
     rule : Rule or None
-        What its parameters are where they are `auto` (`rules.settings`).
+        The rule that computes parameters that are `auto` (`rules.settings`).
     by_default : tuple of str
-        The parameters that are `auto` where nobody gives them.
+        The parameters that are `auto` if they are not given.
     separate : bool
-        Whether its class checks each parameter by itself and changes none, so that
-        a value that passed once passes in every combination.
+        Whether its class checks each parameter by itself and changes none. A value that
+        passed once then passes in every combination.
     """
 
     name: str
@@ -188,7 +210,7 @@ class Algorithm:
         Raises
         ------
         UsageError
-            From the solver's own check, naming the value and what is allowed.
+            If the solver refuses a value; the message says what is allowed.
         """
         try:
             return self.cls(**{**self.preset, **params})
@@ -205,7 +227,7 @@ class Algorithm:
         }
 
     def entry(self, parameter: str, value: Any) -> str:
-        """Return a parameter as JSON; nothing of a later one at its default."""
+        """Return a parameter as JSON; empty for a later one at its default."""
         later = parameter in self.later and value == self.later[parameter]
         return "" if later else f"{canonical_json(parameter)}:{canonical_json(value)}"
 
@@ -214,18 +236,18 @@ class Algorithm:
         return self.kinds[parameter] != "value"
 
     def is_ruled(self, parameter: str, value: Any) -> bool:
-        """Return whether a value is `auto`, for a parameter that a rule gives."""
+        """Return whether a value is `auto` and a rule computes the parameter."""
         ruled = self.rule is not None and parameter in self.rule.meanings
         return ruled and isinstance(value, str) and value == AUTO
 
     def limits(self, parameter: str) -> tuple[float, float, float]:
-        """Return least, above and most of a parameter's field; infinite without one."""
+        """Return a parameter's limits `least`, `above`, `most`; infinite if unset."""
         field = self.cls.__dataclass_fields__[parameter].metadata
         least, above = (field.get(name, -math.inf) for name in ("least", "above"))
         return least, above, field.get("most", math.inf)
 
     def iterations(self, params: Mapping[str, Any], problem: Any) -> int:
-        """Return the number of iterations of one trial, 0 if it is refused."""
+        """Return the number of iterations of one trial; 0 if it is refused."""
         try:
             return int(self.solver(params).iterations(problem))
         except (Unsupported, OverflowError):
@@ -234,8 +256,8 @@ class Algorithm:
 
 @functools.cache
 def algorithm_of(name: str) -> Algorithm:
-    """Return the yaml and the class of an algorithm, of a file by its pin."""
-    # Not at the top: the command line must start without numpy.
+    """Return the `Algorithm` of a name, or of the pin of a solver's file."""
+    # Imported here because the command line must start without numpy.
     from dp_erm_bench.rules.settings import rule_of
     from dp_erm_bench.solvers.base import Solver
 
@@ -265,13 +287,22 @@ def algorithm_of(name: str) -> Algorithm:
 
 
 def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
-    """Return a parameter's value in the type of its field, so that 1 is 1.0.
+    """Return a parameter's value in the type of its field: 1 becomes 1.0 for a float.
+
+    Parameters
+    ----------
+    algorithm : str
+        Name of the algorithm, or the pin of a solver's file.
+    parameter : str
+        Name of the parameter.
+    value : Any
+        The value as given; `auto` is kept if a rule computes the parameter.
 
     Raises
     ------
     UsageError
-        If the algorithm has no such parameter or the value is of no allowed type;
-        `auto`, if no rule gives it.
+        If the algorithm has no such parameter, or the value has a wrong type. Also for
+        `auto`, if no rule computes the parameter.
     """
     check_parameter(algorithm, parameter)
     key = f"algorithm.{label_of(algorithm)}.{parameter}"
@@ -290,10 +321,18 @@ def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
 def with_defaults(
     algorithm: str, given: Mapping[str, Any], also: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return parameters with `auto` for those that a rule gives where nobody does.
+    """Return parameters, with `auto` for those that are not given and have a rule.
 
-    Of the lengths of a run one is enough. ``also`` names parameters that are given, or
-    found, elsewhere.
+    A given length of a run, such as `passes`, leaves out the other lengths.
+
+    Parameters
+    ----------
+    algorithm : str
+        Name of the algorithm, or the pin of a solver's file.
+    given : mapping
+        The given parameters.
+    also : collection of str
+        Names of parameters that are set elsewhere.
     """
     told = {*given, *also}
     one = {*LENGTHS} & told
@@ -312,18 +351,19 @@ def by_rule(
     budget: Mapping[str, Any],
     also: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Return parameters with numbers in place of `auto`, and what gave them.
+    """Return parameters with numbers in place of `auto`, and the rule that gave them.
 
-    This is the one place where a rule is asked: before a trial has a key. A threshold
-    that nobody gives is that of `default_clip` where there would be no other.
+    Rules are applied only here, before a trial has a key. If no clipping threshold is
+    given or computed, it is that of `default_clip`.
 
     Parameters
     ----------
     algorithm : str
+        Name of the algorithm, or the pin of a solver's file.
     given : mapping
-        Parameters as `normalise_parameter` types them.
+        Parameters, typed by `normalise_parameter`.
     problem : Problem
-        Nothing but what is public of it is read.
+        Only its public numbers are read.
     budget : mapping
         `epsilon`, `delta`, `adjacency`.
     also : collection of str
@@ -332,13 +372,14 @@ def by_rule(
     Returns
     -------
     dict, str
-        As `gd-3: n_iter step`, the rule's version and the parameters that it gave;
-        empty where it gave none. Version 0 is that of `default_clip` alone.
+        The parameters; and the version of the rule with the parameters that it gave, as
+        in `gd-3: n_iter step`, or an empty string if it gave none. Version 0 stands for
+        `default_clip` alone.
 
     Raises
     ------
     UsageError
-        If something is `auto` and a value that is given is not allowed.
+        If a parameter is `auto` and a given value is not allowed.
     """
     found = algorithm_of(algorithm)
     rule, fields = found.rule, found.cls.__dataclass_fields__
@@ -346,7 +387,7 @@ def by_rule(
     others = {key: value for key, value in given.items() if key not in open_}
     numbers: Mapping[str, Any] = {}
     if open_:
-        found.solver(others)  # what is given is checked before a rule computes with it
+        found.solver(others)  # check given values before a rule computes with them
         numbers = _numbers_of_rule(found, others, problem, budget)
     asked = "clip" not in also and given.get("clip", AUTO) == AUTO
     if asked and "clip" not in numbers:
@@ -373,9 +414,9 @@ def _numbers_of_rule(
     problem: Any,
     budget: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return what a rule gives; nothing where no number matters.
+    """Return the parameters that a rule computes; empty if there are no public numbers.
 
-    That is where nothing tells a scale, or the problem is refused.
+    This happens if no public bound gives a scale, or the problem is refused.
     """
     if problem.kind != algorithm.cls.serves.kind or not hasattr(problem, "loss"):
         return {}
@@ -390,7 +431,10 @@ def _numbers_of_rule(
 def _default_clip(
     algorithm: Algorithm, problem: Any, budget: Mapping[str, Any]
 ) -> float | None:
-    """Return the default threshold, None where there is no noise or another bound."""
+    """Return the default clipping threshold; None if no noise or another bound exists.
+
+    None also if the algorithm has no threshold, or its yaml sets one.
+    """
     field = algorithm.cls.__dataclass_fields__.get("clip")
     if field is None or algorithm.preset.get("clip", field.default) is not None:
         return None
@@ -403,24 +447,25 @@ def _default_clip(
 
 
 EPSILONS = 1e-60, 1e60
-"""Finite epsilons of a budget: what a fraction of has noise that is still a number."""
+"""Smallest and largest finite epsilon of a budget; the noise for a fraction of it is
+still a finite number."""
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Raise UsageError for an epsilon that no search for its noise reaches."""
+    """Raise UsageError for an epsilon for which no noise can be computed."""
     least, most = EPSILONS
     if not (least <= epsilon <= most or epsilon == math.inf):
         raise value_error("epsilon", epsilon, f"from {least:g} to {most:g}, or inf")
 
 
 LENGTHS = ("passes", "n_epochs", "n_iter")
-"""Parameters that say how long a run is; one that is None leaves it to another."""
+"""Parameters that set the length of a run; if one is None, another one sets it."""
 
 
 def check_lengths(algorithm: str, given: Mapping[str, Any]) -> None:
-    """Raise UsageError where the length of a run is said twice.
+    """Raise UsageError if two parameters set the length of a run.
 
-    ``given`` holds a value, or a list of them, for each parameter.
+    ``given`` holds a value, or a list of values, for each parameter.
     """
     fields = algorithm_of(algorithm).cls.__dataclass_fields__
     said = [key for key in LENGTHS if key in fields and given.get(key) is not None]

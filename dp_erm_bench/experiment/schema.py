@@ -1,11 +1,11 @@
-"""What a configuration may hold: keys, types, defaults, the sentence of a wrong one.
+"""The schema of configurations: keys, types, defaults, and messages for wrong ones.
 
-The dataclasses say which keys there are: `Frame` the plain ones, `Block` those of an
-experiment's blocks. A field's metadata hold what its annotation cannot say to
-OmegaConf: `words` are the strings allowed (beside numbers, where the annotation is
-`Any`), `help` what it means. Keys and shapes are checked here and nowhere else,
-wherever they come from; values by the classes that take them. The parameters of an
-algorithm are not here: its own dataclass is their schema.
+Dataclasses define the keys: `Frame` the plain ones, `Block` those of an experiment's
+blocks. Metadata of a field add what its annotation cannot express for OmegaConf.
+`words` are the allowed strings (besides numbers, if the annotation is `Any`), and
+`help` is the meaning. Keys and shapes are checked only here, whatever their source;
+values are checked by the classes that take them. The schema of an algorithm's
+parameters is its own dataclass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
 
 
 def bytes_of(text: str) -> float:
-    """Return the bytes of a size as 500M or 2G (of 1024), NaN if it is none."""
+    """Return the bytes of a size such as 500M or 2G (base 1024); NaN if invalid."""
     match = SIZE.fullmatch(text.strip())
     if not match:
         return math.nan
@@ -54,22 +54,22 @@ def is_list(value: Any) -> bool:
 
 
 def is_matrix(value: Any) -> bool:
-    """Return whether a value is a list of lists, as vertices are: no axis."""
+    """Return whether a value is a list of lists, such as vertices, and not an axis."""
     return is_list(value) and bool(value) and all(map(is_list, value))
 
 
 def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
-    """Return the values that a block gives to a key: a list is an axis.
+    """Return the values that a block gives to a key; a list is an axis.
 
     Parameters
     ----------
     key : str
-        For the message.
+        Dotted key, for the message.
     value : Any
         One value or a list of values.
     natural : Any
-        The usual value of the key; where it is a list itself, only a list of lists,
-        or of null, is an axis.
+        The usual value of the key. If this is itself a list, only a list whose items
+        are lists or null is an axis.
 
     Raises
     ------
@@ -86,13 +86,13 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
 
 
 def axis_values(axis: Any) -> list[Any]:
-    """Return the values of an axis, in their unit."""
+    """Return the values of an axis, in its unit."""
     values = axis.get("values") if isinstance(axis, Mapping) else axis
     return [*values] if isinstance(values, list | tuple) else [values]
 
 
 def points_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the points of a product of axes; the last axis runs fastest."""
+    """Yield the points of a product of axes; the last axis varies fastest."""
     for point in itertools.product(*axes.values()):
         yield dict(zip(axes, point, strict=True))
 
@@ -100,10 +100,10 @@ def points_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def grid_points(
     axes: Mapping[str, Sequence[Any]], aside: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the points of a grid.
+    """Return the points of a grid, the product of all axes that are not set aside.
 
-    Of an axis that is set aside the product has the first value alone; its others are
-    tried one at a time in the middle of the grid.
+    An axis that is set aside has only its first value in the product. Its other values
+    are tried one at a time, at the middle of the grid.
     """
     points = [*points_of({k: v[:1] if k in aside else v for k, v in axes.items()})]
     middle = points[(len(points) - 1) // 2]
@@ -111,7 +111,7 @@ def grid_points(
 
 
 def grid_size(axes: Mapping[str, Any], aside: Sequence[str] = ()) -> int:
-    """Return how many `grid_points` there are."""
+    """Return the number of `grid_points`."""
     sizes = {key: len(axis_values(axis)) for key, axis in axes.items()}
     beside = sum(sizes.pop(key) - 1 for key in aside)
     return math.prod(sizes.values()) + beside
@@ -123,9 +123,9 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     Raises
     ------
     UsageError
-        Unless they are integers of at least 0 that the table can hold.
+        Unless they are integers >= 0 and below 2^63, which the table can hold.
     """
-    # Not at the top: the command line must start without numpy.
+    # Imported here because the command line must start without numpy.
     from dp_erm_bench.datasets.spec import is_seed
 
     seeds = values_of(key, value)
@@ -136,9 +136,9 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
 
 
 def distinct_values(values: Sequence[Any]) -> list[Any]:
-    """Return values without repetitions, in order; 1 and 1.0 are one, true is another.
+    """Return values without repetitions, in order; the first of equal values is kept.
 
-    Of those that are equal the first stays.
+    1 and 1.0 are equal; true differs from both.
     """
     return list(
         {_comparable_form(value): value for value in reversed(values)}.values()
@@ -154,9 +154,9 @@ def _comparable_form(value: Any) -> Any:
 
 
 def are_consecutive(values: Sequence[Any]) -> bool:
-    """Tell whether values are integers, each one more than the one before.
+    """Return whether values are consecutive integers, in increasing order.
 
-    They may lie as far apart as they like: no list of those between them is made.
+    Far apart values cost no memory, since the integers between them are not listed.
     """
     if not all(type(value) is int for value in values):
         return False
@@ -164,7 +164,7 @@ def are_consecutive(values: Sequence[Any]) -> bool:
 
 
 def multiples_of(key: str, axis: Mapping[str, Any]) -> list[float]:
-    """Return the values of an axis in the unit `gradient_rms`.
+    """Return the values of an axis that are multiples of `gradient_rms`.
 
     Raises
     ------
@@ -186,7 +186,23 @@ def multiples_of(key: str, axis: Mapping[str, Any]) -> list[float]:
 
 
 def convert_value(key: str, value: Any, hint: Any) -> Any:
-    """Return a value converted to a type hint, or refuse it in one sentence."""
+    """Return a value converted to the type of a hint.
+
+    Parameters
+    ----------
+    key : str
+        Dotted key, for the message.
+    value : Any
+        The value to convert.
+    hint : type
+        Type hint; for a union, the first member that takes the value is used, the
+        value's own type before others.
+
+    Raises
+    ------
+    UsageError
+        If no type of the hint takes the value.
+    """
     options = options_of(hint)
     for option in sorted(options, key=lambda o: o is not type(value)):
         try:
@@ -198,13 +214,13 @@ def convert_value(key: str, value: Any, hint: Any) -> Any:
 
 
 def options_of(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union, of any other type hint the hint itself."""
+    """Return the members of a union; for any other type hint, the hint itself."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return typing.get_args(hint) if union else (hint,)
 
 
 def _convert_to_option(value: Any, hint: Any) -> Any:
-    """Return a value as one of a type; raise TypeError or ValueError if it is none."""
+    """Return a value converted to one type; raise TypeError or ValueError otherwise."""
     if hint in (int, float):
         if isinstance(value, bool) or math.isnan(number := float(value)):
             raise TypeError
@@ -233,14 +249,14 @@ def _words_of_hint(hint: Any) -> list[str]:
 
 
 def plain_parameter(value: Any) -> Any:
-    """Return a parameter's value as JSON can spell it."""
+    """Return a parameter's value in a form that JSON can hold."""
     if type(value) in (str, int, bool, types.NoneType):
         return value
     return spell_infinities(value.value if isinstance(value, enum.Enum) else value)
 
 
 def canonical_json(value: Any) -> str:
-    """Return the JSON of a value: keys sorted, no blanks."""
+    """Return a value as JSON with sorted keys and without blanks."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -250,20 +266,20 @@ FAILED = ("error", "timeout", "killed")
 """Statuses of trials that may be run again."""
 
 MOST_TRIALS = 1_000_000
-"""A run asks for no more trials: all of them are planned in memory before the first."""
+"""Most trials of a run, since all are planned in memory before the first one starts."""
 
 SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
-"""Plain keys of the frame that a command line may set."""
+"""Top-level keys of the frame that a command line may set."""
 
 OTHERS = (
     *("experiment", "runner", "algorithm.NAME.PARAMETER"),
     *("dataset.KEY", "penalty.strength"),
 )
-"""Keys of a command line that are no plain ones, as a refusal lists them."""
+"""Other keys of a command line, as listed in the message for an unknown key."""
 
 
 def field_with_words(default: Any, text: str, *words: str) -> Any:
-    """Return a field with its meaning and the words allowed."""
+    """Return a dataclass field with a default, a help text and the allowed words."""
     metadata = {"help": text, "words": words}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -283,7 +299,7 @@ class BudgetConfig:
 
 @dataclass
 class EngineConfig:
-    """Who carries trials to their workers; the groups of `conf/runner` set it."""
+    """The engine that carries trials to their workers; `conf/runner` sets it."""
 
     engine: str = field_with_words(
         "local", "who carries the trials; runner=NAME sets it", *ENGINES
@@ -347,7 +363,7 @@ class RunnerConfig(EngineConfig):
 
 @dataclass
 class Frame:
-    """The whole configuration, as `conf/config.yaml` and an experiment fill it."""
+    """The whole configuration, filled by `conf/config.yaml` and by an experiment."""
 
     problem: dict[str, Any] = field(default_factory=dict)
     dataset: dict[str, Any] = field(default_factory=dict)
@@ -375,11 +391,11 @@ class Frame:
 
 
 Keys = dict[str, tuple[dataclasses.Field[Any], Any]]
-"""Field and type of a key, by its dotted name; the words allowed are in the type."""
+"""Field and type of each key, by dotted name; the type includes the allowed words."""
 
 
 def keys_of(sections: Mapping[str, Any]) -> Keys:
-    """Return every key of some dataclasses, each behind the name of its section."""
+    """Return all keys of some dataclasses, prefixed by the names of their sections."""
     keys: Keys = {}
     for section, schema in sections.items():
         hints = typing.get_type_hints(schema)
@@ -395,13 +411,13 @@ def keys_of(sections: Mapping[str, Any]) -> Keys:
 
 @functools.cache
 def frame_keys() -> Keys:
-    """Return every key of the frame that is set by itself, in order."""
+    """Return the keys of the frame that are set one by one, in order."""
     keys = keys_of({"budget": BudgetConfig, "runner": RunnerConfig, "": Frame})
     return {key: one for key, one in keys.items() if "." in key or key in SETTINGS}
 
 
 def check_setting(key: str, value: Any) -> Any:
-    """Return the value of a plain key, converted to its type.
+    """Return the value of a plain key, converted to the key's type.
 
     Raises
     ------
@@ -421,7 +437,7 @@ def check_setting(key: str, value: Any) -> Any:
 
 LABELS = ("panel", "line")
 STAGES = 4
-"""Of a race: all settings, the best of a round, the best of these, the finalists."""
+"""Stages of a race: all settings, the best of a round, the best of these, finalists."""
 
 NUMBERS: Mapping[str, tuple[Any, float, float]] = {
     "trials": (int, 1, math.inf),
@@ -429,15 +445,15 @@ NUMBERS: Mapping[str, tuple[Any, float, float]] = {
     "finalists": (int, 1, 100),
     "tolerance": (float, 0.0, math.inf),
 }
-"""Type, least and most of the numbers of a search."""
+"""Type, smallest and largest value of the numbers of a search."""
 
 
 @dataclass(frozen=True)
 class PatternSearch:
-    """A pattern search that begins with the grid and leaves it where that is better.
+    """A pattern search that starts from the grid, and leaves it if that is better.
 
-    Each round tries the neighbours of the best setting and some points around it on
-    the first seeds of `tune.seeds`; the better ones are tried on more of them.
+    Each round tries the neighbours of the best setting, and some points around it, on
+    the first seeds of `tune.seeds`. The better ones are tried on more seeds.
     """
 
     trials: int = field_with_words(
@@ -460,13 +476,16 @@ class PatternSearch:
     )
 
     def least(self, points: int) -> int:
-        """Return the trials of a grid of so many points, and its best on all seeds."""
+        """Return the number of trials for a grid, and for its best point on all seeds.
+
+        ``points`` is the number of points of the grid.
+        """
         return points * self.race[0] + self.race[-1] - self.race[0]
 
 
 @dataclass(frozen=True)
 class Tune:
-    """The tuning of a line's parameters."""
+    """The keys of `tune`: how a line's parameters are chosen."""
 
     axes: Mapping[str, Any] = field_with_words(
         {}, "values per parameter, or a `unit` and `values`"
@@ -501,9 +520,23 @@ TUNING = {
 
 
 def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
-    """Return the keys of a section that have a value.
+    """Return the keys of a section that have a value, after checking their names.
 
-    Within `tune` null stands for the default: profiles switch keys off by it.
+    Within `tune`, null stands for the default; profiles use it to switch keys off.
+
+    Parameters
+    ----------
+    dotted : str
+        Dotted name of the section; empty for a block.
+    section : mapping
+        The section as given.
+    schema : type
+        Dataclass that defines its keys.
+
+    Raises
+    ------
+    UsageError
+        If the section is not a mapping, a key is unknown, or a required value is null.
     """
     if not isinstance(section, Mapping):
         raise value_error(dotted or "block", section, "a mapping")
@@ -519,7 +552,7 @@ def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
 
 
 def check_words(key: str, value: Any) -> None:
-    """Refuse what is neither a word nor a list of at least one."""
+    """Raise UsageError unless a value is a word or a non-empty list of words."""
     items = value if is_list(value) else [value]
     if not all(isinstance(item, str) for item in items):
         raise value_error(key, value, "a word or a list of words")
@@ -533,7 +566,7 @@ def tune_of(section: Any) -> Tune:
     Raises
     ------
     UsageError
-        Naming the key, the value and what is allowed.
+        For a wrong key or value; the message says what is allowed.
     """
     fields = section_of("tune", section, Tune)
     axes = fields.get("axes")
@@ -552,7 +585,7 @@ def tune_of(section: Any) -> Tune:
             raise value_error("tune.aside", name, f"an axis ({', '.join(axes)})")
     if not is_list(aside) or len({*aside}) < len(aside):
         raise value_error("tune.aside", aside, "a list of axes, each once")
-    # A choice must not be reported on what it was made on.
+    # A choice must not be reported on the seeds that it was made on.
     for seed in sorted({*report} & {*seeds}):
         raise UsageError(
             f"tune.report={seed}: is a tuning seed as well; the seeds must be disjoint"
@@ -616,11 +649,11 @@ def _check_number(key: str, value: Any, hint: Any, least: float, most: float) ->
 
 
 GIVEN_LIMITS = "given"
-"""Behind two limits: a paper, or what the line is, sets them: nothing is left out."""
+"""Marks limits that a paper or the nature of the line sets, and not our choice."""
 
 
 def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the two limits of each parameter that has some, and whose they are."""
+    """Return the checked limits of each parameter that has some, with their mark."""
     if not isinstance(limits, Mapping):
         raise value_error(
             "tune.limits", limits, "a mapping from parameters to two limits"
@@ -649,7 +682,7 @@ def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...
 
 
 OF_LINES = ("axes", "limits")
-"""Parts of `tune` that are asked for by algorithm and parameter."""
+"""Parts of `tune` that are given by algorithm and parameter."""
 
 GIVEN = ("dataset", "algorithm")
 OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
@@ -657,11 +690,11 @@ OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
 
 @dataclass(frozen=True)
 class Block:
-    """One product of axes: a list is an axis, whatever the key.
+    """A product of axes; under every key, a list is an axis.
 
     `problem`, `dataset`, `loss`, `penalty`, `constraint` and `algorithm` are a name, a
-    mapping with `name` and parameters, or a list of them. A block with a `task` has no
-    objective; one with `tune` has its seeds there.
+    mapping with `name` and parameters, or a list of these. A block with a `task` has no
+    objective. A block with `tune` has its seeds in `tune`.
     """
 
     panel: str = field_with_words("", "the panel of a figure that shows it")
@@ -698,19 +731,19 @@ class Block:
 SECTIONS = {"": Block, "budget": BudgetConfig, **TUNING}
 
 PANELS, LINES = "panels", "lines"
-"""Keys of a block that stands for many: problems by the name of their panel, each a
-mapping, and the lines that each of them has. What both give is the line's."""
+"""Keys of a block that is short for many: a mapping from panels to their problems, and
+a list of the lines of each panel. If both give a key, that of the line counts."""
 
 PAIRED = ((PANELS, dict, "names with a mapping each"), (LINES, list, "mappings"))
 
 
 def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
-    """Return blocks without `panels` and `lines`: one for each pair of the two.
+    """Return blocks in which `panels` and `lines` are written out, one per pair.
 
     Raises
     ------
     UsageError
-        If one of the two is missing, empty, or of another type, or `panel` is given.
+        If one of the two is missing, empty, or of a wrong type, or `panel` is given.
     """
     blocks: list[Any] = []
     for number, section in enumerate(sections, 1):
@@ -740,19 +773,19 @@ def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
 
 @functools.cache
 def block_keys() -> Keys:
-    """Return the field and the type of every key of a block, by dotted name."""
+    """Return the field and type of every key of a block, by dotted name."""
     keys = keys_of(SECTIONS)
     return {key: entry for key, entry in keys.items() if key not in SECTIONS}
 
 
 def blocks_of(sections: Sequence[Mapping[str, Any]]) -> list[Block]:
-    """Return checked blocks.
+    """Return sections of a configuration as checked blocks.
 
     Raises
     ------
     UsageError
-        If a name, a list or a mapping stands where another must, or a key is unknown
-        or missing. It names the block, the key, the value and what is allowed.
+        If a value has the wrong type, or a key is unknown or missing. The message names
+        the block, the key, the value and what is allowed.
     """
     blocks: list[Block] = []
     for number, section in enumerate(sections, 1):
@@ -764,7 +797,7 @@ def blocks_of(sections: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 
 def block_label(block: Any, number: int = 1) -> str:
-    """Return the name of a block in messages: its labels, else its number."""
+    """Return the name of a block for messages: its labels, else its number."""
     section = block if isinstance(block, Mapping) else {}
     words = [section[key] for key in LABELS if isinstance(section.get(key), str)]
     return f"block {' / '.join(words) or number}"

@@ -1,15 +1,15 @@
 """Tune a line: try a grid, search beyond it, report the choice on fresh seeds.
 
-Nothing here runs a trial. A tuner names the trials of its next stage, the experiment
+Nothing here runs a trial. A tuner returns the trials of its next stage, the experiment
 runs those of all tuners together, and the tuner reads their last values.
 
-A search goes beyond the grid: rounds of neighbours and Sobol points, raced over seeds.
-Before the first round it also tries what its rule gives, what was best at the next
-smaller epsilon, and runs of one and two steps: with little budget a grid may lie on
-the plateau of w = 0, which leads nowhere. The best of all these is among the
-finalists, so that a search that finds nothing chooses what they would. A stage depends
-on the line and on what the trials before it gave, rounded: the same search asks for
-the same trials, whoever runs them and however often it was interrupted.
+A search goes beyond the grid, in rounds of neighbours and Sobol points that are raced
+over seeds. Before the first round it also tries the settings of the rule, the best ones
+at the next smaller epsilon, and runs of one and two steps. These help if, with little
+budget, the whole grid lies on the plateau of w = 0. The best of all these starts is
+among the finalists, so a search that finds nothing better chooses it. A stage depends
+only on the line and on the rounded results of earlier trials. The same search therefore
+proposes the same trials on any machine, however often it was interrupted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dp_erm_bench.plugins.names import identity_of
 from dp_erm_bench.registry import AUTO
 
 DIGITS = 9
-"""Of what is compared: the last ones depend on the trials of the same batch."""
+"""Digits of compared values: the last ones depend on the other trials of a batch."""
 
 RESAMPLES = 2000
 TAILS = (2.5, 97.5)
@@ -61,24 +61,25 @@ class Choice:
     Attributes
     ----------
     line : FitLine
+        The line that was tuned.
     values : dict
         The chosen parameters.
     finals : tuple of float
-        Final quantity of the choice on each seed, infinite where a trial diverged.
+        Final quantity of the choice on each seed; infinite if a trial diverged.
     n_settings : int
-        Settings tried.
+        Number of settings tried.
     lead : tuple of float or None
         95 % bootstrap interval, over the seeds, of its mean minus that of the next
-        best finalist; None without one.
+        best finalist; None if there is no other finalist.
     open : tuple of str
-        Why a better setting may lie beyond what was tried: a parameter with `top` or
-        `bottom` (of the values tried) or `limit` (one that was declared), as
-        `clip top`, or `untried` if it had one value only for want of trials; `trials`
-        if a search ran out of them before its first round, while its last one still
-        gained, by more than the scatter over seeds, or before it could race what lies
-        beyond an end and looked better.
+        Reasons why a better setting may lie beyond those tried. A parameter with `top`
+        or `bottom` (of the values tried) or `limit` (a declared one), as in `clip top`;
+        or with `untried`, if it had one value only because trials were lacking.
+        `trials`, if a search ran out of trials before its first round, or while its
+        last round still gained by more than the scatter over seeds, or before it could
+        race a setting beyond an end that looked better.
     starts, tried : tuple of str
-        Where a search began beside its grid; keys of the tuning trials.
+        Names of the starts of a search besides its grid; keys of the tuning trials.
     reported : str
         Key of the first trial on report seeds.
     """
@@ -100,23 +101,23 @@ class Choice:
 
     @property
     def quantity(self) -> str:
-        """Return what the trials were compared by."""
+        """Return the name of the quantity by which the trials were compared."""
         return self.line.tune.quantity if self.line.tune else ""
 
     @property
     def scatter(self) -> float:
-        """Return the standard deviation over the seeds, nan of fewer than two."""
+        """Return the standard deviation over the seeds; nan for fewer than two."""
         known = len(self.finals) > 1 and math.isfinite(self.mean)
         return statistics.stdev(self.finals) if known else math.nan
 
 
 def round_final(final: float) -> float:
-    """Return a number without the digits that a batch may change."""
+    """Return a number rounded to the digits that do not depend on its batch."""
     return float(f"{final:.{DIGITS}g}")
 
 
 def mean_of(finals: Sequence[float]) -> float:
-    """Return the mean, infinite if one is."""
+    """Return the mean of values; infinite if one of them is."""
     finite = all(map(math.isfinite, finals))
     return math.fsum(finals) / len(finals) if finite else math.inf
 
@@ -126,7 +127,7 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the difference of two means.
 
-    The samples are not paired: each trial has noise of its own.
+    The samples are not paired, as each trial has its own noise.
     """
     rng = np.random.default_rng(len(ours))
     means = [
@@ -139,10 +140,10 @@ def bootstrap_interval(
 
 TUNING_CHECKPOINTS = 2
 WARM = 2
-"""Settings of the next smaller epsilon with which a search begins, too."""
+"""Number of settings taken from the next smaller epsilon as starts of a search."""
 
 SHORTEST = (1, 2)
-"""Steps of the short runs with which a search begins, too."""
+"""Numbers of steps of the short runs that are starts of a search."""
 
 Ranked = list[tuple[float, Point]]
 Finals = Mapping[str, Mapping[str, float]]
@@ -153,29 +154,29 @@ Points = list[Point]
 
 
 def key_of(point: Point) -> Key:
-    """Return a point as the key of a mapping."""
+    """Return a point as a hashable key."""
     return tuple(point.items())
 
 
 def spell_point(point: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a point as JSON can spell them."""
+    """Return the values of a point in a form that JSON can hold."""
     return [*map(plain_parameter, point.values())]
 
 
 Ask = Callable[[str, int, Callable[[], Points]], Points]
-"""Takes the name of a case, a round, and who makes its points; returns the points.
+"""Function of the name of a case, a round, and a maker of points; returns the points.
 
-What was asked in an earlier run of the folder is asked again, whatever a library's
-random numbers are by now.
+Points that an earlier run of the folder used are returned again, even if the random
+numbers of a library have changed since.
 """
 
 
 Round = tuple[Points, int]
-"""Points to try next, and their rung, which says on which seeds."""
+"""Points to try next, and their rung, which determines the seeds."""
 
 
 class Tuner:
-    """The stages of one tuned line: a grid, what it gave, and the choice.
+    """Tunes one line by a grid: yields its trials, reads results, makes the choice.
 
     Parameters
     ----------
@@ -189,17 +190,17 @@ class Tuner:
     Attributes
     ----------
     smaller : Tuner or None
-        Tunes the same line at the next smaller epsilon.
+        The tuner of the same line at the next smaller epsilon.
     reports : list of Trial
-        Those of the choice.
+        Report trials of the choice.
     rungs : dict
-        The highest rung that each point was tried on.
+        The highest rung on which each point was tried.
     ranked : list of (float, Point)
-        After the last round who has all seeds, best first.
+        After the last round, the points that ran on all seeds, best first.
     open : tuple of str
-        As of a `Choice`.
+        As in `Choice`.
     starts : dict from str to points
-        Where a search begins beside its grid, by what says so.
+        Starts of a search besides its grid, by their source.
     """
 
     def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
@@ -221,7 +222,7 @@ class Tuner:
         return float(self.line.budget["epsilon"])
 
     def stages(self) -> Iterator[list[Trial] | None]:
-        """Yield the new trials of each stage, None while another tuner is awaited."""
+        """Yield the new trials of each stage; None while waiting for another tuner."""
         for one in self.rounds():
             if one is None:
                 yield None
@@ -233,9 +234,9 @@ class Tuner:
         yield self.reports
 
     def rounds(self) -> Iterator[Round | None]:
-        """Yield rounds, each after the trials of the one before have their finals.
+        """Yield rounds; before the next one, the trials of a round must have results.
 
-        None while the choice at a smaller epsilon is awaited.
+        Yield None while waiting for the choice at a smaller epsilon.
         """
         yield self.grid(), 0
         self.ranked = self.rank_points(self.grid())
@@ -250,32 +251,32 @@ class Tuner:
         )
 
     def seeds(self, rung: int) -> Sequence[int]:
-        """Return the seeds of a rung; a higher one has all of a lower one's."""
+        """Return the seeds of a rung; a higher rung includes those of a lower one."""
         return self.tune.seeds
 
     def expected_trials(self) -> int:
-        """Return the number of trials, of a search the most."""
+        """Return the number of trials; for a search, an upper bound."""
         tuning = grid_size(self.line.axes, self.tune.aside) * len(self.tune.seeds)
         if self.tune.search:
             tuning = self.tune.search.trials
         return tuning + len(self.tune.report)
 
     def _make_choice(self, reported: str) -> Choice:
-        """Return the choice of the best point; all ranked ones have the same seeds."""
+        """Return the choice of the best point; ranked points have the same seeds."""
         (_, best), *others = self.ranked
         finals, lead = self.finals_of(best), None
         if others and len(finals) > 1 and math.isfinite(others[0][0]):
             lead = bootstrap_interval(finals, self.finals_of(others[0][1]))
-        # Where all are lost nothing lies beyond.
+        # If all trials diverged, the choice says nothing about values beyond it.
         why = self.open if math.isfinite(mean_of(finals)) else ()
         tried = tuple(one.key for one in self._tried.values())
         whole = (self.line, best, finals, len(self.rungs), lead, why)
         return Choice(*whole, tuple(self.starts), tried, reported)
 
     def example(self, phase: str) -> Trial:
-        """Return a trial as those of a phase will be, at the first of all values.
+        """Return a typical trial of a phase, with the first value of every axis.
 
-        What will be chosen is not known yet.
+        The values that will be chosen are not known yet.
         """
         seeds = self.tune.report if phase == "report" else self.tune.seeds
         first = {key: values[0] for key, values in self.line.axes.items()}
@@ -286,7 +287,7 @@ class Tuner:
         return grid_points(self.line.axes, self.tune.aside)
 
     def _new_trials(self, points: Points, rung: int) -> list[Trial]:
-        """Return the trials of a round that have not been asked for yet."""
+        """Return the trials of a round that no earlier round has had."""
         new = {
             (*point.items(), seed): self._trial_of(point, seed, "tune")
             for point in points
@@ -303,7 +304,7 @@ class Tuner:
         return self.line.setting(**point).trial(seed, rows, phase)
 
     def own_seeds(self, point: Point) -> Sequence[int]:
-        """Return the seeds that a point was tried on."""
+        """Return the seeds on which a point was tried."""
         rung = self.rungs.get(key_of(point))
         return () if rung is None else self.seeds(rung)
 
@@ -321,7 +322,7 @@ class Tuner:
         return mean_of(self.finals_of(point, rung))
 
     def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
-        """Return points behind their means; among equals the earlier is better."""
+        """Return pairs of mean and point, best first; of equals, the earlier first."""
         ranked = [(self.mean(point, rung), point) for point in points]
         return sorted(ranked, key=itemgetter(0))
 
@@ -329,13 +330,24 @@ class Tuner:
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 NEAR, CUBE = 2.0, 256
-"""Radii within which results tell of a surface; points at which it is looked at."""
+"""Distance in radii up to which results are used to fit a surface; number of points at
+which the surface is evaluated."""
 
 
 def neighbouring_points(
     space: Mapping[str, Axis], best: Point, factor: float
 ) -> Iterator[Point]:
-    """Yield the points that differ from one in one parameter, by a factor."""
+    """Yield the points that differ from the best one in one parameter, by a factor.
+
+    Parameters
+    ----------
+    space : mapping of str to Axis
+        The values of each parameter.
+    best : dict
+        The best point so far.
+    factor : float
+        Ratio to the neighbouring values.
+    """
     for key, axis in space.items():
         for value in axis.values_beside(best[key], factor):
             yield {**best, key: value}
@@ -344,10 +356,22 @@ def neighbouring_points(
 def traded_points(
     space: Mapping[str, Axis], best: Point, factor: float, power: int = 1
 ) -> Iterator[Point]:
-    """Yield the points with one parameter down and another up, one of them to a power.
+    """Yield the points with one parameter lower and another higher.
 
-    Good settings lie along such lines: longer runs want shorter steps, and so do larger
-    thresholds with their noise. A threshold may want a step smaller by its square.
+    Good settings often lie along such directions: longer runs need shorter steps, and
+    so do larger clipping thresholds with their larger noise. A threshold may need a
+    step smaller by its square.
+
+    Parameters
+    ----------
+    space : mapping of str to Axis
+        The values of each parameter.
+    best : dict
+        The best point so far.
+    factor : float
+        Factor by which one parameter moves.
+    power : int
+        The other parameter moves by ``factor**power``.
     """
     near, far = (
         {
@@ -368,8 +392,22 @@ def traded_points(
 def sobol_points(
     space: Mapping[str, Axis], best: Point, factor: float, count: int, seed: int
 ) -> Iterator[Point]:
-    """Yield scrambled Sobol points of the cube around one, within a factor of it."""
-    # Not at the top: it takes half a second.
+    """Yield scrambled Sobol points of a cube around the best point.
+
+    Parameters
+    ----------
+    space : mapping of str to Axis
+        The values of each parameter.
+    best : dict
+        The best point so far.
+    factor : float
+        Largest ratio of a value to the best point's.
+    count : int
+        Number of points.
+    seed : int
+        Seed of the scrambling.
+    """
+    # Imported here because it takes half a second.
     from scipy.stats import qmc
 
     points = qmc.Sobol(len(space), scramble=True, rng=seed).random(count)
@@ -381,9 +419,18 @@ def sobol_points(
 def points_onward(
     space: Mapping[str, Axis], before: Point, best: Point
 ) -> Iterator[Point]:
-    """Yield the points as far again as the last round went, and twice as far.
+    """Yield two points that repeat the last round's move, once and twice as far.
 
-    Where the best lies many radii away, steps grow with the way that led on.
+    If the best setting is many radii away, the steps thus grow in that direction.
+
+    Parameters
+    ----------
+    space : mapping of str to Axis
+        The values of each parameter.
+    before : dict
+        The best point before the last round.
+    best : dict
+        The best point now.
     """
     level = {
         key: (axis.level(before[key]), axis.level(best[key]))
@@ -401,7 +448,7 @@ def points_onward(
 
 
 class Tried(NamedTuple):
-    """A point that was tried: the mean of its results, over so many seeds."""
+    """A point that was tried, the mean of its results, and the number of seeds."""
 
     point: Point
     mean: float
@@ -415,17 +462,30 @@ def modelled_points(
     factor: float,
     count: int,
 ) -> Iterator[Point]:
-    """Yield `count` new points within a factor of one where a fitted surface is lowest.
+    """Yield `count` new points near the best one, where a fitted surface is lowest.
 
-    The surface is a quadratic in the logarithms of the parameters, fitted to what was
-    tried near by: a point is judged by all of these trials, not by its own few. Where
-    fewer points were tried than its coefficients need, there are none.
+    The surface is a quadratic in the logarithms of the parameters, fitted to the points
+    that were tried nearby. A point is thus judged by all of their trials, not by its
+    own few. If too few points were tried to fit the coefficients, nothing is yielded.
+
+    Parameters
+    ----------
+    space : mapping of str to Axis
+        The values of each parameter.
+    best : dict
+        The best point so far.
+    tried : sequence of Tried
+        The points that were tried, with their results.
+    factor : float
+        Largest ratio of a value to the best point's.
+    count : int
+        Most points to yield.
     """
-    # Not at the top: it takes half a second.
+    # Imported here because it takes half a second.
     from scipy.stats import qmc
 
     def place_of(point: Point) -> list[float] | None:
-        """Return where a point lies, in radii; None if numbers do not say it."""
+        """Return the coordinates of a point in radii; None if it has none."""
         if not all(space[k].orders(point[k]) and point[k] for k in keys):
             return None
         if any(point[k] != best[k] for k in space.keys() - keys):
@@ -462,7 +522,7 @@ def modelled_points(
 def _fit_quadratic(
     places: Sequence[list[float]], rows: Sequence[Tried]
 ) -> Callable[[Array], Array] | None:
-    """Return the quadratic nearest to the better half of results; None of too few."""
+    """Return the quadratic fitted to the better half of results; None for too few."""
     d = len(places[0])
     terms = (d + 1) * (d + 2) // 2
     order = sorted(range(len(rows)), key=lambda row: rows[row].mean)
@@ -483,64 +543,67 @@ def _fit_quadratic(
 
 
 HALF = -1
-"""Rung of new points: half the first seeds, of which the better half gets all."""
+"""Rung of new points: they run on half of the first seeds, the better half on all."""
 
 BEYOND = 3
-"""Points beyond the choice for whose first seeds trials are kept."""
+"""Points beyond the choice for which trials on the first seeds are reserved."""
 
 OUTWARD = 6
-"""Settings on an end of the grid that are moved beyond it, while its best is there."""
+"""Most settings at an end of the grid to move beyond it, if the best is there."""
 
 SOBOL = 2
-"""Points of a wide round beside the trades."""
+"""Number of Sobol points in a wide round, besides the traded points."""
 
 APART = 4
-"""Runs that take so many times as many steps are of another length."""
+"""Ratio of steps from which on two runs count as of different length."""
 
 POWERS = (1, 2)
-"""Powers of the trades of wide rounds, in turn."""
+"""Powers of the traded points of wide rounds, used in turn."""
 
 MODELLED = 2
-"""Points of a round that a fitted surface proposes."""
+"""Number of points that a fitted surface proposes in a round."""
 
 BETTER, RACED = (5, 3), 4
-"""Settings of a round that are tried on the second and the third number of seeds; the
-trials without which it is not worth while."""
+"""Settings of a round that are tried on the second and on the third number of seeds;
+the fewest trials that make a round worthwhile."""
 
 SHRINK, SMALLEST = 0.6, 1.42
-"""The radius is multiplied by the first after a round without gain; its least value."""
+"""Factor on the radius after a round without gain; the smallest radius."""
 
 SMALL, QUIET = 1.65, 2
-"""So many rounds without gain at no larger a radius end the search."""
+"""A search ends after the second number of rounds without gain, at radii no larger than
+the first."""
 
 
 def half_up(count: int) -> int:
-    """Return half of a number, rounded up."""
+    """Return half of an integer, rounded up."""
     return math.ceil(count / 2)
 
 
 def half_of(count: int) -> int:
-    """Return how many finalists get all seeds: half, for a comparison two at least."""
+    """Return how many finalists run on all seeds: half of them, but at least two."""
     return min(count, max(2, half_up(count)))
 
 
 class PatternTuner(Tuner):
-    """A grid, rounds around the best, a fitted surface; raced over seeds.
+    """Tunes one line by a search: a grid, rounds around the best, a fitted surface.
+
+    Settings are raced over seeds: better ones run on more seeds.
 
     Parameters
     ----------
     line, n_checkpoints, finals
-        As of a `Tuner`. In the line's `tune.search` `race` are the numbers of seeds,
-        the rungs; `trials` is how many there are to spend.
+        As for `Tuner`. In the line's `tune.search`, `race` holds the numbers of seeds,
+        one per rung, and `trials` is the number of trials to spend.
     ask : callable
-        Gives the points of its rounds, see `Ask`.
+        Returns the points of a round, see `Ask`.
 
     Attributes
     ----------
     space : dict from str to Axis
-        The parameters' values.
+        The values of each parameter.
     first : Point or None
-        The best of the grid and of the other starts as soon as it is known.
+        The best of the grid and of the other starts, once it is known.
 
     References
     ----------
@@ -562,16 +625,16 @@ class PatternTuner(Tuner):
         self.number = 0
 
     def seeds(self, rung: int) -> Sequence[int]:
-        """Return the first seeds, as many as the race has on a rung."""
+        """Return the seeds of a rung: the first ones, as many as the race gives it."""
         race = self.search.race
         return self.tune.seeds[: half_up(race[0]) if rung == HALF else race[rung]]
 
     def rounds(self) -> Iterator[Round | None]:
-        """Yield starts, what lies around their best, a surface's points, the finals.
+        """Yield the rounds: starts, points near the best, a surface's points, finals.
 
         A start is the grid, the rule's own setting, the best of the next smaller
-        epsilon, or a run of one or two steps. A single run tells which of these last
-        ones are worth more.
+        epsilon, or a run of one or two steps. The last ones run on few seeds first,
+        which shows which of them deserve more.
         """
         count, smaller = self.search.finalists, self.smaller
         yield self._race_points(self.grid(), 0)
@@ -593,13 +656,14 @@ class PatternTuner(Tuner):
         }
         first = self._best_point(0)
         if self.mean(first) == math.inf:
-            # All are refused, or diverge: nothing tells where to go.
+            # All settings are refused or diverge, so there is no direction to search.
             self.ranked = [(math.inf, first)]
             return
         yield from self._points_beyond_grid()
         yield self._race_points(self._best_points(count, 0), 1)
         self.first = best = self._best_point()
-        # Rounds see runs of one kind: short ones may be as good as long ones.
+        # A round follows runs of similar length, but short runs may be as good as long
+        # ones, so rounds are repeated for each length.
         seen, moved, others = list[Point](), list[tuple[Point, Point | None]](), [best]
         while others:
             best, before = yield from self._rounds_near(others[0], seen)
@@ -634,17 +698,17 @@ class PatternTuner(Tuner):
     def _rounds_near(
         self, best: Point, seen: Points
     ) -> Generator[Round, None, tuple[Point, Point | None]]:
-        """Yield rounds around a point, until they lead nowhere or trials run out.
+        """Yield rounds around a point, until they stop gaining or trials run out.
 
-        Return the best point, and the one before if trials ran out while it gained;
-        without a round that is the same.
+        Return the best point; and the one before it, if trials ran out while rounds
+        still gained, else None. Without any round both are the same.
 
         Parameters
         ----------
         best : Point
-            Where they begin.
+            The point at which they start.
         seen : list of Point
-            Only runs of other lengths than theirs are followed.
+            Only runs of other lengths than these are followed.
         """
 
         def best_points(count: int, rung: int) -> Points:
@@ -664,7 +728,7 @@ class PatternTuner(Tuner):
             before, best = best, next(iter(best_points(1, 1)), best)
             gained = self._is_gain(before, best)
             done = not gained and wide > 0
-            # Trades and the cube are for where the neighbours lead nowhere.
+            # Traded points and the cube are used if the neighbours do not gain.
             wide = 0 if gained or wide else next(powers)
             if done:
                 quiet += radius <= SMALL
@@ -672,7 +736,7 @@ class PatternTuner(Tuner):
         return best, None
 
     def _is_of_other_length(self, point: Point, seen: Points) -> bool:
-        """Return whether a run has `APART` times the steps of each other, or a part."""
+        """Return whether a run's steps differ by the factor `APART` from all others."""
         own, *others = (
             max(1, self.line.setting(**one).batch_key.iterations())
             for one in (point, *seen)
@@ -680,7 +744,7 @@ class PatternTuner(Tuner):
         return all(not 1 / APART < own / one < APART for one in others)
 
     def _setting_of_rule(self) -> Points:
-        """Return the setting that the line's rule gives, where there is a rule."""
+        """Return the setting that the line's rule gives; empty if there is none."""
         line, given = self.line, self.line.params
         algorithm = algorithm_of(line.algorithm)
         autos = {key: AUTO for key in self.space if algorithm.is_ruled(key, AUTO)}
@@ -696,10 +760,10 @@ class PatternTuner(Tuner):
         return [{key: getattr(solver, key) for key in self.space}]
 
     def _short_runs(self) -> Iterator[Point]:
-        """Yield runs of one and two steps, at the middle of the grid and beside it.
+        """Yield runs of one and two steps, at the middle of the grid and next to it.
 
-        Of the other parameters one at a time has another value: one of the grid, or
-        one beyond its least, as noise is largest where runs must be short.
+        One other parameter at a time takes another value: one of the grid, or one below
+        the grid, since runs must be short when the noise is large.
         """
         length = next((key for key in LENGTHS if key in self.space), "")
         if not length or not (axis := self.space[length]).numeric:
@@ -719,7 +783,7 @@ class PatternTuner(Tuner):
                     yield {**whole, length: value}
 
     def _values_from_least(self, key: str) -> list[Any]:
-        """Return the values of the grid in order, of numbers one beyond the least."""
+        """Return the grid's values in order; if numeric, plus one below the least."""
         axis = self.space[key]
         if not axis.numeric:
             return [*axis.values]
@@ -730,9 +794,9 @@ class PatternTuner(Tuner):
         return [axis.value_at(axis.level(values[0] / ratio)), *values]
 
     def _allowed_of(self, points: Iterable[Point]) -> Points:
-        """Return the different ones of some starts that neither solver nor user refuse.
+        """Return the distinct starts that the solver and the declared limits allow.
 
-        A rule may give what lies beyond the usual limit of a length.
+        A rule may give a value beyond the usual limit of a length; such a start stays.
         """
         axes, able = (
             [(key, self.space[key]) for key in self.tune.limits],
@@ -749,12 +813,15 @@ class PatternTuner(Tuner):
         return [*able.values()]
 
     def _better_half(self, points: Points) -> Points:
-        """Return the better half of those points that were tried."""
+        """Return the better half of those among some points that were tried."""
         better = self.rank_points(one for one in points if key_of(one) in self.rungs)
         return [point for _, point in better[: half_up(len(better))]]
 
     def _trials_left(self, kept: int | None = None) -> int:
-        """Return the trials that are left, but for some or those of the last races."""
+        """Return the number of trials left, without those reserved for later.
+
+        By default those for the last races are reserved.
+        """
         if kept is None:
             kept = self._trials_for_races() if self.rungs else 0
         return self.search.trials - len(self._tried) - kept
@@ -762,41 +829,42 @@ class PatternTuner(Tuner):
     def _race_points(self, points: Points, rung: int, kept: int | None = None) -> Round:
         """Return a round of the first points, as many as there are trials for.
 
-        So many are kept for later; those of the last races if nothing is said.
+        ``kept`` trials are reserved for later; by default those for the last races.
         """
         left, seeds = self._trials_left(kept), len(self.seeds(rung))
         costs = (max(0, seeds - len(self.own_seeds(point))) for point in points)
         return points[: sum(total <= left for total in accumulate(costs))], rung
 
     def _trials_for_races(self) -> int:
-        """Return the trials of the last races, were they between those now best."""
+        """Return the trials that the last races would take if they began now."""
         race = self.search.race
         seeds = [len(self.own_seeds(one)) for one in self._final_points()]
-        # Places that nobody has taken yet cost more.
+        # Finalists that are not known yet will have run on the first seeds only.
         seeds += [race[0]] * (self.search.finalists - len(seeds))
         few = sum(max(0, race[-2] - known) for known in seeds)
         return few + half_of(len(seeds)) * (race[-1] - race[-2]) + BEYOND * race[0]
 
     def _final_points(self) -> Points:
-        """Return who is raced at the end: the grid's best, and the best of all."""
+        """Return the finalists: the best of the starts, and the best of all points."""
         best = self._best_points(self.search.finalists, 1) or self._best_points(1, 0)
         first = self.first or best[0]
         return [first, *(one for one in best if one != first)]
 
     def _best_points(self, count: int | None, rung: int) -> Points:
-        """Return the best points of those that have reached a rung, best first."""
+        """Return the best points among those that have reached a rung, best first."""
         points = [dict(key) for key, reached in self.rungs.items() if reached >= rung]
         return [point for _, point in self.rank_points(points)[:count]]
 
     def _best_point(self, rung: int = 1, other: Point | None = None) -> Point:
-        """Return the best point of a rung; without one another, or the best of all."""
+        """Return the best point of a rung; if none, another one or the best of all."""
         best = self._best_points(1, rung)
         return best[0] if best else other or self._best_points(1, 0)[0]
 
     def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
-        """Return points behind their means, on a rung's seeds or on all of their own.
+        """Return pairs of mean and point, best first.
 
-        Of equals the shorter run is better, then the one that was tried earlier.
+        The mean is over a rung's seeds, or over all seeds of the point. Of equals, the
+        shorter run is better, then the one that was tried earlier.
         """
         places = {key: place for place, key in enumerate(self.rungs)}
 
@@ -807,7 +875,7 @@ class PatternTuner(Tuner):
         return super().rank_points(sorted(points, key=order), rung)
 
     def _points_beyond_grid(self) -> Iterator[Round]:
-        """Yield points beyond the grid while its best lies on an outermost value."""
+        """Yield points beyond the grid, while the best lies on an outermost value."""
         before, best = math.inf, self._best_point(0)
         while self.mean(best) < before:
             before = self.mean(best)
@@ -817,7 +885,10 @@ class PatternTuner(Tuner):
             best = self._best_point(0)
 
     def _move_outward(self, best: Point, key: str) -> Iterator[Point]:
-        """Yield the best settings of an end, but of lengths, moved on by a step."""
+        """Yield the best settings at an end of the grid, moved beyond it by one step.
+
+        Lengths of runs are not moved.
+        """
         axis, end, tried = self.space[key], best[key], self._values_tried(key)
         values = sorted(filter(None, axis.values)) if axis.numeric else []
         if key in LENGTHS or len(values) < 2 or axis.is_outermost(end):
@@ -831,13 +902,13 @@ class PatternTuner(Tuner):
     def _points_of_round(
         self, before: Point, best: Point, radius: float, wide: int
     ) -> Points | None:
-        """Return the new points of a round, None if the search cannot go on."""
-        # Each costs one and a half times half of the first seeds; the best cost more.
+        """Return the new points of a round; None if the search cannot go on."""
+        # A point costs about 1.5 times half of the first seeds; the best cost more.
         room = self._trials_left() - RACED
         affordable = int(room / (1.5 * len(self.seeds(HALF))))
         if self.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
-        # What they lie around is named, too: another run may be elsewhere by now.
+        # The name includes the centre of the round, as another run may have moved on.
         points = [spell_point(one) for one in (before, best)]
 
         def make() -> Iterator[Point]:
@@ -856,14 +927,14 @@ class PatternTuner(Tuner):
     def _ask_for_round(
         self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
     ) -> Points:
-        """Return the new points of a round that is named by what it depends on."""
+        """Return the new points of a round, whose name is a digest of its inputs."""
         name = sha256_of(canonical_json([self._case_digest(), *what]))
         asked = self.ask(name, number, lambda: [*make()])
         new = {key_of(one): one for one in asked if self._is_allowed(one)}
         return [one for key, one in new.items() if key not in self.rungs]
 
     def _is_allowed(self, point: Point) -> bool:
-        """Return whether a point, of a file maybe, is one of the space's."""
+        """Return whether a point, possibly read from a file, belongs to the space."""
         starts = [*chain(*self.starts.values())]
 
         def may_be_tried(key: str) -> bool:
@@ -881,7 +952,7 @@ class PatternTuner(Tuner):
         return False
 
     def _is_gain(self, before: Point, after: Point) -> bool:
-        """Return whether a round has led to a point that is better by the tolerance."""
+        """Return whether a new point is better than the old one by the tolerance."""
         old, new = map(self.finals_of, (before, after))
         known = len(new) > 1 and math.isfinite(mean_of(new))
         spread = statistics.stdev(new) if known else 0.0
@@ -889,14 +960,14 @@ class PatternTuner(Tuner):
         return before != after and gain > self.search.tolerance * spread
 
     def _is_better(self, point: Point, before: Point) -> bool:
-        """Return whether a point is better than one of before, beyond their scatter."""
+        """Return whether a point is better than an earlier one beyond the scatter."""
         ours, theirs = map(self.finals_of, (point, before))
         if mean_of(ours) == math.inf or point == before:
             return False
         return mean_of(theirs) == math.inf or bootstrap_interval(ours, theirs)[1] < 0.0
 
     def _rounds_by_model(self) -> Iterator[Round]:
-        """Yield points where a fitted surface is lowest, until these lead nowhere."""
+        """Yield points where a fitted surface is lowest, until these stop gaining."""
         radius, quiet = self.search.radius, 0
         while quiet < QUIET and self._trials_left() >= MODELLED * self.search.race[1]:
             best = self._best_point()
@@ -912,11 +983,11 @@ class PatternTuner(Tuner):
             quiet = 0 if self._best_point() in points else quiet + 1
 
     def _last_races(self) -> Iterator[Round]:
-        """Yield the last races; rank who has all seeds.
+        """Yield the last races, and rank the points that ran on all seeds.
 
-        The finalists run on the last but one number of seeds, and
-        the better half of them on all. If each diverges on some seed, the next best
-        ones are raced.
+        The finalists run on the last but one number of seeds, and the better half of
+        them on all. If each of them diverges on some seed, the next best points are
+        raced.
         """
         race, count, last = self.search.race, self.search.finalists, self._last
         finalists, rungs = self._final_points(), self.rungs
@@ -934,10 +1005,10 @@ class PatternTuner(Tuner):
             finalists = [] if enough else others[:count]
 
     def _rounds_beyond_choice(self) -> Generator[Round, None, bool]:
-        """Yield points beyond the choice while it lies on an outermost value tried.
+        """Yield points beyond the choice, while it lies on an outermost value tried.
 
-        Rank who has all seeds anew; return whether a point beyond the choice is better
-        on fewer: there were no trials for more.
+        Rank the points with all seeds again. Return whether a point beyond the choice
+        was better on fewer seeds, but no trials were left to race it further.
         """
         rungs = self.rungs
         while beyond := self._points_beyond(self.ranked[0][1]):
@@ -954,12 +1025,15 @@ class PatternTuner(Tuner):
         return False
 
     def _values_tried(self, key: str) -> set[Any]:
-        """Return the values of a parameter that were tried, of numbers no others."""
+        """Return the tried values of a parameter; on a numeric axis, only numbers."""
         axis, tried = self.space[key], {dict(one)[key] for one in self.rungs}
         return {v for v in tried if axis.orders(v)} if axis.numeric else tried
 
     def _ends_of_point(self, point: Point) -> Iterator[str]:
-        """Yield where a point lies on a limit, or on the outermost value tried."""
+        """Yield the parameters in which a point is at a limit or outermost value tried.
+
+        Each is followed by `limit`, `top` or `bottom`.
+        """
         for key, axis in self.space.items():
             value, tried = point[key], self._values_tried(key)
             if axis.numeric and not axis.is_outermost(value):
@@ -969,7 +1043,7 @@ class PatternTuner(Tuner):
                 yield from (f"{key} {end}" for end in at[:1])
 
     def _points_beyond(self, point: Point) -> Points:
-        """Return the points beside one that lie beyond all values tried."""
+        """Return the neighbours of a point that lie beyond all values tried."""
         ends = {end.partition(" ")[0] for end in self._ends_of_point(point)}
         return [
             one
@@ -979,22 +1053,22 @@ class PatternTuner(Tuner):
         ]
 
     def _case_digest(self) -> str:
-        """Return the digest of what the points of a search depend on."""
+        """Return the digest of all that the points of a search depend on."""
         line = self.line
         algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
-        # The last is of a part that there was: without it rounds have other names.
+        # The empty mapping keeps the names of rounds in existing folders.
         named = [line.problem.identity, algorithm, privacy, {}]
         axes = {k: [*map(plain_parameter, values)] for k, values in line.axes.items()}
-        # Whose the limits are changes no trial.
+        # The mark of limits changes no trial, so it does not count.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, self.search.ratio]
-        # Of a line without smaller epsilons the digest is what it was.
+        # An empty list of warm starts is left out, which keeps existing digests.
         begun = [[*map(spell_point, self.warm_starts())]]
         return sha256_of(canonical_json([named, axes, how, *filter(None, begun)]))
 
     def warm_starts(self) -> Points:
-        """Return the best two points of the same line at the next smaller epsilon."""
+        """Return the two best points of the same line at the next smaller epsilon."""
         if self.smaller is None or self.smaller.choice is None:
             return []
         best = [point for mean, point in self.smaller.ranked[:WARM] if mean < math.inf]
@@ -1007,17 +1081,18 @@ def tuners_of(
     finals: Finals,
     ask: Ask = lambda case, number, make: make(),
 ) -> list[Tuner]:
-    """Return the tuners of the tuned lines, each with that of the next smaller epsilon.
+    """Return the tuners of the tuned lines, each linked to that of the smaller epsilon.
 
     Parameters
     ----------
     lines : iterable of Line
+        Lines; those that are not tuned are ignored.
     n_checkpoints : int
         Rows of a report trial.
     finals : mapping
         Last values of trials by key and quantity; filled between stages.
     ask : callable
-        Gives the points of a search's rounds, see `Ask`.
+        Returns the points of a search's rounds, see `Ask`.
     """
     tuned = [x for x in lines if isinstance(x, FitLine) and x.tune is not None]
     of = n_checkpoints, finals
@@ -1038,7 +1113,7 @@ def tuners_of(
 
 
 def _without_epsilon(tuner: Tuner) -> str:
-    """Return what lines have in common that differ in epsilon alone."""
+    """Return a key that is equal for lines that differ in epsilon alone."""
     line = tuner.line
     ruled = line.rule.partition(": ")[2].split()
     params = {k: plain_parameter(v) for k, v in line.params.items() if k not in ruled}

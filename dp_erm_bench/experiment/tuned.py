@@ -1,7 +1,7 @@
-"""Blocks that `dp-erm-bench tune` makes of a sweep, and where their searches start.
+"""The blocks that `dp-erm-bench tune` runs, and the starts of their searches.
 
-An algorithm starts with the grid and the limits that its yaml has under `tune`. Any
-other starts around the defaults of all its fields that are declared as numbers.
+A search starts with the grid and limits that the algorithm's yaml has under `tune`. For
+other algorithms it starts around the defaults of all fields declared as numbers.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
 
 PROFILE, SMOKE = "published", "smoke"
-"""The usual profile: a search of one's own is as long as those of docs/leaderboard.md;
-and the one that shows that all of it runs, with a grid of one point."""
+"""The usual profile, whose searches are as long as those of docs/leaderboard.md; and
+the one that only shows that everything runs, with a grid of one point."""
 
 SEEDS = {"seeds": [*range(16)], "report": [*range(100, 140)]}
 FEW = {"race": [2, 3, 5, 10], "finalists": 3}
@@ -68,23 +68,24 @@ PROFILES: dict[str, dict[str, Any]] = {
     "default": {**SEEDS, "search": {"trials": 100, **FEW}},
     SMOKE: {"seeds": [0, 1], "report": [100, 101], "search": {"trials": 6, **LEAST}},
 }
-"""Seeds and sizes of searches, those of experiments/leaderboard.yaml."""
+"""Seeds and sizes of searches, as in experiments/leaderboard.yaml."""
 
 MOST_IN_GRID = 3
-"""Fields of a grid around defaults: lengths first, then `step`, `clip`, the rest in
-order. With more of them the grid alone would take all trials: others are set aside."""
+"""Most fields in a grid around defaults: lengths first, then `step`, `clip` and the
+rest in order. With more fields the grid alone would take all trials, so the others are
+set aside."""
 
 AROUND = (0.25, 1.0, 4.0)
-"""Times a default: the grid of a field, or what is tried of it beside the grid."""
+"""Multiples of a default that are tried, in the grid or next to it."""
 
 CLIPS = {"unit": GRADIENT_RMS, "values": [0.1, 0.3, 1, 3]}
-"""The grid of a threshold that has no default."""
+"""The grid of a clipping threshold that has no default."""
 
 FIRST = (*LENGTHS, "step", "clip")
 BATCH = "batch_size"
 
 ENOUGH = {"trials", "race"}
-"""Keys of a search without which it has as many trials as its grid needs at least."""
+"""Keys that fix the size of a search; without them its trials suffice for its grid."""
 
 Section = dict[str, Any]
 
@@ -95,7 +96,7 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
     Parameters
     ----------
     name : str
-        Name of the algorithm; the pin of a file.
+        Name of the algorithm, or the pin of a solver's file.
     profile : str
         One of `PROFILES`.
 
@@ -118,7 +119,7 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
 
 
 def _start_around_defaults(algorithm: Algorithm) -> Section:
-    """Return the axes of all fields that are numbers, and which are not in the grid."""
+    """Return axes for all numeric fields, and the names of those outside the grid."""
     axes: Section = {}
     order = [key for key, kind in algorithm.kinds.items() if kind]
     for key in sorted(
@@ -130,11 +131,11 @@ def _start_around_defaults(algorithm: Algorithm) -> Section:
 
 
 def _values_around_default(algorithm: Algorithm, key: str, grid: bool) -> Any:
-    """Return where the axis of a field starts, the default first or in the middle.
+    """Return the first values of a field's axis, the default first or in the middle.
 
-    Where the default is zero, or none, it has one more value: in the middle of the
-    field's limits, or one above the lower one. Empty for what is no number, and for a
-    length that is left to another.
+    If the default is zero or None, there is one more value: the middle of the field's
+    limits, or the lower limit plus one. The result is empty for a field that is not a
+    number, and for a length that another field determines.
     """
     field, options = algorithm.cls.__dataclass_fields__[key], algorithm.hints[key]
     kinds, default = {*options_of(options)}, algorithm.preset.get(key, field.default)
@@ -171,7 +172,19 @@ def _is_allowed_value(algorithm: Algorithm, key: str, value: Any) -> bool:
 
 
 def values_within_records(name: str, key: str, values: list[Any], n: int) -> list[Any]:
-    """Return typed values of a parameter, batches cut at the n records there are."""
+    """Return the typed values of a parameter; a batch size is at most n.
+
+    Parameters
+    ----------
+    name : str
+        Name of the algorithm, or the pin of a solver's file.
+    key : str
+        Name of the parameter.
+    values : list
+        Its values as given.
+    n : int
+        Number of records.
+    """
     typed = [normalise_parameter(name, key, value) for value in values]
     if key == BATCH:
         typed = [min(value, n) if type(value) is int else value for value in typed]
@@ -188,19 +201,20 @@ def tuned_blocks(
     Parameters
     ----------
     sections : sequence of mapping
-        Blocks without `tune`. A parameter of an algorithm with one value is fixed, a
-        list of values is where its axis starts.
+        Blocks without `tune`. An algorithm's parameter with one value is fixed; a list
+        of values is the start of its axis.
     asked : mapping
-        Keys of `tune` that replace the usual ones (`start_of`); `axes` and
-        `limits` are mappings from an algorithm's name to those of its parameters.
+        Keys of `tune` that replace the usual ones (`start_of`). `axes` and `limits` are
+        mappings from an algorithm's name to mappings by parameter.
     profile : str, optional
-        One of the leaderboard's.
+        One of `PROFILES`; None for the usual one.
 
     Returns
     -------
     list of dict
         A block per problem, algorithm, calibration, delta and adjacency; epsilon stays
-        an axis. What refuses its problem, or has nothing to tune, runs as it is.
+        an axis. An algorithm that refuses its problem, or has nothing to tune, runs as
+        it is.
 
     Raises
     ------
@@ -218,7 +232,8 @@ def tuned_blocks(
     labelled = [*_label_blocks(points)]
     make = functools.partial(_tuned_block, asked=asked, profile=profile or PROFILE)
     made = [make(point) for point in labelled]
-    # What is compared has the same records: bounds that one needs are those of all.
+    # Compared algorithms must have the same records, so bounds that one of them needs
+    # apply to all.
     for point, (_, refused) in zip(labelled, made, strict=True):
         within = _within_default_bounds(point)
         if refused and within and not make(within)[1]:
@@ -261,7 +276,10 @@ def _blocks_of_points(block: Block) -> Iterator[Section]:
 
 
 def _label_blocks(points: Sequence[Section]) -> Iterator[Section]:
-    """Yield blocks with panel and line: data and algorithm, and what varies of them."""
+    """Yield blocks with labels: the panel from the data, the line from the algorithm.
+
+    Both labels list the keys that vary.
+    """
     flat = [dict(_flatten_point(point)) for point in points]
     keys = dict.fromkeys(key for one in flat for key in one)
     varied = [k for k in keys if len({typed_text(one.get(k)) for one in flat}) > 1]
@@ -295,7 +313,7 @@ def _flatten_point(point: Section) -> Iterator[tuple[str, Any]]:
 
 
 def _panel_title(dataset: Mapping[str, Any]) -> str:
-    """Return what a panel calls a dataset: a file by its own name."""
+    """Return the title of a dataset's panel; for a file, its name."""
     path = dataset.get("path")
     return PurePath(str(path)).stem if path else str(dataset["name"])
 
@@ -303,7 +321,10 @@ def _panel_title(dataset: Mapping[str, Any]) -> str:
 def _tuned_block(
     point: Section, asked: Mapping[str, Any], profile: str
 ) -> tuple[Section, str]:
-    """Return the block of a problem and an algorithm, and why it is refused if so."""
+    """Return the block that tunes an algorithm on a problem, and why it is refused.
+
+    The reason is empty if the algorithm accepts the problem.
+    """
     given = dict(point[ALGORITHM])
     name = given.pop("name")
     params, tune = start_of(name, profile)
@@ -320,7 +341,7 @@ def _tuned_block(
         check_parameter(name, key)
     grid = {k: v for k, v in given.items() if is_list(v) or isinstance(v, Mapping)}
     typed = {**given, **grid, **axes}
-    # A length that is given leaves no room for another; a grid moves nothing aside.
+    # A given length excludes other lengths; without a search nothing is set aside.
     lengths = LENGTHS if {*LENGTHS} & {*typed} else ()
     left = {*typed, *lengths, *(() if tune["search"] else tune.get("aside", ()))}
     usual = {key: one for key, one in tune["axes"].items() if key not in left}
@@ -353,7 +374,7 @@ def _tuned_block(
 
 
 def _within_default_bounds(point: Section) -> Section:
-    """Return a block within default bounds; empty where none are offered, or wanted."""
+    """Return a block with default bounds; empty if none are offered or wanted."""
     data = point["dataset"]
     wanted = data.get(BOUNDS) == AUTO and data.get("clip_to_bounds") is not False
     if not wanted or default_bounds(str(data["name"]), data) is None:
@@ -362,7 +383,7 @@ def _within_default_bounds(point: Section) -> Section:
 
 
 def _problem_or_none(point: Section) -> Problem | None:
-    """Return the problem of a block, None if its data cannot be had."""
+    """Return the problem of a block; None if its data are not available."""
     dataset = dict(point["dataset"])
     posed = (dataset.pop("name"), dataset, *(point[part] for part in OBJECTIVE))
     kind = point.get(PROBLEM, {"name": ERM})["name"]
@@ -373,13 +394,16 @@ def _problem_or_none(point: Section) -> Problem | None:
 
 
 def _refusal_on_grid(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
-    """Return why an algorithm refuses a problem at each point of its grid, if so."""
+    """Return why an algorithm refuses a problem at every point of its grid.
+
+    Empty if it accepts the problem at some point.
+    """
     params = dict(whole[ALGORITHM])
     name = params.pop("name")
     algorithm = algorithm_of(name)
     budget = {**dataclasses.asdict(BudgetConfig()), **whole["budget"]}
     every = axis_values(budget["epsilon"])
-    # Without noise nothing needs a bound: what is asked is the largest with noise.
+    # Without noise no bound is needed, so the largest finite epsilon is examined.
     budget["epsilon"] = max([e for e in every if e < math.inf] or every)
     spec = Budget(**budget).spec
     reason = ""

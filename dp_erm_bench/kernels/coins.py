@@ -1,4 +1,4 @@
-"""Walks through independent coins, by the gaps between those that fall one way."""
+"""Walks through independent coin flips, by the gaps between successes."""
 
 import math
 from typing import Any
@@ -25,14 +25,16 @@ def poisson_gaps(
         The coin after the last success.
     limit : int
         Successes at or beyond this coin end the walk.
+    rate : float
+        Probability of a success, below 1.
     out : int array
         Receives the coins that succeeded.
 
     Returns
     -------
-    used : int
-        Uniforms used; the last one's success lies beyond the limit and is
-        not written, unless all were used.
+    written : int
+        Successes written. Unless all uniforms were used, one more was used for the
+        success beyond the limit, which is not written.
     position : int
         The coin after the last success written.
     pending : int
@@ -50,9 +52,18 @@ def poisson_gaps(
 
 @exact
 def failures(uniforms: Array, total: int, out: Indices) -> None:
-    """Write numbers of failures before a success: geometric, of chance 1 - k / total.
+    """Write numbers of failures before a success of probability 1 - k / total.
 
-    Entry k of ``out`` is floor(log u_k / log(k / total)), 0 for k = 0.
+    They are geometric: entry k of ``out`` is floor(log u_k / log(k / total)), and 0 for
+    k = 0.
+
+    Parameters
+    ----------
+    uniforms : array
+        One for each entry of ``out``.
+    total : int
+        At least the length of ``out``.
+    out : int array
     """
     out[:1] = 0
     for k in range(1, out.size):

@@ -21,19 +21,22 @@ def kernel(function: F) -> F:
     """Compile a kernel whose sums may be reordered.
 
     numba's default check for a division by zero stops the vectorisation of a
-    loop, hence ``error_model='numpy'``. Not the whole of ``fastmath``: it would
-    let the compiler assume that there are no NaN and no infinities.
+    loop, hence ``error_model='numpy'``. Full ``fastmath`` is not used, because it
+    would let the compiler assume that there are no NaN and no infinities.
     """
     return machine_code.compile_cached(function, error_model="numpy", fastmath=FAST)
 
 
 def exact(function: F) -> F:
-    """Compile a kernel in which the order of the operations is kept."""
+    """Compile a kernel that keeps the order of its operations."""
     return machine_code.compile_cached(
         function, error_model="numpy", fastmath={"contract"}
     )
 
 
 def compile_unfused(function: F) -> F:
-    """Compile an exact kernel in which a sum waits for additions alone."""
+    """Compile an exact kernel without fused multiply-adds.
+
+    An addition to a sum then waits only for the addition before it.
+    """
     return machine_code.compile_cached(function, error_model="numpy", fastmath=set())

@@ -9,12 +9,12 @@ from dp_erm_bench.kernels.compiled import Array, Indices, Three, Two, exact, ker
 from dp_erm_bench.kernels.losses import residuals, without_nan
 from dp_erm_bench.kernels.projections import prox
 
-# Rows of a block: 4 columns and 4 residual vectors of it stay in the L1 cache.
+# Rows of a block: its parts of 4 columns and 4 residual vectors fit in the L1 cache.
 _ROWS = 512
 
 LARGEST = np.finfo(np.float64).max
 LEAST_SHARE = 1e-312
-"""The least factor of a record that was clipped: below it factors have no 40 bits."""
+"""Least factor of a clipped record: smaller factors have fewer than 40 bits."""
 
 Draws = tuple[Indices, Array]  # coordinates, noise
 Four = tuple[float, float, float, float]
@@ -22,16 +22,36 @@ Four = tuple[float, float, float, float]
 
 @kernel
 def all_residuals(loss: Any, y: Array, margins: Array, out: Array) -> None:
-    """Write phi'(margins, y) into ``out``; margins, out: (B, n) (`residuals`)."""
+    """Write the derivatives phi'(margins, y) of B trials into ``out``, see `residuals`.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array of shape (n,)
+        Labels.
+    margins : array of shape (B, n)
+        X w of each trial.
+    out : array of shape (B, n)
+    """
     for b in range(margins.shape[0]):
         residuals(loss, y, margins[b], out[b])
 
 
 @exact
 def clip_lengths(r: Array, norms: Array, clip: Array) -> None:
-    """Clip r_bi to clip_b / norms_i in absolute value, in place; r: (B, n).
+    """Clip derivatives so that gradients are within the thresholds, in place.
 
-    With a finite clip_b it becomes 0 where r_bi norms_i is not finite.
+    r_bi is clipped to clip_b / norms_i in absolute value. With a finite clip_b it
+    becomes 0 where r_bi norms_i is not finite.
+
+    Parameters
+    ----------
+    r : array of shape (B, n)
+        Derivatives of the loss at each record; they are changed.
+    norms : array of shape (n,)
+        Norms of the records.
+    clip : array of shape (B,)
+        Clipping threshold of each trial, for the norm of a record's gradient.
     """
     for b in range(r.shape[0]):
         c, row = clip[b], r[b]
@@ -45,9 +65,18 @@ def clip_lengths(r: Array, norms: Array, clip: Array) -> None:
 
 @exact
 def drop_lengths(r: Array, norms: Array, trials: Any) -> None:
-    """Set r_bi to 0 where r_bi norms_i is not finite, in place; r: (B, n).
+    """Set derivatives to 0 where the norm of the gradient is not finite, in place.
 
-    In the trials whose entry of ``trials``, (B,), is true.
+    The norm of the gradient of record i is |r_bi| norms_i.
+
+    Parameters
+    ----------
+    r : array of shape (B, n)
+        Derivatives of the loss at each record; they are changed.
+    norms : array of shape (n,)
+        Norms of the records.
+    trials : bool array of shape (B,)
+        The trials to change.
     """
     for b in range(r.shape[0]):
         row = r[b]
@@ -57,10 +86,20 @@ def drop_lengths(r: Array, norms: Array, trials: Any) -> None:
 
 @kernel
 def clipped_gradients(X: Array, r: Array, clip: Array, out: Array) -> None:
-    """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p).
+    """Write the mean of each trial's clipped gradients into ``out``.
 
-    Four trials share one reading of a column; the columns of a block of rows
-    are read once for all trials.
+    Entry j of trial b is mean_i clip(r_bi x_ij, +-clip_bj). Four trials share one
+    reading of a column; the columns of a block of rows are read once for all trials.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+        Features, column-major.
+    r : array of shape (B, n)
+        Derivatives of the loss at each record.
+    clip : array of shape (B, p)
+        Clipping threshold of each coordinate.
+    out : array of shape (B, p)
     """
     n, p = X.shape
     trials = r.shape[0]
@@ -86,7 +125,17 @@ def clipped_gradients(X: Array, r: Array, clip: Array, out: Array) -> None:
 
 @kernel
 def clipped_sum(x: Array, r: Array, c: float) -> float:
-    """Return sum_i clip(r_i x_i, +-c)."""
+    """Return the sum of the products r_i x_i, each clipped to [-c, c].
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        Entries of one column.
+    r : array of shape (n,)
+        Derivatives of the loss at each record.
+    c : float
+        Clipping threshold.
+    """
     total = 0.0
     for i in range(x.size):
         total += min(max(r[i] * x[i], -c), c)
@@ -108,7 +157,7 @@ def _four_sums(x: Array, first: Two, second: Two, c: Four) -> Four:
 
 
 def column(X: Array, j: int) -> Array:
-    """Return one column as a matrix."""
+    """Return column j as a matrix of shape (n, 1)."""
     return X[:, j : j + 1]
 
 
@@ -116,9 +165,19 @@ def column(X: Array, j: int) -> Array:
 def coordinate_gradients(
     loss: Any, data: Two, margins: Array, coordinates: Indices, clip: Array, out: Array
 ) -> None:
-    """Write the clipped mean derivative of each trial at its own coordinate.
+    """Write each trial's clipped mean derivative along its own coordinate.
 
-    data: X and y; coordinates, clip, out: (B,).
+    Parameters
+    ----------
+    loss : Loss
+    data : (X, y), arrays of shape (n, p), (n,)
+    margins : array of shape (B, n)
+        X w of each trial.
+    coordinates : int array of shape (B,)
+        The coordinate of each trial.
+    clip : array of shape (B,)
+        Clipping threshold at that coordinate.
+    out : array of shape (B,)
     """
     X, y = data
     buffer = np.empty(_ROWS)
@@ -149,7 +208,21 @@ def _coordinate_gradient(
 def move_coordinates(
     X: Array, margins: Array, coordinates: Indices, deltas: Array
 ) -> None:
-    """Add deltas_b X[:, j_b] to the margins of each trial, in place."""
+    """Update each trial's margins for a change of one coordinate of w, in place.
+
+    The margins of trial b change by deltas_b X[:, j_b].
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+        Features, column-major.
+    margins : array of shape (B, n)
+        X w of each trial; they are changed.
+    coordinates : int array of shape (B,)
+        The coordinate j_b of each trial.
+    deltas : array of shape (B,)
+        Change of w at that coordinate.
+    """
     for b in range(margins.shape[0]):
         if deltas[b] != 0.0:
             _add(margins[b], X[:, coordinates[b]], deltas[b])
@@ -172,14 +245,14 @@ def coordinate_steps(
     loss : Loss
     data : (X, y), arrays of shape (n, p), (n,)
     psi : array of shape (4,)
-        The penalty's parameters.
+        Parameters (l1, l2, lower, upper) of the penalty.
     at : (w, margins, total), arrays of shape (B, p), (B, n), (B, p)
-        The iterates and X w, changed; the sum of the iterates is added to the total,
-        which may have no rows.
+        The iterates and X w, both changed. The sum of the iterates is added to the
+        total, unless it has no rows.
     draws : (coordinates, noise), arrays of shape (B, k)
         The noise is added to the coordinate's clipped gradient.
     scales : (clip, steps), arrays of shape (B, p)
-        Thresholds C_j and step sizes gamma_j; a step of 0 leaves w_j alone.
+        Clipping thresholds C_j and step sizes gamma_j; a step of 0 does not change w_j.
     """
     X, y = data
     w, margins, total = at
@@ -206,10 +279,25 @@ def coordinate_steps(
 def gram_steps(
     moments: Two, psi: Array, w: Array, draws: Draws, steps: Array, total: Array
 ) -> None:
-    """Make k proximal coordinate steps of each trial, in place.
+    """Make k proximal coordinate steps of each trial for least squares, in place.
 
-    As ``coordinate_steps`` for least squares without clipping, on the moments
-    G = X'X / n and c = X'y / n: O(p) a step.
+    They are the steps of ``coordinate_steps`` without clipping, computed from moments
+    of the data: O(p) a step.
+
+    Parameters
+    ----------
+    moments : (G, c), arrays of shape (p, p), (p,)
+        G = X'X / n and c = X'y / n.
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    w : array of shape (B, p)
+        The iterates; they are changed.
+    draws : (coordinates, noise), arrays of shape (B, k)
+        The noise is added to the coordinate's gradient.
+    steps : array of shape (B, p)
+        Step sizes gamma_j; a step of 0 does not change w_j.
+    total : array of shape (B, p), or of no rows
+        The sum of the iterates is added to it, unless it has no rows.
     """
     G, c = moments
     coordinates, noise = draws

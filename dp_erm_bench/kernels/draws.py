@@ -1,9 +1,9 @@
-"""Standard laws drawn from a Philox stream; all have scale 1.
+"""Draws from standard distributions of scale 1, made of a Philox stream.
 
-A uniform is the middle of one of 2^52 cells. The outermost ones would cut the tails of
-what is drawn, at |x| = 36 (Laplace) or 8.6 (normal): there, further bits of the stream
-give the place inside the cell (``philox.place``), and what is cut off has a probability
-below 1e-307 a draw. All other draws are those of the cells' middles.
+A uniform is the middle of one of 2^52 cells. In the outermost cells, this would cut the
+tails of a distribution, at |x| = 36 (Laplace) or 8.6 (normal). There, further bits of
+the stream give the place inside the cell (``philox.place``). What is still cut off has
+a probability below 1e-307 per draw. All other draws are those of the cells' middles.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ OUTSIDE = 0.5 - CELL
 
 @exact
 def to_laplace(out: Array) -> int:
-    """Turn uniforms into Laplace draws, density exp(-|x|) / 2.
+    """Turn uniforms into Laplace draws, density exp(-|x|) / 2, in place.
 
     Returns
     -------
     int
-        Draws from outermost cells, which ``laplace_again`` draws.
+        Number of draws from outermost cells, which ``laplace_again`` replaces.
     """
     outermost = 0
     for i in range(out.size):
@@ -39,19 +39,31 @@ def to_laplace(out: Array) -> int:
 
 @exact
 def laplace_again(inside: float, u: Array, i: int, out: Array) -> None:
-    """Write the Laplace draw i, whose uniform u_i is ``inside`` an outermost cell."""
+    """Write Laplace draw i, whose uniform lies in an outermost cell.
+
+    Parameters
+    ----------
+    inside : float
+        Distance from the nearer end of (0, 1), as a share of the cell's width.
+    u : array
+        The uniforms.
+    i : int
+        Which draw, and which uniform.
+    out : array of the shape of u
+        Receives the draw.
+    """
     x = log(_TWO_CELLS * inside)
     out[i] = x if u[i] < 0.5 else -x
 
 
 @exact
 def to_gumbel(out: Array) -> int:
-    """Turn uniforms into Gumbel draws, distribution exp(-exp(-x)).
+    """Turn uniforms into Gumbel draws, distribution exp(-exp(-x)), in place.
 
     Returns
     -------
     int
-        Draws from outermost cells, which ``gumbel_again`` draws.
+        Number of draws from outermost cells, which ``gumbel_again`` replaces.
     """
     outermost = 0
     for i in range(out.size):
@@ -65,7 +77,7 @@ def to_gumbel(out: Array) -> int:
 def gumbel_tail(inside: float, low: bool) -> float:
     """Return the Gumbel draw of a uniform inside the cell at 0 (``low``) or at 1.
 
-    Of 1 - t, -log(1 - t) is t to rounding.
+    For a uniform 1 - t, -log(1 - t) equals t up to rounding.
     """
     t = CELL * inside
     return -log(-log(t)) if low else -log(t)
@@ -73,18 +85,31 @@ def gumbel_tail(inside: float, low: bool) -> float:
 
 @exact
 def gumbel_again(inside: float, u: Array, i: int, out: Array) -> None:
-    """Write the Gumbel draw i, whose uniform u_i is ``inside`` an outermost cell."""
+    """Write Gumbel draw i, whose uniform lies in an outermost cell.
+
+    Parameters
+    ----------
+    inside : float
+        Distance from the nearer end of (0, 1), as a share of the cell's width.
+    u : array
+        The uniforms.
+    i : int
+        Which draw, and which uniform.
+    out : array of the shape of u
+        Receives the draw.
+    """
     out[i] = gumbel_tail(inside, u[i] < 0.5)
 
 
 @exact
 def to_gaussian(out: Array) -> int:
-    """Turn pairs of uniforms into pairs of normal draws (Box and Muller).
+    """Turn pairs of uniforms into pairs of normal draws (Box and Muller), in place.
 
     Returns
     -------
     int
-        Pairs whose radius is from the outermost cell, which ``gaussian_again`` draws.
+        Number of pairs whose radius is from the outermost cell, which
+        ``gaussian_again`` replaces.
     """
     outermost = 0
     for i in range(out.size // 2):
@@ -99,9 +124,21 @@ def to_gaussian(out: Array) -> int:
 
 @exact
 def gaussian_again(inside: float, u: Array, i: int, out: Array) -> None:
-    """Write the normal pair i, i + 1, whose u_i is ``inside`` an outermost cell.
+    """Write the normal pair i, i + 1, whose radius comes from an outermost cell.
 
-    Only a radius has a tail, and only where its uniform is near 0.
+    Other draws stay: only a radius (an even i) has a tail, and only if its uniform is
+    near 0.
+
+    Parameters
+    ----------
+    inside : float
+        Distance from the nearer end of (0, 1), as a share of the cell's width.
+    u : array
+        The uniforms.
+    i : int
+        Which draw, and which uniform.
+    out : array of the shape of u
+        Receives the draw.
     """
     if i % 2 == 0 and u[i] < 0.5:
         radius = np.sqrt(-2.0 * log(CELL * inside))
@@ -120,7 +157,19 @@ def to_survival(out: Array) -> int:
 
 @exact
 def survival_again(inside: float, u: Array, i: int, out: Array) -> None:
-    """Write the uniform i, which is ``inside`` the outermost cell at 0."""
+    """Write uniform i, if it lies in the outermost cell at 0.
+
+    Parameters
+    ----------
+    inside : float
+        Distance from the nearer end of (0, 1), as a share of the cell's width.
+    u : array
+        The uniforms.
+    i : int
+        Which draw, and which uniform.
+    out : array of the shape of u
+        Receives the draw.
+    """
     if u[i] < 0.5:
         out[i] = CELL * inside
 
@@ -144,23 +193,54 @@ def _draw(
 
 
 def laplace(seed: Seed, start: int, count: int) -> Array:
-    """Return the Laplace draws number start .. start + count - 1 of a stream."""
+    """Return Laplace draws number start to start + count - 1 of a stream.
+
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream.
+    start, count : int
+        Number of the first draw, and how many.
+    """
     return _draw(to_laplace, laplace_again, seed, start, count)
 
 
 def gumbel(seed: Seed, start: int, count: int) -> Array:
-    """Return the Gumbel draws number start .. start + count - 1 of a stream."""
+    """Return Gumbel draws number start to start + count - 1 of a stream.
+
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream.
+    start, count : int
+        Number of the first draw, and how many.
+    """
     return _draw(to_gumbel, gumbel_again, seed, start, count)
 
 
 def gaussian(seed: Seed, start: int, count: int) -> Array:
-    """Return the normal draws number start .. start + count - 1 of a stream."""
+    """Return normal draws number start to start + count - 1 of a stream.
+
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream.
+    start, count : int
+        Number of the first draw, and how many.
+    """
     return _draw(to_gaussian, gaussian_again, seed, start, count)
 
 
 def survivals(seed: Seed, start: int, count: int) -> Array:
-    """Return uniforms number start .. start + count - 1, small ones to full precision.
+    """Return uniforms number start to start + count - 1, small ones in full precision.
 
-    Of a law on [0, infinity) they are the probabilities to lie beyond its draws.
+    For a law on [0, infinity), they are the probabilities of exceeding its draws.
+
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream.
+    start, count : int
+        Number of the first draw, and how many.
     """
     return _draw(to_survival, survival_again, seed, start, count)

@@ -1,8 +1,8 @@
 """Elementary functions that the compiler can vectorise.
 
-numba calls the C library for ``math.exp``, one number at a time. These forms
-work on the bits of the number and a Taylor polynomial, so that a loop over them
-becomes vector code. Relative error at most 4e-16 (``tests/kernels``).
+numba calls the C library for ``math.exp``, one number at a time. The functions here
+work on the bits of the number and use a Taylor polynomial, so a loop over them
+becomes vector code. Their relative error is at most 4e-16 (``tests/kernels``).
 They are compiled without reordering: ``(x + big) - big`` must round.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from dp_erm_bench.kernels.compiled import exact, kernel
 
 _LOG2E = 1.0 / math.log(2.0)
-# ln 2 in two parts, the first of 32 bits: k times it is exact for any exponent.
+# ln 2 in two parts. The first has 32 bits: k times it is exact for any exponent k.
 _LN2_HIGH = round(math.log(2.0) * 2**32) / 2**32
 _LN2_LOW = -4.2009150726810846e-11
 _ROUND = 1.5 * 2.0**52
@@ -26,7 +26,17 @@ _LIFT = np.int64(1100)
 
 @kernel
 def between(low: float, value: float, high: float) -> float:
-    """Return the value clipped to [low, high]; unlike min and max, NaN stays."""
+    """Return the value clipped to [low, high]; unlike min and max, NaN stays.
+
+    Parameters
+    ----------
+    low : float
+        Lower end of the interval.
+    value : float
+        The number to clip.
+    high : float
+        Upper end of the interval.
+    """
     return low if value < low else (high if value > high else value)
 
 

@@ -1,8 +1,8 @@
-"""Functions of a number that losses are written with, of arrays as of numbers.
+"""Elementwise functions for the formulas of losses, on numbers and on arrays.
 
-Called from Python they are numpy's; within a kernel they are its own vector code
-(``kernels.losses``). Beside them numba knows the operators, `abs`, `min`, `max` and
-`math`.
+Called from Python they use numpy. Inside a kernel they become vector code of the
+package (``kernels.losses``). Besides these, numba knows the operators, `abs`, `min`,
+`max` and `math`.
 """
 
 import numpy as np
@@ -12,7 +12,17 @@ Array = NDArray[np.float64]
 
 
 def between(low: float, x: Array, high: float) -> Array:
-    """Return x clipped to [low, high]; NaN stays."""
+    """Return x clipped to [low, high]; NaN stays.
+
+    Parameters
+    ----------
+    low : float
+        Lower end of the interval.
+    x : array
+        Of any shape.
+    high : float
+        Upper end of the interval.
+    """
     return np.asarray(np.clip(x, low, high))
 
 

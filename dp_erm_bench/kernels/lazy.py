@@ -1,9 +1,9 @@
 """Stochastic steps without noise over sparse rows, at the cost of their non-zeros.
 
-Coordinates that no record has moved are neither stored nor read, and what a prox or
-projection sets to zero is dropped. The iterate is a scale times the stored values, so
-that an l2 penalty shrinks all of them by one product (Shalev-Shwartz, Singer, Srebro,
-"Pegasos", ICML 2007, section 2).
+Coordinates that no record has moved are neither stored nor read. Coordinates that a
+prox or a projection sets to zero are dropped. The iterate is a scale times the stored
+values, so an l2 penalty shrinks all of them by one product (Shalev-Shwartz, Singer,
+Srebro, "Pegasos", ICML 2007, section 2).
 """
 
 from typing import Any
@@ -14,9 +14,9 @@ from dp_erm_bench.kernels.compiled import Array, Indices, kernel
 from dp_erm_bench.kernels.projections import SIMPLEX, WHOLE_SPACE, project, prox
 from dp_erm_bench.kernels.stochastic import Place, clipped_derivative
 
-Support = tuple[Indices, Indices]  # places of coordinates or -1, coordinates of places
+Support = tuple[Indices, Indices]  # place of a coordinate or -1, coordinate of a place
 
-# Features for an entry of a batch from which on a step goes by its entries.
+# With more features than this per entry of a batch, a step walks its entries only.
 _SPARSE = 32
 # Scales below this are multiplied into the values, long before squares overflow.
 _SMALL = 1e-30
@@ -24,7 +24,17 @@ _SMALL = 1e-30
 
 @kernel
 def few_entries(rows: Any, p: int, offsets: Indices) -> bool:
-    """Return whether a mean batch has so few entries that steps go by these alone."""
+    """Return whether a mean batch has so few entries that ``quiet_steps`` pays.
+
+    Parameters
+    ----------
+    rows : (data, indices, indptr)
+        The features by rows.
+    p : int
+        Number of features.
+    offsets : int array of shape (k + 1,)
+        Where the batch of each step starts, and the end of the last.
+    """
     indptr, steps = rows[2], offsets.size - 1
     per_record = indptr[-1] / (indptr.size - 1)
     return bool(_SPARSE * per_record * (offsets[-1] - offsets[0]) < p * steps)
@@ -34,7 +44,24 @@ def few_entries(rows: Any, p: int, offsets: Indices) -> bool:
 def quiet_steps(
     loss: Any, data: Any, psi: Array, at: Place, batches: Any, scales: Any
 ) -> None:
-    """Make k proximal stochastic gradient steps without noise (``stochastic``)."""
+    """Make k proximal stochastic gradient steps without noise, in place.
+
+    They are those of ``stochastic.stochastic_steps``.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (rows, y, norms)
+        The features by rows; their labels and the norms of the rows, shape (n,).
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    at : (w, (code, radius))
+        The iterate, shape (p,), which is changed, and the constraint.
+    batches : (records, offsets)
+        Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+    scales : (clip, steps, expected)
+        Clipping threshold, step sizes, shape (k,), and the expected batch size.
+    """
     records, offsets = batches
     clip, steps, expected = scales
     w, domain = at
@@ -72,7 +99,7 @@ def quiet_steps(
 
 @kernel
 def _enter_support(support: Support, j: int, count: int) -> int:
-    """Give a coordinate the next place; return the number of places taken."""
+    """Give a coordinate the next place; return the number of places in use."""
     places, coordinates = support
     places[j], coordinates[count] = count, j
     return count + 1
@@ -88,7 +115,7 @@ def _add_gradients(
     support: Support,
     count: int,
 ) -> int:
-    """Add the records' clipped gradients to g, by places; return the places taken."""
+    """Add the records' clipped gradients to g, by place; return the places in use."""
     (entries, indices, indptr), y, norms = data
     v, scale, clip = at
     places = support[0]
@@ -112,7 +139,7 @@ def _add_gradients(
 def _descend_rows(
     rows: Any, batch: Indices, v: Array, g: Array, support: Support, step: float
 ) -> None:
-    """Subtract step g from v where the records have entries, and set g to zero."""
+    """Subtract step * g from v at the records' entries, and set g to zero there."""
     _, indices, indptr = rows
     for i in batch:
         for k in range(indptr[i], indptr[i + 1]):
@@ -123,7 +150,7 @@ def _descend_rows(
 
 @kernel
 def _drop_zeros(support: Support, v: Array, count: int) -> int:
-    """Give the places of zeros to others; return how many are taken."""
+    """Give the places of zeros to other coordinates; return the places in use."""
     places, coordinates = support
     k = 0
     while k < count:

@@ -1,4 +1,4 @@
-"""Euclidean norms of all finite numbers: scaled where squares overflow or vanish."""
+"""Euclidean norms of any finite numbers, scaled where squares overflow or vanish."""
 
 from typing import Any
 
@@ -7,26 +7,27 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 USUAL = (1e-140, 1e140)
-"""Norms between these are computed by plain sums of squares, from 1e-280 on."""
+"""Norms between these are computed from plain sums of squares, which exceed 1e-280."""
 MOST = 1000
-"""Powers of 2 that are finite, as are their inverses."""
+"""Largest exponent for which a power of 2 and its inverse are used."""
 
 
 def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
-    """Return euclidean norms, of all of x or along its last axis.
+    """Return the euclidean norm of x, or the norms along its last axis.
 
     Parameters
     ----------
     x : array of any shape
     axis : {None, -1}
+        None for one norm of all entries.
     keepdims : bool
-        Whether the axes are kept, of length 1.
+        Whether the axes are kept, with length 1.
 
     Returns
     -------
     float or array
-        As `numpy.linalg.norm`, to the bit where the norm is usual. Infinite where it is
-        beyond the largest float; NaN where an entry is.
+        As `numpy.linalg.norm`, and equal to it to the bit if the norm is in `USUAL`.
+        Infinite where the norm exceeds the largest float; NaN where an entry is NaN.
     """
     x = np.asarray(x, np.float64)
     with np.errstate(over="ignore", under="ignore"):
@@ -42,27 +43,28 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
 
 
 def are_usual(norms: Any) -> Any:
-    """Return whether norms are usual, so that plain sums of squares gave them."""
+    """Return whether norms are in `USUAL`: then plain sums of squares gave them."""
     return (norms >= USUAL[0]) & (norms <= USUAL[1])
 
 
 def near_one(rows: Array) -> tuple[Array, Any]:
-    """Return rows, (m, p), times 2^-k_i, and the k_i: their largest entries are near 1.
+    """Return rows, (m, p), scaled to largest entries near 1, and the exponents.
 
-    Only entries that are negligible beside the largest are rounded.
+    Row i is multiplied by 2^-k_i, with k_i its exponent. Only entries that are
+    negligible compared with the largest are rounded.
     """
     powers = powers_of(np.abs(rows).max(axis=1, initial=0.0))
     return rows * np.ldexp(1.0, -powers)[:, None], powers
 
 
 def powers_of(largest: Any) -> Any:
-    """Return k for which largest 2^-k is in [1/2, 1), 0 of what is not finite."""
+    """Return k for which ``largest`` 2^-k is in [1/2, 1), or 0 if it is not finite."""
     _, powers = np.frexp(np.where(np.isfinite(largest), largest, 0.0))
     return np.clip(powers, -MOST, MOST)
 
 
 def clip_to_norm(w: Array, radius: float) -> Array:
-    """Return vectors, (..., p), scaled to norm2 = radius where they are longer."""
+    """Return vectors, (..., p), scaled down to norm ``radius`` if they are longer."""
     excess = np.maximum(norm2(w, axis=-1) / radius, 1.0)
     moved = w / excess[..., None]
     far = ~(excess <= USUAL[1]) & np.isfinite(w).all(axis=-1)

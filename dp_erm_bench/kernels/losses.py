@@ -1,10 +1,10 @@
-"""Losses in kernels: each is its own type, whose methods are compiled in.
+"""Losses inside kernels: each class of losses is a numba type with compiled methods.
 
-A loss's `value` and `derivative` are compiled as they stand in its class, for one
-record, and inlined where a kernel calls them. To numba each class of losses is a type
-of its own, called by the class's name and the digest of its definition; its fields are
-the loss's parameters. Nothing is handed over as a function: no machine code is kept of
-kernels that take one.
+A loss's `value` and `derivative` are compiled from their definitions in the class, for
+one record, and inlined where a kernel calls them. For numba each class of losses is a
+separate type. Its name is made of the name of the class and the digest of its
+definition; its fields are the loss's parameters. No function is passed to a kernel,
+because the machine code of kernels that take functions is not cached.
 """
 
 import contextlib
@@ -29,10 +29,10 @@ _classes: dict[str, Any] = {}
 
 
 class LossType(types.Type):
-    """A loss in machine code: a structure of its parameters.
+    """The numba type of a loss: a structure of its parameters.
 
-    It holds names alone, so that machine code of another process can be read. What is
-    compiled for it is `kept` for other runs, if the class is of the package.
+    It holds only names, so that machine code of another process can be read. If the
+    class belongs to the package (`kept`), code compiled for it is kept for other runs.
     """
 
     def __init__(self, name: str, fields: tuple[str, ...], kept: bool = True) -> None:
@@ -42,10 +42,10 @@ class LossType(types.Type):
 
 @functools.cache
 def loss_type(cls: Any) -> LossType:
-    """Return the type of a class of losses, called by the digest of its definition."""
+    """Return the numba type of a class of losses, named by the class and its digest."""
     try:
         word = digest_of(cls)[:32]
-    except LookupError:  # a notebook's: a word of this process alone
+    except LookupError:  # of a notebook: a word valid in this process only
         word = secrets.token_hex(16)
     name = f"{cls.__module__}.{cls.__qualname__} {word}"
     _classes[name] = cls
@@ -85,8 +85,8 @@ def _numbers(loss: LossType, instance: Any, c: Any) -> extending.NativeValue:
 
 
 _OPTIONS = {"error_model": "numpy", "fastmath": FAST}
-# Inlined before it is compiled: alone, its scalar code would be made into vectors of
-# two, which then keep the loop over records from becoming vector code.
+# Inlined before it is compiled. Compiled alone, its scalar code would be turned into
+# vectors of two, which keep the loop over records from becoming vector code.
 # Not strict: numba would compare annotations, which a lambda cannot have.
 _INLINED: Any = {"jit_options": _OPTIONS, "inline": "always", "strict": False}
 
@@ -130,26 +130,44 @@ def _sigmoid(x: Any) -> Any:
 
 @kernel
 def residuals(loss: Any, y: Array, z: Array, out: Array) -> None:
-    """Write phi'(z, y) of n records into ``out``; y, z, out: (n,).
+    """Write the derivative phi'(z, y) of n records into ``out``.
 
-    NaN where z or the derivative is not finite.
+    An entry is NaN where z or the derivative is not finite.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array of shape (n,)
+        Labels.
+    z : array of shape (n,)
+        Margins.
+    out : array of shape (n,)
     """
     for i in range(y.size):
         r = loss.derivative(y[i], z[i])
-        # A product with 0 is 0 or NaN: no comparison slows the vectors down.
+        # A product with 0 is 0 or NaN, so no comparison slows the vector code down.
         out[i] = r + 0.0 * (z[i] + r)
 
 
 @kernel
 def without_nan(r: Array) -> None:
-    """Set the entries of r, (n,), that are NaN to 0, in place."""
+    """Replace the NaN entries of r, shape (n,), by 0, in place."""
     for i in range(r.size):
         r[i] = r[i] if r[i] == r[i] else 0.0
 
 
 @kernel
 def loss_sum(loss: Any, y: Array, z: Array) -> float:
-    """Return the sum of phi(z, y) over n records; y, z: (n,)."""
+    """Return the sum of phi(z, y) over n records.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array of shape (n,)
+        Labels.
+    z : array of shape (n,)
+        Margins.
+    """
     total = 0.0
     for i in range(y.size):
         total += loss.value(y[i], z[i])
@@ -157,9 +175,9 @@ def loss_sum(loss: Any, y: Array, z: Array) -> float:
 
 
 def reason_not_compiled(loss: Any) -> str | None:
-    """Return a sentence on the method of a loss that cannot be compiled, or None."""
+    """Return which method of a loss cannot be compiled and why, or None."""
     one = np.ones(1)
-    # What is kept already is loaded here.
+    # Machine code that was kept is loaded here.
     with contextlib.suppress(Exception):
         residuals(loss, one, one, np.empty(1))
         loss_sum(loss, one, one)

@@ -1,6 +1,6 @@
-"""Philox4x32-10, a counter-based generator.
+"""Philox4x32-10, a counter-based generator of random numbers.
 
-Draw number i of a stream is a function of the stream's seed and of i alone: it
+Draw number i of a stream depends only on the stream's seed and on i: it
 does not matter in which batch, process or order the draws are made.
 
 References
@@ -23,16 +23,16 @@ _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)
 _W0 = np.uint64(0x9E3779B9)
 _W1 = np.uint64(0xBB67AE85)
-# 52 bits below the exponent of 1 are a number in [1, 2); less 1 - 2^-53 they are
-# the middle of one of 2^52 intervals. (With 53 bits the last would round to 1.)
+# With the exponent of 1, 52 bits are a number in [1, 2). Minus 1 - 2^-53, it is the
+# middle of one of 2^52 intervals. (With 53 bits the last would round to 1.)
 _LOW = np.uint64(12)
 _ONE = np.uint64(0x3FF0000000000000)
 _BELOW_ONE = 1.0 - 2.0**-53
 CELL = 2.0**-52
-"""Width of the cells of which a uniform is the middle."""
+"""Width of the cells; a uniform is the middle of one."""
 
-# Further bits of a uniform: `_FURTHER` blocks from counter 2^63 + 16 position on, where
-# the counters of the uniforms themselves never come.
+# Further bits of a uniform: `_FURTHER` blocks from counter 2^63 + 16 position on, which
+# the counters of the uniforms themselves never reach.
 _FURTHER = 16
 _FAR = -(2**63)
 _UPPER_HALF = np.uint64(1 << 63)
@@ -40,10 +40,15 @@ _UPPER_HALF = np.uint64(1 << 63)
 
 @exact
 def fill_uniforms(seed: Seed, first_block: int, out: Array) -> None:
-    """Fill ``out``, of even length, with uniforms of 52 bits inside (0, 1).
+    """Fill ``out`` with uniforms of 52 bits inside (0, 1).
 
-    The 128-bit seed (four words) is the key and the upper half of the counter;
-    the lower half counts blocks of two uniforms.
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream: the key, and the upper half of the counter.
+    first_block : int
+        Lower half of the first counter, which counts blocks of two uniforms.
+    out : array of even length
     """
     pairs = out.view(np.uint64)
     fill_words(seed, first_block, pairs)
@@ -58,15 +63,21 @@ def _unit(bits: Word) -> float:
 
 @exact
 def fill_words(seed: Seed, first: int, pairs: Words) -> None:
-    """Write the words of the counters from ``first`` on, as two pairs a counter.
+    """Write the words of successive counters, as two pairs per counter.
 
-    ``first`` is the counter's lower half; negative, its highest bit is set. A pair is
-    64 bits, its first word the upper 32.
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream: the key, and the upper half of the counter.
+    first : int
+        Lower half of the first counter; if negative, its highest bit is set.
+    pairs : uint64 array of even length
+        Receives the pairs; the first word of a pair is its upper 32 bits.
     """
     upper2, upper3 = np.uint64(seed[2]), np.uint64(seed[3])
     for i in range(pairs.size // 2):
-        # One counter through all rounds, in registers: kept in arrays between rounds,
-        # its words would not be known to have 32 bits, and 64-bit products be taken.
+        # One counter goes through all rounds, in registers. Kept in arrays, its words
+        # would not be known to have 32 bits, and products would be of 64 bits.
         # The rounds are unrolled, and the loop over counters is vector code.
         count = np.uint64(first + i)
         w0, w1, w2, w3 = count & _MASK, count >> _SHIFT, upper2, upper3
@@ -84,8 +95,9 @@ def fill_words(seed: Seed, first: int, pairs: Words) -> None:
 def place(seed: Seed, position: int) -> float:
     """Return the place of a uniform in its cell, as a share of it in (0, 1).
 
-    A law with a tail asks for it where the uniform number ``position`` < 2^59 lies in
-    an outermost cell, beyond which nothing would ever be drawn: once in 2^51 draws.
+    A law with a tail needs it if the uniform number ``position`` < 2^59 lies in an
+    outermost cell, which is once in 2^51 draws. Without it nothing beyond the middle of
+    that cell would ever be drawn.
     """
     pairs = np.empty(2 * _FURTHER, np.uint64)
     fill_words(seed, _FURTHER * position + _FAR, pairs)
@@ -96,9 +108,9 @@ def place(seed: Seed, position: int) -> float:
 def share(words: Words) -> float:
     """Return a uniform of 52 significant bits in (0, 1), from pairs of random words.
 
-    The zeros that lead the first words, up to the first 1, give the exponent, a second
-    word the rest. It is at least 2^-970, so that the cell's part below is a normal
-    number; what is cut off has the probability 2^-970.
+    The number of zeros before the first 1 in the first words gives the exponent; a
+    second word gives the other bits. The result is at least 2^-970, so that this share
+    of a cell is a normal number. What is cut off has the probability 2^-970.
     """
     zeros, last = 0, words.size - 2
     for i in range(0, words.size, 2):
@@ -117,14 +129,14 @@ def share(words: Words) -> float:
 
 
 def uniforms(seed: Seed, start: int, count: int) -> Array:
-    """Return the uniforms number start .. start + count - 1 of a stream.
+    """Return uniforms number start to start + count - 1 of a stream.
 
     Parameters
     ----------
     seed : array of shape (4,), uint32
         The 128 bits of the stream.
     start, count : int
-        Position and number of the draws.
+        Number of the first draw, and how many.
     """
     lead = start % 2
     out = np.empty((count + lead + 1) // 2 * 2)

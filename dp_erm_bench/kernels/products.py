@@ -8,16 +8,23 @@ from dp_erm_bench.kernels.sparse import Matrix
 LANES = 4
 """Trials that share a reading of the matrix."""
 PAIR = 2
-"""The same where no more are left."""
+"""The same if no more than these are left."""
 
 
 @compile_unfused
 def products(matrix: Matrix, v: Array, out: Array) -> None:
-    """Write M v of each trial into ``out``; v: (B, q), out: (B, m).
+    """Write M v of each trial into ``out``, for a sparse matrix M.
 
-    M is given by its m rows: of X for X w, of X' (the columns of X) for X' r. Four or
-    two trials share one reading of an entry; the sums of each are in the order of the
-    entries, whatever its company.
+    M is given by its m rows: those of X for X w, and those of X' (the columns of X) for
+    X' r. Four or two trials share one reading of an entry. The sums of each trial keep
+    the order of the entries, whichever trials share the reading.
+
+    Parameters
+    ----------
+    matrix : (data, indices, indptr)
+        The rows of M, of length q.
+    v : array of shape (B, q)
+    out : array of shape (B, m)
     """
     data, indices, indptr = matrix
     (trials, q), m = v.shape, out.shape[1]
@@ -87,9 +94,15 @@ def _four_products(matrix: Matrix, v: Array, out: Array) -> None:
 
 @compile_unfused
 def upper_weighted_gram(records: Matrix, weights: Array, out: Array) -> None:
-    """Add sum_i q_i x_i x_i' to the upper triangle of ``out``, (p, p).
+    """Add sum_i q_i x_i x_i' to the upper triangle of ``out``.
 
-    Indices of a record are sorted; weights: q of any sign, (n,).
+    Parameters
+    ----------
+    records : (data, indices, indptr)
+        The rows x_i; the indices of each are sorted.
+    weights : array of shape (n,)
+        q, of any sign.
+    out : array of shape (p, p)
     """
     data, indices, indptr = records
     for i in range(indptr.size - 1):

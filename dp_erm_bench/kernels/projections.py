@@ -1,6 +1,6 @@
 """Projections on the constraints, by their code, and the prox of separable penalties.
 
-A kernel takes a constraint as (code, radius): ``Constraint.kernel``.
+Kernels take a constraint as the pair (code, radius), see ``Constraint.kernel``.
 """
 
 import math
@@ -19,17 +19,30 @@ SIMPLEX = 3
 
 @kernel
 def prox(v: float, step: float, psi: Array) -> Any:
-    """Return the prox of step psi_j at v; psi = (l1, l2, lower, upper)."""
+    """Return the prox of ``step`` times the penalty of one coordinate at v.
+
+    Parameters
+    ----------
+    v : float
+        The coordinate before the prox.
+    step : float
+        Step size.
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    """
     shrunk = max(abs(v) - step * psi[0], 0.0) / (1.0 + step * psi[1])
     if v < 0.0:
         shrunk = -shrunk
     return min(max(shrunk, psi[2]), psi[3])
 
 
-# Loops, as expressions of whole arrays take seconds to compile.
+# Loops, because expressions of whole arrays take seconds to compile.
 @kernel
 def project(constraint: tuple[int, float], w: Array) -> None:
-    """Project w, shape (p,), in place; NaN stay, an unknown code raises ValueError."""
+    """Project w, shape (p,), on the constraint, in place.
+
+    NaN stay; an unknown code raises ValueError.
+    """
     radius = constraint[1]
     if constraint[0] == L2_BALL:
         square = np.sum(w * w)
@@ -46,7 +59,7 @@ def project(constraint: tuple[int, float], w: Array) -> None:
         for j in range(w.size):
             size += abs(w[j])
         if size > radius:
-            # Most entries are zero: theta is not below, and they are not looked at.
+            # Most entries are zero. The threshold is not below 0: they are skipped.
             kept, count = np.empty(w.size), 0
             for j in range(w.size):
                 if w[j] != 0.0:
@@ -69,15 +82,15 @@ def project(constraint: tuple[int, float], w: Array) -> None:
 
 @kernel
 def project_all(constraint: tuple[int, float], points: Array) -> None:
-    """Project the rows of points, (B, p), in place."""
+    """Project the rows of points, (B, p), on the constraint, in place."""
     for b in range(points.shape[0]):
         project(constraint, points[b])
 
 
-# Reordered, its products would overflow or vanish themselves.
+# Exact: if reordered, its products would overflow or vanish themselves.
 @exact
 def _shrink_scaled(radius: float, w: Array) -> None:
-    """Project w on a euclidean ball, where its squares overflow or vanish."""
+    """Project w on a euclidean ball if its squares overflow or vanish."""
     largest, scaled = 0.0, 0.0
     for j in range(w.size):
         # NaN and infinities stay, as NaN.
@@ -92,7 +105,7 @@ def _shrink_scaled(radius: float, w: Array) -> None:
                 w[j] = (w[j] / largest) * (radius / size)
 
 
-# In this order: relative to the top large entries cost no digits of theta.
+# In this order: relative to the top, large entries cost no digits of theta.
 @exact
 def _excess_left(v: float, top: float, theta: float) -> float:
     return between(0.0, (v - top) - theta, math.inf)
@@ -102,12 +115,12 @@ def _excess_left(v: float, top: float, theta: float) -> float:
 def _find_threshold(v: Array, count: int, radius: float) -> tuple[float, float]:
     """Return max v, and theta such that max(v - max v - theta, 0) sums to the radius.
 
-    Of the first ``count`` entries of v, which is overwritten. Newton's method on the
-    sum, a convex function of theta that is piecewise linear, from the left (Michelot,
-    JOTA 1986): finite and exact, and an entry that is once below theta stays so. A
-    step from theta to theta' leaves excesses g, g' and counts s, s' of positive
-    entries with g' / g + s' / s <= 1, so that one of them halves: at most log2(p) +
-    log2(p / u) passes with u the unit roundoff, a handful in practice.
+    Only the first ``count`` entries of v matter; v is overwritten. Newton's method is
+    applied to the sum, a convex and piecewise linear function of theta, from the left
+    (Michelot, JOTA 1986). It is finite and exact, and an entry that is once below theta
+    stays so. A step from theta to theta' leaves excesses g, g' and counts s, s' of
+    positive entries with g' / g + s' / s <= 1, so one of them halves. There are at most
+    log2(p) + log2(p / u) passes, with u the unit roundoff, and a handful in practice.
     """
     top = -math.inf
     for j in range(count):
@@ -122,7 +135,7 @@ def _find_threshold(v: Array, count: int, radius: float) -> tuple[float, float]:
     while count < before:
         before, count, total = count, 0, 0.0
         for j in range(before):
-            # Written before it is known whether it stays: no branch.
+            # Written before it is known whether it stays, which avoids a branch.
             v[count] = v[j]
             inside = v[j] > theta
             total += v[j] if inside else 0.0

@@ -1,7 +1,8 @@
 """Greedy selection: scores of coordinates, and the noisy maximum.
 
-psi = (l1, l2, lower, upper) is the penalty, g the derivative of the data term at
-coordinate w, M > 0 its smoothness.
+Notation: psi = (l1, l2, lower, upper) are the parameters of the penalty, w is one
+coordinate of the iterate, g the derivative of the data term there, and M > 0 its
+smoothness constant.
 """
 
 import math
@@ -27,7 +28,18 @@ DECREASE = 3
 def all_scores(rule: int, g: Array, w: Array, M: Array, psi: Array, out: Array) -> None:
     """Write the scores of all coordinates, minus infinity where M_j = 0.
 
-    g, w, out: (B, p); M: (1 or B, p).
+    Parameters
+    ----------
+    rule : int
+        Code of the score: SUBGRADIENT, EXCESS, STEP or DECREASE; others raise
+        ValueError.
+    g, w : arrays of shape (B, p)
+        Derivatives of the data term, and iterates.
+    M : array of shape (B, p) or (1, p)
+        Smoothness constants.
+    psi : array of shape (4,)
+        Parameters of the penalty.
+    out : array of shape (B, p)
     """
     for b in range(g.shape[0]):
         m = M[b if M.shape[0] > 1 else 0]
@@ -52,10 +64,17 @@ def all_scores(rule: int, g: Array, w: Array, M: Array, psi: Array, out: Array) 
 
 @kernel
 def excess(g: float, w: float, M: float, psi: Array) -> float:
-    """Return the distance of -g to the subdifferential, negative inside.
+    """Return the distance of -g to the subdifferential, negative inside, over sqrt(M).
 
-    The subdifferential is a point, an interval (at the kink) or a ray (on the
-    border of the box). In units of 1 / sqrt(M).
+    The subdifferential of the penalty is a point, an interval (at the kink) or a ray
+    (on the border of the box).
+
+    Parameters
+    ----------
+    g, w, M : float
+        Derivative, coordinate and smoothness constant.
+    psi : array of shape (4,)
+        Parameters of the penalty.
     """
     sign = 1.0 if w > 0.0 else -1.0
     centre = g + psi[1] * w + (0.0 if w == 0.0 else sign * psi[0])
@@ -67,13 +86,29 @@ def excess(g: float, w: float, M: float, psi: Array) -> float:
 
 @kernel
 def step_length(g: float, w: float, M: float, psi: Array) -> Any:
-    """Return the length of the proximal step of size 1 / M, times sqrt(M)."""
+    """Return the length of the proximal step of size 1 / M, times sqrt(M).
+
+    Parameters
+    ----------
+    g, w, M : float
+        Derivative, coordinate and smoothness constant.
+    psi : array of shape (4,)
+        Parameters of the penalty.
+    """
     return math.sqrt(M) * abs(prox(w - g / M, 1.0 / M, psi) - w)
 
 
 @kernel
 def decrease(g: float, w: float, M: float, psi: Array) -> float:
-    """Return sqrt(2 q) with q the decrease of the quadratic model."""
+    """Return sqrt(2 q), where a proximal step lowers the quadratic model by q.
+
+    Parameters
+    ----------
+    g, w, M : float
+        Derivative, coordinate and smoothness constant.
+    psi : array of shape (4,)
+        Parameters of the penalty.
+    """
     new = prox(w - g / M, 1.0 / M, psi)
     d = new - w
     change = psi[0] * (abs(new) - abs(w)) + 0.5 * psi[1] * d * (new + w)
@@ -84,9 +119,19 @@ def decrease(g: float, w: float, M: float, psi: Array) -> float:
 def gumbel_argmax(seed: Seed, start: int, scores: Array, scale: float) -> int:
     """Return argmax_j scores_j + scale * (Gumbel draw start + j of the stream).
 
-    The same winner as by drawing all the noise: a Gumbel draw grows with its
-    uniform, so a uniform with which even the largest score would not beat the
-    best sum so far is passed over, and most logarithms are never taken.
+    The winner is the same as if all the noise were drawn. A Gumbel draw grows with its
+    uniform. A uniform is therefore skipped if even the largest score would not beat the
+    best sum so far with it, and most logarithms are never computed.
+
+    Parameters
+    ----------
+    seed : array of shape (4,), uint32
+        The 128 bits of the stream.
+    start : int
+        Number of the draw that is added to the first score.
+    scores : array of shape (p,)
+    scale : float
+        Factor of the noise, positive.
     """
     top = scores.max()
     best, least = -math.inf, 0.0
@@ -105,9 +150,9 @@ def gumbel_argmax(seed: Seed, start: int, scores: Array, scale: float) -> int:
                 if value > best:
                     best, winner = value, j
                     gap = (best - top) / scale
-                    # A shade lower, so that rounding passes over nobody.
+                    # Slightly lower, so that rounding skips no winner.
                     least = math.exp(-math.exp(-gap)) * (1.0 - 1e-9)
-                    # Nor is the cell at 0, which reaches above its middle.
+                    # Nor is the cell at 0 skipped, which reaches above its middle.
                     least = least if least > CELL else 0.0
     if lowest > CELL and highest < 1.0 - CELL:
         return winner

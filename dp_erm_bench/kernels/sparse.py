@@ -1,8 +1,8 @@
 """Kernels over a sparse matrix and a batch of B trials.
 
-A matrix is a tuple (data, indices, indptr): of the columns (CSC) where a kernel
-walks columns, of the rows (CSR) where it walks records. An entry that is zero has
-derivative zero, so that only the stored ones need be clipped.
+A matrix is a tuple (data, indices, indptr). It is stored by columns (CSC) for kernels
+that walk columns, and by rows (CSR) for kernels that walk records. The derivative at a
+zero entry is zero, so only the stored entries need clipping.
 """
 
 import math
@@ -33,13 +33,26 @@ Records = tuple[Matrix, Array, Array]  # rows, y, norms
 _GATHERED = 256
 # Records that are read together with those of a step.
 _AHEAD = 64
-# Entries in a line of the cache.
+# Entries in a cache line.
 _LINE = 8
 
 
 @compile_unfused
 def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> None:
-    """Write mean_i clip(r_bi x_ij, +-clip_bj) into ``out``; clip, out: (B, p)."""
+    """Write the mean of each trial's clipped gradients into ``out``.
+
+    Entry j of trial b is mean_i clip(r_bi x_ij, +-clip_bj).
+
+    Parameters
+    ----------
+    columns : (data, indices, indptr)
+        The features X by columns.
+    r : array of shape (B, n)
+        Derivatives of the loss at each record.
+    clip : array of shape (B, p)
+        Clipping threshold of each coordinate.
+    out : array of shape (B, p)
+    """
     data, indices, indptr = columns
     n = r.shape[1]
     for b in range(r.shape[0]):
@@ -54,14 +67,23 @@ def clipped_gradients(columns: Matrix, r: Array, clip: Array, out: Array) -> Non
 
 
 def column(columns: Matrix, j: int) -> Matrix:
-    """Return one column as a matrix."""
+    """Return column j as a matrix with one column."""
     data, indices, indptr = columns
     return data, indices, indptr[j : j + 2]
 
 
 @kernel
 def combinations(columns: Matrix, w: Array, out: Array) -> None:
-    """Write X w of each trial into ``out``; w: (B, p), mostly zeros, out: (B, n)."""
+    """Write X w of each trial into ``out``, from the columns where w is not zero.
+
+    Parameters
+    ----------
+    columns : (data, indices, indptr)
+        The matrix X by columns.
+    w : array of shape (B, p)
+        Mostly zeros.
+    out : array of shape (B, n)
+    """
     data, indices, indptr = columns
     out[:] = 0.0
     for b in range(w.shape[0]):
@@ -74,7 +96,21 @@ def combinations(columns: Matrix, w: Array, out: Array) -> None:
 def coordinate_gradients(
     loss: Any, data: Data, margins: Array, coordinates: Indices, clip: Array, out: Array
 ) -> None:
-    """Write the clipped mean derivative of each trial at its own coordinate."""
+    """Write each trial's clipped mean derivative along its own coordinate.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (columns, y)
+        The features by columns, and the labels, shape (n,).
+    margins : array of shape (B, n)
+        X w of each trial.
+    coordinates : int array of shape (B,)
+        The coordinate of each trial.
+    clip : array of shape (B,)
+        Clipping threshold at that coordinate.
+    out : array of shape (B,)
+    """
     columns, y = data
     buffers = np.empty((3, _GATHERED))
     for b in range(margins.shape[0]):
@@ -86,9 +122,9 @@ def coordinate_gradients(
 def _coordinate_gradient(
     loss: Any, columns: Matrix, y: Array, z: Array, j: int, c: float, buffers: Array
 ) -> float:
-    # Gathered first: derivatives of what lies side by side are vector code.
+    # Gathered first: derivatives of contiguous entries are vector code.
     data, indices, indptr = columns
-    # Unpacked at once, they would count as strided, and nothing be vector code.
+    # Unpacked at once, they would count as strided and give no vector code.
     labels, margins, r = buffers[0], buffers[1], buffers[2]
     total, stop = 0.0, indptr[j + 1]
     for start in range(indptr[j], stop, _GATHERED):
@@ -109,7 +145,21 @@ def _coordinate_gradient(
 def move_coordinates(
     columns: Matrix, margins: Array, coordinates: Indices, deltas: Array
 ) -> None:
-    """Add deltas_b X[:, j_b] to the margins of each trial, in place."""
+    """Update each trial's margins for a change of one coordinate of w, in place.
+
+    The margins of trial b change by deltas_b X[:, j_b].
+
+    Parameters
+    ----------
+    columns : (data, indices, indptr)
+        The features X by columns.
+    margins : array of shape (B, n)
+        X w of each trial; they are changed.
+    coordinates : int array of shape (B,)
+        The coordinate j_b of each trial.
+    deltas : array of shape (B,)
+        Change of w at that coordinate.
+    """
     for b in range(margins.shape[0]):
         if deltas[b] != 0.0:
             _add(margins[b], columns, coordinates[b], deltas[b])
@@ -126,7 +176,23 @@ def _add(z: Array, columns: Matrix, j: int, delta: float) -> None:
 def coordinate_steps(
     loss: Any, data: Data, psi: Array, at: Three, draws: Draws, scales: Two
 ) -> None:
-    """Make k proximal coordinate steps of each trial (``dense``)."""
+    """Make k proximal coordinate steps of each trial, in place.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (columns, y)
+        The features by columns, and the labels, shape (n,).
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    at : (w, margins, total), arrays of shape (B, p), (B, n), (B, p)
+        The iterates and X w, both changed. The sum of the iterates is added to the
+        total, unless it has no rows.
+    draws : (coordinates, noise), arrays of shape (B, k)
+        The noise is added to the coordinate's clipped gradient.
+    scales : (clip, steps), arrays of shape (B, p)
+        Clipping thresholds C_j and step sizes gamma_j; a step of 0 does not change w_j.
+    """
     columns, y = data
     w, margins, total = at
     coordinates, noise = draws
@@ -150,7 +216,21 @@ def coordinate_steps(
 def record_sum(
     loss: Any, data: Records, w: Array, records: Indices, clip: float, out: Array
 ) -> None:
-    """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,)."""
+    """Write the sum of the records' gradients, clipped in l2, into ``out``.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (rows, y, norms)
+        The features by rows; their labels and the norms of the rows, shape (n,).
+    w : array of shape (p,)
+        Where the gradients are taken.
+    records : int array
+        Indices of the records.
+    clip : float
+        Clipping threshold of the norm of a record's gradient.
+    out : array of shape (p,)
+    """
     (entries, indices, indptr), y, norms = data
     out[:] = 0.0
     for i in records:
@@ -166,7 +246,23 @@ def record_sum(
 def stochastic_steps(
     loss: Any, data: Records, psi: Array, at: Place, draws: Batches, scales: Steps
 ) -> float:
-    """Make k proximal stochastic gradient steps (``stochastic``)."""
+    """Make k proximal stochastic gradient steps of one trial, in place.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (rows, y, norms)
+        The features by rows; their labels and the norms of the rows, shape (n,).
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    at, draws, scales : tuple
+        As for ``stochastic.stochastic_steps``.
+
+    Returns
+    -------
+    float
+        A number without meaning, as there.
+    """
     records, offsets, noise = draws
     clip, steps, expected = scales
     w, domain = at
@@ -190,7 +286,10 @@ def stochastic_steps(
 
 @kernel
 def touch(data: Records, records: Indices) -> float:
-    """Read the records, a number of each line of the cache (``stochastic``)."""
+    """Read one number of each cache line of the records; return the sum.
+
+    Parameters are those of ``stochastic.touch``.
+    """
     (entries, indices, indptr), y, norms = data
     total = 0.0
     for i in records:
@@ -204,7 +303,16 @@ def touch(data: Records, records: Indices) -> float:
 def averaged_steps(
     loss: Any, data: Records, psis: Any, at: Any, draws: Batches, scales: Steps
 ) -> None:
-    """Make steps, and add up iterates for their mean (``stochastic``)."""
+    """Make steps as ``stochastic_steps``, and add up iterates for their mean.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (rows, y, norms)
+        The features by rows; their labels and the norms of the rows, shape (n,).
+    psis, at, draws, scales : tuple
+        As for ``stochastic.averaged_steps``.
+    """
     records, offsets, noise = draws
     clip, steps, expected = scales
     psi, free, counted = psis
@@ -212,7 +320,7 @@ def averaged_steps(
     for t in range(steps.size):
         if counted[t]:
             total += w
-        # No records of later steps: each step would read them anew.
+        # Without the records of later steps: each step would read them again.
         one = records[: offsets[t + 1]], offsets[t : t + 2], noise[t : t + 1]
         size = clip, steps[t : t + 1], expected
         stochastic_steps(
@@ -224,9 +332,19 @@ def averaged_steps(
 def variance_reduced_steps(
     loss: Any, data: Records, psi: Array, at: Three, draws: Batches, scales: Scales
 ) -> None:
-    """Make k proximal variance-reduced steps (``stochastic``).
+    """Make k proximal variance-reduced steps of one trial, in place.
 
     The noise alone costs O(p) a step.
+
+    Parameters
+    ----------
+    loss : Loss
+    data : (rows, y, norms)
+        The features by rows; their labels and the norms of the rows, shape (n,).
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    at, draws, scales : tuple
+        As for ``stochastic.variance_reduced_steps``.
     """
     (entries, indices, indptr), y, norms = data
     w, snapshot, mean = at
@@ -250,7 +368,10 @@ def variance_reduced_steps(
 
 @compile_unfused
 def upper_gram(records: Matrix, out: Array) -> None:
-    """Add sum_i x_i x_i' to the upper triangle of ``out``, (p, p), records sorted."""
+    """Add sum_i x_i x_i' to the upper triangle of ``out``, shape (p, p).
+
+    The indices of each record must be sorted.
+    """
     data, indices, indptr = records
     for i in range(indptr.size - 1):
         for first in range(indptr[i], indptr[i + 1]):

@@ -1,4 +1,4 @@
-"""The compiled steps of stochastic methods, over dense rows."""
+"""Compiled steps of stochastic methods, over dense rows."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ Scales = tuple[float, float, float]  # clip, step, expected
 Summed = tuple[Array, tuple[int, float], Array]  # w, domain, total
 Place = tuple[Array, tuple[int, float]]  # w, domain
 
-# Steps whose records are read at once, and numbers in a line of the cache.
+# Steps whose records are read at once, and numbers in a cache line.
 _AHEAD = 64
 _LINE = 8
 
@@ -25,6 +25,18 @@ def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) 
     """Return phi'(z, y), scaled so that its product with ``norm`` is within clip.
 
     With a finite clip it is 0 where z, phi'(z, y) or the product is not finite.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : float
+        Label of the record.
+    z : float
+        Its margin.
+    norm : float
+        Its norm.
+    clip : float
+        Clipping threshold of the norm of the record's gradient.
     """
     r = loss.derivative(y, z)
     length = abs(r) * norm
@@ -37,9 +49,20 @@ def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) 
 def record_sum(
     loss: Any, data: Three, w: Array, records: Indices, clip: float, out: Array
 ) -> None:
-    """Write the sum of the records' gradients, clipped in l2, into ``out`` (p,).
+    """Write the sum of the records' gradients, clipped in l2, into ``out``.
 
-    data: rows (n, p) row-major, y and the euclidean norms of the rows, (n,).
+    Parameters
+    ----------
+    loss : Loss
+    data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
+        Features by rows, labels, and euclidean norms of the rows.
+    w : array of shape (p,)
+        Where the gradients are taken.
+    records : int array
+        Indices of the records.
+    clip : float
+        Clipping threshold of the norm of a record's gradient.
+    out : array of shape (p,)
     """
     rows, y, norms = data
     out[:] = 0.0
@@ -63,22 +86,25 @@ def stochastic_steps(
     ----------
     loss : Loss
     data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
+        Features by rows, labels, and euclidean norms of the rows.
     psi : array of shape (4,)
-    at : (w, (int, float))
-        The iterate, shape (p,), changed; the constraint, on which each step ends with a
-        projection.
+        Parameters (l1, l2, lower, upper) of the penalty.
+    at : (w, (code, radius))
+        The iterate, shape (p,), which is changed, and the constraint. Each step ends
+        with the projection on it.
     draws : (records, offsets, noise)
-        Step t uses ``records[offsets[t]:offsets[t + 1]]``; its noise, of an array of
-        shape (k, p), is added to the sum of the clipped gradients. An array of shape
-        (0, p) stands for zeros.
+        Step t uses ``records[offsets[t]:offsets[t + 1]]``. Its noise, a row of an array
+        of shape (k, p), is added to the sum of the clipped gradients. An array of shape
+        (0, p) means no noise.
     scales : (clip, steps, expected)
-        Threshold, step sizes, shape (k,), and the expected batch size q n, by which
-        the noisy sum is divided.
+        Clipping threshold, step sizes, shape (k,), and the expected batch size q n, by
+        which the noisy sum is divided.
 
     Returns
     -------
     float
-        A sum of no meaning, for which the records are read ahead (``touch``).
+        A number without meaning. It depends on the records that are read ahead
+        (``touch``), so that the compiler keeps this reading.
     """
     records, offsets, noise = draws
     clip, steps, expected = scales
@@ -106,11 +132,17 @@ def averaged_steps(
 
     Parameters
     ----------
+    loss : Loss
+    data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
+        Features by rows, labels, and euclidean norms of the rows.
     psis : (psi, free, counted)
-        Step t adds the iterate before it to the total, and has the penalty psi, where
-        ``counted[t]`` holds, bool array of shape (k,); else it has the penalty free.
-    at : (w, domain, total)
-        As there, and the total, shape (p,), changed.
+        Two sets of parameters of a penalty, shape (4,), and a bool array of shape (k,).
+        If ``counted[t]``, step t first adds the iterate to the total, and has the
+        penalty psi; otherwise it has the penalty ``free``.
+    at : (w, (code, radius), total)
+        As for ``stochastic_steps``, and the total, shape (p,), which is changed.
+    draws, scales : tuple
+        As for ``stochastic_steps``.
     """
     records, offsets, noise = draws
     clip, steps, expected = scales
@@ -133,10 +165,10 @@ def averaged_steps(
 
 @kernel
 def touch(data: Three, records: Indices) -> float:
-    """Read one number of every line of the cache that records lie in; return the sum.
+    """Read one number of every cache line that contains records; return the sum.
 
-    A step waits for the one before and for its own record, which lies anywhere. Read
-    for many steps at once, records arrive beside each other.
+    A step waits for the step before it and for its own record, which lies anywhere in
+    memory. If records are read for many steps at once, they arrive in parallel.
     """
     rows, y, norms = data
     end = rows.shape[1] - 1
@@ -152,7 +184,23 @@ def touch(data: Three, records: Indices) -> float:
 def prox_gradient(
     w: Array, g: Array, noise: Array, step: float, expected: float, psi: Array
 ) -> None:
-    """Set w to the prox of step psi at w - step (g + noise) / expected, in place."""
+    """Make a proximal step along (g + noise) / expected, in place.
+
+    w becomes the prox of step psi at w - step (g + noise) / expected.
+
+    Parameters
+    ----------
+    w : array of shape (p,)
+        The iterate, which is changed.
+    g, noise : arrays of shape (p,)
+        Sum of clipped gradients, and its noise.
+    step : float
+        Step size.
+    expected : float
+        Expected batch size.
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    """
     for j in range(w.size):
         v = w[j] - step * ((g[j] + noise[j]) / expected)
         w[j] = prox(v, step, psi)
@@ -162,7 +210,23 @@ def prox_gradient(
 def move(
     w: Array, g: Array, mean: Array, noise: Array, scales: Scales, psi: Array
 ) -> None:
-    """Set w to the prox of step psi along (g + noise) / expected + mean, in place."""
+    """Make a proximal step along (g + noise) / expected + mean, in place.
+
+    Parameters
+    ----------
+    w : array of shape (p,)
+        The iterate, which is changed.
+    g : array of shape (p,)
+        Sum of differences of clipped gradients.
+    mean : array of shape (p,)
+        Noisy mean gradient at the snapshot.
+    noise : array of shape (p,)
+        Noise of the sum.
+    scales : (clip, step, expected)
+        Clipping threshold, which is not used, step size and expected batch size.
+    psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
+    """
     _, step, expected = scales
     for j in range(w.size):
         v = w[j] - step * ((g[j] + noise[j]) / expected + mean[j])
@@ -179,14 +243,16 @@ def variance_reduced_steps(
     ----------
     loss : Loss
     data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
+        Features by rows, labels, and euclidean norms of the rows.
     psi : array of shape (4,)
+        Parameters (l1, l2, lower, upper) of the penalty.
     at : (w, snapshot, mean), arrays of shape (p,)
-        The iterate, changed; the snapshot, and the noisy mean gradient there.
+        The iterate, which is changed; the snapshot, and the noisy mean gradient there.
     draws : (records, offsets, noise)
-        As of ``stochastic_steps``; the noise, of shape (k, p), is added to the sum of
+        As for ``stochastic_steps``; the noise, of shape (k, p), is added to the sum of
         the differences of clipped gradients.
     scales : (clip, step, expected)
-        Threshold, step size, and the expected batch size q n.
+        Clipping threshold, step size, and the expected batch size q n.
     """
     rows, y, norms = data
     w, snapshot, mean = at

@@ -1,13 +1,13 @@
 """Sweeps of dual block coordinate descent for norms that are sums of maxima.
 
-The prox of tau sum_G w_G max_G |.| at z >= 0 is z - sum_G xi_G with each xi_G on G in
-the L1 ball of radius tau w_G: a sweep sets each xi_G to the projection of what the
-others leave.
+The prox of tau sum_G w_G max_G |.| at z >= 0 is z - sum_G xi_G, where each xi_G is on G
+and in the L1 ball of radius tau w_G. A sweep sets each xi_G to the projection of what
+the others leave of z.
 
 References
 ----------
 Jenatton, Mairal, Obozinski, Bach, "Proximal methods for hierarchical sparse coding",
-JMLR 2011, Algorithm 1: of groups that are nested or disjoint one sweep is exact.
+JMLR 2011, Algorithm 1: for groups that are nested or disjoint, one sweep is exact.
 """
 
 import numpy as np
@@ -28,8 +28,8 @@ def group_sweeps(
         z - sum_G xi_G.
     parts : array of shape (m,)
         The xi_G one after the other.
-    groups : pair of arrays
-        The coordinates of all groups, (m,), and where each group starts, and m.
+    groups : pair of int arrays
+        The coordinates of all groups, (m,), and the start of each group, followed by m.
     caps : array of shape (number of groups,)
         tau w_G > 0.
     sweeps : int
@@ -52,7 +52,7 @@ def group_sweeps(
 def range_sweeps(left: Array, parts: Array, tau: float, sweeps: int) -> None:
     """Make sweeps for sum_{k<p} max(w_1 .. w_k) + sum_{k>1} max(w_k .. w_p), in place.
 
-    The groups of either sum are nested: it is one block.
+    The groups of each sum are nested, so each sum is one block.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ def range_sweeps(left: Array, parts: Array, tau: float, sweeps: int) -> None:
     parts : array of shape (2, p)
         The dual points of both sums.
     tau : float
+        Factor of the norm in the prox.
     sweeps : int
     """
     p = left.size
@@ -82,8 +83,8 @@ def range_sweeps(left: Array, parts: Array, tau: float, sweeps: int) -> None:
 def _nested_prox(w: Array, tau: float) -> None:
     """Set w >= 0 to the prox of tau sum_{k<p} max(w_1 .. w_k).
 
-    One k after the other the largest entries so far are lowered to a common level,
-    by tau in sum. Blocks of equal entries are kept in increasing order.
+    For one k after the other, the largest entries so far are lowered to a common level,
+    by tau in total. Blocks of equal entries are kept in increasing order.
     """
     p, used = w.size, 0
     level, count, tops = np.empty(p), np.empty(p), np.empty(p)

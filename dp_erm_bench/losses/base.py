@@ -1,4 +1,4 @@
-"""The interface of a loss: elementwise in label and margin."""
+"""The interface of a loss, which is elementwise in labels and margins."""
 
 import inspect
 import math
@@ -16,7 +16,22 @@ Array = NDArray[np.float64]
 
 
 def check_positive(name: str, key: str, value: object) -> float:
-    """Return a parameter of a loss as a number, refusing all but finite ones > 0."""
+    """Return a parameter of a loss as a number, which must be positive and finite.
+
+    Parameters
+    ----------
+    name : str
+        Name of the loss, for messages.
+    key : str
+        Name of the parameter, for messages.
+    value : object
+        Value of the parameter, as given by the user.
+
+    Raises
+    ------
+    UsageError
+        If the value is not a finite number > 0.
+    """
     real = real_number(value)
     if not 0.0 < real < math.inf:
         raise UsageError(f"loss.{key}={value} of {name}: must be a finite number > 0")
@@ -42,30 +57,31 @@ def check_signs(name: str, y: Array) -> None:
 class Loss(ABC):
     """A loss phi(z, y) of the margin z = x.w and the label y.
 
-    `value` and `derivative` are called with arrays, and compiled as they stand for the
-    kernels, with numbers: write them with operators and `kernels.elementwise`. Numeric
-    fields of the (data)class are the parameters that they may read of ``self``.
+    `value` and `derivative` are called with arrays. The kernels also compile the same
+    code for single numbers: write them with operators and `kernels.elementwise`. They
+    may read only the numeric fields of the (data)class from ``self``.
 
     Attributes
     ----------
     name : str
-        The name of its yaml, or of its file.
+        Name of its yaml file, or of its Python file.
     pin : str
-        Path and content of the file that it was loaded from, else empty.
+        Path and content of the file that it was loaded from, otherwise empty.
     lipschitz : float
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
-        H, the supremum of the second derivative in z: infinite with a kink, or 0.
+        H, the supremum of the second derivative in z. It is infinite with a kink, and
+        may be 0.
     convex : bool
-        Whether phi(., y) is convex for every label: certificates of minima, and
-        algorithms that publish a minimiser, rest on it.
+        Whether phi(., y) is convex for every label. Certificates of minima, and
+        algorithms that publish a minimiser, need this.
     smooth : bool
-        Whether H is finite: steps of length 1 / beta rest on it, and on H > 0.
+        Whether H is finite. Steps of length 1 / beta need this, and H > 0.
     classification : bool
         Whether labels are -1 and +1, so that accuracy has a meaning.
     monotone : bool
-        Whether phi(., y) is monotone for every label, so that its derivative has
-        one sign: two derivatives of one record differ by at most G then.
+        Whether phi(., y) is monotone for every label, so that its derivative has one
+        sign. Two derivatives of one record then differ by at most G.
     """
 
     name: ClassVar[str]
@@ -84,20 +100,20 @@ class Loss(ABC):
 
     @cached_property
     def _numba_type_(self) -> Any:
-        # Brings numba, which naming a loss does not need.
+        # This imports numba, which is not needed to name a loss.
         from dp_erm_bench.kernels.losses import loss_type
 
         return loss_type(type(self))
 
     @property
     def source(self) -> dict[str, str]:
-        """Return the source of a loss from outside the package, {} for others."""
+        """Return the source of a loss from outside the package, or {} if built in."""
         content = origin_digest(type(self))
         return {**entries_of_pin(self.pin), "content": content} if content else {}
 
     @property
     def reason_not_compiled(self) -> str | None:
-        """Return the reason why no kernel computes this loss, None if some do."""
+        """Return the reason why no kernel can compute this loss, None if one can."""
         if not origin_digest(type(self)):
             return None
         from dp_erm_bench.kernels.losses import reason_not_compiled
@@ -120,16 +136,16 @@ class Loss(ABC):
     def lipschitz_within(self, margin: float, label: float) -> float:
         """Return the supremum of |phi'(z, y)| over |z| <= margin, |y| <= label.
 
-        By default the bound that holds everywhere.
+        By default, this is the bound that holds everywhere.
         """
         return self.lipschitz
 
     def smooth_surrogate(self, width: float) -> "Loss | None":
         """Return a smooth loss from which a minimum is certified, None by default.
 
-        Of a loss that is the maximum of v (z - y) over an interval of slopes v: one
-        that is nowhere below it, with derivatives in that interval, and those of the
-        loss itself where |z - y| > width.
+        It exists for a loss that is the maximum of v (z - y) over an interval of slopes
+        v. The smooth loss is nowhere below that loss, and its derivatives are in that
+        interval. Where |z - y| > width, they are those of the loss itself.
         """
         return None
 
@@ -139,7 +155,7 @@ class Loss(ABC):
 
 
 def complaint_of_loss(cls: type[Loss]) -> str | None:
-    """Return what is missing in a class of losses, None if it is complete."""
+    """Return what a class of losses lacks, None if it is complete."""
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         return f"{cls.__name__} lacks {', '.join(missing)}"

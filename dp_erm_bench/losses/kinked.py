@@ -1,4 +1,4 @@
-"""Losses with a kink."""
+"""Losses with a kink, a point without a derivative."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from dp_erm_bench.losses.smooth import Huber, SmoothedHinge
 
 
 class RoundedAbsolute(Huber):
-    """The absolute loss with a parabola of half-width kappa, above it by kappa / 2."""
+    """The absolute loss with a parabola at its kink, of half-width kappa.
+
+    It is above the absolute loss, by at most kappa / 2.
+    """
 
     def value(self, y: Array, z: Array) -> Array:
         """Return the loss, at least |z - y|."""
@@ -25,11 +28,11 @@ class RoundedAbsolute(Huber):
         return super().derivative(y, z) / self.kappa
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return 1 / kappa on the parabola, else 0."""
+        """Return 1 / kappa on the parabola, 0 elsewhere."""
         return super().second_derivative(y, z) / self.kappa
 
     def __post_init__(self) -> None:
-        """Check kappa and derive both constants."""
+        """Check kappa, and set the Lipschitz and smoothness constants."""
         super().__post_init__()
         for key, constant in (("lipschitz", 1.0), ("smoothness", 1.0 / self.kappa)):
             object.__setattr__(self, key, constant)
@@ -51,7 +54,7 @@ class Absolute(Loss):
     smoothness = math.inf
 
     def value(self, y: Array, z: Array) -> Array:
-        """Return the loss."""
+        """Return phi(z, y), elementwise."""
         return abs(z - y)
 
     def derivative(self, y: Array, z: Array) -> Array:
@@ -59,11 +62,11 @@ class Absolute(Loss):
         return 1.0 * (z > y) - 1.0 * (z < y) + 0.0 * z
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return 0, the second derivative beside the kink."""
+        """Return 0, the second derivative away from the kink."""
         return np.asarray(0.0 * (z - y), np.float64)
 
     def smooth_surrogate(self, width: float) -> RoundedAbsolute:
-        """Return the loss with a parabola for its kink."""
+        """Return the loss with its kink replaced by a parabola."""
         return RoundedAbsolute(kappa=width)
 
     def check_labels(self, y: Array) -> None:
@@ -88,20 +91,20 @@ class Hinge(Loss):
     smoothness = math.inf
 
     def value(self, y: Array, z: Array) -> Array:
-        """Return the loss."""
+        """Return phi(z, y), elementwise."""
         return between(0.0, 1.0 - y * z, math.inf)
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """Return a subgradient in z: -y where y z < 1, else 0."""
-        # A diverged margin is not hidden.
+        """Return a subgradient in z: -y where y z < 1, 0 elsewhere."""
+        # The last term keeps a diverged margin visible, as NaN.
         return -y * (y * z < 1.0) + 0.0 * z
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return 0, the second derivative beside the kink."""
+        """Return 0, the second derivative away from the kink."""
         return np.asarray(0.0 * (y * z), np.float64)
 
     def smooth_surrogate(self, width: float) -> SmoothedHinge:
-        """Return the loss with a parabola for its kink."""
+        """Return the loss with its kink replaced by a parabola."""
         return SmoothedHinge(h=width)
 
     def check_labels(self, y: Array) -> None:

@@ -36,11 +36,11 @@ class Squared(Loss):
         return z - y
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return ones of the broadcast shape."""
+        """Return ones, in the common shape of y and z."""
         return np.ones(np.broadcast_shapes(y.shape, z.shape))
 
     def lipschitz_within(self, margin: float, label: float) -> float:
-        """Return the largest |z - y|."""
+        """Return the largest |z - y| for |z| <= margin and |y| <= label."""
         return margin + label
 
     def check_labels(self, y: Array) -> None:
@@ -50,7 +50,7 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """Quadratic up to residuals of kappa, linear beyond.
+    """The Huber loss: quadratic up to residuals of kappa, linear beyond.
 
     phi(z, y) = r^2 / 2 for r = |z - y| <= kappa, else kappa (r - kappa / 2).
 
@@ -67,13 +67,13 @@ class Huber(Loss):
     smoothness = 1.0
 
     def __post_init__(self) -> None:
-        """Check kappa, which is also the Lipschitz constant."""
+        """Check kappa, and set the Lipschitz constant to it."""
         kappa = check_positive(self.name, "kappa", self.kappa)
         for key in ("kappa", "lipschitz"):
             object.__setattr__(self, key, kappa)
 
     def value(self, y: Array, z: Array) -> Array:
-        """Return the loss."""
+        """Return phi(z, y), elementwise."""
         residual = abs(z - y)
         inner = between(0.0, residual, self.kappa)
         return inner * (residual - 0.5 * inner)
@@ -83,7 +83,7 @@ class Huber(Loss):
         return between(-self.kappa, z - y, self.kappa)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return 1 where the loss is quadratic, else 0."""
+        """Return 1 where the loss is quadratic, 0 elsewhere."""
         return np.asarray(np.abs(z - y) <= self.kappa, dtype=np.float64)
 
     def check_labels(self, y: Array) -> None:
@@ -123,8 +123,8 @@ class Logistic(Loss):
 class SmoothedHinge(Loss):
     """The hinge loss with a parabola of half-width h in place of its kink.
 
-    With the margin m = y z: 0 for m > 1 + h, 1 - m for m < 1 - h, and
-    (1 + h - m)^2 / (4 h) between.
+    With the margin m = y z, it is 0 for m > 1 + h, 1 - m for m < 1 - h, and
+    (1 + h - m)^2 / (4 h) in between.
 
     References
     ----------
@@ -141,23 +141,23 @@ class SmoothedHinge(Loss):
     lipschitz = 1.0
 
     def __post_init__(self) -> None:
-        """Check h and derive the smoothness, 1 / (2 h)."""
+        """Check h, and set the smoothness constant to 1 / (2 h)."""
         h = check_positive(self.name, "h", self.h)
         for key, value in (("h", h), ("smoothness", 0.5 / h)):
             object.__setattr__(self, key, value)
 
     def value(self, y: Array, z: Array) -> Array:
-        """Return the loss."""
+        """Return phi(z, y), elementwise."""
         lack = between(0.0, 1.0 + self.h - y * z, math.inf)
         part = between(0.0, lack / (2.0 * self.h), 1.0)
         return part * (lack - self.h * part)
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """Return -y times the part of the slope, which is in [0, 1]."""
+        """Return -y times the fraction of the full slope, which is in [0, 1]."""
         return -y * between(0.0, (1.0 + self.h - y * z) / (2.0 * self.h), 1.0)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return 1 / (2 h) on the parabola, else 0."""
+        """Return 1 / (2 h) on the parabola, 0 elsewhere."""
         return self.smoothness * np.asarray(np.abs(1.0 - y * z) <= self.h, np.float64)
 
     def check_labels(self, y: Array) -> None:
@@ -169,12 +169,13 @@ class SmoothedHinge(Loss):
 class Sigmoid(Loss):
     """phi(z, y) = 1 / (1 + exp(y z)) with y in {-1, +1}: a smooth count of errors.
 
-    |phi'| is at most 1/4, at z = 0, and |phi''| at most 1 / (6 sqrt(3)).
+    |phi'| is at most 1/4, reached at z = 0, and |phi''| is at most 1 / (6 sqrt(3)).
 
     References
     ----------
     Mason, Baxter, Bartlett, Frean, "Boosting algorithms as gradient descent", NIPS
-    1999, for such losses; no minimum is certified, and nobody publishes a minimiser.
+    1999, for such losses. As it is not convex, no minimum is certified, and no
+    algorithm that publishes a minimiser runs on it.
     """
 
     name: ClassVar[str] = "sigmoid"
@@ -189,11 +190,11 @@ class Sigmoid(Loss):
         return sigmoid(-y * z)
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """Return -y s (1 - s), s being the loss."""
+        """Return -y s (1 - s), where s is the loss."""
         return -y * sigmoid(-y * z) * sigmoid(y * z)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return s (1 - s) (1 - 2 s), s being the loss."""
+        """Return s (1 - s) (1 - 2 s), where s is the loss."""
         s, right = sigmoid(-y * z), sigmoid(y * z)
         return np.asarray(s * right * (right - s), np.float64)
 
@@ -204,7 +205,7 @@ class Sigmoid(Loss):
 
 @dataclass(frozen=True)
 class Linear(Loss):
-    """phi(z, y) = -y z, which has a minimum with a ridge or on a bounded set only.
+    """phi(z, y) = -y z, which has a minimum only with a ridge or on a bounded set.
 
     References
     ----------
@@ -219,7 +220,7 @@ class Linear(Loss):
     smoothness = 0.0
 
     def value(self, y: Array, z: Array) -> Array:
-        """Return the loss."""
+        """Return phi(z, y), elementwise."""
         return -y * z
 
     def derivative(self, y: Array, z: Array) -> Array:

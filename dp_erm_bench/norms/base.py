@@ -1,9 +1,9 @@
-"""Norms from submodular functions: what penalties and constraints ask of any.
+"""The interface of norms from submodular functions, for penalties and constraints.
 
 F is a set function on {0 .. p-1} with F(empty) = 0, nondecreasing, F({j}) > 0, and
-submodular: F(A + i) - F(A) does not grow with A. Omega(w) = f(|w|), f its Lovasz
-extension, is a norm, and |P|(F) = {s: sum over A of |s| <= F(A) for all A} the unit
-ball of the dual norm Omega*(s) = max_A |s|(A) / F(A).
+submodular: F(A + i) - F(A) does not grow with A. Then Omega(w) = f(|w|) is a norm,
+where f is the Lovasz extension of F. The dual norm is Omega*(s) = max_A |s|(A) / F(A),
+and its unit ball is |P|(F) = {s: sum over A of |s| <= F(A) for all A}.
 
 References
 ----------
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 ENTRIES = 2 * 10**6
-"""Numbers of one set of draws at most."""
+"""Most numbers that are drawn at a time."""
 
 DRAWS, ERROR = 4000, 0.004
 """Draws at a time for a Gaussian width, and the relative standard error to reach."""
@@ -41,29 +41,32 @@ class SubmodularNorm(ABC):
     checked : bool
         Whether F is known to be submodular and nondecreasing, so that Omega is convex.
     exact_reach : bool
-        Whether ``reach`` is the maximum itself and not a bound.
+        Whether ``reach`` is the maximum itself and not only a bound.
     """
 
     checked: ClassVar[bool] = True
     exact_reach: bool = True
 
     def check_features(self, p: int) -> None:  # noqa: B027
-        """Raise UsageError if F is no function on the sets of p coordinates."""
+        """Raise UsageError if F is not a function on the sets of p coordinates."""
 
     def structure(self, w: Array) -> dict[str, Any]:
-        """Return columns of the table on the structure of points, (B, p) to (B,)."""
+        """Return columns of the results that describe the structure of points.
+
+        Each column has one value for each point, (B, p) to (B,).
+        """
         return {}
 
     @abstractmethod
     def gains(self, order: Indices) -> Array:
-        """Return F(A_k) - F(A_{k-1}), A_k the first k of an order, (..., p)."""
+        """Return F(A_k) - F(A_{k-1}), with A_k the first k of an order, (..., p)."""
 
     @abstractmethod
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return Omega*(s) and the mask of an A with |s|(A) / F(A) as large.
+        """Return Omega*(s), and the mask of a set A with |s|(A) / F(A) as large.
 
-        The number is a bound on Omega*(s), at most 1e-12 of it too large; infinite
-        where a coordinate with F({j}) = 0 is not 0.
+        The number is a bound on Omega*(s), too large by at most 1e-12 of it. It is
+        infinite if s is not 0 at a coordinate with F({j}) = 0.
 
         Parameters
         ----------
@@ -72,7 +75,7 @@ class SubmodularNorm(ABC):
 
     @abstractmethod
     def shrink(self, z: Array, tau: float) -> Array:
-        """Return argmin_u norm2(u - z)^2 / 2 + tau Omega(u), z >= 0, tau > 0, (p,)."""
+        """Return argmin_u norm2(u - z)^2 / 2 + tau Omega(u) for z >= 0, tau > 0."""
 
     @abstractmethod
     def reach(self, p: int) -> float:
@@ -92,7 +95,7 @@ class SubmodularNorm(ABC):
         return (sizes * self.gains(order)).sum(axis=-1)
 
     def maximiser(self, w: Array) -> Array:
-        """Return an s of |P|(F) with the largest s.w, which is Omega(w), (..., p)."""
+        """Return an s in |P|(F) with the largest s.w, which is Omega(w), (..., p)."""
         order, s = descending_order(w), np.empty(w.shape)
         np.put_along_axis(s, order, self.gains(order), axis=-1)
         return np.asarray(np.copysign(s, w))
@@ -100,7 +103,8 @@ class SubmodularNorm(ABC):
     def prox(self, z: Array, step: Array | float) -> Array:
         """Return argmin_u norm2(u - z)^2 / 2 + step Omega(u), (..., p).
 
-        ``step`` is a number, or one per row, (..., 1). NaN where z is not finite.
+        ``step`` is a number, or one per row, (..., 1). Rows of z that are not finite
+        give NaN.
         """
         z = np.asarray(z, dtype=np.float64)
         rows = np.abs(z).reshape(-1, z.shape[-1])
@@ -112,14 +116,23 @@ class SubmodularNorm(ABC):
         return np.asarray(np.copysign(moved.reshape(z.shape), z))
 
     def project(self, z: Array, radius: float) -> Array:
-        """Return the nearest points of radius |P|(F), (..., p): Moreau's identity."""
+        """Return nearest points of radius |P|(F), (..., p), by Moreau's identity."""
         return np.asarray(z - self.prox(z, radius))
 
     def slack(self, w: Array, s: Array, radius: float) -> float:
-        """Return radius Omega(w) - s.w for s in radius |P|(F), both (p,).
+        """Return radius Omega(w) - s.w for s in radius |P|(F), which is >= 0.
 
-        By the level sets A_k of |w| it is the sum of the drops of |w| times
-        radius F(A_k) - s(A_k), s with the signs of w: terms >= 0 but for rounding.
+        With the level sets A_k of |w| it is the sum of the drops of |w| times radius
+        F(A_k) - s(A_k), where s has the signs of w. These terms are >= 0 but for
+        rounding.
+
+        Parameters
+        ----------
+        w : array of shape (p,)
+        s : array of shape (p,)
+            A point of radius |P|(F).
+        radius : float
+            Factor of the norm and of its dual ball.
         """
         order = descending_order(w)
         sizes = np.append(np.abs(w)[order], 0.0)
@@ -128,9 +141,19 @@ class SubmodularNorm(ABC):
         return float(np.maximum(room, 0.0) @ -np.diff(sizes))
 
     def in_order(self, z: Array, tau: float, order: Indices) -> Array:
-        """Return the prox of tau Omega at z >= 0, if its entries fall in an order.
+        """Return the prox of tau Omega at z >= 0, if its entries fall in a given order.
 
-        There Omega is linear: an isotonic regression on z - tau gains.
+        On points of this order Omega is linear, so the prox is an isotonic regression
+        on z - tau gains.
+
+        Parameters
+        ----------
+        z : array of shape (p,)
+            Entries >= 0.
+        tau : float
+            Factor of Omega.
+        order : array of int of shape (p,)
+            The coordinates from the largest entry of the prox to the smallest.
         """
         # Not at the top: scipy.optimize takes long to import.
         from scipy.optimize import isotonic_regression
@@ -145,9 +168,11 @@ class SubmodularNorm(ABC):
         return self.sampled_width(p)[0]
 
     def sampled_width(self, p: int, draws: int | None = None) -> tuple[float, float]:
-        """Return a mean of Omega(g) over draws, always the same, and its error.
+        """Return the mean of Omega(g) over draws of a fixed seed, and its error.
 
-        So many draws, or as many as a standard error of 0.4 % takes.
+        The error is the standard error of the mean. The number of draws is at least
+        ``draws``. If that is None, there are as many as a standard error of 0.4 %
+        needs.
         """
         random, least = np.random.default_rng(0), DRAWS if draws is None else draws
         size, values = max(1, min(least, ENTRIES // p)), np.empty(0)
@@ -163,15 +188,16 @@ class SubmodularNorm(ABC):
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
         """Return the sets A of the extreme points 1_A / F(A), with signs, as masks.
 
-        These are the A that no i can join at F(A) and that are no union of two parts
-        of F(A) in sum. None if with signs they are more than 10^5, or p is too large.
+        These are the sets A that no i can join at the same F(A), and that are not the
+        union of two parts whose F add up to F(A). None if with signs these points are
+        more than 10^5, or if p is too large.
         """
         return extreme_sets(self.of_masks, p)
 
     def greedy_points(self, p: int) -> Array | None:
         """Return the extreme points of |P|(F) that are >= 0, (m, p).
 
-        None if with signs they are more than 10^5, or p is too large to list them.
+        None if with signs they are more than 10^5, or if p is too large to list them.
         """
         return greedy_points(self.of_masks, p)
 
@@ -188,10 +214,10 @@ class SubmodularNorm(ABC):
 def dinkelbach(
     norm: SubmodularNorm, s: Array
 ) -> tuple[float, NDArray[np.bool_], Array]:
-    """Return max_A |s|(A) / F(A), the A, and the prox at that number, (p,).
+    """Return max_A |s|(A) / F(A), the maximising A, and the prox at that number, (p,).
 
-    For rho below the maximum the prox of rho Omega at |s| is not 0, and its support
-    has a larger ratio; at the maximum it is 0 up to the error of the prox.
+    For rho below the maximum, the prox of rho Omega at |s| is not 0, and its support
+    has a larger ratio. At the maximum the prox is 0, up to its error.
     """
     size, best = np.abs(s), np.ones(s.size, dtype=bool)
     rho, left = 0.0, size
@@ -208,10 +234,19 @@ def dinkelbach(
 
 
 def ratio_of(norm: SubmodularNorm, size: Array, mask: NDArray[np.bool_]) -> float:
-    """Return the sum of some sizes over a set, over F of it."""
+    """Return the sum of some sizes over a set, divided by F of the set.
+
+    Parameters
+    ----------
+    norm : SubmodularNorm
+    size : array of shape (p,)
+        Sizes of the coordinates, >= 0.
+    mask : array of bool of shape (p,)
+        The set.
+    """
     return float(size[mask].sum() / norm.of_masks(mask[None, :])[0])
 
 
 def descending_order(w: Array) -> Indices:
-    """Return the order of |w|, the largest first and of equals the first, (..., p)."""
+    """Return the indices that sort |w| in descending order, ties by index, (..., p)."""
     return np.argsort(-np.abs(w), axis=-1, kind="stable")

@@ -23,7 +23,10 @@ FUNCTIONS: dict[str, Callable[[Array, float], Array]] = {
 """Concave nondecreasing g with g(0) = 0: the L1 norm, the maximum, and between."""
 
 PANELS, NODES, BEYOND = 64, 16, 9.0
-"""Of the quadrature of a Gaussian width; it ends where no entry of g ever is."""
+"""Panels and nodes of the quadrature of a Gaussian width, and its margin.
+
+It ends so far out that no entry of g is ever larger.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class CardinalityNorm(SubmodularNorm):
     function : {'count', 'one', 'sqrt', 'capped', 'log1p'}
         g(k) = k, min(k, 1), sqrt(k), min(k, cap), log(1 + k).
     cap : float, optional
-        A number >= 1, of ``capped`` only.
+        A number >= 1, for ``capped`` only.
     """
 
     function: str = "count"
@@ -69,11 +72,11 @@ class CardinalityNorm(SubmodularNorm):
         return _levels_of(self, p)
 
     def gains(self, order: Indices) -> Array:
-        """Return the levels, whatever the order."""
+        """Return the levels, which are the gains in every order."""
         return np.broadcast_to(self.levels(order.shape[-1]), order.shape)
 
     def value(self, w: Array) -> Array:
-        """Return Omega(w), (..., p) to (...): a sort, or none for L1 and maximum."""
+        """Return Omega(w), (..., p) to (...); L1 norm and maximum need no sort."""
         size = np.abs(w)
         if self.function == "count":
             return np.asarray(size.sum(axis=-1))
@@ -94,7 +97,7 @@ class CardinalityNorm(SubmodularNorm):
         return levels[None, :].copy() if equal.size == 1 else super().greedy_points(p)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return the largest mean of the k largest |s|, times k / g(k)."""
+        """Return the largest sum of the k largest |s| over g(k), and their mask."""
         order = descending_order(s)
         ratios = np.cumsum(np.abs(s)[order]) / self.totals(s.size)
         best, mask = int(ratios.argmax()), np.zeros(s.size, dtype=bool)
@@ -114,9 +117,11 @@ class CardinalityNorm(SubmodularNorm):
         return float((np.sqrt(np.arange(1.0, p + 1.0)) / self.totals(p)).max())
 
     def width(self, p: int) -> float:
-        """Return the integral over t > 0 of E g(N), N entries of |g| being above t.
+        """Return the Gaussian width: the integral over t > 0 of E g(N).
 
-        The k-th largest has mean integral P(N >= k), and N is binomial.
+        N is the number of entries of a standard normal vector above t in absolute
+        value. The k-th largest absolute value has the mean integral P(N >= k), and N is
+        binomial.
         """
         from scipy.special import gammaln as log_factorial
         from scipy.special import log_ndtr, xlog1py, xlogy  # takes long to import
@@ -134,7 +139,7 @@ class CardinalityNorm(SubmodularNorm):
         return total
 
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
-        """Return the sets of extreme points; for the L1 norm those of one, at any p."""
+        """Return the sets of extreme points; for the L1 norm single coordinates."""
         if self.function == "count":
             return np.eye(p, dtype=bool) if 2 * p <= MOST else None
         return super().dense_sets(p)

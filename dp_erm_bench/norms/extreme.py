@@ -1,4 +1,4 @@
-"""The extreme points of the unit ball of a structured norm, and sets as masks."""
+"""List the extreme points of the unit ball of a structured norm; sets are masks."""
 
 import functools
 import itertools
@@ -11,25 +11,26 @@ Array = NDArray[np.float64]
 Masks = NDArray[np.bool_]
 
 MOST = 10**5
-"""Extreme points that are listed at most."""
+"""Most extreme points that are listed."""
 
 LISTED = 16
-"""Coordinates up to which all sets are gone through."""
+"""Most coordinates for which all sets are listed."""
 
-# Of F(all): what rounding may make of a difference.
+# Relative to F(all): the difference that rounding may make.
 ROUNDED = 1e-13
 
 
 def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
     """Return the sets A of the extreme points 1_A / F(A), with signs, as masks.
 
-    None if with signs they are more than 10^5, or p is above 16.
+    None if with signs these points are more than 10^5, or if p is above 16.
 
     Parameters
     ----------
     of_masks : callable
-        F of sets, (m, p) to (m,).
+        Returns F of sets, (m, p) to (m,).
     p : int
+        Number of coordinates.
 
     References
     ----------
@@ -52,7 +53,7 @@ def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
 
 @functools.lru_cache(maxsize=4)
 def all_masks(p: int) -> Masks:
-    """Return all subsets of p coordinates, number m with bit j for j, (2^p, p)."""
+    """Return all subsets of p coordinates, (2^p, p), in the order of binary numbers."""
     bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
     bits.flags.writeable = False
     return bits.astype(bool)
@@ -61,11 +62,11 @@ def all_masks(p: int) -> Masks:
 def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:
     """Return the points of the greedy algorithm over all orders, >= 0, each once.
 
-    With all signs they are the extreme points of |P|(F). None if they are more than
-    10^5 then, or p is above 16.
+    With all signs they are the extreme points of |P|(F). None if there are more than
+    10^5 of these, or if p is above 16.
 
-    What no longer adds to F joins a set at once: later it would not either, as F is
-    submodular. So the same point is not come to by many orders.
+    Coordinates that add nothing to F join a set at once: they would not add to it later
+    either, as F is submodular. So fewer orders lead to the same point.
     """
     if p > LISTED:
         return None
@@ -89,7 +90,10 @@ def _grow_sets(
     point: tuple[float, ...],
     least: float,
 ) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield a set and a point with each coordinate that adds to F, or as they are."""
+    """Yield a set and its point with each coordinate added that adds to F.
+
+    If there is none, the set is complete, and the point is yielded as it is.
+    """
     mask = (number >> np.arange(p)) & 1 == 1
     gains = of_masks(mask | np.eye(p, dtype=bool)) - of_masks(mask[None, :])
     mask |= gains <= least
@@ -105,7 +109,7 @@ def _grow_sets(
 
 
 def _stable_sets(values: Array, p: int) -> Masks:
-    """Return which sets no other coordinate can join at the same F."""
+    """Return which sets get a larger F from every other coordinate."""
     numbers, kept = np.arange(2**p), np.ones(2**p, dtype=bool)
     for j in range(p):
         without = (numbers >> j) & 1 == 0
@@ -115,7 +119,7 @@ def _stable_sets(values: Array, p: int) -> Masks:
 
 
 def _inseparable_sets(values: Array, p: int, asked: Masks) -> Masks:
-    """Return which of some sets are no union of two parts with F(A) in sum."""
+    """Return which of the sets asked do not split into parts whose F add up."""
     kept = np.zeros(2**p, dtype=bool)
     for number in map(int, np.flatnonzero(asked)):
         members = [1 << j for j in range(p) if number >> j & 1]
@@ -136,7 +140,7 @@ def signed_points(points: Array) -> Array:
 
 
 def signed_vectors(masks: Masks) -> Array:
-    """Return all vectors of entries 1 and -1 on each set, 0 outside of it."""
+    """Return all vectors with entries 1 and -1 on each set and 0 outside of it."""
     rows = []
     for mask in masks:
         signs = np.array(list(itertools.product((1.0, -1.0), repeat=int(mask.sum()))))

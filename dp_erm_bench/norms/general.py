@@ -1,4 +1,4 @@
-"""Norms of any F: a generic prox, and an object that knows its gains along an order."""
+"""Norms of any F: a generic prox, and F given by an object that knows its gains."""
 
 import math
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from dp_erm_bench.norms.minimum_norm import minimum_norm_point
 from dp_erm_bench.paths import digest_of_json
 
 TRIED = 20
-"""Random orders on which an object's gains are looked at."""
+"""Number of random orders on which the gains of an object are checked."""
 
 LONGEST = 60
 
 
 class General(SubmodularNorm):
-    """A norm with a prox by the minimum-norm point of a base polytope.
+    """A norm whose prox comes from the minimum-norm point of a base polytope.
 
     argmin_w tau f(w) + norm2(w - z)^2 / 2 is minus the point of least norm in the base
-    polytope of tau F - z; its positive part is the prox. In the order of the point that
-    is computed an isotonic regression has the exact one.
+    polytope of tau F - z; its positive part is the prox. In the order of the computed
+    point an isotonic regression gives the exact prox.
     """
 
     def shrink(self, z: Array, tau: float) -> Array:
@@ -41,27 +41,27 @@ class General(SubmodularNorm):
         return self.in_order(z, tau, np.argsort(nearest, kind="stable"))
 
     def spread(self, p: int) -> float:
-        """Return a bound: F(A) >= |A| / Omega*(1), and F(A) >= min_j F({j})."""
+        """Return a bound, as F(A) >= |A| / Omega*(1) and F(A) >= min_j F({j})."""
         singles = self.of_masks(np.eye(p, dtype=bool))
         return math.sqrt(self.dual(np.ones(p))[0] / float(singles.min()))
 
 
 class OwnFunction(str):
-    """The name of an object with gains, which tells them in the keys of trials."""
+    """The name of an object with gains, which identifies them in the keys of trials."""
 
     function: Any
 
     def gains(self, order: Indices) -> Any:
-        """Return those of the object."""
+        """Return the gains of the object."""
         return self.function.gains(order)
 
 
 @dataclass(frozen=True, eq=False)
 class FromGains(General):
-    """F of an object of one's own.
+    """F of an object that the user defines.
 
-    It is the author's word that F is submodular and nondecreasing: gains of random
-    orders are looked at, which finds mistakes and is no proof.
+    The author of the object states that F is submodular and nondecreasing. Gains of
+    random orders are checked, which finds mistakes and is no proof.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class FromGains(General):
     function: Any
 
     def __post_init__(self) -> None:
-        """Check that there is a method."""
+        """Raise UsageError if the object has no method ``gains``."""
         if not callable(getattr(self.function, "gains", None)):
             raise UsageError(
                 f"values={first_values(self.function)}: must be the 2^p values of F, "
@@ -84,7 +84,7 @@ class FromGains(General):
             )
 
     def check_features(self, p: int) -> None:
-        """Refuse gains that no submodular function has, on some orders."""
+        """Raise UsageError if gains on random orders are not of a submodular F."""
         random, says = np.random.default_rng(0), "values: F of the object is not"
         total = float(np.sum(self.gains(np.arange(p))))
         for order in [random.permutation(p) for _ in range(TRIED)]:
@@ -107,7 +107,7 @@ class FromGains(General):
                 )
 
     def name_by_gains(self, p: int) -> OwnFunction:
-        """Return the object under the digest of its gains on some orders."""
+        """Return a name for the object, with the digest of its gains on some orders."""
         random, kind = np.random.default_rng(1), type(self.function)
         if isinstance(self.function, OwnFunction):
             return self.function
@@ -118,13 +118,13 @@ class FromGains(General):
         return name
 
     def gains(self, order: Indices) -> Array:
-        """Return what the object says, for each order."""
+        """Return the gains of the object for each order."""
         rows = np.asarray(order).reshape(-1, np.shape(order)[-1])
         found = [np.asarray(self.function.gains(row), dtype=float) for row in rows]
         return np.array(found).reshape(*np.shape(order)[:-1], -1)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return the largest ratio, by Dinkelbach's steps."""
+        """Return a bound on the largest ratio, and its mask, by Dinkelbach's steps."""
         rho, mask, left = dinkelbach(self, s)
         over = np.abs(left) / self.of_masks(np.eye(s.size, dtype=bool))
         return rho + float(over.sum()), mask
@@ -136,7 +136,7 @@ class FromGains(General):
 
 
 def first_values(values: Any) -> str:
-    """Return the first of some values, as a user would have typed them."""
+    """Return the first of some values as text, as a user would type them."""
     listed = list(values[:9]) if isinstance(values, Sequence) else values
     text = typed_text(values if isinstance(values, str) else listed)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

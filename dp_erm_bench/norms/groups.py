@@ -17,7 +17,7 @@ from dp_erm_bench.norms.extreme import MOST
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
 
 NAMED = 12
-"""Coordinates that a sentence lists."""
+"""Most coordinates that a sentence lists."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class GroupNorm(SumOfMaxima):
     Parameters
     ----------
     groups : sequence of sequences of int
-        Coordinates from 0; they may overlap.
+        Coordinates from 0; groups may overlap.
     weights : sequence of float, optional
         w_G > 0, one per group; null: all 1.
     uncovered : {'refused', 'free'}
-        Whether coordinates may be in no group: their penalty is 0.
+        Whether coordinates may be in no group; their penalty is 0.
     """
 
     groups: Any = None
@@ -47,7 +47,7 @@ class GroupNorm(SumOfMaxima):
             raise value_error("uncovered", self.uncovered, "refused or free")
 
     def check_features(self, p: int) -> None:
-        """Refuse indices >= p, and coordinates in no group if not asked for."""
+        """Raise UsageError for indices >= p, or coordinates in no group if refused."""
         for number_, group in enumerate(self.groups):
             if max(group) >= p:
                 raise UsageError(
@@ -69,7 +69,7 @@ class GroupNorm(SumOfMaxima):
 
     @functools.cached_property
     def starts(self) -> Indices:
-        """Return where each group starts in the index, and its length."""
+        """Return the start of each group in ``index``, and last the size of it."""
         return np.cumsum([0, *map(len, self.groups)])
 
     @functools.cached_property
@@ -83,7 +83,7 @@ class GroupNorm(SumOfMaxima):
         return self.disjoint
 
     def gains(self, order: Indices) -> Array:
-        """Return for each coordinate the weights of groups that it is the first of."""
+        """Return for each coordinate the weights of groups in which it comes first."""
         rank = np.argsort(order, axis=-1)
         first = np.minimum.reduceat(rank[..., self.index], self.starts[:-1], axis=-1)
         gains = np.zeros(order.shape)
@@ -93,7 +93,7 @@ class GroupNorm(SumOfMaxima):
         return gains
 
     def structure(self, w: Array) -> dict[str, Any]:
-        """Return `active_groups`: how many have a coordinate that is not 0."""
+        """Return `active_groups`: the number of groups with an entry that is not 0."""
         there = (w != 0.0)[:, self.index]
         active = np.logical_or.reduceat(there, self.starts[:-1], axis=1)
         return {"active_groups": np.count_nonzero(active, axis=1)}
@@ -106,7 +106,7 @@ class GroupNorm(SumOfMaxima):
         )
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return max_G norm1(s_G) / w_G for disjoint groups, else by Dinkelbach."""
+        """Return max_G norm1(s_G) / w_G for disjoint groups, else a close bound."""
         size, out = np.abs(s), np.ones(s.size, dtype=bool)
         out[self.index] = False
         if (size[out] > 0.0).any():
@@ -124,7 +124,7 @@ class GroupNorm(SumOfMaxima):
         return np.asarray(sums / np.array(self.weights))
 
     def _dual_bound(self, size: Array) -> float:
-        """Return a bound on the dual norm, each coordinate being in one group only."""
+        """Return a bound on the dual norm; it counts a coordinate in one group only."""
         _, once = np.unique(self.index, return_index=True)
         alone = np.zeros(self.index.size)
         alone[once] = size[self.index[once]]
@@ -132,7 +132,7 @@ class GroupNorm(SumOfMaxima):
         return float((sums / np.array(self.weights)).max())
 
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
-        """Return sweeps over the groups; of disjoint ones the first is exact."""
+        """Return a function that sweeps over the groups; disjoint ones need one."""
         from dp_erm_bench.kernels.structured import group_sweeps  # compiled
 
         left, parts = z.copy(), np.zeros(self.index.size)
@@ -145,7 +145,7 @@ class GroupNorm(SumOfMaxima):
         return sweep
 
     def shrink(self, z: Array, tau: float) -> Array:
-        """Return the prox: for disjoint groups z less its projections on L1 balls."""
+        """Return the prox: for disjoint groups, z minus its projections on L1 balls."""
         return self.sweeper(z, tau)(1) if self.disjoint else super().shrink(z, tau)
 
     def reach(self, p: int) -> float:
@@ -157,9 +157,10 @@ class GroupNorm(SumOfMaxima):
         return math.sqrt(float(weights.sum()) * float(single.max()))
 
     def spread(self, p: int) -> float:
-        """Return max_G sqrt|G| / w_G: sqrt|A| is at most the sum over groups it meets.
+        """Return max_G sqrt|G| / w_G, which is a bound.
 
-        Infinite where a coordinate is in no group.
+        sqrt|A| is at most the sum of sqrt|G| over the groups that A meets. The bound is
+        infinite if a coordinate is in no group.
         """
         if len(set(self.index.tolist())) < p:
             return math.inf
@@ -167,13 +168,13 @@ class GroupNorm(SumOfMaxima):
         return float((sizes / np.array(self.weights)).max())
 
     def width(self, p: int) -> float:
-        """Return sum_G w_G E max |g| over as many entries as G has."""
+        """Return sum_G w_G E max |g|, each over as many entries as G has."""
         largest = {n: largest_mean(n) for n in set(map(len, self.groups))}
         pairs = zip(self.weights, self.groups, strict=True)
         return math.fsum(w * largest[len(group)] for w, group in pairs)
 
     def greedy_points(self, p: int) -> Array | None:
-        """Return the extreme points >= 0: of disjoint groups one entry in each."""
+        """Return the extreme points >= 0: for disjoint groups one entry in each."""
         if not self.disjoint:
             return super().greedy_points(p)
         if math.prod(2.0 * len(group) for group in self.groups) > MOST:
@@ -185,7 +186,7 @@ class GroupNorm(SumOfMaxima):
         return points
 
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
-        """Return the groups themselves where they are disjoint."""
+        """Return the sets of extreme points: the groups, if they are disjoint."""
         if not self.disjoint:
             return super().dense_sets(p)
         if np.exp2([min(len(g), 64) for g in self.groups]).sum() > MOST:

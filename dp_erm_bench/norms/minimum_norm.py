@@ -7,18 +7,18 @@ import numpy as np
 from dp_erm_bench.norms.base import Array
 
 SMALL = 1e-14
-"""Of the largest vertex's squared norm: the gap at which it ends."""
+"""The gap at which the search ends, relative to the largest vertex's squared norm."""
 
 WEIGHT = 1e-12
 
 
 def minimum_norm_point(vertex: Callable[[Array], Array], start: Array) -> Array:
-    """Return the point x of least norm2, (p,).
+    """Return the point x of a polytope with the least norm2, (p,).
 
     Parameters
     ----------
     vertex : callable
-        From x to a vertex q with the least q.x.
+        Returns for x a vertex q with the least q.x.
     start : array of shape (p,)
         A direction for the first vertex.
 
@@ -43,7 +43,7 @@ def minimum_norm_point(vertex: Callable[[Array], Array], start: Array) -> Array:
 
 
 def _correct_weights(points: Array, weights: Array) -> tuple[Array, Array]:
-    """Return the points and weights of the least norm in a face of their hull."""
+    """Return the points and weights of least norm in a face of the hull of points."""
     while True:
         affine = _affine_weights(points)
         if (affine > WEIGHT).all():

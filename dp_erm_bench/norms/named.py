@@ -1,4 +1,4 @@
-"""Norms by the name of their family."""
+"""Make a norm by the name of its family."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ PARAMETERS = {
     "range": (),
     "submodular": ("values",),
 }
-"""What each family reads; parameters of the others must stay at their defaults."""
+"""Parameters of each family; those of the others must keep their defaults."""
 
 KINDS = {
     "cardinality": "dp_erm_bench.norms.cardinality.CardinalityNorm",
@@ -19,16 +19,25 @@ KINDS = {
     "range": "dp_erm_bench.norms.range.RangeNorm",
     "submodular": "dp_erm_bench.norms.tabulated.Tabulated",
 }
-"""The classes by their dotted names: the key of a trial is to hold one of them."""
+"""Dotted names of the classes, so that the key of a trial has only the one it uses."""
 
 
 def named_norm(name: Any, given: dict[str, Any], defaults: dict[str, Any]) -> Any:
-    """Return the norm of a family from its parameters among those given.
+    """Return the norm of a family, made from its parameters among those given.
+
+    Parameters
+    ----------
+    name : object
+        Name of the family, a key of `PARAMETERS`.
+    given : dict
+        Values of the parameters of all families.
+    defaults : dict
+        Default values of the same parameters.
 
     Raises
     ------
     UsageError
-        For an unknown family, or a parameter of another one.
+        For an unknown family, or a parameter of another family.
     """
     if not isinstance(name, str) or name not in PARAMETERS:
         raise value_error("norm", name, f"one of {', '.join(PARAMETERS)}")

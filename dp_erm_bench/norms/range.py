@@ -13,16 +13,16 @@ from dp_erm_bench.norms.base import ROUNDED, Array, Indices
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
 
 LEVEL = 1e-9
-"""Of the largest entry: what differs by less is equal, for a prox is rounded."""
+"""Relative to the largest entry: smaller differences are rounding of a prox."""
 
 
 @dataclass(frozen=True)
 class RangeNorm(SumOfMaxima):
     """F(A) = p - 2 + max A - min A + 1, 0 for the empty set.
 
-    The length of the interval that A spans, and p - 2: without that it would not be
-    submodular. It is the number of the 2 (p - 1) sets {1 .. k}, k < p, and {k .. p},
-    k > 1, that A meets, so that Omega is the sum of the maxima over them.
+    This is the length of the interval that A spans, plus p - 2: without p - 2 it would
+    not be submodular. It is the number of the 2 (p - 1) sets {1 .. k}, k < p, and {k ..
+    p}, k > 1, that A meets. So Omega is the sum of the maxima over these sets.
 
     References
     ----------
@@ -31,22 +31,22 @@ class RangeNorm(SumOfMaxima):
     """
 
     def check_features(self, p: int) -> None:
-        """Refuse a single coordinate, on which F is 0."""
+        """Raise UsageError for a single coordinate, on which F is 0."""
         if p < 2:
             raise UsageError(
                 "range needs at least 2 features: of one alone F({0}) = p - 2 + 1 = 0"
             )
 
     def gains(self, order: Indices) -> Array:
-        """Return p - 1 for the first, then by how much the interval grows."""
+        """Return p - 1 for the first coordinate, then the growth of the interval."""
         high = np.maximum.accumulate(order, axis=-1)
         low = np.minimum.accumulate(order, axis=-1)
         return np.diff(high - low, axis=-1, prepend=1 - order.shape[-1]).astype(float)
 
     def structure(self, w: Array) -> dict[str, Any]:
-        """Return `change_points`: neighbours whose absolute values differ.
+        """Return `change_points`: how many neighbours have different absolute values.
 
-        Extreme points of Omega <= 1 have one absolute value on an interval only.
+        Extreme points of Omega <= 1 have one absolute value, on an interval only.
         """
         size = np.abs(w)
         jumps = np.abs(np.diff(size)) > LEVEL * size.max(axis=1, keepdims=True)
@@ -60,10 +60,10 @@ class RangeNorm(SumOfMaxima):
         return fore.sum(axis=-1) + back.sum(axis=-1)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return the largest |s| of an interval over its length + p - 2.
+        """Return the largest sum of |s| over an interval, over its length + p - 2.
 
-        For a ratio rho the best interval is that of the largest sum of |s| - rho; it
-        raises rho until there is none (Dinkelbach).
+        For a ratio rho the best interval is the one with the largest sum of |s| - rho.
+        Its ratio becomes the next rho, until no interval has a larger one (Dinkelbach).
         """
         size, p = np.abs(s), s.size
         rho, best, interval = -1.0, 0.0, (0, p)
@@ -81,7 +81,7 @@ class RangeNorm(SumOfMaxima):
         return rho, mask
 
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
-        """Return sweeps over the two sums."""
+        """Return a function for sweeps over the two sums of maxima."""
         from dp_erm_bench.kernels.structured import range_sweeps  # compiled
 
         left, parts = z.copy(), np.zeros((2, z.size))
@@ -93,11 +93,11 @@ class RangeNorm(SumOfMaxima):
         return sweep
 
     def reach(self, p: int) -> float:
-        """Return sqrt(2) (p - 1): one end first, then the other."""
+        """Return sqrt(2) (p - 1), for an order that begins with both ends."""
         return math.sqrt(2.0) * (p - 1)
 
     def spread(self, p: int) -> float:
-        """Return the largest sqrt(m) / (p - 2 + m) of m coordinates in a row."""
+        """Return the largest sqrt(m) / (p - 2 + m) over intervals of m coordinates."""
         m = np.arange(1.0, p + 1.0)
         return float((np.sqrt(m) / (p - 2.0 + m)).max())
 

@@ -11,24 +11,28 @@ from dp_erm_bench.norms.base import ROUNDED, Array, SubmodularNorm
 from dp_erm_bench.norms.cardinality import CardinalityNorm
 
 CHECKED, MOST_SWEEPS = 8, 40_000
-"""Sweeps between two looks at the gap, and at most."""
+"""Number of sweeps between two checks of the gap, and at most in total."""
 
 GAP, NEAR = 1e-15, 1e-20
-"""Of norm2(z)^2: the two parts of the duality gap at which a prox ends."""
+"""Sizes of the two parts of the duality gap, over norm2(z)^2, at which a prox ends."""
 
 
 class SumOfMaxima(SubmodularNorm):
-    """A norm with a prox by sweeps over the groups of a sum of maxima."""
+    """A norm whose prox is computed by sweeps over the groups of a sum of maxima."""
 
     @abstractmethod
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
-        """Return a function that makes so many sweeps more and returns what is left."""
+        """Return a function that makes further sweeps and returns what is left of z.
+
+        Its argument is the number of sweeps. What is left is z minus the dual point.
+        """
 
     def shrink(self, z: Array, tau: float) -> Array:
-        """Return the prox: sweeps until the isotonic regression in their order is it.
+        """Return the prox, by sweeps and an isotonic regression in the order they find.
 
-        For w of the regression and the dual point s = z - left the gap is
-        tau Omega(w) - s.w + norm2(w - left)^2 / 2.
+        The sweeps end when the regression is the prox. For w of the regression and the
+        dual point s = z - left, the duality gap is tau Omega(w) - s.w + norm2(w -
+        left)^2 / 2.
         """
         sweep, before, best = self.sweeper(z, tau), z, (math.inf, z)
         size = float(z @ z)
@@ -47,5 +51,5 @@ class SumOfMaxima(SubmodularNorm):
 
 @functools.lru_cache(maxsize=4096)
 def largest_mean(count: int) -> float:
-    """Return the mean of the largest of so many |g|."""
+    """Return the mean of the largest |g| among ``count`` standard normal numbers."""
     return float(CardinalityNorm("one").width(count))

@@ -24,8 +24,7 @@ class Tabulated(General):
     ----------
     values : sequence of 2^p floats, or the path of a .npy or .csv file of them
         Number m is F of the coordinates j whose bit 2^j is set in m. A file is read
-        when the norm is built: what is kept, and is part of the key of a trial, are
-        the values.
+        when the norm is built. Its values are kept, and are part of the key of a trial.
     """
 
     values: Any = None
@@ -42,7 +41,7 @@ class Tabulated(General):
         return np.array(self.values)
 
     def check_features(self, p: int) -> None:
-        """Refuse values for another number of features."""
+        """Raise UsageError if the values are for another number of features."""
         if len(self.values) != 2**p:
             raise UsageError(
                 f"values of {len(self.values)} sets: must be 2^p = {2**p}, one for "
@@ -50,12 +49,12 @@ class Tabulated(General):
             )
 
     def gains(self, order: Indices) -> Array:
-        """Return differences of the table along an order."""
+        """Return differences of the values along an order."""
         sets = np.cumsum(np.left_shift(1, order), axis=-1)
         return np.diff(self.table[sets], axis=-1, prepend=0.0)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return the largest |s|(A) / F(A) of all sets."""
+        """Return the largest |s|(A) / F(A) over all sets, and the mask of its set."""
         sums = np.zeros(1)
         for size in np.abs(s):
             sums = np.concatenate([sums, sums + size])
@@ -64,7 +63,7 @@ class Tabulated(General):
         return float(ratios[best - 1]), (best >> np.arange(s.size)) & 1 == 1
 
     def reach(self, p: int) -> float:
-        """Return the largest norm of a vertex, over all orders by all sets in turn."""
+        """Return the largest norm of a vertex, over all orders, set by set."""
         table, sets = self.table, np.arange(2**p)
         size, best = np.bitwise_count(sets), np.zeros(2**p)
         for count in range(1, p + 1):
@@ -77,12 +76,12 @@ class Tabulated(General):
         return math.sqrt(float(best[-1]))
 
     def spread(self, p: int) -> float:
-        """Return the largest sqrt|A| / F(A) of all sets."""
+        """Return the largest sqrt|A| / F(A) over all sets."""
         roots = np.sqrt(np.bitwise_count(np.arange(1, 2**p)).astype(float))
         return float((roots / self.table[1:]).max())
 
     def of_masks(self, masks: NDArray[np.bool_]) -> Array:
-        """Return the values of sets."""
+        """Return the values of sets, (m, p) to (m,)."""
         return np.asarray(
             self.table[masks @ np.left_shift(1, np.arange(masks.shape[1]))]
         )
@@ -116,9 +115,10 @@ def _table_of(values: Any) -> Array:
 
 
 def _check_submodular(F: Array) -> None:
-    """Refuse what is no nondecreasing submodular F, with sets that show it.
+    """Raise UsageError, naming sets, unless F is nondecreasing and submodular.
 
-    F(A + i) + F(A + j) >= F(A + i + j) + F(A) for all A, i, j is all of submodularity.
+    F is submodular if and only if F(A + i) + F(A + j) >= F(A + i + j) + F(A) for all A,
+    i, j.
     """
     p, sets = F.size.bit_length() - 1, np.arange(F.size)
     slack = ROUNDED * float(np.abs(F).max())

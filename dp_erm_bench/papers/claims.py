@@ -1,16 +1,16 @@
-"""What claims of papers are judged by, without any run: numbers, curves and bounds.
+"""Numbers, curves and bounds by which claims of papers are judged without any run.
 
-A number of a claim is a function whose first parameter has the `curves` of the claim's
+A number of a claim is a function. Its first parameter has the `curves` of the claim's
 figure, or is not used; the others are keys of the claim. No trial runs any of this.
 
-**One pass that reads each record once.** Beside what is certified stand two more noise
-scales: the printed one, wherever it is proved, and that which shuffling would ask for.
-The latter rests on constants that we did not derive again: it is shown, and never
-certified.
+**One pass that reads each record once.** Two noise scales are shown next to the
+certified one: the printed scale, wherever it is proved, and the scale that shuffling
+would need. The latter rests on constants that we did not derive ourselves, so it is
+shown but never certified.
 
-**Structured norms.** True epsilons of the noise that Kumar and Deisenroth (2019) print,
-on the instances that show them too small, beside those of ours; the gap of Frank-Wolfe
-on the dual with both steps; their Proposition 2. docs/errata.md says why.
+**Structured norms.** The true epsilons of the noise that Kumar and Deisenroth (2019)
+print, on instances that show it to be too small, and those of our noise; the gap of
+Frank-Wolfe on the dual with both steps; their Proposition 2. docs/errata.md says why.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from dp_erm_bench.results.statistics import (
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD, probabilities
 
 Numbers = Mapping[str, Callable[[int], Any]]
-"""Numbers, or arrays of draws, along another one, by the label of their line."""
+"""Functions by line label, from a point of the axis to a number or array of draws."""
 
 
 @dataclass(frozen=True)
 class PaperCurves:
-    """Numbers along another one, evaluated without a run.
+    """Base class of curves along an axis that are computed without a run.
 
     Attributes
     ----------
     quantity : str
-        One of `LABELS`, which has what stands at the axes.
+        One of `LABELS`, which has the labels of the axes.
     values : tuple of int
-        Where it is evaluated, increasing.
+        Points of the axis, increasing.
     """
 
     LABELS: ClassVar[Mapping[str, tuple[str, str]]]
@@ -73,11 +73,11 @@ class PaperCurves:
     values: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse a quantity that is not one of `LABELS`."""
+        """Raise UsageError for a quantity that is not one of `LABELS`."""
         check_choice("quantity", self.quantity, list(self.LABELS))
 
     def numbers(self) -> Numbers:
-        """Return the numbers by label; not finite where there are none."""
+        """Return functions of a point of the axis by label; not finite if undefined."""
         raise NotImplementedError
 
 
@@ -87,7 +87,7 @@ def mean_of_draws(drawn: Array) -> Estimate:
 
 
 def length_within(length: float, error: float) -> Estimate:
-    """Return a length that is known up to an error."""
+    """Return the estimate of a length that is known up to an error."""
     return Estimate(length, max(length - error, 0.0), length + error)
 
 
@@ -102,7 +102,17 @@ RECORDS, FEATURES, NONZEROS = 64, 20, 3
 
 
 def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
-    """Return the steps of runs of n records to the printed end, shape (seeds,)."""
+    """Return the steps of bias-reduced SGD as printed, of shape (seeds,).
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    epsilon, delta : float
+        The privacy budget, for ``replace_one``.
+    seeds : int
+        Number of runs, seeded from 0 on.
+    """
     problem: Any = SimpleNamespace(n=n)
     solver, steps = BiasReducedSGD(n_iter=n), []
     for seed in range(seeds):
@@ -113,10 +123,19 @@ def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
 
 
 def private_means(seed: int, size: int, draws: int) -> tuple[Array, Array, Array]:
-    """Return draws of g(B), g(O) and g(E) of a batch B, of 2 size records, and halves.
+    """Return draws of g(B), g(O) and g(E) for a batch B and its halves O and E.
 
-    Records have 3 of 20 entries 1 / sqrt(3); there are 64 of them, L = 1, z = 1, and g
-    is the projection mechanism. Shape (draws, 20) each.
+    There are 64 records, each with 3 of its 20 entries equal to 1 / sqrt(3). L = 1,
+    z = 1, and g is the projection mechanism. Each result has the shape (draws, 20).
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the batches and of the noise.
+    size : int
+        Records of each half; the batch has twice as many.
+    draws : int
+        Number of draws.
     """
     rng = np.random.default_rng([seed, size])
     order = np.argsort(np.random.default_rng(0).random((RECORDS, FEATURES)), axis=1)
@@ -132,11 +151,12 @@ def private_means(seed: int, size: int, draws: int) -> tuple[Array, Array, Array
 
 
 def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
-    """Return the length of the estimator's bias, and its upper 95 % limit.
+    """Return the length of the bias of bias-reduced SGD's estimator, with a limit.
 
-    That is E G - E g(all records), level by level with its exact probability. The limit
-    adds 1.96 times the root of the sum of the squared standard errors, which bounds the
-    error's length at least as often.
+    The bias is E G - E g(all records), computed level by level with exact
+    probabilities. The second number is its upper 95 % limit. It adds 1.96 times the
+    root of the sum of the squared standard errors, which bounds the length of the error
+    at least as often.
     """
     p = probabilities(RECORDS)
     # Terms g(I) do not depend on the level: one mean for all.
@@ -145,7 +165,7 @@ def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
     for level in range(p.size):
         both, one, other = private_means(seed + 1, 2**level, draws)
         gained = both - (one + other) / 2
-        # p_N cancels: the level is drawn as often as its term is divided by it.
+        # p_N cancels: it is the probability of the level, and divides its term.
         found, square = found + gained.mean(axis=0), square + gained.var(axis=0) / draws
     whole, _, _ = private_means(seed + 2, RECORDS // 2, draws)
     square = square + whole.var(axis=0) / draws
@@ -154,7 +174,17 @@ def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
 
 
 def batch_bias(size: int, seed: int = 0, draws: int = 40_000) -> float:
-    """Return norm2(E g(B) - E g(all records)) of batches of some records."""
+    """Return norm2(E g(B) - E g(all records)) for batches B of some records.
+
+    Parameters
+    ----------
+    size : int
+        Records of a batch.
+    seed : int
+        Seed of the draws.
+    draws : int
+        Number of draws for each expectation.
+    """
     whole, _, _ = private_means(seed, RECORDS // 2, draws)
     both, one, _ = private_means(seed + 1, max(size // 2, 1), draws)
     mean = (one if size == 1 else both).mean(axis=0)
@@ -164,30 +194,44 @@ def batch_bias(size: int, seed: int = 0, draws: int = 40_000) -> float:
 def share_of_bias(_: Any) -> Estimate:
     """Return the bias of bias-reduced SGD's estimator over that of a batch of two.
 
-    The error of the latter, of 40000 draws, is not in the interval.
+    The interval does not include the error of the latter, from 40000 draws.
     """
     (length, limit), whole = estimator_bias(), batch_bias(2)
     return length_within(length / whole, (limit - length) / whole)
 
 
 def mean_steps(_: Any, n: int, delta: float, seeds: int) -> Estimate:
-    """Return the mean steps of bias-reduced SGD as printed at epsilon = 1."""
+    """Return the mean steps of bias-reduced SGD as printed, at epsilon = 1.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    n : int
+        Number of records.
+    delta : float
+        Delta of the budget.
+    seeds : int
+        Number of runs, seeded from 0 on.
+    """
     return mean_of_draws(stopping_times(n, 1.0, delta, seeds))
 
 
 @dataclass(frozen=True)
 class BiasReduced(PaperCurves):
-    """What single batches and the estimator are biased by, or steps against n.
+    """Curves of the biases of batches and of the estimator, or of steps against n.
 
     Attributes
     ----------
     quantity : {'bias', 'steps'}
-        Lengths of biases against the size of a batch; or steps of `seeds` runs to the
-        printed end at epsilon = 1.
+        Lengths of biases against the size of a batch; or steps of `seeds` runs up to
+        the end that the paper prints, at epsilon = 1.
     values : tuple of int
-        Sizes of batches, or of n, increasing.
+        Sizes of batches, or values of n, increasing.
     delta : float
+        Delta of the budget, for steps.
     seeds : int
+        Number of runs, for steps.
     least, most : tuple of float
         The paper's bounds on the expected steps at the values of n.
     """
@@ -203,7 +247,7 @@ class BiasReduced(PaperCurves):
     most: tuple[float, ...] = ()
 
     def numbers(self) -> Numbers:
-        """Return the numbers by label."""
+        """Return functions of a point of the axis, by label."""
         if self.quantity == "bias":
             length, limit = estimator_bias()
             return {
@@ -226,7 +270,7 @@ class BiasReduced(PaperCurves):
 SPLITS = (0.1, 0.3, 0.5)
 """Parts of delta that the local randomisers may have."""
 PLENTY = 4.0
-"""What (e^eps + 1)(1 + e^-eps0 / 2) may be for such a split."""
+"""Largest value of (e^eps + 1)(1 + e^-eps0 / 2) that such a split may have."""
 
 
 def pass_of(n: int) -> tuple[Law]:
@@ -241,9 +285,18 @@ def certified_scale(
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     calibration: str = "certified",
 ) -> float:
-    """Return the noise scale of a budget by single use, in units of L.
+    """Return the noise scale that single-use accounting needs, in units of L.
 
-    ``calibration=paper`` gives the printed one; Unsupported outside of its range.
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    epsilon, delta : float
+        The privacy budget.
+    adjacency : Adjacency
+        Which datasets are neighbours.
+    calibration : str
+        `paper` gives the printed scale, and raises Unsupported outside of its range.
     """
     budget = Budget(epsilon, delta, adjacency)
     found = calibrate(pass_of(n), budget, calibration, "arora2020")
@@ -251,18 +304,28 @@ def certified_scale(
 
 
 def shuffled_epsilon(n: int, scale: float, delta: float) -> float:
-    """Return the epsilon of shuffling n records, at a noise scale in units of L.
+    """Return the epsilon of shuffling n records at a noise scale.
 
-    Each step is an (eps0, delta0) local randomiser of its record, eps0 that of a
-    Gaussian of mu = 2 L / scale at delta0. With e = e^eps0, the shuffled run has
+    Each step is an (eps0, delta0) local randomiser of its record. Here eps0 is that of
+    a Gaussian of mu = 2 L / scale at delta0. With e = e^eps0, the shuffled run has
 
         eps = log(1 + (e - 1)/(e + 1) (8 sqrt(e log(4/d)) / sqrt(n) + 8 e / n))
 
     for eps0 <= log(n / (16 log(2/d))), at d + (e^eps + 1)(1 + 1/(2 e)) n delta0
     (Feldman, McMillan, Talwar, "Hiding among the clones: a simple and nearly optimal
     analysis of privacy amplification by shuffling", FOCS 2021, adaptive approximate
-    randomisers, constants as printed). The best of some splits of delta; infinite where
-    none holds. Records are exchanged: there is no smaller noise for ``zero_out``.
+    randomisers, constants as printed). The result is the best of some splits of delta,
+    infinite if none is valid. Records are exchanged: there is no smaller noise for
+    ``zero_out``.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    scale : float
+        Noise scale in units of L.
+    delta : float
+        Delta of the shuffled run.
     """
     found = math.inf
     for part in SPLITS:
@@ -279,12 +342,20 @@ def shuffled_epsilon(n: int, scale: float, delta: float) -> float:
 
 
 def shuffled_scale(n: int, epsilon: float, delta: float) -> float:
-    """Return the smallest noise scale whose ``shuffled_epsilon`` is within a budget."""
+    """Return the smallest noise scale whose `shuffled_epsilon` is within a budget.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    epsilon, delta : float
+        The privacy budget.
+    """
     return smallest_true(lambda scale: shuffled_epsilon(n, scale, delta) <= epsilon)
 
 
 def steps_over_n(n: int, seeds: int) -> Array:
-    """Return tau / n of some passes, (seeds,): their steps until half of n are read."""
+    """Return tau / n of some passes, (seeds,); tau counts steps until half are read."""
     m, taus = math.ceil(n / 2), []
     for seed in stream_seeds([str(k) for k in range(seeds)], "noise_only"):
         waits = np.empty(m, np.int64)
@@ -294,12 +365,32 @@ def steps_over_n(n: int, seeds: int) -> Array:
 
 
 def length_of_a_pass(_: Any, n: int, seeds: int) -> Estimate:
-    """Return the mean steps of one-pass SGD over n."""
+    """Return the mean number of steps of one-pass SGD divided by n.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    n : int
+        Number of records.
+    seeds : int
+        Number of passes.
+    """
     return mean_of_draws(steps_over_n(n, seeds))
 
 
 def long_passes(_: Any, n: int, seeds: int) -> Estimate:
-    """Return the share of passes of one-pass SGD that are longer than proved."""
+    """Return the share of passes of one-pass SGD longer than the proved 2 n steps.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    n : int
+        Number of records.
+    seeds : int
+        Number of passes.
+    """
     long, level = np.array([np.sum(steps_over_n(n, seeds) > 2.0)]), (1.0 - LIKELY) / 2
     low, high = (of(long, seeds, level) for of in (profile.at_least, profile.at_most))
     return Estimate(float(long[0]) / seeds, float(low[0]), float(high[0]))
@@ -308,9 +399,21 @@ def long_passes(_: Any, n: int, seeds: int) -> Estimate:
 def excess_bound(n: int, p: int, radius: float, scale: float) -> float:
     """Return the bound on the expected excess risk of one-pass SGD, for L = 1.
 
-    With m = ceil(n / 2) fresh steps of E tau, and the step that is best for it, it is
-    R sqrt(m + E[tau] p s^2) / m for norm2(u - w_1) <= R: the regret of online mirror
-    descent at noise scale s, whose mean iterate is judged by fresh records.
+    Of tau steps, m = ceil(n / 2) are fresh. With the step size that is
+    best for the bound, it is R sqrt(m + E[tau] p s^2) / m for norm2(u - w_1) <= R. This
+    is the regret of online mirror descent at noise scale s, whose mean iterate is
+    judged by fresh records.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    p : int
+        Number of features.
+    radius : float
+        The radius R.
+    scale : float
+        The noise scale s.
     """
     m = math.ceil(n / 2)
     steps = float((n / (n - np.arange(m))).sum())
@@ -318,8 +421,18 @@ def excess_bound(n: int, p: int, radius: float, scale: float) -> float:
 
 
 def one_pass_bound(row: Mapping[str, Any], p: int, radius: float) -> float:
-    """Return the bound on one-pass SGD's excess at the noise of a run's row."""
-    # The table says behind it what is not proved.
+    """Return the bound on one-pass SGD's excess at the noise of a run.
+
+    Parameters
+    ----------
+    row : mapping
+        A row of the run: `n`, `epsilon`, `delta` and `calibration`.
+    p : int
+        Number of features.
+    radius : float
+        The radius R of `excess_bound`.
+    """
+    # After it, the table says in brackets what is not proved.
     how = str(row["calibration"]).partition(" (")[0]
     n, budget = int(row["n"]), (float(row["epsilon"]), float(row["delta"]))
     return excess_bound(n, p, radius, certified_scale(n, *budget, calibration=how))
@@ -331,21 +444,23 @@ OUTSIDE = "printed constant outside its range (a study)"
 
 @dataclass(frozen=True)
 class OnePass(PaperCurves):
-    """What one pass needs along the number of records n.
+    """Curves of the noise or the steps of one pass against the number of records n.
 
     Attributes
     ----------
     quantity : {'noise', 'steps'}
         Noise scales in units of L by three ways of accounting, under ``replace_one``;
-        or tau / n, the steps until half of the records are read, beside log 2.
+        or tau / n, the steps until half of the records are read, next to log 2.
     values : tuple of int
-        Of n, increasing.
+        Values of n, increasing.
     epsilon : float
-        The budget at every n; or, with ``falling``, that times 1 / sqrt(n).
+        Epsilon of the budget at every n; with `falling`, this times 1 / sqrt(n).
     falling : bool
+        Whether epsilon falls with n.
     delta : float
+        Delta of the budget.
     seeds : int
-        Passes whose steps are counted.
+        Number of passes whose steps are counted.
     """
 
     LABELS = {"noise": ("n", r"noise scale / $L$"), "steps": ("n", r"steps / $n$")}
@@ -356,7 +471,7 @@ class OnePass(PaperCurves):
     seeds: int = 100
 
     def numbers(self) -> Numbers:
-        """Return the numbers by label."""
+        """Return functions of a point of the axis, by label."""
         if self.quantity == "steps":
             steps = partial(steps_over_n, seeds=self.seeds)
             return {"steps of a pass": steps, "log 2": lambda n: math.log(2.0)}
@@ -365,7 +480,7 @@ class OnePass(PaperCurves):
         return {k: partial(lambda k, n: at[n].get(k, math.nan), k) for k in labels}
 
     def scales(self, n: int) -> dict[str, float]:
-        """Return the noise scales at n, infinite where there is none."""
+        """Return the noise scales at n by label, infinite where there is none."""
         epsilon = self.epsilon / math.sqrt(n) if self.falling else self.epsilon
         budget = epsilon, self.delta
         try:
@@ -379,12 +494,12 @@ class OnePass(PaperCurves):
 def mean_bound(row: Mapping[str, Any], nonzeros: int) -> float:
     """Return the bound on the expected error of mean_projection, L = 1, replace_one.
 
-    The error is at most sqrt(2 sqrt(s) norm_inf(noise)), and at most norm2(noise);
-    by Jensen's inequality so are the expectations with those of norm_inf and of norm2
-    squared. The largest of p Gaussian entries has an expectation of at most sigma
-    sqrt(2 log(2 p)), that of p Laplace entries is b (1 + 1/2 + ... + 1/p) <= b (1 + log
-    p); the squares' sums are sigma^2 p and 2 b^2 p (Ghazi et al., NeurIPS 2024, lemma
-    3.1, with constants).
+    The error is at most sqrt(2 sqrt(s) norm_inf(noise)), and at most norm2(noise). By
+    Jensen's inequality the same holds for expectations, with those of norm_inf and of
+    norm2 squared. The largest of p Gaussian entries has an expectation of at most sigma
+    sqrt(2 log(2 p)). That of p Laplace entries is b (1 + 1/2 + ... + 1/p) <= b (1 + log
+    p). The expected sums of squares are sigma^2 p and 2 b^2 p (Ghazi et al., NeurIPS
+    2024, lemma 3.1, with constants).
     """
     n, p = int(row["n"]), int(row["p"])
     epsilon, delta = float(row["epsilon"]), float(row["delta"])
@@ -399,13 +514,13 @@ def mean_bound(row: Mapping[str, Any], nonzeros: int) -> float:
 
 
 GROUP, RIDGE, DELTA = 5, 0.01, 1e-5
-"""Coordinates of a group; the ridge of our noise; of true epsilons."""
+"""Coordinates of a group; the ridge of our noise; the delta of true epsilons."""
 
 NAMES = ("L1", "Linf", "sqrt", "log1p", f"groups of {GROUP}")
 
 
 def norm_named(name: str, p: int) -> SubmodularNorm:
-    """Return one of `NAMES` for p coordinates; of groups the last may be smaller."""
+    """Return a norm of `NAMES` for p coordinates; the last group may be smaller."""
     check_choice("norm", name, list(NAMES))
     if name == NAMES[-1]:
         return GroupNorm([[*range(k, min(k + GROUP, p))] for k in range(0, p, GROUP)])
@@ -419,14 +534,24 @@ def gaussian_width(name: str, p: int) -> float:
 
 
 def width_quotient(name: str, p: int, draws: int = 4000) -> tuple[float, float]:
-    """Return a Monte Carlo width over the closed form, and its standard error."""
+    """Return a Monte Carlo width over its closed form, and the standard error.
+
+    Parameters
+    ----------
+    name : str
+        The norm, one of `NAMES`.
+    p : int
+        Number of coordinates.
+    draws : int
+        Number of draws.
+    """
     norm = norm_named(name, p)
     mean, error = norm.sampled_width(p, draws)
     return mean / norm.width(p), error / norm.width(p)
 
 
 def width_error(study: Any) -> Estimate:
-    """Return the largest relative error of a figure's Gaussian widths."""
+    """Return the largest relative error of a figure's widths against Monte Carlo."""
     from scipy.special import ndtri
 
     drawn = study.curves
@@ -440,17 +565,27 @@ def width_error(study: Any) -> Estimate:
 
 
 def width_slope(study: Any, norm: str, p: int) -> float:
-    """Return the slope of a Gaussian width in the number of coordinates, from p on."""
+    """Return the log-log slope of a Gaussian width against the coordinates, from p on.
+
+    Parameters
+    ----------
+    study : Lookup
+        The look-up of the claim, for the curves of its figure.
+    norm : str
+        The norm, one of `NAMES`.
+    p : int
+        Least number of coordinates.
+    """
     along = [one for one in study.curves.values if one >= p]
     return _slope_of_logs(along, np.array([gaussian_width(norm, one) for one in along]))
 
 
 def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
-    """Return how far the optimum of neighbours is apart, and the paper's lambda.
+    """Return the distance between the optima of neighbours, and the paper's lambda.
 
-    Logistic loss, norm1, p = 2, L = R_2 = 1: n - 1 records are (1, 1) / sqrt 2, the
-    last one is (1, 0) or (0, 1), all labels are 1. By symmetry one optimum is the other
-    with its coordinates exchanged.
+    The problem has the logistic loss, norm1, p = 2 and L = R_2 = 1. Of its records,
+    n - 1 are (1, 1) / sqrt 2 and the last one is (1, 0) or (0, 1); all labels are 1. By
+    symmetry one optimum is the other with its coordinates exchanged.
 
     References
     ----------
@@ -484,14 +619,24 @@ def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
 
 
 def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
-    """Return the true epsilon of printed output noise, times a factor, claimed 1."""
+    """Return the true epsilon of a multiple of printed output noise; 1 is claimed.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    n : int
+        Number of records.
+    factor : float
+        Multiple of the printed noise.
+    """
     moved, strength = two_records(n)
     sigma = factor * math.sqrt(math.log(1.0 / DELTA) + 1.0) / strength
     return gdp_epsilon(moved / sigma, DELTA)
 
 
 def printed_output_growth(study: Any) -> float:
-    """Return the least factor by which the true epsilon grows along n."""
+    """Return the least factor by which the true epsilon grows between successive n."""
     along = study.curves.values
     found = np.array([printed_output_epsilon(study, n, 1.0) for n in along])
     return float((found[1:] / found[:-1]).min())
@@ -519,18 +664,21 @@ def output_bound(
 ) -> float:
     """Return the bound on the mean excess of output perturbation at its best ridge.
 
-    With L = R_2 = 1 and noise of deviation sigma = 2 / (n ridge mu) the excess without
-    the ridge is at most sqrt(2 / pi) sigma + kappa sigma G + ridge B^2 / 2, B >= the
-    norm of the minimiser: a / ridge + ridge B^2 / 2, least at ridge = sqrt(2 a) / B.
+    Let L = R_2 = 1, and let the noise have deviation sigma = 2 / (n ridge mu). The
+    excess without the ridge is then at most sqrt(2 / pi) sigma + kappa sigma G + ridge
+    B^2 / 2, where B >= the norm of the minimiser. This is a / ridge + ridge B^2 / 2,
+    which is least at ridge = sqrt(2 a) / B.
 
     Parameters
     ----------
     row : mapping
-        Of a run: `line`, the name of the norm, whose Gaussian width is G, and `n`.
+        A row of a run: `line`, the name of the norm with Gaussian width G, and `n`.
     p : int
+        Number of features.
     kappa, radius : float
-        Strength of the norm; B.
+        Strength of the norm; the bound B.
     epsilon, delta : float
+        The privacy budget.
     """
     noise, width = 2.0 / (int(row["n"]) * mu_for(epsilon, delta)), gaussian_width
     a = noise * (math.sqrt(2.0 / math.pi) + kappa * width(str(row["line"]), p))
@@ -541,13 +689,23 @@ NOISES = PRINTED, CORRECTED = "printed", "corrected"
 
 
 def noisy_choice_epsilon(_: Any, weight: float, noise: str) -> float:
-    """Return the exact epsilon of one noisy choice among two vertices, claimed 1.
+    """Return the exact epsilon of one noisy choice of two vertices; 1 is claimed.
 
-    p = 1, n = 100, kappa = 1/2, T = 1: losses c (theta - y)^2 / 2, all (c, y) = (1, 0)
-    but one, which is (C, 1) or (C, -1). Scores are +-theta / 2, theta = +-C / (99 + C),
-    and the noise of their difference is that of two Laplace draws. The printed scale
-    has the Lipschitz constant 3/2 of the dual and 1 / n; the corrected one has how far
-    theta moves, 2 L_l / (Delta n), L_l = 2 C and Delta = (99 + C) / 100.
+    Here p = 1, n = 100, kappa = 1/2 and T = 1. Losses are c (theta - y)^2 / 2. All
+    (c, y) are (1, 0) but one, which is (C, 1) or (C, -1). Scores are +-theta / 2 with
+    theta = +-C / (99 + C), and the noise of their difference is that of two Laplace
+    draws. The printed scale uses the Lipschitz constant 3/2 of the dual and 1 / n. The
+    corrected one uses how far theta moves, 2 L_l / (Delta n), with L_l = 2 C and
+    Delta = (99 + C) / 100.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    weight : float
+        The weight C of the record that differs.
+    noise : str
+        One of `NOISES`.
 
     References
     ----------
@@ -566,14 +724,23 @@ STEPS: dict[str, Callable[[int], float]] = {
     "2/(t+2)": lambda t: 2.0 / (t + 2),
     "1/(t+2)": lambda t: 1.0 / (t + 3),
 }
-"""Steps of Frank-Wolfe, from t = 0 on; the printed one counts from 1."""
+"""Step sizes of Frank-Wolfe from t = 0 on; the printed one counts from t = 1."""
 
 
 def dual_gaps(name: str, rule: str, steps: int) -> Array:
-    """Return the gaps kappa Omega(theta) - s.theta of Frank-Wolfe on a dual, (T,).
+    """Return the gaps kappa Omega(theta) - s.theta of Frank-Wolfe on a dual, (steps,).
 
-    Least squares of 60 records of 8 normal features, 3 of which tell of the label, with
-    a ridge of 1/10; kappa = 1/5.
+    The problem is least squares with a ridge of 1/10 and kappa = 1/5, on 60 records of
+    8 normal features, 3 of which affect the label.
+
+    Parameters
+    ----------
+    name : str
+        The norm Omega, one of `NAMES`.
+    rule : str
+        The step size, one of `STEPS`.
+    steps : int
+        Number of steps T.
 
     References
     ----------
@@ -595,14 +762,14 @@ def dual_gaps(name: str, rule: str, steps: int) -> Array:
 
 
 def gap_slope(study: Any, norm: str) -> float:
-    """Return the slope of Frank-Wolfe's gap with the step 2/(t+2)."""
+    """Return the log-log slope of Frank-Wolfe's least gap with the step 2/(t+2)."""
     along = np.array(study.curves.values)
     gaps = dual_gaps(norm, "2/(t+2)", int(along.max()))
     return _slope_of_logs(along.tolist(), np.minimum.accumulate(gaps)[along - 1])
 
 
 def gap_ratio(study: Any, norm: str) -> float:
-    """Return how far the printed step is behind at the end of the figure."""
+    """Return the least gap of the printed step divided by that of the usual step."""
     usual, printed = (
         dual_gaps(norm, rule, max(study.curves.values)).min() for rule in STEPS
     )
@@ -612,8 +779,15 @@ def gap_ratio(study: Any, norm: str) -> float:
 def shifted_dual(_: Any, shifted: str) -> float:
     """Return how far a reading of Proposition 2 is from the perturbed minimiser.
 
-    That of norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n, through the dual `set`
-    that is shifted by b / n, or through the dual solution, a `point`, that is.
+    The minimiser is that of norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n. A
+    reading shifts either the dual `set` by b / n, or the dual solution, a `point`.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    shifted : {'set', 'point'}
+        What is shifted.
 
     References
     ----------
@@ -629,7 +803,7 @@ def shifted_dual(_: Any, shifted: str) -> float:
 
 @dataclass(frozen=True)
 class Structured(PaperCurves):
-    """What statements on structured norms come to along one number.
+    """Curves behind the statements on structured norms, against p, n, C or T.
 
     Attributes
     ----------
@@ -638,9 +812,9 @@ class Structured(PaperCurves):
         and of one noisy choice over the weight C of a record, where 1 is claimed; gaps
         of Frank-Wolfe on a dual over its steps.
     values : tuple of int
-        Of p, n, C or T, increasing.
+        Values of p, n, C or T, increasing.
     norms : tuple of str
-        Of `NAMES`, for widths; the first one, for gaps.
+        Some of `NAMES`, for widths; the first one is that of gaps.
     """
 
     LABELS = {
@@ -653,13 +827,13 @@ class Structured(PaperCurves):
     norms: tuple[str, ...] = NAMES
 
     def __post_init__(self) -> None:
-        """Refuse quantities and norms that there are not."""
+        """Raise UsageError for an unknown quantity or norm."""
         super().__post_init__()
         for name in self.norms:
             check_choice("norms", name, list(NAMES))
 
     def numbers(self) -> Numbers:
-        """Return the numbers by label."""
+        """Return functions of a point of the axis, by label."""
         printed = partial(printed_output_epsilon, None)
         if self.quantity == "output":
             return {
@@ -677,10 +851,24 @@ class Structured(PaperCurves):
 
 
 def _least_gap(gaps: Array, steps: int) -> float:
-    """Return the least gap of so many steps, at least one of rounding."""
+    """Return the least gap of the first steps, but at least 1e-16."""
     return max(float(gaps[:steps].min()), 1e-16)
 
 
 def violated(_: Any, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
-    """Return delta(1) / delta of the printed greedy noise on unequal coordinates."""
+    """Return delta(1) / delta of the printed greedy noise on unequal coordinates.
+
+    Parameters
+    ----------
+    _ : object
+        Not used.
+    kappa : float
+        Quotient of the constants L of the loud and quiet coordinates.
+    rivals : int
+        Number of loud coordinates.
+    n_iter : int
+        Number of iterations, 1 or 2.
+    delta : float
+        The claimed delta.
+    """
     return violation_factor(Instance(kappa, rivals, n_iter, delta))

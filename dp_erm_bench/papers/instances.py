@@ -1,14 +1,14 @@
-"""Instances on which what a paper prints is not private: what trials compute of them.
+"""Instances on which the noise that a paper prints is not private, and by how much.
 
 Mangold et al. (AISTATS 2023, poster) add Laplace noise of scale lambda_j = 8 L_j
 sqrt(T log(1/delta)) / (n eps) to each entry of the gradient before the selection.
-Where L_j / sqrt(M_j) differ by a factor kappa, a quiet coordinate sees the others move
-by kappa times the scale of its own noise. The instance that shows it: a separable
-Huber loss with m coordinates of L = M = 1 and one of L = 1 / kappa, M = 1, all in the
-linear region and far from zero, so that steps leave the gradient as it is and |.| is
+If L_j / sqrt(M_j) differ by a factor kappa, other entries move by kappa times the scale
+of a quiet coordinate's own noise. An instance shows it: a separable Huber loss with m
+loud coordinates of L = M = 1 and a quiet one of L = 1 / kappa, M = 1. All are in the
+linear region and far from zero, so that steps do not change the gradient and |.| is
 linear. One record is replaced: the loud entries fall by their sensitivity, the quiet
-one rises by its own. In units of 2 / n the noise has scale z on the loud entries and z
-/ kappa on the quiet one.
+one rises by its own. In units of 2 / n the noise has scale z on the loud entries and
+z / kappa on the quiet one.
 """
 
 import math
@@ -29,18 +29,20 @@ ZERO = np.zeros(1)
 
 @dataclass(frozen=True)
 class Instance:
-    """One coordinate of L = 1 / kappa among m of L = 1, over T iterations.
+    """One quiet coordinate of L = 1 / kappa among m loud ones of L = 1.
 
     Attributes
     ----------
     kappa : float
+        Quotient of the constants L of the loud and quiet coordinates.
     rivals : int
-        m.
+        Number m of loud coordinates.
     n_iter : int
-        T, 1 or 2.
-    delta : float
-    epsilon : float
+        Number T of iterations, 1 or 2.
+    delta, epsilon : float
+        The privacy budget that the paper claims.
     adjacency : str
+        Which datasets are neighbours.
     """
 
     kappa: float
@@ -52,7 +54,7 @@ class Instance:
 
     @property
     def z(self) -> float:
-        """Return the printed noise scale / sensitivity."""
+        """Return the printed noise multiplier: scale divided by sensitivity."""
         laws, relation = (LaplaceLaw(self.n_iter),), Adjacency(self.adjacency)
         rule = "mangold2023"
         return printed_multiplier(rule, laws, self.epsilon, self.delta, relation)
@@ -72,12 +74,14 @@ def quiet_wins(instance: Instance, lead: float) -> float:
     Parameters
     ----------
     instance : Instance
+        The instance.
     lead : float
-        Its gradient less that of the others, before noise, in units of 2 / n.
+        Gradient of the quiet coordinate minus that of the others, without noise, in
+        units of 2 / n.
     """
     z, m = instance.z, instance.rivals
     scale = z / instance.kappa
-    # Where the others are below for sure, the quiet noise's own tail is all.
+    # If the others are below for sure, only the quiet noise's own tail matters.
     top = 60 * scale + z * (math.log(m) + 3) + max(0.0, -lead)
     breaks = np.unique([*np.linspace(-60 * scale, top, PANELS), 0.0, -lead])
     half = np.diff(breaks) / 2
@@ -89,17 +93,17 @@ def quiet_wins(instance: Instance, lead: float) -> float:
 
 
 def cell_probabilities(z: float, cells: int = CELLS) -> tuple[Array, Array]:
-    """Return an entry with noise, moved by its sensitivity, sorted into cells."""
+    """Return cell probabilities of a noisy entry, moved by its sensitivity and not."""
     ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
     moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
     return moved, np.diff(laplace_below(ends / z, ZERO))
 
 
 def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
-    """Return the law of a selection with its measurement on both neighbours.
+    """Return the distribution of a selection and its measurement on both neighbours.
 
-    Whether the quiet coordinate won, and in which cell the entry fell: a function of
-    what is released, so that nothing is overstated.
+    An outcome is whether the quiet coordinate won, and the cell of the measured entry.
+    This is a function of what is released, so that the violation is not overstated.
     """
     p = quiet_wins(instance, lead)
     q = quiet_wins(instance, lead - 1.0 - 1.0 / instance.kappa)
@@ -109,7 +113,7 @@ def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
 
 
 def profile_from_below(instance: Instance, lead: float) -> float:
-    """Return the profile of all iterations at the claimed epsilon, from below."""
+    """Return a lower bound on the delta of all iterations at the claimed epsilon."""
     one, other = one_iteration(instance, lead)
     first, second = one, other
     for _ in range(instance.n_iter - 1):
@@ -119,7 +123,7 @@ def profile_from_below(instance: Instance, lead: float) -> float:
 
 
 def violation_factor(instance: Instance) -> float:
-    """Return delta(epsilon) / delta on the worst lead; above 1 it is violated."""
+    """Return delta(epsilon) / delta at the worst lead; above 1 the claim is wrong."""
     low, high = -2 * instance.z, 2 * instance.z
     best = 0.0
     for _ in range(3):
@@ -134,7 +138,7 @@ def violation_factor(instance: Instance) -> float:
 def violation_table(
     instances: Sequence[Instance] = INSTANCES, kappas: Sequence[float] = KAPPAS
 ) -> list[dict[str, object]]:
-    """Return the violation of each instance over kappa, one row each."""
+    """Return the violation factor of each instance at each kappa, one row each."""
     rows = [asdict(one) | {"kappa": kappa} for one in instances for kappa in kappas]
     about = {"study": "violation", "algorithm": "greedy_cd"}
     return [

@@ -1,4 +1,4 @@
-"""Penalties: what reference solvers and algorithms ask of any, and separable ones."""
+"""The interface of a penalty, and separable penalties."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,11 +11,21 @@ from dp_erm_bench.errors import UsageError, real_number
 
 Array = NDArray[np.float64]
 ALLOWED = {"strength": "'1/n' or 'auto'", "l2": "or '1/n'"}
-"""Words that stand for a number when a problem is built."""
+"""Words that are accepted in place of a number when a problem is built."""
 
 
 def check_strength(name: str, strength: object, key: str = "strength") -> float:
-    """Return the strength as a number, refusing a negative or infinite one."""
+    """Return the strength as a number; raise UsageError if it is negative or infinite.
+
+    Parameters
+    ----------
+    name : str
+        Name of the penalty, for messages.
+    strength : object
+        The value that was given.
+    key : str
+        Key of the penalty's yaml, ``strength`` or ``l2``.
+    """
     real = real_number(strength)
     if not 0.0 <= real < math.inf:
         raise UsageError(
@@ -25,24 +35,24 @@ def check_strength(name: str, strength: object, key: str = "strength") -> float:
 
 
 class Penalty(ABC):
-    """A convex penalty psi >= 0 with a closed prox, of all coordinates at once.
+    """A convex penalty psi >= 0 of all coordinates, with a prox.
 
-    One of your own derives from this class; it is served by the algorithms that take
-    any penalty (``Solver.any_penalty``), and all others refuse it.
+    A user's own penalty derives from this class. The algorithms that take any penalty
+    (``Solver.any_penalty``) accept it, and all others refuse it.
 
     Attributes
     ----------
     name : str
         The name of its yaml.
     everywhere : bool
-        Whether ``example`` is one in R^p for every p.
+        Whether ``example`` is a penalty on R^p for every p.
     strong_convexity : float
         The modulus of strong convexity in the euclidean norm.
     quadratic : bool
         Whether psi(w) = (strong_convexity / 2) norm2(w)^2.
     convex : bool
-        Whether it is known to be convex. Where privacy rests on that, one that is not
-        is refused.
+        Whether it is known to be convex. If privacy depends on convexity, other
+        penalties are refused.
     """
 
     name: ClassVar[str]
@@ -53,7 +63,7 @@ class Penalty(ABC):
 
     @classmethod
     def example(cls, p: int) -> dict[str, Any]:
-        """Return what it needs in R^p beside a strength, for those who check all."""
+        """Return parameters of an example on R^p, without the strength, for checks."""
         return {}
 
     @abstractmethod
@@ -64,17 +74,17 @@ class Penalty(ABC):
     def prox(self, v: Array, step: Array | float) -> Array:
         """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
 
-        ``step`` is a number, or one per row, (..., 1). Step 0 projects on the points
-        where psi is finite.
+        ``step`` is a number, or one per row, (..., 1). With step 0 this is the
+        projection on the points where psi is finite.
         """
 
     @abstractmethod
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, how far s u is from a subgradient.
 
-        s in [0, 1] is the largest with s u in the domain of the conjugate psi*. The
-        second number is >= 0 (Fenchel and Young); it should be computed as a sum of
-        terms >= 0, as reference minima are certified by it to 1e-9.
+        s in [0, 1] is the largest number with s u in the domain of the conjugate psi*.
+        The second number is >= 0 (Fenchel and Young). It should be computed as a sum of
+        terms >= 0, because it certifies reference minima to 1e-9.
 
         Parameters
         ----------
@@ -82,7 +92,7 @@ class Penalty(ABC):
         """
 
     def check_features(self, p: int) -> None:  # noqa: B027
-        """Raise UsageError if it is no penalty on R^p."""
+        """Raise UsageError if it is not a penalty on R^p."""
 
     def largest_margin(self, columns: Array, norm: float) -> float:
         """Return a bound on |x.w| over records x and the w where psi is finite.
@@ -98,7 +108,7 @@ class Penalty(ABC):
 
 
 def inseparable_sentence(penalty: Penalty) -> str:
-    """Return the sentence that refuses a penalty that is not separable."""
+    """Return the message that refuses a penalty which is not separable."""
     return (
         f"penalty={penalty.name} is not separable: only gd, permutation_sgd with "
         "batch_size=full and the perturbations of output, objective and approximate "
@@ -110,8 +120,8 @@ def inseparable_sentence(penalty: Penalty) -> str:
 class SeparablePenalty(Penalty):
     """The penalty sum_j l1 |w_j| + (l2 / 2) w_j^2 on the box [lower, upper]^p.
 
-    Its four numbers are all that compiled kernels know of it: a subclass sets them and
-    changes no method.
+    Compiled kernels use its four numbers only: a subclass sets them and overrides no
+    method.
 
     Attributes
     ----------
@@ -141,7 +151,7 @@ class SeparablePenalty(Penalty):
         self.l1, self.l2, self.lower, self.upper = l1, l2, lower, upper
 
     def __init_subclass__(cls) -> None:
-        """Refuse methods of its own, which no kernel would run."""
+        """Raise TypeError if a subclass overrides a method: no kernel would run it."""
         numbers = {"l1", "l2", "lower", "upper"}
         methods = {name for name in vars(SeparablePenalty) if name[0] != "_"} - numbers
         own = sorted(methods & set(vars(cls)))
@@ -187,7 +197,8 @@ class SeparablePenalty(Penalty):
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
 
-        Without the box, over which minima are certified by the gap of Frank-Wolfe.
+        The box is left out, because minima over a box are certified by the Frank-Wolfe
+        gap.
         """
         if self.l2 > 0.0:
             return 1.0, float(_elastic_gap(w, u, self.l1, self.l2).sum())
@@ -197,7 +208,7 @@ class SeparablePenalty(Penalty):
         return s, float(slack)
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return a bound on |x.w| over the box: Hoelder, or Cauchy and Schwarz."""
+        """Return a bound on |x.w| over the box, by Hoelder or by Cauchy-Schwarz."""
         side = max(abs(self.lower), abs(self.upper))
         active = int((columns > 0.0).sum())
         factor = min(float(columns.sum()), math.sqrt(active) * norm)

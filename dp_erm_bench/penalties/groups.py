@@ -30,7 +30,7 @@ class Groups(StructuredPenalty):
 
     @classmethod
     def example(cls, p: int) -> dict[str, Any]:
-        """Return pairs of neighbours, the last of which overlap where p is odd."""
+        """Return pairs of neighbours; the last two pairs overlap if p is odd."""
         firsts = [*range(0, p - 1, 2), *([max(p - 2, 0)] if p % 2 else [])]
         return {"groups": [sorted({j, min(j + 1, p - 1)}) for j in firsts]}
 

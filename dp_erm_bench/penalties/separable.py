@@ -72,9 +72,9 @@ class ElasticNet(SeparablePenalty):
 class Box(SeparablePenalty):
     """psi(w) = 0 if lower <= w_j <= upper for all j, else infinity.
 
-    The prox is the clipping to the box, whatever the step. The box contains 0,
-    where every run starts. A side may be infinite; null, which is how records
-    write that, means the same.
+    The prox clips to the box, whatever the step. The box contains 0, where every run
+    starts. A side may be infinite, which saved results write as null; null is accepted,
+    too.
     """
 
     name: ClassVar[str] = "box"

@@ -1,4 +1,4 @@
-"""Penalties from structured norms: what they share."""
+"""The base class of penalties from structured norms."""
 
 import functools
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class StructuredPenalty(Penalty):
     Attributes
     ----------
     strength, l2 : float
-        Of both parts, >= 0.
+        Strengths of the two parts, >= 0.
 
     References
     ----------
@@ -37,7 +37,7 @@ class StructuredPenalty(Penalty):
     l2: float
 
     def __post_init__(self) -> None:
-        """Check both strengths, and build the norm where it is given."""
+        """Check both strengths, and build the norm if its parameters are given."""
         for key in ("strength", "l2"):
             real = check_strength(self.name, getattr(self, key), key)
             object.__setattr__(self, key, real)
@@ -47,19 +47,19 @@ class StructuredPenalty(Penalty):
 
     @property
     def is_given(self) -> bool:
-        """Return whether the norm is; a yaml may leave it to the user."""
+        """Return whether the norm's parameters are given; a yaml may leave them out."""
         return True
 
     @abstractmethod
     def make(self) -> SubmodularNorm:
-        """Return the norm, built anew."""
+        """Return a new norm, made from the parameters."""
 
     def keep(self, norm: Any) -> None:  # noqa: B027
-        """Set parameters to the form in which the norm keeps them."""
+        """Set parameters to the form in which the norm stores them."""
 
     @functools.cached_property
     def norm(self) -> SubmodularNorm:
-        """Return Omega."""
+        """Return the norm Omega."""
         return self.make()
 
     @property
@@ -73,7 +73,7 @@ class StructuredPenalty(Penalty):
         return self.norm.checked
 
     def check_features(self, p: int) -> None:
-        """Refuse a norm that is not on R^p."""
+        """Raise UsageError if the norm is not on R^p."""
         with of_the_penalty():
             self.norm.check_features(p)
 
@@ -85,7 +85,7 @@ class StructuredPenalty(Penalty):
     def prox(self, v: Array, step: Array | float) -> Array:
         """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
 
-        Omega is homogeneous: it is the prox of step strength Omega, shrunk.
+        Omega is homogeneous, so this is the prox of step strength Omega, shrunk.
         """
         moved = self.norm.prox(v, np.multiply(step, self.strength))
         return np.asarray(moved / (1.0 + np.multiply(step, self.l2)))
@@ -93,9 +93,9 @@ class StructuredPenalty(Penalty):
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
 
-        With k = strength psi*(u) = dist(u, k |P|(F))^2 / (2 l2). Let v be the nearest
+        With k = strength, psi*(u) = dist(u, k |P|(F))^2 / (2 l2). Let v be the nearest
         point of k |P|(F): the sum is k Omega(w) - v.w + norm2(l2 w - u + v)^2 / (2 l2).
-        Without l2 psi* is 0 on k |P|(F), and the scale is k / Omega*(u).
+        Without l2, psi* is 0 on k |P|(F), and s is k / Omega*(u), at most 1.
         """
         if self.l2 > 0.0:
             near = self.norm.project(u, self.strength)
@@ -108,7 +108,7 @@ class StructuredPenalty(Penalty):
 
 
 def norm_part(penalty: Penalty) -> tuple[SubmodularNorm, float] | None:
-    """Return Omega and k of k Omega + (l2 / 2) norm2^2, None of what has no such form.
+    """Return Omega and k if a penalty is k Omega + (l2 / 2) norm2^2, else None.
 
     The L1 part of a separable penalty is the norm of F(A) = |A|.
     """
@@ -121,7 +121,7 @@ def norm_part(penalty: Penalty) -> tuple[SubmodularNorm, float] | None:
 
 @contextmanager
 def of_the_penalty() -> Iterator[None]:
-    """Say of a norm's error that it is in the penalty."""
+    """Prefix the messages of a norm's UsageErrors with ``penalty.``."""
     try:
         yield
     except UsageError as error:

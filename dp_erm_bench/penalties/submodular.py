@@ -1,4 +1,4 @@
-"""The penalty of a submodular function of one's own."""
+"""The penalty of a submodular function that the user defines."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -17,8 +17,9 @@ HELP += "list [[..]], a .csv or .npy file, or from Python an object with gains(o
 class Submodular(StructuredPenalty):
     """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2 for any submodular F.
 
-    Values of all sets are checked completely. What an object with gains(order) says
-    cannot be: it is served only where privacy does not rest on the penalty.
+    Values of all sets are checked completely. An object with gains(order) cannot be
+    checked in this way, so it is accepted only if privacy does not depend on the
+    penalty.
     """
 
     name: ClassVar[str] = "submodular"
@@ -29,7 +30,7 @@ class Submodular(StructuredPenalty):
 
     @classmethod
     def example(cls, p: int) -> dict[str, Any]:
-        """Return sqrt(|A|) plus half the number of neighbouring pairs that A meets."""
+        """Return sqrt(|A|) plus half the number of pairs of neighbours that A meets."""
         sets = np.arange(2**p)
         pairs = [(sets >> j) & 3 != 0 for j in range(p - 1)]
         met = 0.5 * np.sum(pairs, axis=0) if pairs else 0.0
@@ -47,12 +48,12 @@ class Submodular(StructuredPenalty):
         return Tabulated(self.values)
 
     def check_features(self, p: int) -> None:
-        """Refuse a function that is not on R^p; name an object by its gains."""
+        """Raise UsageError if F is not on R^p; name an object by its gains."""
         super().check_features(p)
         if isinstance(self.norm, FromGains):
             object.__setattr__(self, "values", self.norm.name_by_gains(p))
 
     def keep(self, norm: Tabulated | FromGains) -> None:
-        """Keep the values as a tuple: they are part of the key of a trial."""
+        """Keep the values as a tuple, because they are part of the key of a trial."""
         if isinstance(norm, Tabulated):
             object.__setattr__(self, "values", norm.values)

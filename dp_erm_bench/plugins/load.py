@@ -1,4 +1,4 @@
-"""Load the class of a user's file, from the very sources that its pin stands for."""
+"""Load the class in a user's file, from exactly the sources that its pin identifies."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ CHECKS = {
     "algorithm": ("Solver", "dp_erm_bench.solvers.bounds", "complaint_of_solver"),
     "loss": ("Loss", "dp_erm_bench.losses.base", "complaint_of_loss"),
 }
-"""By group: the class, the module with it, and the function that says what it lacks.
+"""For each group: the class, its module, and the function that names what is missing.
 
-The module is imported where it is needed.
+The module is imported when it is needed.
 """
 
 MACHINE_CODE = "dp_erm_bench.machine_code"
-"""The module that brings numba; imported where a file compiles."""
+"""The module that loads numba; imported if a file compiles code."""
 
 
 @functools.cache
 def load_class(pin: str, group: str = "algorithm") -> Any:
-    """Return the solver's or the loss's class of a pinned file.
+    """Return the solver class or the loss class of a pinned file.
 
     Raises
     ------
     UsageError
-        If the file has changed since, cannot be imported, or does not hold exactly
-        one complete class of the group.
+        If the file has changed since it was pinned, cannot be imported, or does not
+        hold exactly one complete class of the group.
     """
     path = path_of_pin(pin, group)
     if path is None:
@@ -59,7 +59,7 @@ def load_class(pin: str, group: str = "algorithm") -> Any:
     kind, check, _ = CHECKS[group]
     base = getattr(importlib.import_module(check), kind)
     types = [value for value in vars(module).values() if isinstance(value, type)]
-    # Imported ones are left out.
+    # Imported classes are left out.
     own = [cls for cls in types if cls.__module__ == module.__name__]
     classes: list[Any] = [cls for cls in own if issubclass(cls, base)]
     if len(classes) != 1:
@@ -74,7 +74,7 @@ def load_class(pin: str, group: str = "algorithm") -> Any:
 
 
 def path_of_pin(pin: str, group: str = "algorithm") -> str | None:
-    """Return the path of a pin, None if it does not hold what the pin stands for."""
+    """Return the path of a pin, or None if the file is not the one that was pinned."""
     path = pin.partition("#")[0]
     with contextlib.suppress(UsageError, OSError):
         if os.path.isfile(path) and digest_of_files(
@@ -85,7 +85,17 @@ def path_of_pin(pin: str, group: str = "algorithm") -> str | None:
 
 
 def check_class(name: str, cls: Any, group: str) -> None:
-    """Raise UsageError if a solver's or a loss's class is incomplete."""
+    """Raise UsageError if the class of a solver or a loss is incomplete.
+
+    Parameters
+    ----------
+    name : str
+        Name or path of the class, for messages.
+    cls : type
+        The class.
+    group : str
+        ``algorithm`` or ``loss``.
+    """
     _, module, check = CHECKS[group]
     if lacking := getattr(importlib.import_module(module), check)(cls):
         raise UsageError(f"{group}={name}: {lacking}")
@@ -94,7 +104,7 @@ def check_class(name: str, cls: Any, group: str) -> None:
 def _execute_file(
     path: str, name: str, files: dict[str, Path], group: str
 ) -> ModuleType:
-    """Return the module of a file; while it runs, imports find those beside it."""
+    """Run a file and return its module; its imports find the modules next to it."""
     helpers = {k: file for k, file in files.items() if k != label_of(path)}
     for helper in helpers:
         sys.modules.pop(helper, None)
@@ -108,7 +118,7 @@ def _execute_file(
     try:
         with caches() if caches else contextlib.nullcontext():
             loader.exec_module(module)
-            # One that is imported in a function would be gone then.
+            # An import inside a function would come too late to find them.
             for helper in helpers:
                 importlib.import_module(helper)
     except (Exception, SystemExit) as error:
@@ -120,17 +130,17 @@ def _execute_file(
 
 
 class _Source(importlib.machinery.SourceFileLoader):
-    """Compiles the source itself: stamps of bytecode do not see quick changes."""
+    """Loader that compiles the source itself: bytecode stamps miss quick changes."""
 
     by_path = True
-    """For `code_identity`: the module's name is found nowhere else."""
+    """For `code_identity`: the module cannot be found by its name."""
 
     def get_code(self, fullname: str) -> Any:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 class _Beside(importlib.abc.MetaPathFinder):
-    """Finds the modules beside a solver."""
+    """Finder of the modules next to a solver's file."""
 
     def __init__(self, files: dict[str, Path]) -> None:
         self.files = files
@@ -138,6 +148,17 @@ class _Beside(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a module among the files, None for any other.
+
+        Parameters
+        ----------
+        name : str
+            Name of the module.
+        path : sequence of str or None
+            Not used.
+        target : module or None
+            Not used.
+        """
         file = self.files.get(name)
         if file is None:
             return None

@@ -1,9 +1,9 @@
 """Names and sources of code from outside the package.
 
-A file is named by its path, and *pinned* as ``path#content``: the content is a digest
-of what it and the modules beside it define, so that whoever holds the pin either gets
-the code that it stands for or is told that it has changed; comments may. An installed
-package offers algorithms as entry points.
+A file is named by its path, and *pinned* as ``path#content``. The content is a digest
+of what the file and the modules next to it define. So a pin leads either to the code
+that it was made for, or to an error that the code has changed; comments may change. An
+installed package offers algorithms as entry points.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GROUP = "dp_erm_bench.algorithms"
 """Entry points of this group are algorithms: ``name = "module:Class"``."""
 
 EXTEND = "dp_erm_bench.extend"
-"""Exports what files of one's own need; imported where one has missed it."""
+"""The module of all names that users' files need; imported if one was not found."""
 
 _pins: set[str] = set()
 
@@ -54,7 +54,7 @@ def entries_of_pin(name: str) -> dict[str, str]:
 
 
 def identity_of(name: str) -> str:
-    """Return the name that seeds an algorithm's draws, without a file's place."""
+    """Return the name that seeds an algorithm's draws, without the folder of a file."""
     return f"{label_of(name)}:{content_digest(name)}" if is_file(name) else name
 
 
@@ -80,13 +80,13 @@ def entry_points() -> dict[str, str]:
 
 
 def pin_file(name: str, group: str) -> str:
-    """Return the absolute path of a file with the digest of its content.
+    """Return the pin of a file: its absolute path with the digest of its content.
 
     Raises
     ------
     UsageError
-        If there is no such file, its name cannot be that of an algorithm, or it is
-        no Python.
+        If the file does not exist, its name cannot be that of an algorithm, or it is
+        not Python.
     """
     if "#" in name:
         return name
@@ -105,40 +105,41 @@ def pin_file(name: str, group: str) -> str:
 
 
 def is_pinned(pin: str) -> bool:
-    """Return whether a file was pinned here: a user named its path, and it held that.
+    """Return whether this process made a pin.
 
-    A pin that stands in a results folder may be anybody's.
+    If so, a user named the file, and it had this content. A pin in a results folder may
+    come from anybody.
     """
     return pin in _pins
 
 
 def source_files(path: str, group: str = "algorithm") -> dict[str, Path]:
-    """Return a file and the modules beside it that it imports, by `files_beside`.
+    """Return a file and the modules next to it that it imports, see `files_beside`.
 
     Raises
     ------
     UsageError
-        If one of them is no Python.
+        If one of them is not Python.
     """
     try:
         return files_beside(path)
     except SyntaxError as error:
         raise broken_file_sentence(error.filename or path, error, group) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        # The parser of Python 3.11 says of what is nested too deeply: no memory.
+        # The parser of Python 3.11 raises MemoryError if code is nested too deeply.
         raise broken_file_sentence(path, error, group) from None
 
 
 @functools.cache
 def origin_digest(cls: type) -> str:
-    """Return the digest that tells a class from outside the package from namesakes.
+    """Return a digest that distinguishes a class from others with the same name.
 
     Returns
     -------
     str
-        Empty for the package's own. The digest of its file and the modules beside it;
-        of a class that no file holds as a whole (a notebook's), a word of this
-        process alone.
+        Empty for the package's own classes. Otherwise the digest of its file and the
+        modules next to it. If no file holds the class as a whole (as in a notebook), it
+        is a random word for this process alone.
     """
     if is_ours(cls):
         return ""
@@ -149,7 +150,17 @@ def origin_digest(cls: type) -> str:
 
 
 def broken_file_sentence(path: str, error: BaseException, group: str) -> UsageError:
-    """Return the sentence about a file that cannot be imported."""
+    """Return the UsageError about a file that cannot be imported.
+
+    Parameters
+    ----------
+    path : str
+        Path of the file.
+    error : BaseException
+        The error of its import.
+    group : str
+        ``algorithm`` or ``loss``.
+    """
     if isinstance(error, ImportError) and (
         moved := _moved_names_sentence(path, error.name or "")
     ):
@@ -166,7 +177,7 @@ def broken_file_sentence(path: str, error: BaseException, group: str) -> UsageEr
 
 
 def _moved_names_sentence(path: str, missing: str) -> str:
-    """Return a sentence on how to import names that have left their module."""
+    """Return a sentence on how to import names that have moved, else nothing."""
     if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
         return ""
     gone = [

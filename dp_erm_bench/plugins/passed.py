@@ -1,11 +1,12 @@
 """Records of the solvers from outside that have passed `dp-erm-bench check`.
 
-The package's own count as passed; what they use uncharged is in doubt like anyone's.
+The package's own solvers count as passed. Their uncharged uses of the data are in doubt
+like those of any solver.
 
 A pass is a file of the cache, named by the solver's sources and by those of the
-package. It holds what is in doubt all the same: a release whose law is measured and not
+package. It records what is still in doubt: a release whose law is measured and not
 recounted, or a use of the records that no budget pays for. A file that is damaged, or
-cannot be read, is no pass.
+cannot be read, is not a pass.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from dp_erm_bench.plugins.names import (
 )
 
 KIND = "passed"
-"""Folder of the cache."""
+"""Folder of the passes in the cache."""
 
 NOT_RECOUNTED = " (not recounted)"
-"""Behind the label of a calibration where a release that is declared has no twin."""
+"""Added to the label of a calibration if a release that is declared has no twin."""
 UNCHECKED = "not checked"
 UNRECOUNTED = "checked, release not recounted"
-"""Doubts about a certificate of a solver from outside."""
+"""Doubts about a certificate of a solver from outside the package."""
 UNCHARGED = "checked, uncharged: "
-"""Before the names of the uses of the records that any solver declares."""
+"""Text before the names of the uncharged uses of the records that a solver declares."""
 
 
 def solver_digest(algorithm: str) -> str:
     """Return the digest of the text of an algorithm from outside the package.
 
-    Of a file: that of it and of the modules beside it, comments and all. Of an entry
-    point: every module of the package that offers it. Of the package's own algorithms,
-    whose tests are its own: empty.
+    For a file, this covers the file and the modules next to it, including comments. For
+    an entry point, it covers every module of the package that offers it. For the
+    package's own algorithms, which have tests of their own, it is empty.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def passes_folder() -> Path:
 def doubt_of_sources(
     solver: str, recounted: bool = True, uses: Iterable[str] = ()
 ) -> str:
-    """Return what is in doubt of sources under `check` of the package as it is.
+    """Return what `check` of the current package leaves in doubt about a solver.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def doubt_of_sources(
         What `solver_digest` returns; empty for the package's own, which count as
         passed.
     recounted : bool
-        Whether all that a run released has a twin, as its calibration says.
+        Whether everything that a run released has a twin, as its calibration says.
     uses : iterable of str
         Names of the uncharged uses that the solver's class declares.
 
@@ -116,14 +117,16 @@ def _recorded_doubt(solver: str) -> str | None:
 
 
 def record_pass(solver: str, passed: bool, doubt: str = "") -> bool:
-    """Record that sources passed, or take back that they did.
+    """Record that sources have passed, or remove the record of it.
 
     Parameters
     ----------
     solver : str
+        What `solver_digest` returns.
     passed : bool
+        Whether they have passed.
     doubt : str
-        What is in doubt all the same.
+        What is in doubt nevertheless; empty for nothing.
 
     Returns
     -------
@@ -145,7 +148,7 @@ def _write_text(text: bytes, file: IO[bytes]) -> None:
 
 
 def unchecked_sentence(algorithms: Iterable[str]) -> str:
-    """Return the sentence about algorithms of which something is in doubt, if any.
+    """Return a sentence on the algorithms that are in doubt, empty if there are none.
 
     Parameters
     ----------
@@ -169,7 +172,7 @@ def _solver_class(name: str) -> Any:
 
 
 def doubtful_sentence(names: Iterable[str], doubt: str) -> str:
-    """Return the sentence about algorithms that passed with a doubt."""
+    """Return a sentence on algorithms that passed with a doubt."""
     why = "its law was measured, and the certified epsilon rests on what it says"
     if doubt.startswith(UNCHARGED):
         why = "the certified epsilon does not cover it"

@@ -20,11 +20,12 @@ class Optimum:
     Parameters
     ----------
     value : float or None
-        F(w); None where no certificate exists.
+        F(w); None if there is no certificate.
     w : array of shape (p,) or None
         A minimiser.
     gap : float or None
-        Certified bound on (F(w) - min F) / |F(w)|, at most 1e-9.
+        Certified bound on (F(w) - min F) / |F(w)|: at most 1e-9, or 1e-6 if the loss is
+        not smooth.
     reason : str
         Empty when certified.
     """
@@ -38,14 +39,14 @@ class Optimum:
 class Problem(ABC):
     """An objective F over a domain of R^p that depends on n private records.
 
-    Knows nothing of privacy or of solvers. One of your own derives from this class; a
-    solver says in ``serves`` which class of problems it is for, and may call
-    all methods of that class.
+    It knows nothing about privacy or solvers. A problem of your own derives from this
+    class. A solver names in ``serves`` the class of problems that it is for, and may
+    call all methods of that class.
 
     Attributes
     ----------
     kind : str
-        Its name in messages.
+        The name of its kind in messages.
     n, p : int
         The numbers of records, and of coordinates.
     """
@@ -75,9 +76,9 @@ class Problem(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Return the digest of its spec and of the content of its records.
+        """Return the digest of the spec and of the content of the records.
 
-        The draws of a seeded trial follow from it.
+        The draws of a seeded trial depend on it.
         """
 
     @property
@@ -95,20 +96,21 @@ class Problem(ABC):
 
     @classmethod
     def neighbours(cls, zeroed: bool) -> tuple[Problem, Problem]:
-        """Return two small problems with first records as far apart as is allowed.
+        """Return two small problems whose first records differ as much as is allowed.
 
-        All else should hide this difference as little as possible: an audit uses them.
+        An audit uses them, so everything else should hide the difference as little as
+        possible.
 
         Parameters
         ----------
         zeroed : bool
-            Whether the second has a record of zeros there (zero_out), or any other
-            record (replace_one).
+            Whether the first record of the second problem is zeros (zero_out), or any
+            other record (replace_one).
 
         Raises
         ------
         Unsupported
-            If the class names none: no solver on it can be audited then.
+            If the class defines none; then no solver on it can be audited.
         """
         raise Unsupported(f"audit: a problem of {cls.kind} names no neighbours")
 
@@ -129,11 +131,17 @@ class Problem(ABC):
 
     @property
     def gradient_rms(self) -> float:
-        """Return the unit of clipping thresholds; refuse where nothing is clipped."""
+        """Return the unit of clipping thresholds.
+
+        Raises
+        ------
+        Unsupported
+            If nothing is clipped in problems of this kind.
+        """
         raise Unsupported(f"gradient_rms: a problem of {self.kind} has no such unit")
 
     def start(self, batch: int) -> Array:
-        """Return the start of B trials, zeros of shape (B, p)."""
+        """Return the starting points of B trials, zeros of shape (B, p)."""
         return np.zeros((batch, self.p))
 
     def oracle(self, batch: int, *, clipped: bool = True) -> BaseOracle:
@@ -144,40 +152,41 @@ class Problem(ABC):
         batch : int
             B.
         clipped : bool
-            Whether a record's share may be clipped.
+            Whether the contribution of a record may be clipped.
         """
         return BaseOracle(self, self.start(batch))
 
     def with_smoothness(self, kind: str) -> Self:
-        """Return the problem with smoothness constants of another origin, if any."""
+        """Return the problem with smoothness constants of another source, if any."""
         return self
 
     def facts(self) -> dict[str, Any]:
-        """Return columns of the table that say what problem it is."""
+        """Return columns of the table of results that describe the problem."""
         return {}
 
     def model(self, w: Array) -> Any:
-        """Return what a point predicts for records, a `LinearModel`, or None."""
+        """Return the model that a point defines, a `LinearModel`, or None."""
         return None
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return columns of the trajectory beside the objective, (B, p) to (B,)."""
+        """Return further columns of the trajectory by name, (B, p) to (B,) each."""
         return {}
 
     def last_measures(self, w: Array) -> dict[str, Array]:
-        """Return columns of the last checkpoint alone, as `measures` does."""
+        """Return columns of the last checkpoint only, in the form of `measures`."""
         return {}
 
     @property
     def references(self) -> dict[str, dict[str, float]]:
         """Return `measures` and `last_measures` of models to compare with, by name.
 
-        They are no private outputs. Records keep them; there are none here.
+        They are not private outputs. Saved records contain them; by default there are
+        none.
         """
         return {}
 
     def lacking(self, quantity: str) -> str:
-        """Return why trials cannot be judged by a quantity, empty if they can.
+        """Return why trials cannot be judged by a quantity; empty if they can.
 
         Parameters
         ----------
@@ -189,12 +198,13 @@ class Problem(ABC):
 
 
 class BaseOracle:
-    """The iterates of B trials on a problem, to be asked for and moved.
+    """The iterates of B trials on a problem, which a solver reads and moves.
 
     Attributes
     ----------
     problem : Problem
     w : array of shape (B, p)
+        The iterates.
     told : dict
         Columns of the trajectory that the solver computes on its way, by name, (B,)
         each. Like the objective, they are recorded and not released.
@@ -207,11 +217,11 @@ class BaseOracle:
 
     @property
     def batch(self) -> int:
-        """Return B."""
+        """Return the number B of trials."""
         return int(self.w.shape[0])
 
     def objective(self, w: Array) -> Array:
-        """Return F at some points, (B, p) to (B,)."""
+        """Return F at given points, (B, p) to (B,)."""
         return np.asarray(self.problem.value(w))
 
     def move_to(self, w: Array) -> None:

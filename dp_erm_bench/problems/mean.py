@@ -27,14 +27,14 @@ from dp_erm_bench.registry import OBJECTIVE
 
 NAME = "mean"
 SILENT = ("_target_", "path")
-"""Keys of a dataset's yaml that its content already tells."""
+"""Keys of a dataset's yaml that its content already determines."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimation(Problem):
     """F(w) = norm2(w - mean of the records), over R^p.
 
-    Its minimum is 0, so that a relative error has no meaning. Labels of the dataset
+    Its minimum is 0, so a relative error has no meaning. Labels of the dataset
     are not read.
 
     Parameters
@@ -77,8 +77,9 @@ class MeanEstimation(Problem):
     def spec(self) -> Mapping[str, Any]:
         """Return the part of a trial's spec that describes the problem.
 
-        `dataset`, its bounds without those of columns where it is a user's own arrays;
-        `problem`; `loss`, `penalty` and `constraint`, which are none.
+        It has the keys `dataset`, `problem`, `loss`, `penalty` and `constraint`; the
+        last three are none. The dataset of a user's own arrays is described by its
+        content and by its bounds, without those of columns.
         """
         data, own = self.dataset, self.dataset.loaded
         if own is None:
@@ -104,7 +105,7 @@ class MeanEstimation(Problem):
 
     @property
     def radius(self) -> float:
-        """Return L, the declared bound on a record's norm, infinite without one."""
+        """Return L, the declared bound on a record's norm; infinite without one."""
         bounds = self.dataset.bounds
         return math.inf if bounds is None else bounds.norm
 
@@ -145,15 +146,16 @@ class MeanEstimation(Problem):
         return self.dataset.uncharged
 
     def facts(self) -> dict[str, Any]:
-        """Return that there is no loss, no penalty and no constraint."""
+        """Return ``none`` for the loss, the penalty and the constraint."""
         return dict.fromkeys(OBJECTIVE, "none")
 
     @classmethod
     def neighbours(cls, zeroed: bool) -> tuple[MeanEstimation, MeanEstimation]:
-        """Return records of zeros but for the first: s entries of L / sqrt(s) each.
+        """Return two problems whose records are zeros except the first.
 
-        That moves the mean by all that is allowed, in both norms. The second problem
-        has the opposite record there, or zeros.
+        The first record of the first problem has s entries of L / sqrt(s) each. This
+        moves the mean as far as is allowed, in both norms. The second problem has the
+        opposite record there, or zeros.
         """
         first, other = np.zeros((40, 64)), np.zeros((40, 64))
         first[0, :4] = 0.5
@@ -174,19 +176,19 @@ def problem_from_records(
     Parameters
     ----------
     Z : array or sparse matrix of shape (n, p)
-        A sparse one stays sparse.
+        The records; a sparse matrix stays sparse.
     bounds : mapping or float, optional
         Public bounds on a record, not computed from the data: ``norm`` (L) and
-        optionally ``nonzeros`` (s) and ``columns``. A number is the norm. Without any a
-        finite epsilon is refused.
+        optionally ``nonzeros`` (s) and ``columns``. A number is the norm. Without
+        bounds a finite epsilon is refused.
     public : bool
-        Whether the records may be known: pickled results keep their trajectory.
+        Whether the records are public; then pickled results keep their trajectory.
 
     Raises
     ------
     UsageError
-        For wrong shapes, values that are not finite, or a record outside of the
-        declared bounds.
+        For wrong shapes, values that are not finite, or a record outside the declared
+        bounds.
     """
     records = Z if hasattr(Z, "tocsc") else np.asarray(real_numbers("Z", Z), np.float64)
     size = np.shape(records)[-1] if np.ndim(records) else 0

@@ -12,17 +12,17 @@ from dp_erm_bench.problems.erm import build
 from dp_erm_bench.registry import ERM, OBJECTIVE, PROBLEM
 
 UNSET = ("auto", "none")
-"""What stands for a part of the objective that is not given."""
+"""Names that mean that a part of the objective is not given."""
 
 
 def problem_of(spec: Mapping[str, Any]) -> Problem:
-    """Return the problem of a spec, be it of a trial, a sweep or a single fit.
+    """Return the problem that the spec of a trial, a sweep or a fit describes.
 
     Parameters
     ----------
     spec : mapping
         `dataset`, with all its keys; `loss`, `penalty`, `constraint`; `problem`, the
-        name of its kind, where it is no empirical risk. Other keys are ignored.
+        name of its kind, if it is not an empirical risk. Other keys are ignored.
 
     Raises
     ------

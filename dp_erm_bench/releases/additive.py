@@ -9,10 +9,11 @@ Indices = NDArray[np.int64]
 
 
 class AdditiveMechanism(Mechanism):
-    """Adds noise to a number of each trial, or to a vector of each trial.
+    """Adds noise to one number of each trial, or to one vector of each trial.
 
-    A vector is one use only if its noise is Gaussian and of one scale, that of its
-    euclidean sensitivity; else every entry would be a release of its own.
+    A vector counts as one use only if the release covers vectors and has one noise
+    scale, set by the sensitivity of the whole vector. Otherwise every entry would be a
+    release of its own.
     """
 
     vector = True
@@ -23,19 +24,20 @@ class AdditiveMechanism(Mechanism):
         Parameters
         ----------
         value : array of shape (B,) or (B, size)
+            One number, or one vector, of each trial.
         coordinate : int array of shape (B,), optional
-            Which entry of the scale applies, where the scale has p columns.
+            Column of the scale for each number; needed if the scale has p columns.
         """
         if value.ndim == 1:
             return value + self.take(1, self._column_of(coordinate))[:, 0]
         return value + self.take_vectors(1, value.shape[1])[:, 0]
 
     def query(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return the value."""
+        """Return the value before noise, as an array with two axes."""
         return value if value.ndim == 2 else value[:, None]
 
     def sensitivity_of(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return the sensitivity of the value, (B, 1)."""
+        """Return the declared sensitivity of the value, of shape (B, 1)."""
         declared = np.broadcast_to(self.release.sensitivity, self.scale.shape)
         return np.take_along_axis(declared, self._column_of(coordinate), axis=1)
 
@@ -50,19 +52,19 @@ class AdditiveMechanism(Mechanism):
         return coordinate[:, None]
 
     def take(self, uses: int, coordinates: Indices) -> Array:
-        """Return the noise of the next uses on given coordinates, (B, uses)."""
+        """Return the noise of the next uses on given coordinates, shape (B, uses)."""
         noise = self.unit_noise(uses, 1)[:, :, 0]
         if self.scale.shape[1] == 1:
             return noise * self.scale
         return noise * np.take_along_axis(self.scale, coordinates, axis=1)
 
     def take_vectors(self, uses: int, size: int) -> Array:
-        """Return the noise of the next uses on vectors, (B, uses, size).
+        """Return the noise of the next uses on vectors, shape (B, uses, size).
 
         Raises
         ------
         TypeError
-            If the release does not cover a vector with one use.
+            If one use of the release does not cover a vector.
         """
         if size > 1 and not (self.release.vectors and self.scale.shape[1] == 1):
             raise TypeError(

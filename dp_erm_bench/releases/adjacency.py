@@ -11,19 +11,19 @@ Bound = TypeVar("Bound", float, NDArray[np.float64])
 
 
 class _Change(float):
-    """A sensitivity of which a record's own term may be more than half."""
+    """A sensitivity such that a record's own term may be more than half of it."""
 
 
 class _Changes(np.ndarray[Any, np.dtype[np.float64]]):
-    """Such sensitivities; what is computed from them is marked, too."""
+    """An array of such sensitivities; results computed from it keep the mark."""
 
 
 class Adjacency(StrEnum):
-    """Relation between neighbouring datasets; the size n is public in both.
+    """Relation between neighbouring datasets, which have the same public size n.
 
-    ``replace_one`` exchanges one record for another (Hamming distance one);
-    ``zero_out`` replaces its contribution to every sum by zero (add or remove with
-    a public normaliser).
+    ``replace_one`` exchanges one record for another (Hamming distance one).
+    ``zero_out`` replaces the contribution of one record to every sum by zero (a record
+    is added or removed, with a public normaliser).
     """
 
     REPLACE_ONE = "replace_one"
@@ -34,38 +34,39 @@ class Adjacency(StrEnum):
     ) -> Bound:
         """Return the sensitivity of a sum of terms bounded by ``bound``.
 
-        Let the terms of the exchanged record be A in D and B in D', of norm at most b.
-        Under ``zero_out`` B = 0, and the sum changes by norm(A) <= b. Under
-        ``replace_one`` it changes by norm(A - B) <= 2 b, reached at B = -A. Terms that
-        cannot be opposite change it by less:
+        Let the exchanged record have the term A in D and B in D', each of norm at most
+        b. Under ``zero_out``, B = 0 and the sum changes by norm(A) <= b. Under
+        ``replace_one``, the sum changes by norm(A - B) <= 2 b, reached at B = -A. The
+        change is smaller if terms cannot be opposite:
 
         - Numbers in [0, b] differ by at most b (``signed=False``).
-        - For positive semidefinite matrices <A, B> = tr(A B) = tr(R A R) >= 0 with R
-          the root of B, as R A R is positive semidefinite, too. In Frobenius norm,
-          norm(A - B)^2 = norm(A)^2 + norm(B)^2 - 2 <A, B> <= 2 b^2
+        - Positive semidefinite matrices have <A, B> = tr(A B) = tr(R A R) >= 0, where R
+          is the root of B, because R A R is positive semidefinite, too. In Frobenius
+          norm, norm(A - B)^2 = norm(A)^2 + norm(B)^2 - 2 <A, B> <= 2 b^2
           (``positive=True``), reached at A = b uu', B = b vv' for orthogonal unit
-          vectors u, v. So it is for vectors without negative entries, in l2 norm.
+          vectors u, v. The same holds for vectors without negative entries in l2 norm.
 
-        Over a secret Poisson sample (`SampledRelease`) it is not the change that has to
-        be bounded under ``replace_one`` but each record's own term, by half of the
-        sensitivity: that is 2 b whatever the terms, ``of_sum(bound)``. There
-        ``positive=True`` is refused, and `check` finds ``signed=False``.
+        For a sum over a secret Poisson sample (`SampledRelease`), ``replace_one`` does
+        not need a bound on the change. It needs each record's own term to be at most
+        half of the sensitivity. So the sensitivity is 2 b for all kinds of terms,
+        ``of_sum(bound)``. Such a release raises an error for ``positive=True``, and
+        `check` detects ``signed=False``.
 
         Parameters
         ----------
         bound : float or ndarray
             Largest absolute value (or norm) of one record's term.
         signed : bool
-            False where a term is a number in [0, bound]. Not for a `SampledRelease`.
+            False if a term is a number in [0, bound]. Not for a `SampledRelease`.
         positive : bool
             Whether a term is a positive semidefinite matrix, or a vector without
-            negative entries, and ``bound`` is of its Frobenius or l2 norm. Not for a
+            negative entries, and ``bound`` bounds its Frobenius or l2 norm. Not for a
             `SampledRelease`.
 
         Returns
         -------
         float or ndarray
-            Largest change of the sum between neighbours, of the shape of ``bound``.
+            Largest change of the sum between neighbours, in the shape of ``bound``.
         """
         if positive and self is Adjacency.REPLACE_ONE:
             return _mark_doubled(math.sqrt(2.0) * bound)
@@ -75,18 +76,26 @@ class Adjacency(StrEnum):
     def of_mean(
         self, bound: Bound, n: int, *, signed: bool = True, positive: bool = False
     ) -> Bound:
-        """Return the sensitivity of a mean over ``n`` terms (see ``of_sum``)."""
+        """Return the sensitivity of a mean over ``n`` terms.
+
+        Parameters
+        ----------
+        bound, signed, positive
+            As in ``of_sum``.
+        n : int
+            Number of terms, which is public.
+        """
         change = self.of_sum(bound, signed=signed, positive=positive)
         return _mark_doubled(change / n) if is_change_only(change) else change / n
 
 
 def _mark_doubled(change: Bound) -> Bound:
-    """Return a sensitivity as one of which a record's own term may be over a half."""
+    """Return a sensitivity, marked: a record's own term may be over half of it."""
     if isinstance(change, np.ndarray):
         return change.view(_Changes)
     return _Change(change)
 
 
 def is_change_only(sensitivity: Any) -> bool:
-    """Return whether a sensitivity bounds the change of a sum, and not its terms."""
+    """Return whether a sensitivity bounds the change of a sum, but not its terms."""
     return isinstance(sensitivity, _Change | _Changes)

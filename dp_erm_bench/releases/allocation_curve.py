@@ -1,44 +1,50 @@
-"""The profile of random allocation with normal noise, never rounded down.
+"""Upper bounds on the privacy profile of random allocation with normal noise.
 
-Asked for is, for t independent standard normal numbers g_i and gamma = e^epsilon >= 1,
+For t independent standard normal numbers g_i and gamma = e^epsilon >= 1, this module
+bounds
 
     delta = E (W_1 + ... + W_t)_+ / t,    W_i = X_i - gamma Y_i,
     X_i = e^(u g_i - u^2/2),  Y_i = e^(-v g_i - v^2/2),  u, v >= 0,
 
-see ``dp_erm_bench/releases/allocation_gaussian.py``. W rises with g. Every change below
-is of one of two kinds, neither of which makes delta smaller, as (.)_+ is convex and
-rises: a W_i is moved up, or its mass is split between a point below and one above it
-such that its mean stays (a mean-preserving spread: by Jensen's inequality, given all
-other terms, the expectation of a convex function of the sum does not fall).
+see ``dp_erm_bench/releases/allocation_gaussian.py``. W increases with g. Every change
+below is of one of two kinds. Neither makes delta smaller, as (.)_+ is convex and
+increasing:
 
-1. Cells. The line of outcomes g is cut into cells of width w (``PANEL``), and what W
-   has in a cell is split between its values at both ends, the mean kept. Masses and
-   means are Gauss and Legendre's, of relative error below 1e-14. Below the lowest end W
-   is moved up to its value there.
-2. Far out. Terms above the highest end c count as 0, and are paid: as W <= X,
+- A W_i is moved up.
+- The mass of a W_i is split between a point below and a point above, and its mean is
+  kept (a mean-preserving spread). By Jensen's inequality, given all other terms, the
+  expectation of a convex function of the sum does not fall.
+
+1. Cells. The line of outcomes g is cut into cells of width w (``PANEL``). The mass that
+   W has in a cell is split between the values of W at both ends of the cell, with the
+   mean kept. Masses and means are computed by Gauss-Legendre quadrature, with a
+   relative error below 1e-14. Below the lowest end, W is moved up to its value there.
+2. Far out. Terms above the highest end c count as 0, and this is paid for: as W <= X,
    (sum W)_+ <= (sum of the W that are kept)_+ + sum of the X that are not, and
-   E X 1(g > c) = Phi(u - c) is added to delta. So 0 gets the mass of g > c: the other
-   terms of a sum in which one is beyond c stay. c is where that is the tail that the
-   caller allows, or where X is ``FAR`` times gamma t: there (s + X)_+ is less than X
-   by little.
-3. Floor. W below -b is moved up to -b. For u = 0 all W are at most 1, so that with
-   b = t the positive part does not change at all. Else b = ``FLOOR`` t gamma.
-4. Lattice. The points, rounded up, are split between both neighbours on a lattice of a
-   power of two, so that quotients and remainders have no rounding error.
-5. Sum. The law of one term is tilted, by e^(theta W) / E e^(theta W), and the t-th
-   power of its characteristic function phi is taken at the N frequencies of one Fourier
-   transform of N cells. Each is off by at most t ``ROUNDING``
-   (|phi| + ``ROUNDING``)^(t-1), hence each cell by the mean of that over the
-   frequencies, which is added to every one; where (|phi| + ``ROUNDING``)^t is below
-   e^-``NOTHING`` it is taken as 0, and as much is added to every cell. There is no
-   transform back: the weights v e^(-theta v) of the sums v > 0 that are asked for are,
-   at each frequency, a geometric series, whose rounding is paid (``SERIES``). Sums that
-   leave the N cells come back within them, which is only more: all that is there
-   counts. But the part of those above the window is lost, E S 1(S > top) <= max over
-   s > top of s e^(-h s) E e^(h S) = top e^(K(h) - h top) for each h >= 1 / top, K the
-   log of E e^(h S): it is added.
+   E X 1(g > c) = Phi(u - c) is added to delta. So 0 gets the mass of g > c, and a sum
+   in which one term is beyond c keeps its other terms. c is the point at which this
+   cost is the tail that the caller allows, or the point at which X is ``FAR`` times
+   gamma t, if that comes first: there (s + X)_+ is only a little less than X.
+3. Floor. W below -b is moved up to -b. For u = 0, all W are at most 1, so that with
+   b = t the positive part does not change at all. Otherwise b = ``FLOOR`` t gamma.
+4. Lattice. The points, rounded up, are split between their two neighbours on a lattice.
+   Its spacing is a power of two, so that quotients and remainders have no rounding
+   error.
+5. Sum. The law of one term is tilted by e^(theta W) / E e^(theta W). The t-th power of
+   its characteristic function phi is taken at the N frequencies of one Fourier
+   transform of N cells. Each power is off by at most t ``ROUNDING``
+   (|phi| + ``ROUNDING``)^(t-1). Hence each cell is off by at most the mean of that over
+   the frequencies, which is added to every cell. If (|phi| + ``ROUNDING``)^t is below
+   e^-``NOTHING``, the power is taken as 0, and e^-``NOTHING`` is added to every cell.
+   No inverse transform is needed: the sums v > 0 have the weights v e^(-theta v), which
+   form a geometric series at each frequency. Its rounding error is paid for
+   (``SERIES``). Sums that leave the N cells wrap around into them. This only adds, as
+   everything within the cells counts. But the contribution of the sums above the window
+   is lost, E S 1(S > top) <= max over s > top of s e^(-h s) E e^(h S)
+   = top e^(K(h) - h top) for each h >= 1 / top, K the log of E e^(h S). It is added.
 
-Where it would be larger, delta is that of one Gaussian mechanism (quasi-convexity).
+If the result is larger than the delta of one Gaussian mechanism, that delta is returned
+(quasi-convexity).
 """
 
 import math
@@ -56,34 +62,35 @@ Complexes = NDArray[np.complex128]
 Indices = NDArray[np.int64]
 
 PANEL = 0.004
-"""Width of a cell of outcomes, divided by the larger of 1 and the slopes."""
+"""Width of a cell of outcomes, before division by the larger of 1 and u, v."""
 BELOW = 9.0
-"""Deviations beyond the lower slope below which all outcomes are moved up."""
+"""Outcomes more than so many deviations below -v are moved up."""
 FAR, FLOOR = 20.0, 16.0
 FINE = 0.05
 """Spacing of the lattice in deviations of a term."""
 LAST = 600.0
-"""The epsilon at which a curve ends at the latest: the rest is paid as delta."""
+"""Largest epsilon of a curve: what remains there is charged as delta."""
 POWERS = (1.1, 1.2, 1.3, 1.5, 1.7, 2.2, 3.0, 5.0)
-"""Powers, in units of the tilt's, whose moments bound what lies far out."""
+"""Powers, as multiples of the tilt theta, whose moments bound what lies far out."""
 BEND, GAP, POINTS = 0.5, 0.15, 1000
-"""Of a curve: the fall of log delta between points, the most that epsilon moves in
-typical losses, and the largest number of points."""
+"""Of a curve: the fall of log delta between points, the largest step of epsilon in
+units of the typical loss, and the largest number of points."""
 COARSE = 5e-3
-"""Spacing of the lattice in shares of what a sum must exceed, over sqrt(t)."""
+"""Spacing of the lattice as a share of t (gamma - 1), which a sum must exceed; it is
+divided by sqrt(t)."""
 LEAST, MOST = 1 << 14, 1 << 20
-"""Fewest cells that a window is cut into, and most."""
+"""Fewest and most cells that a window is cut into."""
 SERIES = 2e-14
-"""Error of a geometric series and of a sum of them, at most, in parts of their terms
-(``geometric``)."""
+"""Largest error of a geometric series, and of a sum of such series, relative to the
+size of their terms (``geometric``)."""
 UP = 1e-13
-"""Relative error of a mass or a ratio, at most."""
+"""Largest relative error of a mass or a ratio."""
 ROUNDING = 2e-15
-"""Error of a factor of a transform, at most (as in ``accounting/pld.py``)."""
+"""Largest error of a factor of a transform (as in ``accounting/pld.py``)."""
 NOTHING = 60.0
-"""Powers below e^-60 are left out, and paid."""
+"""Powers below e^-60 are taken as 0, and this is paid for."""
 STEEP, FARTHEST = 25.0, 300.0
-"""Slopes and epsilons beyond which sampling is of no use: the Gaussian's is taken."""
+"""Slopes and epsilons beyond which sampling does not help: one Gaussian is charged."""
 
 
 def allocation_delta(
@@ -94,12 +101,13 @@ def allocation_delta(
     Parameters
     ----------
     epsilon : float
+        At least 0.
     steps : int
-        t.
+        t, the number of steps of a round.
     up, down : float
-        u and v.
+        u and v, at least 0.
     tail : float
-        What may be added to delta for far terms.
+        What may be added to delta for far terms (step 2).
     """
     whole = gdp_delta(epsilon, up + down)
     steep = up + down > STEEP or down * (down / 2 + BELOW) > FARTHEST
@@ -123,7 +131,19 @@ def allocation_delta(
 def terms(
     gamma: float, up: float, down: float, top: float, floor: float
 ) -> tuple[Floats, Floats]:
-    """Return points and masses of W after the steps 1 to 3, points increasing."""
+    """Return the points of W, increasing, and their masses after steps 1 to 3.
+
+    Parameters
+    ----------
+    gamma : float
+        e^epsilon.
+    up, down : float
+        u and v.
+    top : float
+        c, the highest end of a cell.
+    floor : float
+        -b, the smallest value of W.
+    """
     low = -down - BELOW
     count = 1 + math.ceil((top - low) * max(1.0, up, down) / PANEL)
     ends = np.linspace(low, top, count)
@@ -152,8 +172,18 @@ def terms(
 def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> float:
     """Return an upper bound on E (W_1 + ... + W_t)_+ for points and masses of W.
 
-    It is infinite where the tilted sum leaves the floats. The lattice is no finer than
-    needs be: than ``FINE`` deviations, or ``coarse`` where the tilt hardly sees that.
+    It is infinite if the tilted sum exceeds the range of floats. The lattice is no
+    finer than necessary: its spacing is ``FINE`` deviations, or ``coarse`` if that is
+    larger and the tilt hardly changes over it.
+
+    Parameters
+    ----------
+    values, masses : arrays of shape (k,)
+        Points of W, increasing, and their masses.
+    steps : int
+        t.
+    coarse : float
+        A spacing of the lattice that is fine enough for the sum.
     """
     mean = float(masses @ values) / float(masses.sum())
     deviation = math.sqrt(float(masses @ (values - mean) ** 2))
@@ -171,7 +201,7 @@ def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> 
     first = math.floor(low / step)
     last = min(math.ceil(top / step), steps * int(index[-1]))
     size = fft.next_fast_len(last - first + 1, real=True)
-    # The tilted sum, its rounding added.
+    # The tilted sum, with a bound on its rounding added.
     at = cumulant(index * step, masses, theta)
     weights = np.exp(theta * step * index - at) * masses
     factor = fft.rfft(np.bincount(index.astype(np.int64) % size, weights, size))
@@ -180,12 +210,12 @@ def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> 
     lengths = np.abs(factor)
     seen = np.flatnonzero(lengths + ROUNDING > math.exp(-NOTHING / steps))
     power, lengths = np.power(factor[seen], steps), lengths[seen]
-    # All but the first and, of an even size, the last stand for two frequencies.
+    # Each counts for two frequencies, except the first and, if size is even, the last.
     twice = np.where((seen > 0) & (2 * seen < size), 2.0, 1.0) / size
     error = float(twice @ (lengths + ROUNDING) ** (steps - 1))
     off = (steps + 1) * ROUNDING * error + math.exp(-NOTHING)
     series, most = geometric(theta * step, seen, size, first + size)
-    # Not a product of vectors: numpy adds in pairs, with less rounding.
+    # No dot product: np.sum adds in pairs, with less rounding.
     sums = float(np.sum(twice * (power * series).real))
     sums += SERIES * float(twice @ (np.abs(power) * most)) + off * float(most[0])
     grown = steps * (at + 4 * UP)
@@ -208,48 +238,74 @@ def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> 
 def geometric(
     rate: float, frequencies: Indices, size: int, count: int
 ) -> tuple[Complexes, Floats]:
-    """Return sum_(m < count) m r^m, r = e^(-rate + 2 pi i k / size), of each k.
+    """Return sum_(m < count) m r^m, r = e^(-rate + 2 pi i k / size), for each k.
 
-    With q = 1 - r it is r (1 - r^(count - 1) - (count - 1) q r^(count - 1)) / q^2.
-    Beside it stands a bound on its modulus and, times ``SERIES``, on its rounding: |r|
-    times the numerator's terms without their signs, T = 1 + (1 + n |q|) e^-x, over
-    |q|^2, where n = count - 1 and x = rate n; that of the first k, 0, bounds the sum of
-    m e^(-rate m).
+    With q = 1 - r the sum is r (1 - r^(count - 1) - (count - 1) q r^(count - 1)) / q^2.
+    The second array bounds its modulus and, times ``SERIES``, its rounding error: it is
+    |r| T / |q|^2, where T = 1 + (1 + n |q|) e^-x adds up the numerator's terms without
+    their signs, n = count - 1 and x = rate n. Its entry for the first k, 0, bounds the
+    sum of m e^(-rate m).
 
-    ``SERIES``, in units of 2^-53. A turn has a relative error of 3, an exponential one
-    of 4 besides, hence r of 3 pi + 4 < 14 and q of 3 pi / 2 < 5, as
-    |q| >= 2 |r|^(1/2) sin(turn / 2), and of 12 more by ``expm1``, whose parts either
-    have one sign or are at most 2 where |q| >= 1. r^n is off by x + 6 pi + 4 < x + 23
-    of itself, so that the numerator is by (x + 23 + 17 + 5) (T - 1) + 2 T. As
-    n |q| < 2^22, x (T - 1) / T is at most x min(1, (1 + 2^22) e^-x) < 16: the
-    numerator's is below 63 T. With 2 x 17 + 3 of q^2, and 12 of products and the
-    quotient, a series' is 126. A mean of up to 2^20 of them, times powers and added in
-    pairs (blocks of 128 of 8 sums each), adds 35, which makes 161, or 1.8e-14.
+    ``SERIES`` is derived in units of 2^-53. An angle has a relative error of 3, and an
+    exponential one of 4 more. Hence r has one of 3 pi + 4 < 14. q has one of
+    3 pi / 2 < 5, as |q| >= 2 |r|^(1/2) sin(angle / 2), and of 12 more from ``expm1``,
+    whose parts either have one sign or are at most 2 where |q| >= 1. r^n has one of
+    x + 6 pi + 4 < x + 23, so that the numerator is off by (x + 23 + 17 + 5) (T - 1)
+    + 2 T. As n |q| < 2^22, x (T - 1) / T is at most x min(1, (1 + 2^22) e^-x) < 16: the
+    numerator's error is below 63 T. With 2 x 17 + 3 for q^2, and 12 for products and
+    the quotient, a series has 126. A mean of up to 2^20 series, times powers and added
+    in pairs (blocks of 128 of 8 sums each), adds 35, which makes 161, or 1.8e-14.
+
+    Parameters
+    ----------
+    rate : float
+        Decay of the terms, positive.
+    frequencies : int array of shape (K,)
+        The k, of which the first is 0.
+    size : int
+        N, the number of cells of the transform.
+    count : int
+        Number of terms of the sum.
     """
     turns = 2j * math.pi / size
     ratio = np.exp(-rate + turns * frequencies)
-    # The turns of a power are whole numbers of 1 / size, kept exact.
+    # The angles of a power are whole multiples of a turn / size, kept exact.
     far = np.exp(-rate * (count - 1) + turns * (frequencies * (count - 1) % size))
     gap = -np.expm1(-rate + turns * frequencies)
     wide = np.abs(gap)
     series = ratio * (1 - far - (count - 1) * gap * far) / gap**2
     ends = math.exp(-rate * (count - 1))
-    # Where r underflows its absolute error is paid.
+    # If r underflows, its absolute error is paid for.
     length = max(math.exp(-rate), 1e-300)
     most = length * (1 + ends + (count - 1) * wide * ends) / wide**2
     return series, most
 
 
 def cumulant(values: Floats, masses: Floats, power: float) -> float:
-    """Return log E e^(power W)."""
+    """Return log E e^(power W).
+
+    Parameters
+    ----------
+    values, masses : arrays of shape (k,)
+        Points of W, increasing, and their masses.
+    power : float
+        The factor of W in the exponent.
+    """
     shift = power * float(values[-1])
     return shift + math.log(float(masses @ np.exp(power * values - shift)))
 
 
 def tilt(values: Floats, masses: Floats, steps: int) -> float:
-    """Return about the power at which the tilted mean of W is 0.
+    """Return approximately the power at which the tilted mean of W is 0.
 
-    At least one at which t cumulants are about 1, where gamma is near 1.
+    If gamma is near 1, it is at least a power at which t times the cumulant is about 1.
+
+    Parameters
+    ----------
+    values, masses : arrays of shape (k,)
+        Points of W, increasing, and their masses.
+    steps : int
+        t.
     """
 
     def mean(power: float) -> float:
@@ -267,10 +323,19 @@ def tilt(values: Floats, masses: Floats, steps: int) -> float:
 def window(
     values: Floats, masses: Floats, steps: int, theta: float
 ) -> tuple[float, float]:
-    """Return sums between which nearly all is, one at most 0 and one above it.
+    """Return sums, one at most 0 and one above, between which nearly all mass lies.
 
-    Sums above the window that come back are heavier by e^(theta L), L its length;
-    those below hold little of the tilted mass. It only has to be about right.
+    Sums above the window that wrap around gain a factor e^(theta L), L its length. Sums
+    below it hold little of the tilted mass. The window need only be roughly right.
+
+    Parameters
+    ----------
+    values, masses : arrays of shape (k,)
+        Points of W, increasing, and their masses.
+    steps : int
+        t.
+    theta : float
+        The tilt of one term.
     """
     at = steps * cumulant(values, masses, theta)
     powers = [theta * factor for factor in POWERS]
@@ -289,17 +354,17 @@ def window(
 def curve(
     steps: int, up: float, down: float, scale: float, tail: float
 ) -> tuple[Floats, Floats]:
-    """Return epsilons from 0 on and bounds on delta at each, down to about ``tail``.
+    """Return epsilons from 0 on, and bounds on delta at each, down to about ``tail``.
 
-    They are so dense that a chord over e^epsilon is above delta by about BEND^2 / 8,
-    and near 0 by the square of GAP.
+    The points are so dense that a chord over e^epsilon is above delta by about
+    BEND^2 / 8, and near 0 by the square of GAP.
 
     Parameters
     ----------
     steps, up, down, tail
         As in ``allocation_delta``.
     scale : float
-        A typical loss.
+        A typical privacy loss.
     """
     epsilons, deltas, gap = [0.0], [1.0], GAP * scale
     deltas[0] = allocation_delta(0.0, steps, up, down, max(tail, 1e-7 * scale))
@@ -317,7 +382,8 @@ def curve(
 def hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Return the corners of the lower convex hull of points, x increasing.
 
-    Bounds on a convex function stay bounds: a corner's chord is above the function.
+    If the points bound a convex function from above, so does the hull, because a chord
+    between corners lies above the function.
     """
     kept: list[int] = []
     for i in range(x.size):
@@ -331,10 +397,11 @@ def hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def atoms_of_profile(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, float]:
-    """Return losses > 0, masses under Q there, and P's at infinity, of a profile.
+    """Return losses > 0 of a profile, their masses under Q, and P's mass at infinity.
 
-    Between its corners delta is linear in gamma = e^epsilon, the profile of masses q
-    under Q at their losses, the changes of its slope, and of e^loss q under P.
+    Between its corners, delta is linear in gamma = e^epsilon. This is the profile of a
+    pair with the masses q under Q at the corners' losses, which are the changes of the
+    slope, and e^loss q under P.
     """
     gammas, corners = hull(np.expm1(epsilons), deltas)
     slopes = np.append(np.diff(corners) / np.diff(gammas), 0.0)
@@ -342,11 +409,11 @@ def atoms_of_profile(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, 
 
 
 def curve_losses(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> Losses:
-    """Return a law whose profile bounds that of (P, Q), for curves of both orders.
+    """Return a law whose profile bounds that of (P, Q), from curves of both orders.
 
-    ``first`` is of P against Q at epsilons >= 0, ``second`` of Q against P, which gives
-    what is below: H_gamma(P, Q) = 1 - gamma + gamma H_(1 / gamma)(Q, P). All other mass
-    is at loss 0.
+    ``first`` is the curve of P against Q at epsilons >= 0. ``second`` is that of Q
+    against P, which gives the profile at epsilons below 0:
+    H_gamma(P, Q) = 1 - gamma + gamma H_(1 / gamma)(Q, P). All other mass is at loss 0.
     """
     top = max(first[1][0], second[1][0])
     (ups, over, infinite), (downs, under, _) = (

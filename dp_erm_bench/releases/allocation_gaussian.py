@@ -1,20 +1,21 @@
 """Normal noise on sums to which each record adds its term in one step of t.
 
-A round of t steps: every record draws its step by itself, uniformly on 1 .. t and
-secretly, and each step publishes the sum of the terms of its records plus normal noise
-of deviation s, an empty step too ("random allocation", "balls and bins"). The term of a
-record may depend on all earlier answers. Its norm is at most b: b is the sensitivity
-Delta under ``zero_out``, half of it under ``replace_one`` (``Adjacency.of_sum``). Below
-all is in units of s, so that terms have norm at most m = b / s.
+In a round of t steps, every record draws its own step, uniformly on 1 .. t,
+independently and in secret. Each step, an empty one too, publishes the sum of the terms
+of its records plus normal noise of deviation s ("random allocation", "balls and bins").
+The term of a record may depend on all earlier answers. Its norm is at most b: b is the
+sensitivity Delta under ``zero_out``, and half of it under ``replace_one``
+(``Adjacency.of_sum``). Below, all is in units of s, so that terms have norm at most
+m = b / s.
 
-**Theorem.** Let the neighbours differ in one record. For every gamma >= 0 the
-hockey-stick divergence H_gamma of the round's answers is at most that of (A, R) and of
-(R, A), in the order that is asked, under ``zero_out``, and of (A, B) under
-``replace_one``, where, e_i being the unit vectors of R^t,
+**Theorem.** Let the neighbours differ in one record. For every gamma >= 0, the
+hockey-stick divergence H_gamma of the round's answers is at most that of (A, R) or
+(R, A), according to the order of the neighbours, under ``zero_out``, and that of (A, B)
+under ``replace_one``. Here e_i are the unit vectors of R^t, and
 
     R = N(0, I_t),  A = 1/t sum_i N(m e_i, I_t),  B = 1/t sum_i N(-m e_i, I_t).
 
-The bound is reached: by a record whose term is a given vector of length m, exchanged
+The bound is reached by a record whose term is a given vector of length m, exchanged
 for the opposite one under ``replace_one``.
 
 *Proof.* 1. The record's step I and the steps J of all others are independent of each
@@ -23,11 +24,11 @@ the same J. (P, Q) is a mean over J of pairs (P_J, Q_J), and H is jointly convex
 that a bound for each J is one for (P, Q). Fix J.
 
 2. Given J and the answers y_1 .. y_(i-1), step i publishes f_i + 1{I = i} v_i + noise
-on D and f_i + 1{I = i} v'_i + noise on D', with vectors f_i, v_i, v'_i that are
-functions of J and those answers, the same for all I: f_i is the sum over the others,
-which neither dataset changes. ``zero_out`` has v'_i = 0 (or v_i = 0, in the other
-order). Let R be the law of y with v_i = v'_i = 0 in every step, and z_i = y_i - f_i,
-under R normal N(0, I) given all earlier answers. Given I = i only step i differs, so
+on D and f_i + 1{I = i} v'_i + noise on D'. The vectors f_i, v_i, v'_i are functions of
+J and those answers, the same for all I: f_i is the sum over the other records, which
+are equal in both datasets. ``zero_out`` has v'_i = 0 (or v_i = 0, in the other order).
+Let R be the law of y with v_i = v'_i = 0 in every step, and let z_i = y_i - f_i, which
+under R is normal N(0, I) given all earlier answers. Given I = i, only step i differs:
 
     dP/dR = 1/t sum_i X_i,  X_i = e^(<z_i, v_i> - |v_i|^2 / 2),
     dQ/dR = 1/t sum_i Y_i,  Y_i = e^(<z_i, v'_i> - |v'_i|^2 / 2),
@@ -35,58 +36,61 @@ under R normal N(0, I) given all earlier answers. Given I = i only step i differ
     H_gamma(P, Q) = E_R (dP/dR - gamma dQ/dR)_+ = 1/t E_R (sum_i W_i)_+,
     W_i = X_i - gamma Y_i.
 
-3. *One step.* Lemma: let g be convex on R, growing at most linearly, and let
-(x, y) be centred and jointly normal of variances p <= m^2 and p' <= m^2, covariance r.
+3. *One step.* Lemma: let g be convex on R and grow at most linearly, and let (x, y) be
+centred and jointly normal with variances p <= m^2 and p' <= m^2 and covariance r.
 Then F(p, p', r) = E g(c + e^(x - p/2) - gamma e^(y - p'/2)) is at most its value at
 p = p' = m^2, r = -m^2, which is that of x = m h, y = -m h, h standard normal. If
 p' = 0, it is at most its value at p = m^2, p' = r = 0; if p = 0, at p' = m^2 and
 p = r = 0.
-(a) F does not fall if p rises to m^2 with r and p' held: with an independent normal x'
-of variance m^2 - p, e^(x + x' - m^2/2) = e^(x - p/2) e^(x' - (m^2 - p)/2) has the
-conditional mean e^(x - p/2) given (x, y); apply Jensen's inequality to g given (x, y).
-Adding x' leaves r. Likewise for p'. This is the case p' = 0 or p = 0, too.
-(b) F does not fall if r falls, p and p' held. Let g have two bounded derivatives first.
-With f(x, y) = g(c + X - gamma Y), X = e^(x - p/2), Y = e^(y - p'/2), Price's theorem
-says dF/dr = E d^2 f / dx dy = -gamma E X Y g''(c + X - gamma Y) <= 0, for
-|r| < sqrt(p p'); F is continuous at the ends. A convex g of linear growth has slopes
-between -k and k. It is the limit of its convolutions with N(0, a^2), a -> 0, which are
-convex, of the same slopes and of second derivatives up to 2 k / a: the slope of g moves
-by 2 k in all. F converges by dominated convergence, X and Y being integrable.
+(a) F does not fall if p rises to m^2 while r and p' are held: with an independent
+normal x' of variance m^2 - p, e^(x + x' - m^2/2) = e^(x - p/2) e^(x' - (m^2 - p)/2) has
+the conditional mean e^(x - p/2) given (x, y); apply Jensen's inequality to g given
+(x, y). Adding x' does not change r. The same holds for p'. This also covers the cases
+p' = 0 and p = 0.
+(b) F does not fall if r falls while p and p' are held. First let g have two bounded
+derivatives. With f(x, y) = g(c + X - gamma Y), X = e^(x - p/2), Y = e^(y - p'/2),
+Price's theorem says dF/dr = E d^2 f / dx dy = -gamma E X Y g''(c + X - gamma Y) <= 0,
+for |r| < sqrt(p p'); F is continuous at the ends. A convex g of linear growth has
+slopes between -k and k. It is the limit of its convolutions with N(0, a^2), a -> 0.
+These are convex, with the same bounds on the slopes and second derivatives up to
+2 k / a, because the slope of g rises by at most 2 k in all. F converges by dominated
+convergence, as X and Y are integrable.
 After (a), r may be any covariance in [-m^2, m^2]; (b) takes it to -m^2.
 
-4. *All steps.* With (X*, Y*) = (e^(m h - m^2/2), e^(-m h - m^2/2)) under
-``replace_one``, (e^(m h - m^2/2), 1) or (1, e^(-m h - m^2/2)) under ``zero_out``, let
-V_t(s) = s_+ and V_(i-1)(s) = E V_i(s + X* - gamma Y*). Each V_i is convex and of linear
-growth, being a mean of shifts of such a function. Claim:
+4. *All steps.* Let (X*, Y*) = (e^(m h - m^2/2), e^(-m h - m^2/2)) under
+``replace_one``, and (e^(m h - m^2/2), 1) or (1, e^(-m h - m^2/2)) under ``zero_out``.
+Let V_t(s) = s_+ and V_(i-1)(s) = E V_i(s + X* - gamma Y*). Each V_i is convex and of
+linear growth, as it is a mean of shifts of such a function. Claim:
 E_R[(sum_j W_j)_+ | y_1 .. y_i] <= V_i(W_1 + ... + W_i). It holds at i = t. If it holds
 at i, then
 
     E_R[(sum_j W_j)_+ | y_1 .. y_(i-1)] <= E_R[V_i(S + W_i) | y_1 .. y_(i-1)]
-                                        <= V_(i-1)(S),  S = W_1 + ... + W_(i-1),
+                                        <= V_(i-1)(S),  S = W_1 + ... + W_(i-1).
 
-for given these answers v_i and v'_i are fixed vectors, (<z_i, v_i>, <z_i, v'_i>) is
-normal of variances |v_i|^2, |v'_i|^2, and step 3 applies to g = V_i, whatever they are.
+Given these answers, v_i and v'_i are fixed vectors and (<z_i, v_i>, <z_i, v'_i>) is
+normal with variances |v_i|^2, |v'_i|^2. So step 3 applies to g = V_i, whatever these
+vectors are.
 At i = 0: H_gamma(P, Q) <= V_0(0) / t = 1/t E (sum_i X*_i - gamma Y*_i)_+ over
 independent pairs, which is H_gamma of the pair of the theorem: there z_i is h_i. QED
 
-For (1, Y*) the sign of h is free; as it is, all W rise with h. As h -> -h exchanges A
-and B, (B, A) has the profile of (A, B).
+For (1, Y*), the sign of h is free; as chosen here, all W increase with h. As h -> -h
+exchanges A and B, (B, A) has the profile of (A, B).
 
 Steps 3 and 4 say more: they bound E g of the sum for each convex g, with any constant
-added to it. With t = 1 and the constant (1 - gamma) (1 - q) / q this is the pair of
-Poisson sampling with a replaced record, see ``replacement_pair``.
+added to the sum. With t = 1 and the constant (1 - gamma) (1 - q) / q, this is the pair
+of Poisson sampling with a replaced record, see ``replacement_pair``.
 
-**Rounds.** Each draws its steps anew, secretly, so that given all earlier rounds'
-answers it is as above. Adaptive compositions are dominated by the product of dominating
-pairs (Zhu, Dong, Wang 2022, Theorem 10). A round that is cut short publishes a part of
-a round, hence is charged as one. The profile is computed in
+**Rounds.** Each round draws its steps independently of all others, in secret. Given the
+answers of all earlier rounds, it is as above. Adaptive compositions are dominated by
+the product of dominating pairs (Zhu, Dong, Wang 2022, Theorem 10). A round that is cut
+short publishes a part of a round, hence is charged as one. The profile is computed in
 ``dp_erm_bench/releases/allocation_curve.py``.
 
-**What it rests on.** A step that is uniform given all records, drawn by the mechanism
-after they are fixed, and told to nobody. A choice that depends on nothing but the
-record's place, but is known to others, leaves one Gaussian mechanism a round; one that
-depends on the data leaves nothing; nor do empty steps without noise, which tell who is
-elsewhere. The number n of records is public.
+**What it rests on.** Each step is uniform given all records, and the mechanism draws it
+after they are fixed and keeps it secret. If the choice depends only on the record's
+place but is known to others, one Gaussian mechanism a round is what remains. If it
+depends on the data, nothing remains. Nothing remains either if empty steps have no
+noise, because they show who is in other steps. The number n of records is public.
 
 References
 ----------
@@ -126,18 +130,24 @@ WHOLE = 1e-9
 def cached_profile(
     steps: int, up: float, down: float, scale: float, tail: float
 ) -> tuple[Floats, Floats]:
-    """Return ``curve``, kept: both orders of the neighbours ask for the same two."""
+    """Return ``curve`` from a cache: both orders of neighbours need the same two.
+
+    Parameters
+    ----------
+    steps, up, down, scale, tail
+        As in ``curve``.
+    """
     return curve(steps, up, down, scale, tail)
 
 
 @dataclass(frozen=True)
 class AllocationGaussianLaw(Law):
-    """Rounds of random allocation; ``times`` counts rounds.
+    """The law of rounds of random allocation; ``times`` counts rounds.
 
     Attributes
     ----------
     steps : int
-        t, at least 2: of one step it is the law of the Gaussian mechanism.
+        t, at least 2. A round of one step has the law of the Gaussian mechanism.
     """
 
     name: ClassVar[str] = "allocation_gaussian"
@@ -145,30 +155,40 @@ class AllocationGaussianLaw(Law):
     steps: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse numbers outside their ranges."""
+        """Raise ValueError if a number is outside its range."""
         super().__post_init__()
         if self.steps < 2:
             raise ValueError(f"steps={self.steps}: must be at least 2")
 
     def sampling_rate(self) -> float:
-        """Return 1 / t."""
+        """Return 1 / t, the probability that a step reads a given record."""
         return 1 / self.steps
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of one Gaussian mechanism a round.
+        """Return the Renyi curve of one Gaussian mechanism a round.
 
-        Given the steps of all records it is one; Renyi divergence is jointly
-        quasi-convex.
+        Given the steps of all records, a round is such a mechanism, and Renyi
+        divergence is jointly quasi-convex.
         """
         return gaussian_rdp(orders, self.multiplier(z))
 
     def steepness(self, z: float) -> float:
-        """Return mu of a round; beyond `STEEP` that of the Gaussian is as good."""
+        """Return mu of a round; infinity beyond `STEEP`, where sampling is no help."""
         mu = 1 / self.multiplier(z)
         return mu if mu <= STEEP else math.inf
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the pairs of the theorem, as corners of their profiles."""
+        """Return the pairs of the theorem, as corners of their profiles.
+
+        Parameters
+        ----------
+        z : float
+            Common noise multiplier.
+        adjacency : Adjacency
+            Relation between neighbouring datasets, which selects the pairs.
+        tail : float
+            Delta down to which the profiles are computed.
+        """
         mu, steps = 1 / self.multiplier(z), self.steps
         replaced = adjacency is Adjacency.REPLACE_ONE
         square = min(mu * mu, 600.0)
@@ -189,21 +209,24 @@ class AllocationGaussianLaw(Law):
         return Dominating(self.times, scale, span, losses, mirrored=replaced)
 
     def guess(self, square: float) -> float:
-        """Return the z of s^2 = (e^(1/z^2) - 1) / t."""
+        """Return the z at which the mean square loss is about ``square``.
+
+        The mean square loss is taken as (e^(1/z^2) - 1) / t.
+        """
         return super().guess(math.log1p(square * self.steps))
 
 
 class AllocationMechanism(SamplingMechanism):
-    """Draws a step of t for each record, at the start of each round.
+    """Draws one of t steps for each record, at the start of each round.
 
     Attributes
     ----------
     records : int
-        n, once a sample was drawn.
+        n, once a sample has been drawn.
     handed : list of int
-        Of each trial the sum of (record + 1) (use + 1) over all that samples held,
-        modulo 2^63, for an auditor to compare with the steps that the secret stream
-        says. Secret, as these are.
+        For each trial, the sum of (record + 1) (use + 1) over all records of its
+        samples, modulo 2^63. An auditor compares it with the steps that the secret
+        stream gives. It is secret, as these are.
     """
 
     kind = "random allocation"
@@ -239,8 +262,24 @@ class AllocationMechanism(SamplingMechanism):
     def allocation(self, trial: int, n: int, index: int) -> Batch:
         """Return the records of a round in the order of their steps, and offsets.
 
-        Record j has the uniform number n index + j of the trial's secret stream,
-        whatever the data: the t-th of [0, 1) that it is in is its step.
+        Record j uses the uniform number n index + j of the trial's secret stream,
+        whatever the data. Its step is the one of the t equal parts of [0, 1) that
+        holds this number.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial in the batch.
+        n : int
+            Number of records.
+        index : int
+            Number of the round, from 0.
+
+        Returns
+        -------
+        records : int array of shape (n,)
+        offsets : int array of shape (t + 1,)
+            Step i sums over ``records[offsets[i]:offsets[i + 1]]``.
         """
         u = uniforms(self.sample_seeds[trial], n * index, n)
         chosen = (u * self.steps).astype(np.int64)
@@ -253,13 +292,13 @@ class AllocationMechanism(SamplingMechanism):
 class AllocationGaussian(SampledRelease):
     """Sums over the records that chose a step, plus normal noise.
 
-    Under ``replace_one`` each record's own term must be at most half of the
-    sensitivity, as over a Poisson sample.
+    Under ``replace_one``, each record's own term must be at most half of the
+    sensitivity, as for a Poisson sample.
 
     Parameters
     ----------
     rate : float
-        1 / t, t whole: the probability of a record to be in a step.
+        1 / t for a whole number t: the probability that a record is in a step.
     """
 
     vectors: ClassVar[bool] = True
@@ -267,13 +306,13 @@ class AllocationGaussian(SampledRelease):
     draw = staticmethod(draws.gaussian)
 
     def __post_init__(self) -> None:
-        """Refuse a rate that is not one of a whole number of steps."""
+        """Raise UsageError unless the rate is 1 / t for a whole number t."""
         super().__post_init__()
         if not self.rate > 0 or abs(round(1 / self.rate) * self.rate - 1) > WHOLE:
             raise UsageError(f"rate={self.rate}: must be 1 / t for a whole number t")
 
     def law(self) -> Law:
-        """Return the law of all rounds, begun ones too; of one step, the Gaussian."""
+        """Return the law of all rounds that are begun; for t = 1, the Gaussian law."""
         steps = round(1 / self.rate)
         if steps == 1:
             return GaussianLaw(self.times, self.weight)

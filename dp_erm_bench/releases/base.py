@@ -1,4 +1,4 @@
-"""Releases, what all their mechanisms share, and the mechanisms of a trial."""
+"""The base classes of releases and mechanisms, and the mechanisms of a batch."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class Release(ABC):
     Parameters
     ----------
     name : str
-        Its name among the solver's mechanisms.
+        Its name among the mechanisms of the solver.
     sensitivity : float or array, broadcastable to (B, p)
         The largest change of the published value between neighbours, for the
         budget's adjacency; per trial, or per trial and coordinate.
@@ -38,16 +38,17 @@ class Release(ABC):
     mechanism : type of Mechanism
         The class of its mechanism.
     proof : type of Law
-        The law that is proved of it, where ``law`` is not overridden.
+        The law that is proved for it, unless ``law`` is overridden.
     vectors : bool
-        Whether one use may publish a vector, of a given sensitivity in a norm.
+        Whether one use may publish a vector whose sensitivity is given in a norm.
     secret : bool
-        Whether the noise is never added to what is published.
+        Whether the noise stays secret: it is not added to a published quantity.
     selects : bool
-        Whether the index of a winner is published.
+        Whether it publishes the index of a winner.
     twin : type, optional
-        Of a kind from outside the package: its law a second time and how likely its
-        answers are, see ``trust/twins/base.py``. Without it runs are not recounted.
+        For a kind from outside the package: a second implementation of its law, which
+        also knows how likely answers are (``trust/twins/base.py``). Runs of a kind
+        without a twin are not recounted.
     """
 
     mechanism: ClassVar["type[Mechanism]"]
@@ -63,18 +64,32 @@ class Release(ABC):
     weight: float = 1.0
 
     def law(self) -> Law:
-        """Return its law, ``proof`` with the release's fields of the same names."""
+        """Return the law of the release.
+
+        It is ``proof``, whose fields take the values of the release's fields of the
+        same names.
+        """
         names = {field.name for field in fields(self.proof)} & vars(self).keys()
         return self.proof(**{name: getattr(self, name) for name in names})
 
     @staticmethod
     @abstractmethod
     def draw(seed: Seed, start: int, count: int) -> Array:
-        """Return noise of scale 1: draws start .. start + count - 1 of a stream."""
+        """Return noise of scale 1: draws start .. start + count - 1 of a stream.
+
+        Parameters
+        ----------
+        seed : uint32 array of shape (4,)
+            Seed of the stream.
+        start : int
+            Number of the first draw, from 0.
+        count : int
+            Number of draws.
+        """
 
     @classmethod
     def is_built_in(cls) -> bool:
-        """Return whether the class is one of the package, not just called like it."""
+        """Return whether the class is part of the package, not just named like one."""
         if not cls.__module__.startswith(f"{__package__}."):
             return False
         return vars(sys.modules[cls.__module__]).get(cls.__name__) is cls
@@ -84,16 +99,28 @@ class Release(ABC):
         """Return whether the kind has a twin; a subclass does not inherit it."""
         if cls.is_built_in():
             return True
-        # By its word: a twin's base lies above the releases.
+        # By name: the base class of twins is in a layer above the releases.
         places = getattr(vars(cls).get("twin"), "__mro__", ())
         return any(place.__qualname__ == "Twin" for place in places)
 
     def draws_of(self, size: int) -> int:
-        """Return the number of draws of one use on a vector of a size."""
+        """Return the number of draws that one use on a vector of a given size takes."""
         return size
 
     def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
-        """Return the noise of scale 1 of some uses, (uses, size), from draw start."""
+        """Return the noise of scale 1 of several uses, of shape (uses, size).
+
+        Parameters
+        ----------
+        seed : uint32 array of shape (4,)
+            Seed of the stream.
+        start : int
+            Number of the first draw, from 0.
+        uses : int
+            Number of uses.
+        size : int
+            Length of the vector of each use.
+        """
         return self.draw(seed, start, uses * size).reshape(uses, size)
 
 
@@ -104,13 +131,17 @@ class Query:
     Attributes
     ----------
     name : str
-        The release.
+        Name of the release.
     value : array of shape (B,) or (B, size)
         The value before noise.
     sensitivity : array, broadcastable to (B, 1) or (B, size)
-        Declared for this use.
-    vector, order, run : bool, float, int or None
-        Whether the sensitivity is of a norm of the row, its order, and which run asks.
+        Sensitivity that is declared for this use.
+    vector : bool
+        Whether the sensitivity bounds a norm of the whole row.
+    order : float
+        Order of that norm.
+    run : int or None
+        Number of the repeated run that makes the query, None if runs are not repeated.
     """
 
     name: str
@@ -131,7 +162,7 @@ class Mechanism(ABC):
     ----------
     release : Release
     z : float
-        Noise scale / sensitivity; 0 for no noise.
+        Common noise multiplier, noise scale / (weight * sensitivity); 0 for no noise.
     identities : sequence of str
         One per trial; they seed the streams.
 
@@ -142,8 +173,8 @@ class Mechanism(ABC):
     used : int
         The number of uses so far.
     intercept : callable or None
-        The hook of the replay audit: gets each query and a function that
-        publishes the answer, and returns the answer that the solver is to see.
+        The hook of the replay audit. It is called with each query and a function that
+        publishes the answer, and returns the answer that the solver gets.
     """
 
     vector, order = False, 2.0
@@ -162,7 +193,7 @@ class Mechanism(ABC):
         return multiplier * each if multiplier else np.zeros(each.shape)
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Publish the noisy answer to a query, see ``publish`` of each kind."""
+        """Publish the noisy answer to a query; for the arguments see ``publish``."""
         if self.intercept is None:
             return self.publish(*args, **keys)
         asked = self.query(*args, **keys), self.sensitivity_of(*args, **keys)
@@ -178,16 +209,16 @@ class Mechanism(ABC):
         """Return the value before noise, of shape (B,) or (B, size)."""
 
     def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
-        """Return the sensitivity that is declared for a call, by default of all."""
+        """Return the sensitivity declared for a call; by default the same for all."""
         return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
     def spend(self, uses: int) -> None:
-        """Count ``uses`` more.
+        """Count ``uses`` more uses.
 
         Raises
         ------
         BudgetExhausted
-            If that is more often than declared.
+            If the release is then used more often than declared.
         """
         if self.used + uses > self.release.times:
             raise BudgetExhausted(
@@ -197,42 +228,46 @@ class Mechanism(ABC):
         self.used += uses
 
     def shortfall(self) -> str:
-        """Return the sentence on uses that were declared and not made, if any."""
+        """Return a sentence on declared uses that were not made, empty if all were."""
         used, times = self.used, self.release.times
         words = f"release {self.release.name} was used {used} of {times} times"
         return words if used < times else ""
 
     def finish(self, early: bool = False) -> None:
-        """Raise if the uses of an ended run are not those certified.
+        """Raise an error if the uses of a finished run are not the certified ones.
 
-        ``early`` says that it may have ended before its last use.
+        By default nothing is checked. ``early`` means that the run may have ended
+        before its last use.
         """
         return
 
     def unit_noise(self, uses: int, size: int) -> Array:
-        """Spend some uses and return their noise of scale 1, a new (B, uses, size)."""
+        """Count some uses and return their noise of scale 1, a new array.
+
+        Its shape is (B, uses, size).
+        """
         self.spend(uses)
-        # Not uses alone: calls of unequal size must not share a draw.
+        # Draws are counted, not uses: calls of unequal size must not share a draw.
         start, self._drawn = self._drawn, self._drawn + uses * size
         noise = np.zeros((len(self.seeds), uses, size))
-        # Row by row: fresh memory for a second array of all costs more than the draws.
+        # Row by row: memory for a second array of all rows costs more than the draws.
         for b, seed in enumerate(self.seeds if self.scale.any() else ()):
             noise[b] = self.release.unit(seed, start, uses, size)
         return noise
 
 
 class Mechanisms(dict[str, Mechanism]):
-    """The mechanisms of a trial by name.
+    """The mechanisms of a batch of trials, by name.
 
     Attributes
     ----------
     batch : int
         B, the number of trials.
     ahead : bool
-        Whether noise may be taken ahead for many uses, by a compiled step; the
-        replay audit, which answers each query itself, says no.
+        Whether a compiled step may draw the noise of many uses in advance. False in
+        the replay audit, which answers each query itself.
     intercept : callable or None
-        The hook of an audit on all of them, see ``Mechanism``.
+        The hook of an audit, for all mechanisms, see ``Mechanism``.
     """
 
     def __init__(self, batch: int) -> None:
@@ -242,12 +277,12 @@ class Mechanisms(dict[str, Mechanism]):
         self.intercept: Intercept | None = None
 
     def __missing__(self, name: str) -> Mechanism:
-        """Refuse a name that no release has, and say which there are."""
+        """Raise LookupError for a name that no release has, with the declared names."""
         declared = ", ".join(self) or "none"
         raise LookupError(f"no release is named {name!r}; declared are {declared}")
 
     def include(self, others: "Mechanisms") -> None:
-        """Add mechanisms that are made later; an audit hears them too."""
+        """Add mechanisms that are made later, and give them the hook of the audit."""
         for name, mechanism in others.items():
             if name in self:
                 raise ValueError(f"two releases are named {name}")
@@ -259,7 +294,7 @@ class Mechanisms(dict[str, Mechanism]):
         return next(filter(None, (one.shortfall() for one in self.values())), "")
 
     def finish(self, early: bool = False) -> None:
-        """Raise if the uses of an ended run are not those certified."""
+        """Raise an error if the uses of a finished run are not the certified ones."""
         for mechanism in self.values():
             mechanism.finish(early)
 
@@ -267,7 +302,17 @@ class Mechanisms(dict[str, Mechanism]):
 def make_mechanisms(
     releases: Iterable[Release], z: float, identities: Sequence[str]
 ) -> Mechanisms:
-    """Return the mechanisms of declared releases at the multiplier z."""
+    """Return the mechanisms of declared releases at the multiplier z.
+
+    Parameters
+    ----------
+    releases : iterable of Release
+        The declared releases, whose names must differ.
+    z : float
+        Common noise multiplier; 0 for no noise.
+    identities : sequence of str
+        One per trial; they seed the streams.
+    """
     mechanisms = Mechanisms(len(identities))
     for release in releases:
         if release.name in mechanisms:

@@ -1,4 +1,4 @@
-"""Normal noise."""
+"""Normal noise on a number or a vector."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,21 +15,21 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
 
 TINY = 1e-5
-"""Below this mu the closed form loses digits: about 1e-16 / mu of delta."""
+"""Below this mu, the closed form loses digits: about 1e-16 / mu of delta."""
 LARGE = 40.0
 
 ROUNDED = 1e-9
-"""By which shares may miss 1."""
+"""Largest difference between 1 and the sum of the shares."""
 
 
 def log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return the logarithm of ``gdp_delta``; finite far below 1e-308.
+    """Return the logarithm of ``gdp_delta``, which is finite far below 1e-308.
 
-    With s = eps/mu - mu/2 and r = eps/mu + mu/2 one has r^2 - s^2 = 2 eps, so both
-    terms share the factor e^(-s^2/2): delta = e^(-s^2/2) (erfcx(s/sqrt2) -
-    erfcx(r/sqrt2)) / 2, erfcx(x) = e^(x^2) erfc(x). Nothing over- or underflows for
-    s > 0; for s <= 0 the first term of the plain formula is at least 1/2. For tiny mu
-    the difference is an integral, see :func:`tiny_log_delta`.
+    Let s = eps/mu - mu/2 and r = eps/mu + mu/2. As r^2 - s^2 = 2 eps, both terms share
+    the factor e^(-s^2/2): delta = e^(-s^2/2) (erfcx(s/sqrt2) - erfcx(r/sqrt2)) / 2,
+    with erfcx(x) = e^(x^2) erfc(x). For s > 0, nothing over- or underflows. For s <= 0,
+    the first term of the plain formula is at least 1/2. For tiny mu, the difference is
+    computed as an integral, see :func:`tiny_log_delta`.
     """
     if mu <= 0:
         return -math.inf
@@ -47,11 +47,11 @@ def log_gdp_delta(epsilon: float, mu: float) -> float:
 def tiny_log_delta(epsilon: float, mu: float) -> float:
     """Return the logarithm of ``gdp_delta`` for mu < TINY, rounded up.
 
-    With Mills' ratio M(x) = sqrt(pi/2) erfcx(x/sqrt2) the difference above is the
-    integral of N = -M' = 1 - x M over [s, r], whose middle is a = eps/mu and whose
-    length is mu. N is convex and 0 <= N'' <= 2 N for x >= 0, so that it is at most
-    mu N(a) (1 + mu^2/12), and less than that by a part 1e-11 at most. N(a) is its
-    asymptotic series for large a.
+    Let M(x) = sqrt(pi/2) erfcx(x/sqrt2) be Mills' ratio. The difference in
+    ``log_gdp_delta`` is the integral of N = -M' = 1 - x M over [s, r], whose middle is
+    a = eps/mu and whose length is mu. N is convex and 0 <= N'' <= 2 N for x >= 0, so
+    that the integral is at most mu N(a) (1 + mu^2/12), and smaller than that by a part
+    of at most 1e-11. For large a, N(a) is computed by its asymptotic series.
     """
     a = epsilon / mu
     if a < LARGE:
@@ -74,24 +74,24 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_rdp(orders: Floats, z: float) -> Floats:
-    """Return the curve alpha / (2 z^2) of a Gaussian (Mironov 2017, Corollary 3)."""
+    """Return a Gaussian's Renyi curve alpha / (2 z^2) (Mironov 2017, Corollary 3)."""
     return orders / 2 / z / z
 
 
 @dataclass(frozen=True)
 class GaussianLaw(Law):
-    """The Gaussian mechanism."""
+    """The law of the Gaussian mechanism."""
 
     name: ClassVar[str] = "gaussian"
     normal: ClassVar[bool] = True
 
     def mu_square(self, z: float) -> float:
-        """Return mu^2 of all uses, infinite where the noise is next to none."""
+        """Return mu^2 of all uses, infinite if there is next to no noise."""
         square = self.multiplier(z) ** 2
         return self.times / square if square > 0 else math.inf
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve alpha / (2 z^2)."""
+        """Return the Renyi curve alpha / (2 z^2)."""
         return gaussian_rdp(orders, self.multiplier(z))
 
     def rho(self, z: float) -> float:
@@ -99,11 +99,11 @@ class GaussianLaw(Law):
         return 0.5 * (1 / self.multiplier(z)) ** 2
 
     def steepness(self, z: float) -> float:
-        """Return mu of all uses: they are composed as one."""
+        """Return mu of all uses, which are composed as one mechanism."""
         return 1 / self.multiplier(z) * math.sqrt(self.times)
 
     def library_event(self, z: float) -> Any:
-        """Return the library's Gaussian event."""
+        """Return the Gaussian event of dp_accounting."""
         from dp_accounting import GaussianDpEvent
 
         return GaussianDpEvent(self.multiplier(z))
@@ -124,20 +124,21 @@ class Gaussian(Release):
 def divide_mu(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
     """Yield Gaussian releases, each with the weight that gives it its share of mu^2.
 
-    T uses of a Gaussian mechanism of noise z w times its sensitivity are mu-GDP with
+    T uses of a Gaussian mechanism with noise z w times its sensitivity are mu-GDP with
     mu^2 = T / (z w)^2, and the mu^2 of all releases add up (Dong, Roth, Su 2022,
-    Corollary 3.3). With w = sqrt(T / share) a release has mu^2 = share / z^2, whatever
-    its T; shares that add up to 1 make mu = 1 / z.
+    Corollary 3.3). With w = sqrt(T / share), a release has mu^2 = share / z^2 for any
+    T. Shares that add up to 1 give mu = 1 / z.
 
     Parameters
     ----------
     shares : sequence of (Gaussian, float)
-        Releases, of any weight, and their shares, in (0, 1), which add up to 1.
+        Releases, whose own weights are ignored, and their shares, in (0, 1), which add
+        up to 1.
 
     Raises
     ------
     UsageError
-        For other shares, or a release of another kind: it has no mu.
+        For other shares, or for a release of another kind, which has no mu.
     """
     for release, share in shares:
         if type(release) is not Gaussian:

@@ -1,4 +1,4 @@
-"""Laplace noise inside of scores."""
+"""Noisy maximum with Laplace noise inside the scores."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -16,7 +16,7 @@ class InsideMechanism(Mechanism):
     """Publishes the index of the largest score of a noisy gradient."""
 
     def publish(self, gradient: Array, score: Score) -> Indices:
-        """Return the winner of each trial, (B,)."""
+        """Return the index of the winner of each trial, of shape (B,)."""
         noise = self.unit_noise(1, gradient.shape[1])[:, 0] * self.scale
         return np.asarray(score(gradient + noise).argmax(axis=1))
 
@@ -29,19 +29,19 @@ class InsideMechanism(Mechanism):
 class InsideNoisyMax(Release):
     """The index of the largest score of a gradient with Laplace noise.
 
-    The noise, of scale z times the gradient's sensitivity per coordinate, is
-    added before the score is taken. Let the score of coordinate j be |affine in
-    g_j| with slope c_j, less a constant. Given the other coordinates' noise, j
-    wins when its noisy g_j lies outside an interval; between neighbours each end
-    moves by at most Delta_j (the gradient) and max_i s_i / c_j (the level to
-    beat), with s_i = c_i Delta_i. The level is therefore at most
-    (1 + max_i s_i / min_j s_j) / z. A score that is floored at zero is not covered:
-    where all others tie at zero, the interval vanishes at once.
+    The noise has scale z times the gradient's sensitivity per coordinate, and is added
+    before the score is computed. Let the score of coordinate j be |affine in g_j| with
+    slope c_j, minus a constant. Given the noise of the other coordinates, j wins if its
+    noisy g_j lies outside an interval. Between neighbours, each end of the interval
+    moves by at most Delta_j (the gradient) plus max_i s_i / c_j (the score to beat),
+    with s_i = c_i Delta_i. The pure level is therefore at most
+    (1 + max_i s_i / min_j s_j) / z. A score that is floored at zero is not covered: if
+    all others tie at zero, the interval vanishes abruptly.
 
     Parameters
     ----------
     spread : float
-        max_i s_i / min_j s_j; the slopes are the solver's, so that it must say.
+        max_i s_i / min_j s_j. The solver must give it, as the slopes are the solver's.
 
     References
     ----------

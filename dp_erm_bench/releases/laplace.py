@@ -15,12 +15,12 @@ from dp_erm_bench.releases.losses import Floats, Losses, exponential_part
 
 @dataclass(frozen=True)
 class LaplaceLaw(PureLaw):
-    """The Laplace mechanism, of level 1 / (scale / sensitivity)."""
+    """The law of the Laplace mechanism, of pure level sensitivity / scale."""
 
     name: ClassVar[str] = "laplace"
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of two Laplace densities (Mironov 2017, Proposition 6).
+        """Return the Renyi curve of two Laplace laws (Mironov 2017, Proposition 6).
 
         log[ a/(2a-1) e^((a-1)/z) + (a-1)/(2a-1) e^(-a/z) ] / (a-1) for order a.
         """
@@ -29,11 +29,11 @@ class LaplaceLaw(PureLaw):
         return log_mean_exp((upper, 1 - upper), exponents) / (orders - 1)
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return the law of Lap(0, 1) against Lap(level, 1), level = 1/z.
+        """Return the law of the loss of Lap(0, 1) against Lap(level, 1), level = 1/z.
 
-        The loss (|x - level| - |x|) is level with probability 1/2 (x < 0), -level with
-        probability e^-level / 2 (x > level), and in between, where x = (level - l)/2,
-        has density e^((l - level)/2) / 4.
+        The loss l = |x - level| - |x| is level with probability 1/2 (x < 0), and -level
+        with probability e^-level / 2 (x > level). In between, where x = (level - l)/2,
+        it has density e^((l - level)/2) / 4.
         """
         losses, masses = exponential_part(level, 0.25, step)
         atoms = [0.5, math.exp(-level) / 2]

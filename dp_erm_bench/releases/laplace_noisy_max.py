@@ -1,4 +1,4 @@
-"""Laplace noise on scores."""
+"""Noisy maximum with Laplace noise on the scores."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,23 +11,23 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 
 @dataclass(frozen=True)
 class NoisyMaxLaw(PureLaw):
-    """A noisy maximum of which the level (1 + spread) sensitivity / scale is proved.
+    """The law of a noisy maximum, of pure level (1 + spread) sensitivity / scale.
 
-    The likelihood ratio of a winner is e^((Delta_i + Delta_j)/b) at most: scores are
+    The likelihood ratio of a winner is at most e^((Delta_i + Delta_j)/b). Scores are
     not monotone (gradients never are: a record may raise one score and lower another).
 
     Attributes
     ----------
     spread : float
-        Ratio kappa of the largest to the smallest score sensitivity where each score
-        has noise of its own scale.
+        Ratio kappa of the largest to the smallest score sensitivity, if each score has
+        noise of its own scale.
     """
 
     name: ClassVar[str] = "pure"
     spread: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a spread below 1."""
+        """Raise ValueError unless the spread is finite and at least 1."""
         super().__post_init__()
         if not 1 <= self.spread < float("inf"):
             raise ValueError(f"spread={self.spread}: must be at least 1")
@@ -40,7 +40,7 @@ class NoisyMaxLaw(PureLaw):
 class LaplaceNoisyMax(NoisyMax):
     """The index of the largest score after Laplace noise.
 
-    Only the pure level 2 / z is proved: it is not of bounded range.
+    Only the pure level 2 / z is proved: the mechanism is not of bounded range.
 
     References
     ----------
@@ -52,6 +52,12 @@ class LaplaceNoisyMax(NoisyMax):
     draw = staticmethod(draws.laplace)
 
     def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
-        """Return the largest score's index after noise from a stream."""
+        """Return the index of the largest score after noise from a stream.
+
+        Parameters
+        ----------
+        seed, start, scores, scale
+            As in ``NoisyMax.winner``.
+        """
         noise = scale * self.draw(seed, start, scores.size)
         return int((scores + noise).argmax())

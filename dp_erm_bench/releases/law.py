@@ -1,4 +1,4 @@
-"""The law of a release: all that an accountant asks, free of data."""
+"""The law of a release: all that an accountant needs to know, without any data."""
 
 import math
 from abc import ABC
@@ -13,11 +13,11 @@ from dp_erm_bench.releases.losses import Dominating, Floats, Losses
 
 @dataclass(frozen=True)
 class Law(ABC):
-    """A mechanism used ``times`` times, up to the common noise multiplier z.
+    """The law of a mechanism used ``times`` times, given the common noise multiplier z.
 
-    A kind of release answers the questions below that it has a proof for. None is the
-    answer where nothing is proved; the accountant that asked then knows nothing of the
-    composition, and a law that answers no question is refused.
+    Each kind of release overrides those of the methods below for which it has a proof.
+    A method returns None if nothing is proved. The accountant that needs it then proves
+    nothing for the composition. A law that no accountant can use is refused.
 
     Attributes
     ----------
@@ -27,18 +27,18 @@ class Law(ABC):
         Noise scale / sensitivity = z * weight. The sensitivity is the one of the
         budget's adjacency: 2C for a Poisson sampled sum under ``replace_one``.
     name : str
-        In messages. Compositions are put in the order of the names.
+        Name in messages, and sort key of a composition.
     normal : bool
         Whether the noise is normal and added to what is published.
     sampled : bool
-        Whether privacy-loss distributions are the one accountant that comes near.
+        Whether only the accountant of privacy-loss distributions comes near the truth.
     profiled : bool
-        Whether ``delta`` has an answer.
+        Whether ``delta`` is implemented.
 
     Raises
     ------
     ValueError
-        For numbers outside these ranges.
+        If ``times`` is negative, or ``weight`` is not positive and finite.
     """
 
     name: ClassVar[str] = "unknown"
@@ -50,7 +50,7 @@ class Law(ABC):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse invalid numbers of uses and weights."""
+        """Raise ValueError for an invalid number of uses or an invalid weight."""
         if self.times < 0:
             raise ValueError(f"times={self.times}: must not be negative")
         if not 0 < self.weight < float("inf"):
@@ -61,22 +61,23 @@ class Law(ABC):
         return z * self.weight
 
     def mu_square(self, z: float) -> float | None:
-        """Return mu^2 of all uses where they are exactly mu-GDP.
+        """Return mu^2 of all uses if they are exactly mu-GDP, else None.
 
-        That is, as hard to tell apart as N(0, 1) and N(mu, 1) (Dong, Roth, Su 2022).
+        Neighbours are then as hard to distinguish as N(0, 1) and N(mu, 1) (Dong, Roth,
+        Su 2022).
         """
         return None
 
     def level(self, z: float) -> float | None:
-        """Return the pure epsilon of one use."""
+        """Return the pure epsilon of one use, None if none is proved."""
         return None
 
     def least(self) -> float:
-        """Return the epsilon that one use costs with any noise."""
+        """Return the epsilon that one use costs even with very large noise."""
         return 0.0
 
     def rdp(self, z: float, orders: Floats) -> Floats | None:
-        """Return the Renyi divergence of one use at orders > 1, of their shape."""
+        """Return the Renyi divergence of one use at each of the orders > 1."""
         return None
 
     def rho(self, z: float) -> float | None:
@@ -86,16 +87,37 @@ class Law(ABC):
     def steepness(self, z: float) -> float | None:
         """Return the number of e-folds that its losses span, half to either side.
 
-        None without a ``dominating`` pair.
+        The accountant of privacy-loss distributions proves nothing if it is too large.
+        None means that there is no ``dominating`` pair.
         """
         return None
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the dominating pair of one use, of which all but ``tail`` is kept."""
+        """Return the dominating pair of one use, of which all but ``tail`` is kept.
+
+        Parameters
+        ----------
+        z : float
+            Common noise multiplier.
+        adjacency : Adjacency
+            Relation between neighbouring datasets.
+        tail : float
+            Probability mass that may be cut off.
+        """
         raise NotImplementedError(f"{self.name} has no dominating pair")
 
     def delta(self, epsilon: float, z: float, mu: float) -> float:
-        """Return a delta of one use, beside Gaussian releases of ``mu`` in total."""
+        """Return a delta of one use, together with all Gaussian releases.
+
+        Parameters
+        ----------
+        epsilon : float
+            The epsilon of the guarantee.
+        z : float
+            Common noise multiplier.
+        mu : float
+            The mu of all Gaussian releases in total, 0 for none.
+        """
         raise NotImplementedError(f"{self.name} has no profile")
 
     def guess(self, square: float) -> float:
@@ -103,25 +125,25 @@ class Law(ABC):
         return 1 / math.sqrt(square) / self.weight
 
     def sampling_rate(self) -> float:
-        """Return the probability with which a use reads a record."""
+        """Return the probability that one use reads a given record."""
         return 1.0
 
     def library_event(self, z: float) -> Any:
-        """Return one use as dp_accounting's Renyi accountant takes it, under zero-out.
+        """Return one use as an event of dp_accounting's Renyi accountant (zero-out).
 
-        Only asked of laws that are ``normal``.
+        It is only needed for laws that are ``normal``.
         """
         raise NotImplementedError(f"{self.name} is no event of dp_accounting")
 
 
 @dataclass(frozen=True)
 class PureLaw(Law):
-    """A law of which the pure level of one use is all that is proved.
+    """A law for which only the pure level, or epsilon, of one use is proved.
 
     Its dominating pair is randomised response (Kairouz, Oh, Viswanath, "The
     Composition Theorem for DP", ICML 2015). By default the level is 1 / (scale /
     sensitivity): noise of density exp(-|x| / b), or exp(-norm2(x) / b), has
-    likelihood ratio e^(Delta/b). A kind of another level overrides ``level``.
+    likelihood ratio e^(Delta/b). Kinds with another level override ``level``.
     """
 
     name: ClassVar[str] = "pure"
@@ -131,10 +153,10 @@ class PureLaw(Law):
         return 1.0 / self.multiplier(z)
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of any mechanism of that level.
+        """Return a Renyi curve that bounds those of all mechanisms of that level.
 
-        Randomised response with p = 1/(1 + e^-level): losses +-level with
-        probabilities p and 1 - p.
+        It is the curve of randomised response with p = 1/(1 + e^-level): the losses
+        +level and -level have the probabilities p and 1 - p.
         """
         level = self.level(z)
         p = np.full_like(orders, 1 / (1 + math.exp(-level)))
@@ -146,20 +168,30 @@ class PureLaw(Law):
         return 0.5 * self.level(z) ** 2
 
     def steepness(self, z: float) -> float:
-        """Return half of the level: losses lie between -level and level."""
+        """Return half of the level, as losses lie between -level and level."""
         return self.level(z) / 2
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return randomised response."""
+        """Return randomised response, the dominating pair.
+
+        Parameters
+        ----------
+        z : float
+            Common noise multiplier.
+        adjacency : Adjacency
+            Not used: the level is that of the adjacency.
+        tail : float
+            Not used: nothing is cut off.
+        """
         level = self.level(z)
         return Dominating(
             self.times, level, 2 * level, lambda step, *_: self.losses(level, step)
         )
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return the losses of the dominating pair at a level: of randomised response.
+        """Return the privacy losses of the dominating pair, randomised response.
 
-        Profile (1 - e^(eps - level)) / (1 + e^-level).
+        Its profile is (1 - e^(eps - level)) / (1 + e^-level).
         """
         p = 1 / (1 + math.exp(-level))
         masses = np.array([p, math.exp(-level) * p])
@@ -171,7 +203,7 @@ def log_mean_exp(
 ) -> Floats:
     """Return log(w1 e^x1 + w2 e^x2) for weights that add up to one.
 
-    Small exponents keep their relative accuracy (log1p of expm1), large ones do not
+    Small exponents keep their relative accuracy (log1p of expm1), and large ones do not
     overflow (logaddexp).
     """
     (w, v), (x, y) = weights, exponents
@@ -184,9 +216,10 @@ def log_mean_exp(
 
 
 def compose_laws(laws: tuple[Law, ...]) -> tuple[Law, ...]:
-    """Return the laws in a canonical order, without those that never happen.
+    """Return the laws in a canonical order, without those that have no uses.
 
-    Equal mechanisms are added up, so that equal compositions have equal certificates.
+    The uses of equal mechanisms are added up, so that equal compositions have equal
+    certificates.
     """
     counts: dict[Law, int] = {}
     for law in laws:

@@ -1,13 +1,13 @@
 """Privacy-loss laws of single mechanisms, as weighted nodes.
 
-The law of a dominating pair (P, Q) is that of l = log dP/dQ under P. Every law comes
-as nodes (losses, masses) with the property that sum_k mass_k f(l_k) is E_P[f(l)], to
-rounding, for every f that is smooth on each cell [i h, (i+1) h] of the lattice, plus
-a mass ``infinite`` whose loss is taken as infinite. Continuous parts are integrated by
-three-point Gauss-Legendre rules on panels that no lattice point cuts and that are
-short against the density, so that no mass is a difference of two rounded numbers.
-What a law moves, it moves up (lower tails to their top, upper tails to infinity),
-which can only raise every hockey-stick divergence.
+The privacy-loss law of a dominating pair (P, Q) is the law of l = log dP/dQ under P.
+Every law consists of nodes (losses, masses) and a mass ``infinite`` whose loss is taken
+as infinite. Up to rounding, sum_k mass_k f(l_k) is E_P[f(l)] for every f that is smooth
+on each cell [i h, (i+1) h] of the lattice. Continuous parts are integrated by
+three-point Gauss-Legendre rules on panels. No lattice point cuts a panel, and panels
+are short compared with the scale of the density, so that no mass is a difference of two
+rounded numbers. Losses are only ever moved up (lower tails to their top, upper tails to
+infinity), which can only raise every hockey-stick divergence.
 """
 
 import math
@@ -24,7 +24,8 @@ Floats = NDArray[np.float64]
 ABSCISSAE = np.array([-math.sqrt(0.6), 0.0, math.sqrt(0.6)])
 SHARES = np.array([5.0, 8.0, 5.0]) / 18
 STEEPEST = 150.0
-"""Beyond, a pair has too many nodes. A Gaussian of this mu has an epsilon of 11000."""
+"""Largest steepness of a law: beyond it, a pair has too many nodes. A Gaussian of this
+mu has an epsilon of 11000."""
 
 
 class Losses(NamedTuple):
@@ -36,9 +37,10 @@ class Losses(NamedTuple):
 
 
 class Dominating(NamedTuple):
-    """A dominating pair: its uses, typical loss and span of losses.
+    """A dominating pair: its number of uses, typical loss and span of losses.
 
-    ``losses`` makes the law of its loss from (lattice step, cut-off mass, reversed).
+    ``losses`` returns the law of its loss, given the lattice step, the mass to cut off,
+    and whether the order of the pair is reversed.
     """
 
     times: int
@@ -58,13 +60,35 @@ def integration_nodes(breaks: Floats) -> tuple[Floats, Floats]:
 
 
 def lattice_points(low: float, high: float, step: float) -> Floats:
-    """Return the lattice points i * step strictly between two losses."""
+    """Return the lattice points i * step strictly between two losses.
+
+    Parameters
+    ----------
+    low, high : float
+        The two losses.
+    step : float
+        Spacing of the lattice.
+    """
     first, end = math.floor(low / step) + 1, math.ceil(high / step)
     return step * np.arange(first, end).astype(np.float64)
 
 
 def exponential_part(level: float, rate: float, step: float) -> tuple[Floats, Floats]:
-    """Return nodes of the density e^((l - level)/2) * rate on [-level, level]."""
+    """Return nodes of the density e^((l - level)/2) * rate on [-level, level].
+
+    Parameters
+    ----------
+    level : float
+        Largest privacy loss.
+    rate : float
+        The density at the largest loss.
+    step : float
+        Spacing of the lattice.
+
+    Returns
+    -------
+    losses, masses : arrays of shape (k,)
+    """
     inner = lattice_points(-level, level, step)
     panels = np.linspace(-level, level, 3 + math.ceil(20 * level))
     losses, widths = integration_nodes(np.sort(np.concatenate([inner, panels])))
@@ -73,16 +97,16 @@ def exponential_part(level: float, rate: float, step: float) -> tuple[Floats, Fl
 
 @dataclass(frozen=True)
 class MonotonePair:
-    """Pair on the line whose loss increases with the outcome x.
+    """A pair of laws on the real line whose privacy loss increases with the outcome x.
 
     Attributes
     ----------
     centres : tuple of (float, float)
-        Probability and mean of the unit normals whose mixture is P.
+        Weights and means of the unit normals whose mixture is P.
     steepness : float
         Largest slope of the loss in x.
     loss, outcome : callable
-        The loss of x, and its inverse.
+        The loss as a function of x, and its inverse.
     """
 
     centres: tuple[tuple[float, float], ...]

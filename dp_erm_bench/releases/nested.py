@@ -1,4 +1,4 @@
-"""Releases whose mechanisms make others at each use, which are accounted as one."""
+"""Releases that contain others and are accounted for as one release."""
 
 import math
 from abc import abstractmethod
@@ -19,17 +19,17 @@ from dp_erm_bench.releases.base import (
 
 
 class NestedMechanism(Mechanism):
-    """A mechanism of one trial that makes others.
+    """A mechanism of one trial that makes other mechanisms at each use.
 
     Attributes
     ----------
     identity : str
-        Of the trial, or of the run that it is a part of.
+        Identity of the trial, or of the run that the mechanism is a part of.
     listen : callable
-        The hook of an auditor, called with mechanisms as soon as they are made.
+        The hook of an auditor, called with new mechanisms as soon as they are made.
     lacks_uses : bool
-        Whether a run inside, which did not diverge, made fewer uses than it declares.
-        Secret: it is not to be told before the end, nor of which run.
+        Whether a run inside that did not diverge made fewer uses than it declares. This
+        is secret until the end, and so is the number of that run at all times.
     """
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
@@ -41,29 +41,29 @@ class NestedMechanism(Mechanism):
         self.lacks_uses = False
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Publish; the mechanisms inside are listened to."""
+        """Publish the answer; an audit hooks the mechanisms inside, not this one."""
         return self.publish(*args, **keys)
 
     def query(self, *args: Any, **keys: Any) -> Array:
-        """Return nothing: the mechanisms inside are asked."""
+        """Return an empty value: only the mechanisms inside answer queries."""
         return np.empty((1, 0))
 
     @property
     def z(self) -> float:
-        """Return the common multiplier, of the scale as it is."""
+        """Return the common noise multiplier that matches the current scale."""
         return float(self.scale.min()) / self.release.weight
 
     def mechanisms_of(self, releases: Sequence[Release], name: str) -> Mechanisms:
-        """Return the mechanisms of releases, for a part of some name."""
+        """Return the mechanisms of releases, with streams for the part ``name``."""
         return make_mechanisms(releases, self.z, [f"{self.identity}/{name}"])
 
     def compare_uses(self, made: Mechanisms, output: Array) -> None:
-        """Note whether a run that ended with an output used all that it declares."""
+        """Set ``lacks_uses`` if a run with finite output made too few uses."""
         if made.shortfall() and np.isfinite(output).all():
             self.lacks_uses = True
 
     def shortfall(self) -> str:
-        """Return the sentence on uses that were not made, its own or those inside."""
+        """Return a sentence on uses that were not made, its own or those inside."""
         inside = f"release {self.release.name}: a run inside it made fewer uses"
         words = f"{inside} than it declares" if self.lacks_uses else ""
         return super().shortfall() or words
@@ -76,28 +76,37 @@ class NestedMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class NestedRelease(Release):
-    """A release that stands for others.
+    """A release that contains others and is accounted for in their place.
 
     Parameters
     ----------
     sensitivity : float
-        1, as those inside have their own; infinite where one of these is.
+        1, as the releases inside have their own; infinite if one of theirs is.
     """
 
     def __post_init__(self) -> None:
-        """Find releases without a finite sensitivity."""
+        """Set the sensitivity to infinity if that of a release inside is infinite."""
         if not all(np.isfinite(one.sensitivity).all() for one in self.inside(1.0)):
             object.__setattr__(self, "sensitivity", math.inf)
 
     @abstractmethod
     def inside(self, z: float) -> Sequence[Release]:
-        """Return the releases that it stands for, at the common multiplier z."""
+        """Return the releases that it contains, at the common multiplier z."""
 
 
 def check_kind(release: Release, kinds: Sequence[type[Release]], of: str) -> None:
-    """Refuse a release inside another one of a kind that the proof does not know.
+    """Raise UsageError for an inner release of a kind that the proof does not cover.
 
-    A subclass is another kind: it may have another law.
+    A subclass is another kind, because it may have another law.
+
+    Parameters
+    ----------
+    release : Release
+        The inner release.
+    kinds : sequence of type
+        The kinds that the proof covers.
+    of : str
+        What holds the release, in the message.
     """
     if type(release) not in kinds:
         names = ", ".join(kind.__name__ for kind in kinds)
@@ -106,7 +115,7 @@ def check_kind(release: Release, kinds: Sequence[type[Release]], of: str) -> Non
 
 
 def with_inside(releases: Iterable[Release], z: float) -> Iterator[Release]:
-    """Yield releases, and all that are inside, at the common multiplier z."""
+    """Yield releases and all releases inside them, at the common multiplier z."""
     for release in releases:
         yield release
         if isinstance(release, NestedRelease):

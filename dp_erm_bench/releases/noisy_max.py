@@ -29,31 +29,31 @@ def log_sinh_ratio(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class BoundedRangeLaw(PureLaw):
-    """A mechanism of bounded range 2 / (scale / sensitivity).
+    """The law of a mechanism of bounded range 2 sensitivity / scale.
 
-    One record may raise one score and lower another, so that a winner's likelihood
-    ratio is e^((Delta_i + Delta_j)/b) at most.
+    One record may raise one score and lower another, so that the likelihood ratio of a
+    winner is at most e^((Delta_i + Delta_j)/b).
     """
 
     name: ClassVar[str] = "bounded_range"
 
     def level(self, z: float) -> float:
-        """Return the range, which is a pure level too."""
+        """Return the range, which is also a pure level."""
         return 2.0 / self.multiplier(z)
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of the worst pair of that range.
+        """Return the Renyi curve of the worst pair of that range.
 
         The exponential mechanism's log-ratios lie in some [t - level, t] (Durfee and
-        Rogers, NeurIPS 2019); the worst pair puts them on its two ends (Dong, Durfee,
-        Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020)
+        Rogers, NeurIPS 2019). The worst pair puts them on the two ends (Dong, Durfee,
+        Rogers, "Optimal DP Composition for Exponential Mechanisms", ICML 2020),
         and the curve is the largest over t. Setting the derivative in t to zero gives
         t* = level/2 + g(a level) - g((a-1) level), which lies in [0, level] because
         (1 - e^-x)/x falls and (e^x - 1)/x grows, and
 
             (a - 1) eps(a) = a g(a level) - (a-1) g((a-1) level) - g(level)
 
-        with g(x) = log(sinh(x/2)/(x/2)); at most a level^2 / 8.
+        with g(x) = log(sinh(x/2)/(x/2)). The curve is at most a level^2 / 8.
         """
         level = self.level(z)
         whole = orders * log_sinh_ratio(orders * level)
@@ -66,31 +66,31 @@ class BoundedRangeLaw(PureLaw):
         return 0.125 * self.level(z) ** 2
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return a law that dominates every mechanism of that range.
+        """Return the losses of a law that dominates all mechanisms of that range.
 
         The largest profile over the two-point pairs of Dong, Durfee, Rogers (ICML
-        2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). As
-        P(l > e) = delta(e) - delta'(e) for every profile, that is P(l > e) =
-        (1 - u) / (1 - e^-level): density e^((l - level)/2) / (2 (1 - e^-level)).
+        2020) is delta(e) = (1 - u)^2 / (1 - e^-level), u = e^((e - level)/2). Every
+        profile has P(l > e) = delta(e) - delta'(e). Here this is
+        (1 - u) / (1 - e^-level), with density e^((l - level)/2) / (2 (1 - e^-level)).
         """
         rate = -0.5 / math.expm1(-level)
         return Losses(*exponential_part(level, rate, step), 0.0)
 
 
 class MaxMechanism(Mechanism):
-    """Publishes the index of the largest score after noise of one scale."""
+    """Publishes the index of the largest score, after noise of one scale for all."""
 
     def _scale(self, multiplier: float, batch: int) -> Array:
         return np.asarray(super()._scale(multiplier, batch).max(axis=1, keepdims=True))
 
     def publish(self, gradient: Array, score: Score) -> Indices:
-        """Return the winner of each trial, (B,).
+        """Return the index of the winner of each trial, of shape (B,).
 
         Parameters
         ----------
         gradient : array of shape (B, p)
         score : callable
-            Maps a gradient to scores, (B, p); minus infinity excludes.
+            Maps a gradient to scores, (B, p). A score of minus infinity excludes.
         """
         return self._pick_winners(score(gradient))
 
@@ -112,9 +112,9 @@ class MaxMechanism(Mechanism):
 class NoisyMax(Release):
     """The index of the largest score after Gumbel noise: the exponential mechanism.
 
-    The scores change by at most ``sensitivity`` (per score) in either direction,
-    so the noise has scale z times the largest of them, the same for all scores:
-    noise of different scales would favour the loud (solvers' docs: mangold2023).
+    Each score changes by at most its ``sensitivity`` in either direction. The noise has
+    scale z times the largest sensitivity, the same for all scores: with different
+    scales, scores with more noise would win more often (solvers' docs: mangold2023).
 
     References
     ----------
@@ -129,8 +129,17 @@ class NoisyMax(Release):
     draw = staticmethod(draws.gumbel)
 
     def winner(self, seed: Seed, start: int, scores: Array, scale: float) -> int:
-        """Return the largest score's index after noise from a stream.
+        """Return the index of the largest score after noise from a stream.
 
-        The noise of score j is draw ``start + j``.
+        Parameters
+        ----------
+        seed : uint32 array of shape (4,)
+            Seed of the stream.
+        start : int
+            Number of the first draw: the noise of score j is draw ``start + j``.
+        scores : array of shape (p,)
+            Scores before noise.
+        scale : float
+            Noise scale, positive.
         """
         return int(gumbel_argmax(seed, start, scores, scale))

@@ -1,4 +1,4 @@
-"""A vector with noise of density exp(-norm2)."""
+"""A vector with noise of density proportional to exp(-norm2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from dp_erm_bench.releases.law import PureLaw
 
 @dataclass(frozen=True)
 class NormLaplaceLaw(PureLaw):
-    """A vector with noise of density exp(-norm2), of level sensitivity / scale."""
+    """The law of ``NormLaplace``, of pure level sensitivity / scale."""
 
     name: ClassVar[str] = "norm_laplace"
 
@@ -21,10 +21,10 @@ class NormLaplaceLaw(PureLaw):
 class NormLaplace(Release):
     """A vector plus noise of density proportional to exp(-norm2(b) / scale).
 
-    Neighbours move the vector by at most the sensitivity in the euclidean norm, so by
-    the triangle inequality the log-ratio of the densities is at most 1/z: it is
-    (1/z)-DP. The norm has a Gamma law of shape p, the direction is uniform; in one
-    dimension it is the Laplace release.
+    The vector changes between neighbours by at most the sensitivity in the euclidean
+    norm. By the triangle inequality, the log-ratio of the densities is at most 1/z: the
+    release is (1/z)-DP. The norm of the noise has a Gamma law of shape p, and its
+    direction is uniform. In one dimension this is the Laplace release.
 
     References
     ----------
@@ -38,16 +38,32 @@ class NormLaplace(Release):
 
     @staticmethod
     def draw(seed: Seed, start: int, count: int) -> Array:
-        """Return one vector of ``count`` entries: draws from start of a stream.
+        """Return one noise vector of ``count`` entries, with scale 1.
 
-        A normal vector gives the direction, a sum of exponentials the norm. Vectors
-        over disjoint draws share nothing: draw k owns the places 4 k .. 4 k + 3.
+        A normal vector gives the direction, and a sum of exponentials gives the norm.
+        Vectors from disjoint draws share no random number: draw k owns the places
+        4 k .. 4 k + 3.
+
+        Parameters
+        ----------
+        seed : uint32 array of shape (4,)
+            Seed of the stream.
+        start : int
+            Number of the first draw, from 0.
+        count : int
+            Length of the vector, and number of draws.
         """
         normal = draws.gaussian(seed, 4 * start, count)
         lengths = np.abs(draws.laplace(seed, 4 * start + count + count % 2, count))
         return np.asarray(normal * (lengths.sum() / np.linalg.norm(normal)))
 
     def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
-        """Return the noise of some uses, (uses, size): one vector each."""
+        """Return the noise of several uses, one vector each, of shape (uses, size).
+
+        Parameters
+        ----------
+        seed, start, uses, size
+            As in ``Release.unit``.
+        """
         starts = [start + use * size for use in range(uses)]
         return np.stack([self.draw(seed, first, size) for first in starts])

@@ -1,15 +1,15 @@
 """Accounting of objective perturbation for generalised linear models.
 
 The minimiser w of sum_i phi(x_i.w, y_i) + (ridge/2) norm2(w)^2 + n psi(w) + b.w is
-published, b ~ N(0, sigma^2 I) being secret. Here phi(., y) is convex with |phi'| <= G,
-phi'' <= H, norm2(x) <= R (Lambda = G R, beta = H R^2), psi is convex, and ridge > 0.
-Derivation, for smooth psi on the whole space:
+published, while b ~ N(0, sigma^2 I) is secret. Here phi(., y) is convex with
+|phi'| <= G, phi'' <= H, norm2(x) <= R (Lambda = G R, beta = H R^2), psi is convex, and
+ridge > 0. Derivation, for smooth psi on the whole space:
 
 1. b is a smooth bijective function of w (set the gradient to zero), so the densities
    of w on neighbours D, D' have the log-ratio
    l = (norm2(b')^2 - norm2(b)^2) / (2 sigma^2) + log(det A / det A'),
-   where b' = b + v - v' is the noise that gives the same w on D', v and v' the terms'
-   gradients at w, and A the Hessian.
+   where b' = b + v - v' is the noise that gives the same w on D', v and v' are the
+   gradients of the two terms at w, and A is the Hessian.
 2. A >= ridge I. One more term adds phi'' x x', phi'' norm2(x)^2 <= beta: a determinant
    grows by at most 1 + beta / ridge, and losing a term only lowers it. So the last
    part is at most c = log(1 + beta / ridge), in both adjacencies and directions.
@@ -17,33 +17,34 @@ Derivation, for smooth psi on the whole space:
    is normal, although b and w depend on each other. With m = (largest norm of v - v')
    / sigma = 1/z and standard normal u, u':
    zero_out: l <= c + m^2/2 + m |u|; replace_one: l <= c + m^2/2 + m (|u| + |u'|) / 2.
-4. Renyi: E e^(s |u|) = 2 e^(s^2/2) Phi(s); for replace_one E e^(s (|u| + |u'|) / 2) is
-   no larger (Cauchy-Schwarz), however x and x' lie.
+4. Renyi: E e^(s |u|) = 2 e^(s^2/2) Phi(s). For replace_one, E e^(s (|u| + |u'|) / 2) is
+   no larger (Cauchy-Schwarz), whatever the angle between x and x'.
 5. Profile: delta(eps) = E (1 - e^(eps - l))_+ grows with l. The mean of |u| and |u'| is
    at most their maximum, so replace_one costs at most twice the delta of one term.
    This holds for every real eps.
-6. Gaussian releases beside w, of mu in total, adaptive in either order: their loss is
-   at worst g = mu^2/2 + mu v, v normal and independent of l (Dong, Roth, Su 2022), and
-   given g the delta of w at eps - g is that of step 5. So delta(eps) is at most E
-   (1 - e^(eps - g - l))_+, twice that for replace_one. A half normal |u| has at most
-   twice the density of u, hence with M^2 = m^2 + mu^2 one term costs at most 2 H(eps
-   - c), H the profile of a Gaussian of mu = M: the noise beside w adds in quadrature.
+6. Gaussian releases together with w, of mu in total and adaptive in either order: their
+   loss is at worst g = mu^2/2 + mu v, with v normal and independent of l (Dong, Roth,
+   Su 2022). Given g, the delta of w at eps - g is that of step 5. So delta(eps) is at
+   most E (1 - e^(eps - g - l))_+, and twice that for replace_one. A half normal |u| has
+   at most twice the density of u. Hence, with M^2 = m^2 + mu^2, one term costs at most
+   2 H(eps - c), where H is the profile of a Gaussian of mu = M: the noise of the other
+   releases adds in quadrature.
 
 A convex psi or a closed convex set is the limit of smooth convex functions whose
-minimisers converge for every b (strong convexity), so the laws converge weakly and the
+minimisers converge for every b (strong convexity). So the laws converge weakly and the
 guarantee passes to the limit (Kifer, Smith, Thakurta 2012, section 4). The losses whose
 second derivative jumps (Huber, smoothed hinge) are limits of smooth ones likewise.
-On a bounded set, where G need hold there only, phi may be replaced by its linear
+On a bounded set, where G need hold on that set only, phi may be replaced by its linear
 extension beyond the margins that occur: the constrained minimiser is the same.
 With density exp(-norm2(b) / sigma) in place of the normal one, l <= c + m.
 
 What is computed is not w but some w~ with norm2(w~ - w) <= t, verified. Its low digits
 are a function of all records that no step above covers, however small t is. So it is
-published as w~ plus noise of sensitivity 2 t, after w: whatever b made that w, in D as
-in D', the two w~ lie within t of it. (Several b make the same w where psi has corners;
-two mixtures of such shifts are told apart no better than the worst two shifts.) With
-Gaussian noise step 6 has the sum. With noise of density exp(-norm2 / scale) the pure
-levels add up (Dwork and Roth 2014, Theorem 3.16).
+published as w~ plus noise of sensitivity 2 t, after w: for every b that gives this w,
+in D and in D', the two w~ lie within t of it. (Several b give the same w if psi has
+corners; two mixtures of such shifts are no easier to distinguish than the worst two
+shifts.) With Gaussian noise, step 6 covers the sum. With noise of density
+exp(-norm2 / scale), the pure levels add up (Dwork and Roth 2014, Theorem 3.16).
 
 References
 ----------
@@ -71,14 +72,28 @@ APART = 8.0
 def objective_delta(
     epsilon: float, z: float, curvature: float, terms: int, mu: float = 0.0
 ) -> float:
-    """Return a delta at which one use is (epsilon, delta)-DP, from steps 5 and 6.
+    """Return a delta at which one use is (epsilon, delta)-DP (steps 5 and 6).
 
-    With e = eps - c and H the profile of a Gaussian of mu = m it is 2 H(e) for
-    e >= m^2/2, where (1 - e^(e - m^2/2 - m |u|))_+ vanishes for small |u|; below that,
-    1 - r + r 2 H(m^2/2) with r = e^(e - m^2/2).
+    Let e = eps - c, and let H be the profile of a Gaussian of mu = m. For e >= m^2/2,
+    where (1 - e^(e - m^2/2 - m |u|))_+ vanishes for small |u|, delta is 2 H(e). Below
+    that, it is 1 - r + r 2 H(m^2/2) with r = e^(e - m^2/2).
 
-    Gaussian releases of ``mu`` in total beside it: the smaller of step 6 and basic
-    composition with APART mu of the epsilon for them. The second wins for large deltas.
+    With other Gaussian releases, delta is the smaller of that of step 6 and that of
+    basic composition, which leaves APART mu of the epsilon to these releases. The
+    second one is smaller for large deltas.
+
+    Parameters
+    ----------
+    epsilon : float
+        The epsilon of the guarantee.
+    z : float
+        Noise multiplier of the objective, 1 / m.
+    curvature : float
+        c = log(1 + beta / ridge).
+    terms : int
+        1 under ``zero_out``, 2 under ``replace_one``.
+    mu : float
+        The mu of all other Gaussian releases in total, 0 for none.
     """
     if mu > 0:
         apart = objective_delta(epsilon - APART * mu, z, curvature, terms)
@@ -98,22 +113,22 @@ def objective_delta(
 
 
 def check_curvature(curvature: float) -> None:
-    """Raise ValueError for a number that is no log(1 + beta / ridge)."""
+    """Raise ValueError unless log(1 + beta / ridge) is finite and at least 0."""
     if not 0 <= curvature < float("inf"):
         raise ValueError(f"curvature={curvature}: must not be negative")
 
 
 @dataclass(frozen=True)
 class ObjectiveGaussianLaw(Law):
-    """A minimiser with Gaussian noise in its objective.
+    """The law of a minimiser with Gaussian noise in its objective.
 
     Attributes
     ----------
     curvature : float
         log(1 + beta / ridge), the cost of the objective's curvature alone.
     terms : int
-        Records' terms by which neighbouring objectives differ: 1, or 2 where one
-        is exchanged for another.
+        Number of records' terms in which neighbouring objectives differ: 1, or 2 if one
+        record is exchanged for another.
     """
 
     name: ClassVar[str] = "objective"
@@ -122,20 +137,20 @@ class ObjectiveGaussianLaw(Law):
     terms: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse numbers outside their ranges."""
+        """Raise ValueError if a number is outside its range."""
         super().__post_init__()
         check_curvature(self.curvature)
         if self.terms not in (1, 2):
             raise ValueError(f"terms={self.terms}: must be 1 or 2")
 
     def least(self) -> float:
-        """Return the curvature."""
+        """Return the cost of the curvature, which noise does not reduce."""
         return self.curvature
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the Renyi curve, from steps 3 and 4 with m = 1/z.
+        """Return the Renyi curve, from the module's steps 3 and 4 with m = 1/z.
 
-        c + m^2/2 + log(2 e^(s^2/2) Phi(s)) / (a - 1), s = (a - 1) m, for order a.
+        It is c + m^2/2 + log(2 e^(s^2/2) Phi(s)) / (a - 1), s = (a - 1) m, for order a.
         """
         m = 1.0 / self.multiplier(z)
         s = (orders - 1) * m
@@ -143,7 +158,13 @@ class ObjectiveGaussianLaw(Law):
         return np.asarray(self.curvature + m * m / 2 + mean / (orders - 1))
 
     def delta(self, epsilon: float, z: float, mu: float) -> float:
-        """Return the delta of steps 5 and 6."""
+        """Return the delta of steps 5 and 6 of the module's derivation.
+
+        Parameters
+        ----------
+        epsilon, z, mu : float
+            As in ``Law.delta``.
+        """
         scale = self.multiplier(z)
         return objective_delta(epsilon, scale, self.curvature, self.terms, mu)
 
@@ -151,8 +172,8 @@ class ObjectiveGaussianLaw(Law):
 class ObjectiveMechanism(Mechanism):
     """Draws the secret linear term of an objective.
 
-    It has no query, so that the replay audit does not apply: the solver must publish
-    nothing but the minimiser.
+    It has no query, so the replay audit does not apply. The solver must publish nothing
+    but the minimiser.
     """
 
     def publish(self, size: int) -> Array:
@@ -162,12 +183,12 @@ class ObjectiveMechanism(Mechanism):
     def minimiser(self, w: Array) -> Array:
         """Return the minimiser of the perturbed objective, which is published.
 
-        `dp-erm-bench check` holds every other value of the records private.
+        `dp-erm-bench check` treats every other value of the records as private.
         """
         return w
 
     def query(self, size: int) -> Array:
-        """Refuse: the noise is not added to a quantity that is published."""
+        """Raise TypeError, as the noise is not added to a published quantity."""
         raise TypeError(
             f"release {self.release.name} is of a minimiser: the replay audit does "
             "not apply to it"

@@ -10,7 +10,7 @@ from dp_erm_bench.releases.objective_gaussian import ObjectiveMechanism, check_c
 
 @dataclass(frozen=True)
 class ObjectiveNormLaplaceLaw(PureLaw):
-    """A minimiser with norm-Laplace noise in its objective.
+    """The law of a minimiser with norm-Laplace noise in its objective.
 
     Attributes
     ----------
@@ -22,12 +22,12 @@ class ObjectiveNormLaplaceLaw(PureLaw):
     curvature: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse numbers outside their ranges."""
+        """Raise ValueError if a number is outside its range."""
         super().__post_init__()
         check_curvature(self.curvature)
 
     def least(self) -> float:
-        """Return the curvature."""
+        """Return the cost of the curvature, which noise does not reduce."""
         return self.curvature
 
     def level(self, z: float) -> float:
@@ -42,7 +42,7 @@ class ObjectiveNormLaplace(NormLaplace):
     Parameters
     ----------
     sensitivity, curvature
-        As for ``ObjectiveGaussian``; the level is curvature + 1/z.
+        As for ``ObjectiveGaussian``. The pure level is curvature + 1/z.
     """
 
     mechanism = ObjectiveMechanism

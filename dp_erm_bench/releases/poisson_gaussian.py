@@ -17,26 +17,36 @@ from dp_erm_bench.releases.sampling import SampledLaw, SampledRelease
 
 @dataclass(frozen=True)
 class PoissonGaussianLaw(SampledLaw):
-    """The Gaussian mechanism on a Poisson sample."""
+    """The law of the Gaussian mechanism on a Poisson sample."""
 
     name: ClassVar[str] = "poisson_gaussian"
     normal: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of all records.
+        """Return the Renyi curve of the mechanism on all records.
 
-        It is charged as if never sampled, a valid bound because Renyi divergence is
-        jointly quasi-convex; privacy-loss distributions do better.
+        Sampling is ignored. The bound is valid because Renyi divergence is jointly
+        quasi-convex. Privacy-loss distributions give a smaller one.
         """
         return gaussian_rdp(orders, self.multiplier(z))
 
     def steepness(self, z: float) -> float:
-        """Return mu of one use."""
+        """Return mu of one use, sensitivity / noise scale."""
         return 1 / self.multiplier(z)
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the pairs of the adjacency, z being scale / its sensitivity."""
+        """Return the dominating pairs of the adjacency.
+
+        Parameters
+        ----------
+        z : float
+            Common noise multiplier, for the sensitivity of the adjacency.
+        adjacency : Adjacency
+            Relation between neighbouring datasets, which selects the pairs.
+        tail : float
+            Probability mass that may be cut off.
+        """
         mu, rate = 1 / self.multiplier(z), self.rate
         replaced = adjacency is Adjacency.REPLACE_ONE
         if replaced:
@@ -46,8 +56,8 @@ class PoissonGaussianLaw(SampledLaw):
         else:
             pairs = (removal_pair(rate, mu), addition_pair(rate, mu))
             scale = rate * math.sqrt(math.expm1(min(mu * mu, 600)))
-        # The root of chi^2 is a loss where it is small; where mu is large that of a
-        # sampled record is at most the Gaussian's, of square mu^2 + mu^4 / 4.
+        # The root of chi^2 is a typical loss if it is small. If mu is large, the loss
+        # of a sampled record is at most the Gaussian's, of square mu^2 + mu^4 / 4.
         loud = math.sqrt(rate) * mu * math.hypot(1, mu / 2)
         return Dominating(
             self.times,
@@ -58,14 +68,15 @@ class PoissonGaussianLaw(SampledLaw):
         )
 
     def guess(self, square: float) -> float:
-        """Return the z of s^2 = q^2 (e^(1/z^2) - 1).
+        """Return the z at which the mean square loss is about ``square``.
 
-        Bu, Dong, Long, Su, "Deep Learning with Gaussian DP", HDSR 2020.
+        The mean square loss is taken as q^2 (e^(1/z^2) - 1) (Bu, Dong, Long, Su, "Deep
+        Learning with Gaussian DP", HDSR 2020).
         """
         return super().guess(math.log1p(square / self.rate**2))
 
     def library_event(self, z: float) -> Any:
-        """Return the library's Poisson sampled Gaussian event."""
+        """Return the Poisson sampled Gaussian event of dp_accounting."""
         from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 
         return PoissonSampledDpEvent(self.rate, GaussianDpEvent(self.multiplier(z)))
@@ -78,21 +89,41 @@ class PoissonGaussian(SampledRelease):
     draw = staticmethod(draws.gaussian)
 
     def law(self) -> Law:
-        """Return the sampled Gaussian mechanism; at rate 1, the mechanism itself."""
+        """Return the law of the sampled Gaussian; at rate 1, that of the Gaussian."""
         if self.rate == 1:
             return GaussianLaw(self.times, self.weight)
         return PoissonGaussianLaw(self.times, self.weight, self.rate)
 
 
 def removal_loss(x: Floats, rate: float, mu: float) -> Floats:
-    """Return log(1 - q + q e^(mu x - mu^2/2)) without cancellation or overflow."""
+    """Return log(1 - q + q e^(mu x - mu^2/2)) without cancellation or overflow.
+
+    Parameters
+    ----------
+    x : array
+        Outcomes.
+    rate : float
+        q.
+    mu : float
+        Sensitivity / noise scale.
+    """
     exponent = mu * x - mu * mu / 2
     near = np.log1p(rate * np.expm1(np.minimum(exponent, 700.0)))
     return np.where(exponent < 700, near, exponent + math.log(rate))
 
 
 def removal_outcome(loss: Floats, rate: float, mu: float) -> Floats:
-    """Return the inverse of ``removal_loss``; -inf at and below log(1 - q)."""
+    """Return the inverse of ``removal_loss``; -inf at and below log(1 - q).
+
+    Parameters
+    ----------
+    loss : array
+        Privacy losses.
+    rate : float
+        q.
+    mu : float
+        Sensitivity / noise scale.
+    """
     with np.errstate(divide="ignore"):
         near = np.log(np.maximum(np.expm1(np.minimum(loss, 600.0)) / rate + 1, 0))
     log = np.where(loss < 600, near, loss - math.log(rate))
@@ -111,7 +142,7 @@ def removal_pair(rate: float, mu: float) -> MonotonePair:
 
 
 def addition_pair(rate: float, mu: float) -> MonotonePair:
-    """Return N(0,1) against (1-q) N(0,1) + q N(mu,1), x turned into -x."""
+    """Return N(0,1) against (1-q) N(0,1) + q N(mu,1), with -x in place of x."""
     one = removal_pair(rate, mu)
     return MonotonePair(
         ((1.0, 0.0),), mu, lambda x: -one.loss(-x), lambda loss: -one.outcome(-loss)
@@ -119,10 +150,19 @@ def addition_pair(rate: float, mu: float) -> MonotonePair:
 
 
 def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
-    """Return the x at which the loss of ``replacement_pair`` has a value.
+    """Return the outcomes x at which ``replacement_pair`` has given losses l.
 
-    With c = q e^(-m^2/2) and y = e^(m x): (1-q + c y)/(1-q + c/y) = e^l is a quadratic
-    in y, whose root is y = e^(l/2) e^(asinh((1-q) sinh(l/2) / c)).
+    With c = q e^(-m^2/2) and y = e^(m x), (1-q + c y)/(1-q + c/y) = e^l is a quadratic
+    equation in y, whose root is y = e^(l/2) e^(asinh((1-q) sinh(l/2) / c)).
+
+    Parameters
+    ----------
+    loss : array
+        The l.
+    rate : float
+        q.
+    half : float
+        m, half of sensitivity / noise scale.
     """
     ratio = math.log1p(-rate) - math.log(rate) + half * half / 2
     size = np.abs(loss) / 2
@@ -140,12 +180,12 @@ def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
 def replacement_pair(rate: float, mu: float) -> MonotonePair:
     """Return (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), m = mu/2.
 
-    The pair of Poisson sampling with a replaced record: the record's clipped term, if
-    sampled, is v in one dataset and v' in the other, with norms at most half the
-    sensitivity. That opposite vectors are the worst ones is a claim of dp_accounting
-    (GaussianPrivacyLoss, REPLACE), proved in
-    ``dp_erm_bench/releases/allocation_gaussian.py``.
-    The two directions are mirror images.
+    This is the pair of Poisson sampling with a replaced record. The record's clipped
+    term, if sampled, is v in one dataset and v' in the other, with norms at most half
+    of the sensitivity. dp_accounting (GaussianPrivacyLoss, REPLACE) claims that
+    opposite vectors are the worst ones. This is proved in
+    ``dp_erm_bench/releases/allocation_gaussian.py``. The two directions are mirror
+    images.
     """
     one = removal_pair(rate, mu / 2)
     outcome = partial(replacement_outcome, rate=rate, half=mu / 2)

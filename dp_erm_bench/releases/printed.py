@@ -1,7 +1,7 @@
 """Noise constants printed in papers, as z = scale / sensitivity.
 
-Every rule maps the laws and the budget's epsilon and delta to z where one record's term
-is the sensitivity. The absolute noise is the paper's under both adjacencies: where the
+Every rule maps the laws and the budget's epsilon and delta to the z for a sensitivity
+of one record's term. The absolute noise is the paper's under both adjacencies: if the
 sensitivity is twice as large, z is half as large.
 """
 
@@ -21,7 +21,7 @@ Rule = Callable[[Laws, float, float], float]
 
 
 def log_inverse(delta: float) -> float:
-    """Return log(1/delta), refusing delta = 0."""
+    """Return log(1/delta), or raise UsageError if delta = 0."""
     if delta == 0:
         raise UsageError("delta=0: must be positive where a printed constant is used")
     return -math.log(delta)
@@ -33,41 +33,64 @@ def updates(laws: Laws, *names: str) -> int:
 
 
 def curvature_of(laws: Laws, name: str) -> float:
-    """Return log(1 + beta / ridge) of the perturbed objective among some laws."""
+    """Return log(1 + beta / ridge) of the one law with this name."""
     (curvature,) = [law.least() for law in laws if law.name == name]
     return curvature
 
 
 def mangold2023(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return z of DP greedy coordinate descent.
+    """Return the z printed for DP greedy coordinate descent.
 
-    lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps) for the noise inside the selection
-    and for the update (Mangold, Bellet, Salmon, Tommasi, "High-Dimensional Private ERM
-    by Greedy Coordinate Descent", AISTATS 2023, poster). The sensitivity is 2 L_j / n
-    under replace_one and L_j / n under zero_out. No adjacency is printed.
+    The paper prints lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps), for the noise
+    inside the selection and for the update (Mangold, Bellet, Salmon, Tommasi,
+    "High-Dimensional Private ERM by Greedy Coordinate Descent", AISTATS 2023, poster).
+    The sensitivity is 2 L_j / n under replace_one and L_j / n under zero_out. No
+    adjacency is printed.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
     """
     root = math.sqrt(updates(laws, "laplace") * log_inverse(delta))
     return 8 * root / epsilon
 
 
 def mangold2022(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return z of DP coordinate descent.
+    """Return the z printed for DP coordinate descent.
 
-    sigma_j^2 = 12 L_j^2 T K log(1/delta) / (n eps)^2, proved for eps <= 1 and
-    delta < 1/3 under replace_one (Mangold, Bellet, Salmon, Tommasi, "Differentially
-    Private Coordinate Descent for Composite ERM", ICML 2022, Theorem 1).
+    The paper prints sigma_j^2 = 12 L_j^2 T K log(1/delta) / (n eps)^2, proved for
+    eps <= 1 and delta < 1/3 under replace_one (Mangold, Bellet, Salmon, Tommasi,
+    "Differentially Private Coordinate Descent for Composite ERM", ICML 2022,
+    Theorem 1).
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
     """
     root = math.sqrt(12 * updates(laws, "gaussian") * log_inverse(delta))
     return root / epsilon
 
 
 def talwar2015(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return z of the private Frank-Wolfe algorithm.
+    """Return the z printed for the private Frank-Wolfe algorithm.
 
-    lambda = L_1 norm1(C) sqrt(8 T log(1/delta)) / (n eps), the scale of the Laplace
-    noise of each selection (Talwar, Thakurta, Zhang, "Nearly optimal private LASSO",
-    NIPS 2015, Algorithm 2). No adjacency is printed; under ``zero_out`` the
-    sensitivity is L_1 norm1(C) / n.
+    The paper prints lambda = L_1 norm1(C) sqrt(8 T log(1/delta)) / (n eps), the scale
+    of the Laplace noise of each selection (Talwar, Thakurta, Zhang, "Nearly optimal
+    private LASSO", NIPS 2015, Algorithm 2). No adjacency is printed. Under
+    ``zero_out``, the sensitivity is L_1 norm1(C) / n.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
     """
     times = updates(laws, "pure", "bounded_range")
     root = math.sqrt(8 * times * log_inverse(delta))
@@ -75,13 +98,21 @@ def talwar2015(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def chaudhuri2011(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return z of pure objective perturbation.
+    """Return the z printed for pure objective perturbation.
 
     The noise has density exp(-eps' norm2(b) / 2) for Lambda = 1, with
     eps' = eps - 2 log(1 + beta / ridge) (Chaudhuri, Monteleoni, Sarwate, JMLR 2011,
-    Algorithm 2: log(1 + 2 c/(n l2) + c^2/(n l2)^2)). Where that is not positive the
-    algorithm adds a ridge; here it is refused, for a solver's ridge is given. No noise
-    is printed for the distance to the exact minimiser: it gets its weight times z.
+    Algorithm 2: log(1 + 2 c/(n l2) + c^2/(n l2)^2)). If eps' is not positive, the
+    algorithm adds a ridge. Here Unsupported is raised instead, because the ridge of a
+    solver is given. No noise is printed for the distance to the exact minimiser: it
+    gets its weight times z.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
     """
     curvature = curvature_of(laws, "objective_pure")
     left = epsilon - 2 * curvature
@@ -94,12 +125,20 @@ def chaudhuri2011(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return z of Gaussian objective perturbation.
+    """Return the z printed for Gaussian objective perturbation.
 
-    sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for ridge >= 2 beta / eps
-    (Kifer, Smith, Thakurta, "Private convex empirical risk minimization and
-    high-dimensional regression", COLT 2012, Theorem 3). The distance to the exact
-    minimiser is treated as in :func:`chaudhuri2011`.
+    The paper prints sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for
+    ridge >= 2 beta / eps (Kifer, Smith, Thakurta, "Private convex empirical risk
+    minimization and high-dimensional regression", COLT 2012, Theorem 3). Unsupported is
+    raised for a smaller ridge. The distance to the exact minimiser is treated as in
+    :func:`chaudhuri2011`.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
     """
     curvature = curvature_of(laws, "objective")
     least = 2 / epsilon
@@ -113,14 +152,23 @@ def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
-    """Return z under ``replace_one`` and the number of steps of bias-reduced SGD.
+    """Return z under ``replace_one`` and the number of steps for bias-reduced SGD.
 
-    A slot's mean of k terms of norm L has noise (2 L/k) 32 sqrt(2 log(20/delta)) / eps,
-    the quarter of a quarter of eps/2, under either adjacency. A step of level N takes
-    the part a = (3 2^(N+1) + 1) / (16 n) of the budget. Steps are made while those
-    before have sqrt(2 log(4/delta) sum a^2) + (eps/2) sum a^2 <= 1/2 and sum a <= 1/4
-    (Ghazi, Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with
-    sparse gradients", NeurIPS 2024, Algorithms 3 and 4).
+    The mean of a slot, over k terms of norm L, has noise
+    (2 L/k) 32 sqrt(2 log(20/delta)) / eps, for the quarter of a quarter of eps/2, under
+    either adjacency. A step of level N takes the part a = (3 2^(N+1) + 1) / (16 n) of
+    the budget. Steps are made as long as the steps before them have
+    sqrt(2 log(4/delta) sum a^2) + (eps/2) sum a^2 <= 1/2 and sum a <= 1/4 (Ghazi,
+    Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with sparse
+    gradients", NeurIPS 2024, Algorithms 3 and 4). Unsupported is raised for
+    epsilon > 1.
+
+    Parameters
+    ----------
+    costs : array of shape (steps,)
+        The part a of the budget that each drawn step takes.
+    epsilon, delta : float
+        The privacy budget.
     """
     if epsilon > 1:
         raise Unsupported(
@@ -135,14 +183,22 @@ def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
 
 
 def arora2020(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return z of one-pass noisy descent, from n and Remark 1.
+    """Return the z printed for one-pass noisy descent, from n and Remark 1.
 
-    sigma = 8 L sqrt(log(1/d)) / (sqrt(n) e) with d = delta/3, e = epsilon / (8
-    sqrt(log(1/d))), hence 64 L log(3/delta) / (sqrt(n) epsilon) (Arora, Marinov, Ullah,
-    2020, Theorem 6, Remark 1). The theorem asks for e <= 1 / (2 sqrt(n)), that is
-    epsilon <= 4 sqrt(log(3/delta) / n), and the remark for 6 e^(-n/16) <= delta <=
-    3 e^-4; it prints another range of epsilon, with the root on the wrong side. What is
-    certified is the law of single use.
+    The noise is sigma = 8 L sqrt(log(1/d)) / (sqrt(n) e) with d = delta/3 and
+    e = epsilon / (8 sqrt(log(1/d))), hence 64 L log(3/delta) / (sqrt(n) epsilon)
+    (Arora, Marinov, Ullah, 2020, Theorem 6, Remark 1). The theorem needs
+    e <= 1 / (2 sqrt(n)), that is epsilon <= 4 sqrt(log(3/delta) / n). The remark needs
+    6 e^(-n/16) <= delta <= 3 e^-4; it prints another range of epsilon, with the root on
+    the wrong side. Outside these ranges, Unsupported is raised. The certificate uses
+    the law of single use.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
     """
     (n,) = {law.records for law in laws if isinstance(law, SingleUseLaw)}
     logarithm = math.log(3) + log_inverse(delta)
@@ -162,7 +218,15 @@ def arora2020(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def arora2020_scale(n: int, epsilon: float, delta: float) -> float:
-    """Return the noise scale of `arora2020` in units of L, in its range or outside."""
+    """Return the noise scale of `arora2020` in units of L, with no check of ranges.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    epsilon, delta : float
+        The privacy budget.
+    """
     return 64 * (math.log(3) + log_inverse(delta)) / (math.sqrt(n) * epsilon)
 
 
@@ -182,10 +246,21 @@ def printed_prefix(
     delta: float,
     adjacency: Adjacency,
 ) -> tuple[float, int]:
-    """Return the z and the length that a paper prints for a drawn schedule.
+    """Return the z and the number of steps that a paper prints for a drawn schedule.
 
-    The noise is the same under both adjacencies, and half of the sensitivity twice the
-    z.
+    The absolute noise is the same under both adjacencies, so that half of the
+    sensitivity has twice the z.
+
+    Parameters
+    ----------
+    name : str or None
+        Name of the rule, one of ``PREFIXES``.
+    costs : array of shape (steps,)
+        The part of the budget that each drawn step takes.
+    epsilon, delta : float
+        The privacy budget.
+    adjacency : Adjacency
+        Relation between neighbouring datasets.
     """
     z, steps = PREFIXES[str(name)](costs, epsilon, delta)
     return z * Adjacency.REPLACE_ONE.of_sum(1.0) / adjacency.of_sum(1.0), steps
@@ -194,7 +269,19 @@ def printed_prefix(
 def printed_multiplier(
     name: str | None, laws: Laws, epsilon: float, delta: float, adjacency: Adjacency
 ) -> float:
-    """Return the z that a paper prints; UsageError where none is printed."""
+    """Return the z that a paper prints, or raise UsageError if it prints none.
+
+    Parameters
+    ----------
+    name : str or None
+        Name of the rule, one of ``PAPERS``; None if no constant is printed.
+    laws : tuple of Law
+        The laws of all releases.
+    epsilon, delta : float
+        The privacy budget.
+    adjacency : Adjacency
+        Relation between neighbouring datasets.
+    """
     if name not in PAPERS:
         raise UsageError(
             "calibration=paper: no noise constant is printed for this algorithm, "

@@ -1,4 +1,4 @@
-"""As many of a run's random steps as stay below a fixed Renyi curve."""
+"""A run of random steps that ends before it exceeds a fixed Renyi curve."""
 
 import bisect
 import math
@@ -24,19 +24,20 @@ Indices = NDArray[np.int64]
 Steps = Callable[[Mechanisms, Indices], Array]
 
 STEPS = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
-"""Kinds that a step may release: curves of both directions, under both adjacencies."""
+"""Kinds that a step may release: their curves bound the divergence in both directions,
+under both adjacencies."""
 
 REACH, HIGHEST = 5.0, 512
-"""The curve ends at order REACH z, at most HIGHEST: beyond, samples hardly help. The
-best order of a budget is about z sqrt(log(1/delta) / 3), 2.2 z at delta = 1e-6."""
+"""The curve ends at order REACH z, and at most HIGHEST: beyond, sampling hardly helps.
+The best order of a budget is about z sqrt(log(1/delta) / 3), 2.2 z at delta = 1e-6."""
 MARGIN = 1e-9
-"""Relative, over the rounding of the sums that are compared with the curve."""
+"""Relative margin for the rounding of the sums that are compared with the curve."""
 
 
 def highest_order(m: float) -> float:
     """Return the largest order that the curve of multiplier m bounds.
 
-    There is none from where on no step passes.
+    It is infinite for m > HIGHEST, where no step passes.
     """
     if m > HIGHEST:
         return math.inf
@@ -45,12 +46,15 @@ def highest_order(m: float) -> float:
 
 @dataclass(frozen=True)
 class RenyiFilterLaw(Law):
-    """What a filter lets pass, see the release's proof."""
+    """The law of the steps that pass a filter, see the proof in `RenyiFilter`."""
 
     name: ClassVar[str] = "renyi_filter"
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the chords of (a - 1) a / (2 z^2) over a - 1; infinite beyond."""
+        """Return the chords of (a - 1) a / (2 z^2), divided by a - 1.
+
+        The curve is infinite at orders a above ``highest_order``.
+        """
         m, below = self.multiplier(z), np.floor(orders)
         chords = below * (below - 1) + (orders - below) * 2 * below
         curve = chords / (orders - 1) / 2 / m / m
@@ -63,7 +67,7 @@ class RenyiFilterMechanism(NestedMechanism):
     Attributes
     ----------
     made : Mechanisms
-        Those of the steps, after the use: for auditors.
+        Mechanisms of the steps, for auditors; empty before the use.
     """
 
     release: "RenyiFilter"
@@ -73,19 +77,19 @@ class RenyiFilterMechanism(NestedMechanism):
         self.made = Mechanisms(1)
 
     def publish(self, run: Steps, most: int) -> Array:
-        """Return what the steps give.
+        """Return the output of the steps that pass.
 
         Parameters
         ----------
         run : callable
-            Makes the steps, with their mechanisms and their kinds, (t,).
+            Makes the steps, given their mechanisms and their kinds, of shape (t,).
         most : int
-            The number of steps at most, as it was declared.
+            Largest number of steps, at most the declared one.
 
         Raises
         ------
         BudgetExhausted
-            If that is more than declared.
+            If ``most`` is larger than declared.
         """
         self.spend(1)
         if most > self.release.most:
@@ -102,7 +106,7 @@ class RenyiFilterMechanism(NestedMechanism):
         return output
 
     def passing_kinds(self, m: float) -> Indices:
-        """Return the kinds of the steps that pass, (t,); all of them without noise."""
+        """Return the kinds of the steps that pass, (t,); without noise, all pass."""
         drawn = uniforms(self.seeds[0], 0, self.release.most)
         # The last sum may be below 1 by rounding.
         bounds = np.cumsum(self.release.chances)[:-1]
@@ -120,48 +124,53 @@ class RenyiFilterMechanism(NestedMechanism):
         return kinds[: bisect.bisect(range(1, kinds.size + 1), False, key=is_exceeded)]
 
     def finish(self, early: bool = False) -> None:
-        """Raise if the uses of a step are not those that passed."""
+        """Raise an error if the uses made are not those of the steps that passed."""
         self.made.finish(early)
 
 
 @dataclass(frozen=True, eq=False)
 class RenyiFilter(NestedRelease):
-    """The steps of a run of random kinds, as long as they stay below a fixed curve.
+    """The random steps of a run, as long as they stay below a fixed Renyi curve.
 
-    The noise of a step is given; its kind is drawn at random, without the data, and
-    stays secret with the run. Steps are made as long as the curves of those so far, a
-    sum over steps, are at most r / (2 z^2) at all whole orders r from 2 to the last
-    one, R = ``highest_order(z)``. Then the run, its kinds included, has at most the
-    curve
+    The noise of a step is given. Its kind is drawn at random, without the data, and
+    stays secret with the run. Steps are made as long as the Renyi curves of those so
+    far, added up, are at most r / (2 z^2) at all whole orders r from 2 to the last one,
+    R = ``highest_order(z)``. Then the run, its kinds included, has at most the curve
 
         e(a) = c(a) / (a - 1),  c the chords of r (r - 1) / (2 z^2), r = 1, 2, .., R,
 
-    for all 1 < a <= R, in both directions and under both adjacencies if the curves of
-    the steps are. Let P and Q be the laws of kinds k and answers y on D and D'. The
-    kinds have the law p(k) on both sides. The number t(k) of the steps that pass is a
-    function of the kinds, through curves that know no data; so given k, P_k and Q_k are
-    adaptive compositions of t(k) mechanisms that are fixed before, and at whole orders
+    for all 1 < a <= R. It holds in both directions and under both adjacencies if the
+    curves of the steps do.
+
+    Let P and Q be the laws of kinds k and answers y on D and D'. The kinds have the law
+    p(k) on both sides. The number t(k) of the steps that pass is a function of the
+    kinds, through curves that do not depend on data. So given k, P_k and Q_k are
+    adaptive compositions of t(k) mechanisms that are fixed beforehand, and at whole
+    orders
 
         D_r(P_k, Q_k) <= sum of the steps' curves at r <= r / (2 z^2).
 
     (r - 1) D_r is convex in r and 0 at r = 1, for each k: between whole orders it is
-    below the chord of its values, hence below c. Finally (a - 1) D_a(P, Q) is the log
-    of sum_k p(k) e^((a - 1) D_a(P_k, Q_k)) <= e^c(a). Who sees less than (k, y) sees no
-    more. Nothing is claimed of orders above R; a curve that holds up to some order is
-    that of truncated concentrated privacy. e(a) = a / (2 z^2) at whole a: the run costs
-    what one Gaussian mechanism of multiplier z does. No step may pass. None does for
-    z > HIGHEST, so that tiny budgets, below 0.04 at delta = 1e-6, are kept, too.
+    below the chord of its values, hence below c. Finally, (a - 1) D_a(P, Q) is the log
+    of sum_k p(k) e^((a - 1) D_a(P_k, Q_k)) <= e^c(a). Publishing less than (k, y) is
+    post-processing.
+
+    Nothing is claimed for orders above R; a curve that holds up to some order is that
+    of truncated concentrated privacy. e(a) = a / (2 z^2) at whole a: the run costs what
+    one Gaussian mechanism of multiplier z does. It may be that no step passes. None
+    does for z > HIGHEST, so that even tiny budgets, below 0.04 at delta = 1e-6, are
+    kept.
 
     Parameters
     ----------
     multiplier : float
-        That of the steps: noise scale / (weight * sensitivity), whatever z.
+        Multiplier of the steps, noise scale / (weight * sensitivity), for every z.
     chances : tuple of float
         The probability of each kind.
     steps : tuple of tuple of Release
-        What a step of each kind publishes; equal names are one release.
+        What a step of each kind publishes; equal names mean the same release.
     most : int
-        The number of steps that are drawn.
+        The number of steps whose kinds are drawn.
 
     References
     ----------
@@ -181,13 +190,13 @@ class RenyiFilter(NestedRelease):
     most: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse kinds whose curves may be of one side, or are of another's proof."""
+        """Raise UsageError for kinds of release that the proof does not cover."""
         for one in (one for kind in self.steps for one in kind):
             check_kind(one, STEPS, "step")
         super().__post_init__()
 
     def curves(self, orders: Floats) -> Floats:
-        """Return the curves of the kinds, (kinds, orders)."""
+        """Return the Renyi curve of a step of each kind, of shape (kinds, orders)."""
         curves = np.zeros((len(self.steps), orders.size))
         for kind, curve in zip(self.steps, curves, strict=True):
             for one in kind:
@@ -196,11 +205,11 @@ class RenyiFilter(NestedRelease):
         return curves
 
     def inside(self, z: float) -> tuple[Release, ...]:
-        """Return one use of each release of the steps."""
+        """Return the releases of one step of each kind."""
         return self.parts(np.arange(len(self.steps)), z)
 
     def parts(self, kinds: Indices, z: float) -> tuple[Release, ...]:
-        """Return what steps of some kinds publish, at the common multiplier z."""
+        """Return the releases of steps of given kinds, at the common multiplier z."""
         share, made = self.multiplier / z if z else 1.0, dict[str, Release]()
         for kind, used in enumerate(np.bincount(kinds).tolist()):
             for one in self.steps[kind] if used else ():

@@ -20,11 +20,11 @@ from dp_erm_bench.releases.poisson_gaussian import PoissonGaussianLaw
 from dp_erm_bench.releases.renyi_filter import STEPS, RenyiFilter
 
 CUT = 1000.0
-"""A number of runs beyond CUT / gamma has a probability of at most e^-CUT."""
+"""There are more than CUT / gamma runs with a probability of at most e^-CUT."""
 
 INSIDE = (*STEPS, RenyiFilter)
 """Kinds that a run may release: their curves bound the divergence of D from D' and of
-D' from D, under both adjacencies, which the proof below takes for granted."""
+D' from D, under both adjacencies, as the proof below assumes."""
 
 Attempt = Any
 """A method (oracle, mechanisms, schedule) -> (output, noisy score)."""
@@ -32,14 +32,14 @@ Attempt = Any
 
 @dataclass(frozen=True)
 class RepeatAndSelectLaw(Law):
-    """The best of a geometric number of runs, see the release's proof.
+    """The law of the best of a geometric number of runs, see `RepeatAndSelect`.
 
     Attributes
     ----------
     gamma : float
-        The probability to stop after a run.
+        The probability of stopping after a run.
     run : tuple of (str, Law)
-        All that one run releases, each law with its name.
+        The laws of all that one run releases, with their names.
     """
 
     name: ClassVar[str] = "repeat_and_select"
@@ -48,9 +48,9 @@ class RepeatAndSelectLaw(Law):
     run: tuple[tuple[str, Law], ...] = ()
 
     def rdp(self, z: float, orders: Floats) -> Floats | None:
-        """Return the curve of the best run, None if one of a run has none.
+        """Return the Renyi curve of the best run, None if a law in it has none.
 
-        The order b of the proof is the best of ``orders``.
+        The order b of the proof is chosen as the best one of ``orders``.
         """
         total = np.zeros(orders.shape)
         for _, law in self.run:
@@ -66,15 +66,16 @@ class RepeatAndSelectLaw(Law):
 
 @dataclass
 class Runs:
-    """Repeated runs as an auditor sees them; nobody else learns of them.
+    """The repeated runs, kept for an auditor only.
 
     Attributes
     ----------
     made : list of Mechanisms
-        Those of each run.
+        The mechanisms of each run.
     outputs : list of array
+        The output of each run.
     scores : list of float
-        What the runs returned, by run.
+        The noisy score of each run.
     """
 
     made: list[Mechanisms] = field(default_factory=list)
@@ -88,16 +89,16 @@ class Runs:
 
 
 class RepeatAndSelectMechanism(NestedMechanism):
-    """Runs a mechanism again and again, and publishes the output of the best score.
+    """Repeats a run, and publishes the output with the best score.
 
     Attributes
     ----------
     afresh : callable
-        Returns what each run begins with, an oracle at the start and the schedule: new
-        ones at each call.
+        Returns an oracle in its initial state and the schedule, for one run; new ones
+        at each call.
     audit : Runs, optional
-        An auditor's, which the use fills. Without it the mechanism keeps neither the
-        runs nor their number nor the place of the best.
+        An auditor's record, which the use fills. Without it, the mechanism stores
+        neither the runs, nor their number, nor the place of the best.
     """
 
     release: "RepeatAndSelect"
@@ -108,20 +109,20 @@ class RepeatAndSelectMechanism(NestedMechanism):
         self.audit: Runs | None = None
 
     def publish(self, attempt: Attempt) -> Array:
-        """Return the output of the run with the least noisy score, (1, p).
+        """Return the output of the run with the smallest noisy score, shape (1, p).
 
         Parameters
         ----------
         attempt : method
-            Makes one run with an oracle, new mechanisms of the release's ``run`` and
-            the schedule; returns the output and the noisy score. Each run is made by a
-            copy of the object whose method it is.
+            Makes one run, given an oracle, new mechanisms of the release's ``run`` and
+            the schedule. It returns the output and the noisy score. Each run is made on
+            a copy of the object whose method it is.
 
         Raises
         ------
         UsageError
-            If it is no method, or one that holds variables of another function: runs
-            would share them.
+            If it is not a method, or uses variables of an enclosing function, which
+            runs would share.
         """
         check_apart(attempt, self.release.name)
         self.spend(1)
@@ -135,7 +136,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
         return best
 
     def _run_attempt(self, number: int, attempt: Attempt) -> tuple[Array, float]:
-        """Return a copy of the output, and the score, of the run with some streams."""
+        """Make one run; return a copy of its output, and its score."""
         name = f"{self.release.name}/run {number}"
         mechanisms = self.mechanisms_of(self.release.run, name)
         if self.audit is not None:
@@ -145,7 +146,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
         output, score = attempt.__func__(alone, oracle, mechanisms, schedule)
         mechanisms.finish()
         self.compare_uses(mechanisms, np.append(output, score))
-        # What is no number is beaten by any: else its place would decide.
+        # NaN is worse than any number: otherwise the order of the runs would decide.
         output, score = np.array(output), math.inf if math.isnan(score) else score
         if self.audit is not None:
             self.audit.outputs.append(output)
@@ -153,7 +154,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
         return output, score
 
     def _is_last(self, number: int) -> bool:
-        """Return the secret coin after a run."""
+        """Return whether the secret coin after a run ends the repetition."""
         coin = uniforms(self.seeds[0], number, 1)
         return bool(coin[0] < self.release.gamma)
 
@@ -171,19 +172,19 @@ class RepeatAndSelectMechanism(NestedMechanism):
 
 
 class SharedVariables(UsageError):
-    """What makes a run may keep what an earlier run left."""
+    """The method that makes a run may keep what an earlier run left."""
 
 
 def check_apart(attempt: Any, name: str) -> None:
-    """Refuse what makes a run unless it is a method that shares no variables.
+    """Raise an error unless ``attempt`` is a method whose runs share no variables.
 
     Raises
     ------
     SharedVariables
-        With the line where it is defined.
+        If it is not; the message names the line of its definition.
     """
     code = getattr(getattr(attempt, "__func__", None), "__code__", None)
-    # `super()` holds the class.
+    # A method with `super()` holds its class.
     held = sorted({*code.co_freevars} - {"__class__"} if code else ())
     if code is None or held or isinstance(attempt.__self__, type):
         shared = f", and this one holds {', '.join(held)}" if held else ""
@@ -197,49 +198,54 @@ def check_apart(attempt: Any, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RepeatAndSelect(NestedRelease):
-    """The output of the best of K runs by a noisy score; nothing is told of the others.
+    """The output of the best of K runs by a noisy score; the others stay secret.
 
-    After each run a secret coin stops with probability gamma: K is geometric on 1, 2,
-    .. with mean 1/gamma. A run is one mechanism, whose Renyi curve e(a) counts all that
-    it releases, its score included. The order a of the best run then has at most
+    After each run, a secret coin stops the repetition with probability gamma: K is
+    geometric on 1, 2, .. with mean 1/gamma. A run is one mechanism, whose Renyi curve
+    e(a) counts all that it releases, its score included. The best run then has a Renyi
+    divergence of order a of at most
 
         e(a) + 2 ((1 - 1/b) e(b) + log(1/gamma) / b) + log(1/gamma) / (a - 1)
 
-    for any b > 1, where e bounds both directions. Let p and q be the densities of
-    output and score of a run on D and D', and x(y), x'(y) the probabilities that a run
-    scores no better than y. As E x^K = f(x) = gamma x / (1 - (1 - gamma) x), the best
-    run has the density p f'(x) at y, and f'(x) = gamma / s^2 with s = 1 - (1 - gamma) x
-    = gamma + (1 - gamma)(1 - x) >= gamma, the probability that a coin stops or else a
-    run scores better than y. So does q with s', and the factor of p^a q^(1 - a) in the
-    moment of order a is
+    for any b > 1, where e bounds both directions.
+
+    Let p and q be the densities of output and score of a run on D and D', and x(y),
+    x'(y) the probabilities that a run scores no better than y. As
+    E x^K = f(x) = gamma x / (1 - (1 - gamma) x), the best run has the density p f'(x)
+    at y, and f'(x) = gamma / s^2. Here s = 1 - (1 - gamma) x
+    = gamma + (1 - gamma)(1 - x) >= gamma is the probability that a coin stops or,
+    otherwise, a run scores better than y. The same holds for q with s', and the factor
+    of p^a q^(1 - a) in the moment of order a is
 
         f'(x)^a f'(x')^(1 - a) = gamma s^-2 (s'/s)^(2 (a - 1)).
 
-    Of the event of probabilities s and s' the moment of order b is s'^b s^(1 - b) <=
-    e^((b - 1) e(b)), hence s'/s <= s^(-1/b) e^((1 - 1/b) e(b)). With s >= gamma the
-    factor is at most (1/gamma)^(1 + 2 (a - 1) / b) e^(2 (a - 1) (1 - 1/b) e(b)); its
-    logarithm over a - 1 is what is added. Of equal scores the first one is published:
-    the runs being exchangeable that is a fair draw among them, an order of its own
-    that reads no data, so that x(y) is the probability of a later place.
+    The moment of order b for the event of probabilities s and s' is
+    s'^b s^(1 - b) <= e^((b - 1) e(b)), hence s'/s <= s^(-1/b) e^((1 - 1/b) e(b)). With
+    s >= gamma, the factor is at most
+    (1/gamma)^(1 + 2 (a - 1) / b) e^(2 (a - 1) (1 - 1/b) e(b)). Its logarithm, divided
+    by a - 1, gives the terms added to e(a). Among equal scores, the first one is
+    published. As the runs are exchangeable, this is a fair draw among them, by an order
+    that does not depend on data. So x(y) is then the probability of a later place.
 
-    That the law is f(x) takes runs that are independent given D, and a K that nothing
-    published tells. So each run is made with new mechanisms, by a copy of the solver,
-    on a new oracle at the start, with a copy of the schedule; what it is handed does
-    not say how many there were, and no one is told which was the best. What a run may
-    still reach, variables of its modules and of its class, `check` looks at
+    The law f(x) needs runs that are independent given D, and a K that nothing published
+    reveals. So each run is made with new mechanisms, by a copy of the solver, on a new
+    oracle at the start, with a copy of the schedule. What a run is given does not show
+    how many there were, and no one learns which was the best. A run may still reach
+    variables of its modules and of its class; `check` examines these
     (``losers_are_secret``).
 
-    No more than ``most`` runs are made. That changes the law by at most t = (1 -
-    gamma)^most <= e^-1000 in total variation, and delta by (1 + e^epsilon) t, which is
-    less than the rounding of the least delta for any epsilon up to 800. It leaves
-    nothing at delta = 0.
+    No more than ``most`` runs are made. That changes the law by at most
+    t = (1 - gamma)^most <= e^-1000 in total variation, and delta by (1 + e^epsilon) t,
+    which is less than the rounding of the least delta for any epsilon up to 800. At
+    delta = 0, no guarantee is left.
 
     Parameters
     ----------
     gamma : float
         In (0, 1].
     run : tuple of Release
-        All that one run releases, with one noise multiplier z; the last one the score.
+        All that one run releases, with one noise multiplier z. The last one is the
+        score.
 
     References
     ----------
@@ -256,7 +262,7 @@ class RepeatAndSelect(NestedRelease):
     run: tuple[Release, ...] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability, and kinds whose curves may be of one side."""
+        """Raise UsageError for a gamma outside (0, 1] or a kind without a proof."""
         if not 0.0 < self.gamma <= 1.0:
             raise UsageError(f"gamma={self.gamma}: must be in (0, 1]")
         for one in self.run:
@@ -264,13 +270,13 @@ class RepeatAndSelect(NestedRelease):
         super().__post_init__()
 
     def with_weight(self, weight: float) -> "RepeatAndSelect":
-        """Return the release with another weight of all but the score."""
+        """Return a copy with all weights but the score's multiplied by ``weight``."""
         *steps, score = self.run
         run = (replace(one, weight=one.weight * weight) for one in steps)
         return replace(self, run=(*run, score))
 
     def inside(self, z: float) -> tuple[Release, ...]:
-        """Return the releases of a run."""
+        """Return the releases of one run."""
         return self.run
 
     @property
@@ -286,9 +292,10 @@ class RepeatAndSelect(NestedRelease):
 
 
 def law_of_fixed_size(law: Law) -> Law:
-    """Return the law of samples of fixed size in place of that of Poisson samples.
+    """Return the law of fixed-size samples in place of one of Poisson samples.
 
-    It holds for coins, too (see there), and its curve is amplified.
+    It also holds for Poisson samples (see `FixedSizeGaussianLaw`), and its Renyi curve
+    is amplified. Other laws are returned as they are.
     """
     if isinstance(law, PoissonGaussianLaw):
         return FixedSizeGaussianLaw(law.times, law.weight, law.rate)

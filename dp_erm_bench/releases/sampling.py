@@ -1,4 +1,4 @@
-"""Secret samples of records; Poisson: each independently, with one probability."""
+"""Secret samples of records, and Poisson samples, in which records are independent."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Batch = tuple[Indices, Indices]
 
 
 class CoinStream:
-    """An endless row of independent coins, read in pieces."""
+    """An endless sequence of independent coin tosses, read in pieces."""
 
     def __init__(self, seed: NDArray[np.uint32], rate: float) -> None:
         self._seed, self._rate = seed, rate
@@ -30,7 +30,7 @@ class CoinStream:
         self._pending = -1
 
     def successes(self, coins: int) -> Indices:
-        """Return the indices of the successes among the next ``coins`` coins."""
+        """Return the indices of the successes among the next ``coins`` tosses."""
         if self._rate == 1.0:
             return np.arange(coins)
         if self._pending >= coins:
@@ -52,23 +52,24 @@ class CoinStream:
 
 
 class SamplingMechanism(AdditiveMechanism):
-    """Samples records, and adds noise to what is computed from the sample.
+    """Samples records, and adds noise to a value computed from the sample.
 
-    The sample belongs to the mechanism: it is drawn from a stream of its own,
-    secret like the noise.
+    The sample belongs to the mechanism. It is drawn from its own random stream, which
+    is secret like the noise.
 
-    Amplification by sampling is proved for a fresh secret sample at each use, so that
-    samples are matched with uses: one for one, in each trial. Samples of several steps
-    may be drawn at once, before as many uses; noise that a compiled step takes ahead
-    may come before the samples of its steps. At rate 1 all records are in every
-    sample, and nothing is counted.
+    Amplification by sampling is proved for a new secret sample at each use. So the
+    mechanism checks that each trial takes exactly one sample for each use. Samples of
+    several steps may be drawn at once, before as many uses. Noise that a compiled step
+    draws in advance may come before the samples of its steps. At rate 1, all records
+    are in every sample, and nothing is counted.
 
     Attributes
     ----------
     kind : str
-        What a sample is called in messages.
+        Name of a sample in messages.
     is_secret : bool
-        Whether a sample is more than all records in their own order.
+        Whether a sample is secret. It is not if it is always all records in their own
+        order.
     halved : bool
         See ``SampledRelease``.
     """
@@ -88,6 +89,15 @@ class SamplingMechanism(AdditiveMechanism):
     def sample(self, trial: int, n: int, steps: int) -> Batch:
         """Return the samples of a trial's next steps; the next use raises any errors.
 
+        Parameters
+        ----------
+        trial : int
+            Number of the trial in the batch.
+        n : int
+            Number of records.
+        steps : int
+            Number of samples, one for each step.
+
         Returns
         -------
         records : int array
@@ -101,15 +111,15 @@ class SamplingMechanism(AdditiveMechanism):
         return self._draw_samples(trial, n, steps)
 
     def take_everyone(self) -> None:
-        """Have all records in every sample from now on, for auditors."""
+        """Put all records into every sample from now on, for auditors."""
         self.rate = self._charged = 1.0
 
     @abstractmethod
     def _draw_samples(self, trial: int, n: int, steps: int) -> Batch:
-        """Draw the samples of ``sample``."""
+        """Draw the samples that ``sample`` returns."""
 
     def _require_samples(self, uses: int) -> None:
-        """Refuse unless all trials have taken one sample for each use."""
+        """Raise NotSampled unless all trials have taken one sample for each use."""
         if self._again:
             self._refuse_samples("another one was taken before its use")
         left = min(self._left)
@@ -124,17 +134,17 @@ class SamplingMechanism(AdditiveMechanism):
             )
 
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return the noisy sum; NotSampled is raised unless its sample was taken."""
+        """Return the noisy sum, or raise NotSampled unless its sample was taken."""
         self._require_samples(1)
         return super().publish(value, coordinate)
 
     def spend(self, uses: int) -> None:
-        """Count ``uses`` more, whose samples were taken or are all to follow.
+        """Count ``uses`` more uses, whose samples were all taken or will all follow.
 
         Raises
         ------
         NotSampled
-            If they were taken for some of the uses only, or those of the uses before
+            If samples were taken for only some of the uses, or if those of earlier uses
             never followed.
         """
         super().spend(uses)
@@ -169,19 +179,19 @@ class PoissonMechanism(SamplingMechanism):
 
 @dataclass(frozen=True)
 class SampledLaw(Law):
-    """A law of what is computed from a sample.
+    """The law of a noisy value computed from a sample.
 
     Attributes
     ----------
     rate : float
-        The probability of a record to be in a sample, in (0, 1): at rate 1 it is the
-        law of the mechanism on all records.
+        The probability that a record is in a sample, in (0, 1). At rate 1, the law of
+        the mechanism on all records takes its place.
     """
 
     rate: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse a rate outside of (0, 1)."""
+        """Raise ValueError for a rate outside (0, 1)."""
         super().__post_init__()
         if not 0 < self.rate < 1:
             raise ValueError(f"rate={self.rate}: must be in (0, 1]")
@@ -196,45 +206,47 @@ class SampledRelease(Release):
     """A noisy sum over a Poisson sample of the records.
 
     Given all earlier answers and the sample of the other records, let the sum be s
-    without the record that neighbours differ in, s + v with it in D and s + v' with it
-    in D'. Its coin is secret, so that the answer has the law (1 - q) N_s + q N_(s + v)
-    in D and (1 - q) N_s + q N_(s + v') in D', N_a being the noise around a: s is common
-    to both, as long as nothing moves with a record that is not in the sample. An
-    amplified law bounds this pair by the norms of v and v', and not of v - v':
+    without the record in which neighbours differ, s + v with it in D, and s + v' with
+    it in D'. Its coin is secret, so that the answer has the law
+    (1 - q) N_s + q N_(s + v) in D and (1 - q) N_s + q N_(s + v') in D', N_a being the
+    noise around a. s is common to both, as long as nothing changes with a record that
+    is not in the sample. An amplified law bounds this pair by the norms of v and v',
+    and not of v - v':
 
     - ``zero_out``: v' = 0, and norm(v) is at most the sensitivity.
     - ``replace_one``: norm(v) and norm(v') are at most half of the sensitivity, which
       bounds norm(v - v') too. The reverse fails: terms of one sign, as in a count, may
-      have v = 1, v' = 0 at a sensitivity of 1. The pair is that of a removed record
-      then, at the whole sensitivity; calibrated for epsilon = 1 at q = 0.1,
-      delta = 1e-6, one use has 3.8. The sensitivity to declare is twice the largest
-      term; so it is for positive semidefinite terms, of which one may be 1/sqrt(2) of
-      the largest change (``Adjacency.of_sum``), which is refused.
+      have v = 1, v' = 0 at a sensitivity of 1. The pair is then that of a removed
+      record, at the whole sensitivity: one use calibrated for epsilon = 1 at q = 0.1,
+      delta = 1e-6 has an epsilon of 3.8. So declare twice the largest term as the
+      sensitivity. The same holds for positive semidefinite terms, of which one may be
+      1/sqrt(2) of the largest change (``Adjacency.of_sum``). That change is refused as
+      a sensitivity.
 
-    v is what the query moves by with the record's coin alone; `check` turns that coin
-    (``samples_are_those_charged``). At rate 1 nothing is amplified, and a bound on the
-    change is enough.
+    v is the change of the query when only the record's coin changes. `check` flips that
+    coin (``samples_are_those_charged``). At rate 1 nothing is amplified, and a bound on
+    the change is enough.
 
     Parameters
     ----------
     rate : float
-        The probability with which each record is in the sample. The sample is
-        part of the mechanism: it stays secret.
+        The probability with which each record is in the sample. The sample is part of
+        the mechanism, and stays secret.
 
     Attributes
     ----------
     halved : bool
         Whether a record's own term must be at most half of the sensitivity under
-        ``replace_one``, as said above.
+        ``replace_one``, as explained above.
     """
 
     mechanism: ClassVar[type[Mechanism]] = PoissonMechanism
     halved: ClassVar[bool] = True
-    # Nothing is claimed by default: the sum is charged for all records.
+    # No amplification is claimed by default: the sum is charged for all records.
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse the sensitivity of positive terms, of which one may be 1/sqrt(2)."""
+        """Raise UsageError for a sensitivity from ``positive=True`` at rates < 1."""
         if self.halved and self.rate < 1 and is_change_only(self.sensitivity):
             raise UsageError(
                 f"release {self.name}: over a Poisson sample each record's own term "

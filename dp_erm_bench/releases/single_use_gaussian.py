@@ -1,15 +1,16 @@
 """Normal noise on steps that read each record at most once, in a secret order.
 
-A run publishes ``times`` vectors. m of them are gradients of one record each, the first
-m records of a uniform random order of all n; the others hold no record at all, and at
-which uses they come is public, drawn without the data. Every vector gets normal noise
-of deviation s; its sensitivity is that of one record, Delta: L under ``zero_out``, 2 L
-under ``replace_one``, for gradients of norm at most L. With mu = Delta / s:
+A run publishes ``times`` vectors. m of them are gradients of one record each, for the
+first m records of a uniform random order of all n. The others contain no record at all.
+At which uses they come is public, and drawn without the data. Every vector gets normal
+noise of deviation s. Its sensitivity is that of one record, Delta: L under
+``zero_out``, 2 L under ``replace_one``, for gradients of norm at most L. With
+mu = Delta / s:
 
 1. Let the neighbours D, D' differ in the record i; they are fixed before the order is
    drawn. Given the order o and all earlier answers, the queries on D and D' are equal
-   at every use but the one that reads i, where they differ by at most Delta. So given o
-   the run is one Gaussian mechanism between others without the record, and
+   at every use but the one that reads i, where they differ by at most Delta. So given
+   o, the run is one Gaussian mechanism between others without the record, and
    H(P_o, Q_o) <= H_mu for the hockey-stick divergence H of every epsilon >= 0, H_mu
    being the profile of N(mu, 1) against N(0, 1): mu-GDP composed with 0-GDP.
    If i is not among the first m of o, P_o = Q_o and H = 0.
@@ -18,28 +19,29 @@ under ``replace_one``, for gradients of norm at most L. With mu = Delta / s:
 
        delta(eps) <= (m / n) H_mu(eps),  eps >= 0.
 
-3. The same argument bounds every f-divergence, so (A, N(mu, 1)) against (A, N(0, 1)),
-   A a coin of probability m / n that tells whether anything was published, dominates
-   the pair: its losses are those of the Gaussian with probability m / n, else 0. Of
-   order a the Renyi divergence is log(1 - m/n + m/n e^(a (a - 1) mu^2 / 2)) / (a - 1).
-   Gaussian releases beside it, of mu' in total, add up within A: with
-   M^2 = mu^2 + mu'^2, delta(eps) <= (m / n) H_M(eps) + (1 - m / n) H_mu'(eps).
+3. The same argument bounds every f-divergence. So the pair is dominated by
+   (A, N(mu, 1)) against (A, N(0, 1)), where A is a coin of probability m / n that shows
+   whether anything was published. Its losses are those of the Gaussian with probability
+   m / n, and 0 otherwise. The Renyi divergence of order a is
+   log(1 - m/n + m/n e^(a (a - 1) mu^2 / 2)) / (a - 1). Other Gaussian releases, of mu'
+   in total, add up within A: with M^2 = mu^2 + mu'^2,
+   delta(eps) <= (m / n) H_M(eps) + (1 - m / n) H_mu'(eps).
 
-A vector may hold several records, as a sum of their terms, none of which is in another
-vector: m counts records then. In a binary tree over the records, in their own order,
-a record takes part in one node of each level: a level is one such pass.
+A vector may contain several records, as a sum of their terms, if none of them is in
+another vector: m then counts records. In a binary tree over the records, in their own
+order, a record is part of one node of each level: each level is one such pass.
 
-The factor m / n is for an order that is uniform given the records: the mechanism draws
-it after they are fixed, and keeps it secret. Not being told is not enough: of an order
-that was drawn before, by which records came or were chosen by somebody who knew a part
-of it, of the file's, or of one that other runs share, only step 1 is left, and the run
-is one Gaussian mechanism. Which uses read no record may be published in any case: the
-law of the order does not depend on it.
+The factor m / n needs an order that is uniform given the records: the mechanism draws
+it after they are fixed, and keeps it secret. An order that is merely not published is
+not enough. Only step 1 is left, and the run is one Gaussian mechanism, in three cases:
+the order was drawn beforehand, and the records came by it or were chosen by somebody
+who knew a part of it; it is the order of the file; or other runs share it. Which uses
+read no record may be published in any case: the law of the order does not depend on it.
 
 References
 ----------
 Arora, Marinov, Ullah, "Private stochastic convex optimization: efficient algorithms for
-non-smooth objectives", 2020, whose algorithm this is for; the proof is another one.
+non-smooth objectives", 2020, whose algorithm uses this; the proof is a different one.
 Balle, Barthe, Gaboardi, "Privacy amplification by subsampling", NeurIPS 2018 (joint
 convexity).
 """
@@ -68,7 +70,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SingleUseLaw(Law):
-    """A pass that reads some records once each, in a secret uniform order.
+    """The law of a pass that reads some records once each, in a secret uniform order.
 
     ``times`` counts passes, not their steps.
 
@@ -77,7 +79,7 @@ class SingleUseLaw(Law):
     fresh : int
         m, the number of records that are read.
     records : int
-        n > m.
+        n > m, the number of all records.
     """
 
     name: ClassVar[str] = "single_use"
@@ -86,28 +88,38 @@ class SingleUseLaw(Law):
     records: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse numbers outside their ranges."""
+        """Raise ValueError if a number is outside its range."""
         super().__post_init__()
         if not 0 < self.fresh < self.records:
             raise ValueError(f"fresh={self.fresh}: must be in (0, {self.records})")
 
     def sampling_rate(self) -> float:
-        """Return m / n."""
+        """Return m / n, the probability that a pass reads a given record."""
         return self.fresh / self.records
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of step 3."""
+        """Return the Renyi curve of step 3 of the proof in the module's docstring."""
         share = np.full_like(orders, self.sampling_rate())
         power = (orders - 1) * gaussian_rdp(orders, self.multiplier(z))
         mean = log_mean_exp((share, 1 - share), (power, np.zeros_like(orders)))
         return np.asarray(mean / (orders - 1))
 
     def steepness(self, z: float) -> float:
-        """Return mu."""
+        """Return mu of a pass, sensitivity / noise scale."""
         return 1 / self.multiplier(z)
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the pair of step 3, which is its own mirror image."""
+        """Return the dominating pair of step 3, which is its own mirror image.
+
+        Parameters
+        ----------
+        z : float
+            Common noise multiplier.
+        adjacency : Adjacency
+            Not used: the pair is the same for both.
+        tail : float
+            Probability mass that may be cut off.
+        """
         mu, share = 1 / self.multiplier(z), self.sampling_rate()
         pair = gaussian_pair(mu)
 
@@ -120,7 +132,13 @@ class SingleUseLaw(Law):
         return Dominating(self.times, scale, pair.span(tail), losses)
 
     def delta(self, epsilon: float, z: float, mu: float) -> float:
-        """Return the delta of steps 2 and 3."""
+        """Return the delta of steps 2 and 3 of the proof in the module's docstring.
+
+        Parameters
+        ----------
+        epsilon, z, mu : float
+            As in ``Law.delta``.
+        """
         share = self.sampling_rate()
         both = math.hypot(1 / self.multiplier(z), mu)
         return share * gdp_delta(epsilon, both) + (1 - share) * gdp_delta(epsilon, mu)
@@ -129,8 +147,8 @@ class SingleUseLaw(Law):
 class SingleUseMechanism(AdditiveMechanism):
     """Draws the order of the records, hands each out once, and adds noise.
 
-    The order belongs to the mechanism: it is drawn from a stream of its own, secret
-    like the noise. A given order is that of the records.
+    The order belongs to the mechanism. It is drawn from its own random stream, which is
+    secret like the noise. If the order is not drawn, it is that of the records.
 
     Attributes
     ----------
@@ -158,13 +176,13 @@ class SingleUseMechanism(AdditiveMechanism):
     def next_records(self, trial: int, count: int) -> Indices:
         """Return the records that a trial's next ``count`` gradients read, (count,).
 
-        All records in place of each where an audit set ``everyone``: it knows of the
-        others that they contribute nothing.
+        If an audit has set ``everyone``, return all records instead. The audit knows
+        that the others contribute nothing.
 
         Raises
         ------
         BudgetExhausted
-            If these are more than are declared.
+            If more records are read than declared.
         """
         done = self._read[trial]
         if done + count > self.release.fresh:
@@ -180,7 +198,7 @@ class SingleUseMechanism(AdditiveMechanism):
         return np.arange(self.release.records) if self.everyone else part.copy()
 
     def finish(self, early: bool = False) -> None:
-        """Raise NotSampled unless each trial has read what is declared."""
+        """Raise NotSampled unless each trial has read as many records as declared."""
         for read in () if early else self._read:
             if self.used and read != self.release.fresh:
                 raise NotSampled(
@@ -191,7 +209,7 @@ class SingleUseMechanism(AdditiveMechanism):
 
 @dataclass(frozen=True, eq=False)
 class SingleUseGaussian(Release):
-    """Noisy gradients of one record each, no record twice, and noise alone between.
+    """Noisy gradients of one record each, no record twice, and pure noise in between.
 
     Parameters
     ----------
@@ -201,12 +219,12 @@ class SingleUseGaussian(Release):
     times : int
         Number of published vectors, with and without a record.
     records : int
-        n.
+        n, the number of records.
     fresh : int
-        m, how many of them hold a record: at most n.
+        m, the number of records that are read, at most n.
     drawn : bool
-        Whether the mechanism draws the order of the records and keeps it secret;
-        False: it is given, as that of the records is.
+        Whether the mechanism draws the order of the records and keeps it secret. With
+        False, it is the given order of the records.
     """
 
     mechanism: ClassVar[type[Mechanism]] = SingleUseMechanism
@@ -217,12 +235,12 @@ class SingleUseGaussian(Release):
     drawn: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse to read more records than there are."""
+        """Raise UsageError if more records are to be read than there are."""
         if not 0 <= self.fresh <= self.records:
             raise UsageError(f"fresh={self.fresh}: must be in [0, {self.records}]")
 
     def law(self) -> Law:
-        """Return the law of the pass; where all records are read, one Gaussian."""
+        """Return the law of the pass; without amplification, that of one Gaussian."""
         passes = min(1, self.fresh, self.times)
         if not self.drawn or self.fresh >= self.records:
             return GaussianLaw(passes, self.weight)

@@ -1,23 +1,23 @@
 """Normal noise on a random sketch of a vector; the sketch is published with it.
 
-The mechanism draws A with m x p entries N(0, 1/m), after it has the vector v, and
-publishes A and b = A v + N(0, scale^2 I_m). What is charged for:
+Once it has the vector v, the mechanism draws A with m x p entries N(0, 1/m). It
+publishes A and b = A v + N(0, scale^2 I_m). The privacy loss is as follows:
 
 1. Let d = v - v' be the change between neighbours, norm2(d) <= Delta. It is fixed
-   before A is drawn, and A has the same law for both, so that the loss is that of b
-   given A: two normal laws whose means are norm2(A d) apart, mu-GDP with
+   before A is drawn, and A has the same law for both. So the loss is that of b given A:
+   two normal laws whose means are norm2(A d) apart, mu-GDP with
    mu = norm2(A d) / scale.
-2. A d / norm2(d) has the law N(0, I_m / m): norm2(A d) = R norm2(d), with R^2 m of the
-   law chi^2_m. It is above norm2(d) half of the time: noise for the change of v alone
-   is too small.
-3. Given A the profile is that of a Gaussian, hence delta(eps) = E H(eps, R Delta /
-   scale), H(eps, mu) the profile of mu-GDP. Each term grows with norm2(d), so Delta is
-   the worst. Gaussian releases beside it, of mu' in total, add in quadrature for each
-   R. This is exact, not a bound.
+2. A d / norm2(d) has the law N(0, I_m / m): norm2(A d) = R norm2(d), where R^2 m has
+   the law chi^2_m. It is above norm2(d) half of the time: noise for the change of v
+   alone is too small.
+3. Given A, the profile is that of a Gaussian, hence
+   delta(eps) = E H(eps, R Delta / scale), H(eps, mu) the profile of mu-GDP. Each term
+   grows with norm2(d), so Delta is the worst. Other Gaussian releases, of mu' in total,
+   add in quadrature for each R. This is exact, not a bound.
 4. Renyi, with z = scale / Delta: E e^(a (a-1) R^2 / (2 z^2)) is the moment of chi^2_m,
-   (1 - a (a-1) / (m z^2))^(-m/2), infinite from a (a-1) = m z^2 on.
+   (1 - a (a-1) / (m z^2))^(-m/2). It is infinite if a (a-1) >= m z^2.
 
-It holds for a vector that depends on earlier answers, but not for one that depends on
+This holds for a vector that depends on earlier answers, but not for one that depends on
 A: nobody has A before the vector is handed over. No restricted isometry is needed.
 
 References
@@ -41,21 +41,21 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
 
 CUT_OFF = 1e-40
-"""Mass of the law of R beyond the nodes, above."""
+"""Mass of the law of R above the nodes."""
 RATIO, SHORTEST, PANELS, ORDER = 1.05, 1e-8, 48, 8
-"""Panels: ratio of their ends, first end over last, and how many across the law."""
+"""Panels: ratio of their ends, first end over last, number across the law, nodes."""
 RESOLVED = 500.0
-"""Epsilons up to which a panel is short against the rise of H with R."""
+"""Epsilons up to which panels are short compared with the rise of H with R."""
 MARGIN = 1.0 + 1e-9
-"""Above the error of the quadrature, relative."""
+"""Relative margin for the error of the quadrature."""
 
 
 @functools.lru_cache(maxsize=64)
 def nodes_of(rows: int) -> tuple[Floats, Floats]:
     """Return values of R, and their masses, for a quadrature of increasing functions.
 
-    H rises where R is about sqrt(2 eps) scale / Delta, however small that is: panels
-    grow with R. What lies below the first has its mass at the top of it.
+    H rises where R is about sqrt(2 eps) scale / Delta, which may be very small. So the
+    panels grow with R. All mass below the first panel is put at the panel's lower end.
     """
     low, high = np.sqrt([chi2.ppf(CUT_OFF, rows), chi2.isf(CUT_OFF, rows)])
     count = math.ceil(-math.log(SHORTEST) / math.log(RATIO))
@@ -72,7 +72,7 @@ def nodes_of(rows: int) -> tuple[Floats, Floats]:
 
 
 def gdp_deltas(epsilon: float, mu: Floats) -> Floats:
-    """Return the profile of mu-GDP at an epsilon for each mu > 0, see ``gdp_delta``."""
+    """Return delta of mu-GDP at an epsilon for each mu > 0, as in ``gdp_delta``."""
     s, r = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     far = np.exp(-s * s / 2) * erfcx(r / math.sqrt(2)) / 2
     return np.asarray(np.maximum(ndtr(-s) - far, 0.0))
@@ -80,27 +80,33 @@ def gdp_deltas(epsilon: float, mu: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class SketchedGaussianLaw(Law):
-    """A sketch with normal noise; its parameters are those of the release."""
+    """The law of a sketch with normal noise, with the parameters of the release."""
 
     name: ClassVar[str] = "sketched_gaussian"
     profiled: ClassVar[bool] = True
     rows: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse numbers outside their ranges."""
+        """Raise ValueError if a number is outside its range."""
         super().__post_init__()
         if self.rows < 1:
             raise ValueError(f"rows={self.rows}: must be at least 1")
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the curve of step 4, infinite where the moment is."""
+        """Return the Renyi curve of the module's step 4, which may be infinite."""
         share = orders * (orders - 1) / self.multiplier(z) ** 2 / self.rows
         with np.errstate(divide="ignore"):
             moment = -self.rows / 2 * np.log1p(-np.minimum(share, 1.0))
         return np.asarray(moment / (orders - 1))
 
     def delta(self, epsilon: float, z: float, mu: float) -> float:
-        """Return the profile of step 3, to the safe side."""
+        """Return the delta of step 3 of the module's docstring, rounded up.
+
+        Parameters
+        ----------
+        epsilon, z, mu : float
+            As in ``Law.delta``.
+        """
         lengths, masses = nodes_of(self.rows)
         epsilon = min(epsilon, RESOLVED)
         apart = np.hypot(lengths / self.multiplier(z), mu)
@@ -109,22 +115,23 @@ class SketchedGaussianLaw(Law):
 
 
 class SketchMechanism(Mechanism):
-    """Draws a sketch of a vector that it has, and publishes both."""
+    """Draws a sketch for a given vector, and publishes it with the noisy product."""
 
     vector = True
     release: "SketchedGaussian"
 
     def publish(self, value: Array) -> Array:
-        """Return A, and b as its last column, (B, m, p + 1).
+        """Return A, with b as the last column, of shape (B, m, p + 1).
 
         Parameters
         ----------
         value : array of shape (B, p)
+            The vector v of each trial.
         """
         rows, start = self.release.rows, self._drawn
         normal = self.unit_noise(1, self.release.draws_of(value.shape[1]))[:, 0]
         if not self.scale.any():
-            # A is no noise: without noise it is the same one.
+            # A is not noise: the same A is drawn if there is no noise.
             for seed, row in zip(self.seeds, normal, strict=True):
                 row[rows:] = draws.gaussian(seed, start + rows, row.size - rows)
         sketch = normal[:, rows:].reshape(-1, rows, value.shape[1]) / math.sqrt(rows)
@@ -132,7 +139,7 @@ class SketchMechanism(Mechanism):
         return np.concatenate([sketch, sketch @ value[:, :, None] + noise], axis=2)
 
     def query(self, value: Array) -> Array:
-        """Return the vectors: with A known the sketch moves by more than they do."""
+        """Return the vectors; given A, the sketch may change by more than they do."""
         return value
 
 
@@ -156,5 +163,5 @@ class SketchedGaussian(Release):
     rows: int = field(kw_only=True)
 
     def draws_of(self, size: int) -> int:
-        """Return the m draws of the noise, and those of the sketch, which follow."""
+        """Return the number of draws: m for the noise, then those for the sketch."""
         return self.rows * (size + 1)

@@ -17,21 +17,23 @@ SHARE = 0.1
 def smoothness_releases(
     problem: Problem, kind: str, source: str, adjacency: Adjacency
 ) -> Shared:
-    """Return the release of the M_j where the constants are ``private``, else none.
+    """Return the release of smoothness constants M_j if ``private``, else none.
 
-    Record i adds min(H x_ij^2, b_j) / n to M_j. That lies in [0, b_j / n], so
-    exchanging the record, or setting its term to zero, moves M_j by at most b_j / n
+    Record i adds min(H x_ij^2, b_j) / n to M_j. This lies in [0, b_j / n], so that
+    exchanging the record, or setting its term to zero, changes M_j by at most b_j / n
     (``adjacency.of_mean`` of unsigned terms). Noise Lap(p b_j / (n eps')) on each of
     the p entries is eps'-DP in total (``L1Laplace``), with eps' = 0.1 eps.
 
     Parameters
     ----------
     problem : Problem
+        The problem whose smoothness constants M_j are released.
     kind : str
-        Of the constants, one of ``problems.erm.objective.KINDS``.
+        Kind of the constants, one of ``problems.erm.objective.KINDS``.
     source : {'auto', 'declared', 'data'}
         The source of the b_j, see ``problems.erm.objective.square_bounds``.
     adjacency : Adjacency
+        Relation between neighbouring datasets.
 
     References
     ----------
@@ -49,11 +51,20 @@ def smoothness_releases(
 def with_constants(
     problem: Problem, kind: str, source: str, mechanisms: Mechanisms
 ) -> Problem:
-    """Return the problem with its constants, those of each trial if ``private``.
+    """Return the problem with its constants, which differ by trial if ``private``.
 
-    What the mechanism publishes is floored at the scale p b_j / (n eps') of its
-    noise, a public number: post-processing that keeps the steps 1 / M_j bounded.
-    Where there is no noise there is no floor.
+    The published constants are floored at their noise scale p b_j / (n eps'), a public
+    number. This is post-processing, and keeps the steps 1 / M_j bounded. Without noise
+    there is no floor.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, whose constants are replaced in the result.
+    kind, source : str
+        As in ``smoothness_releases``.
+    mechanisms : Mechanisms
+        Those made of ``smoothness_releases``.
     """
     if kind != "private":
         return problem.with_smoothness(kind)
@@ -66,7 +77,7 @@ def with_constants(
 
 
 def _with_constants(problem: Problem) -> ERMProblem:
-    """Return a problem that has smoothness constants, refuse others."""
+    """Return the problem, or raise Unsupported if it has no smoothness constants."""
     if not isinstance(problem, ERMProblem):
         raise Unsupported(
             f"smoothness=private: a problem of {problem.kind} has no such constants"

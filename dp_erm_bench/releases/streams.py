@@ -12,17 +12,17 @@ Seeds = NDArray[np.uint32]
 def stream_seeds(identities: Sequence[str], purpose: str) -> Seeds:
     """Return the 128-bit seeds of the trials' streams for one purpose, (B, 4).
 
-    A stream depends on the trial's identity and the purpose alone, so a trial's
-    draws are the same whatever batch, process or order it is run in; and two
-    trials that differ in anything share no draw, so that no difference of two
-    results cancels their noise.
+    A stream depends only on the identity of the trial and the purpose. So the draws of
+    a trial do not depend on its batch, its process or the order of trials. Two trials
+    that differ in anything share no draw, so that no difference of two results cancels
+    their noise.
 
     Parameters
     ----------
     identities : sequence of str
         One per trial: a digest of all that determines it, or 128 secret bits.
     purpose : str
-        The name of the release, or of what is drawn publicly.
+        The name of the release, or of a public quantity that is drawn.
     """
     texts = (f"{identity}/{purpose}".encode() for identity in identities)
     digests = b"".join(hashlib.sha256(text).digest()[:16] for text in texts)

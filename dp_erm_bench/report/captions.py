@@ -1,7 +1,7 @@
-"""The maker of captions: what stands behind a figure, and what its epsilon is worth.
+"""Captions of figures: the runs behind a figure, and what their epsilon is worth.
 
-It reads the rows that were drawn. What holds of all panels stands once, what differs
-stands with its panel or its line.
+Captions are made from the rows that were drawn. A fact that is the same for all panels
+is written once; one that differs is written with its panel or line.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_NAMES = 8
-"""Lines or panels that a sentence names."""
+"""Most lines or panels that a sentence names."""
 
 NAMED_RUNS = 3
-"""More runs than these are named in log.txt only."""
+"""Most runs that a caption names; log.txt names all."""
 
 UNKNOWN = "commit unknown"
 TITLE, LABEL = "_title", "_label"
-"""Columns of the rows that were drawn: what panel and line are called in the figure."""
+"""Columns of the drawn rows: the names of panel and line in the figure."""
 
 
 def join_paragraphs(*parts: str) -> str:
-    """Return the parts of a caption that are not empty, each on a line of its own."""
+    """Return the parts of a caption that are not empty, one per line."""
     return "\n".join(part for part in parts if part)
 
 
 def name_few(names: Iterable[str]) -> str:
-    """Return names in words, of many the first."""
+    """Return names as one text; beyond `MOST_NAMES`, only how many more there are."""
     names = [*dict.fromkeys(names)]
     more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
     apart = "; " if any("," in name for name in names) else ", "
@@ -49,7 +49,7 @@ def name_few(names: Iterable[str]) -> str:
 
 
 def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
-    """Return the rows behind some charts with `TITLE` and `LABEL`, None of no runs."""
+    """Return the rows behind charts with `TITLE` and `LABEL`; None without runs."""
     import pandas as pd
 
     found = []
@@ -61,14 +61,16 @@ def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
 
 
 def tell_apart(rows: pd.DataFrame, texts: pd.Series[str]) -> str:
-    """Return a text if it is that of all rows, else each but '' with whose it is.
+    """Return the text that all rows share, or each text with its panels or lines.
+
+    Empty texts are left out of the latter.
 
     Parameters
     ----------
     rows : DataFrame
-        With `TITLE` and `LABEL`.
+        Rows with the columns `TITLE` and `LABEL`.
     texts : Series
-        On their index.
+        The text of each row, on the same index.
     """
     pairs = rows[[TITLE, LABEL]].assign(text=texts.to_numpy()).drop_duplicates()
     if pairs["text"].nunique() == 1:
@@ -97,19 +99,19 @@ def caption_of(
     Parameters
     ----------
     charts : sequence of Chart
-        What was drawn.
+        The charts that were drawn.
     *more : str
-        Further paragraphs, before that on the runs.
+        Further paragraphs, placed before the one on the runs.
     about : str
-        Its beginning.
+        The beginning of the caption.
     profile : str
-        The profile that was run, if it is known.
+        The profile that was run; empty if it is unknown.
     folders : sequence of Path
         The results folders, with the manifests of the runs.
     statistic : str
-        The statistic in words, if not that of the charts.
-    rows : DataFrame
-        What was drawn, with `TITLE` and `LABEL`, if not that of the charts.
+        The statistic in words; empty for that of the charts.
+    rows : DataFrame or None
+        Drawn rows with `TITLE` and `LABEL`; None for those of the charts.
     """
     rows = drawn_rows(charts) if rows is None else rows
     beneath = [
@@ -149,7 +151,7 @@ def caption_of(
         f"Certified epsilon above the nominal one or unknown: {_unproved_lines(rows)}.",
         same,
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
-        "" if statistic else literal_text(under_bounds(rows)),  # a view says it
+        "" if statistic else literal_text(under_bounds(rows)),  # views say it
         *more,
         measured,
         origin_in_words(rows, *folders),
@@ -164,7 +166,7 @@ def _statistic_in_words(chart: Chart) -> str:
 
 
 def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return data, objective and budget of each panel in words, by what they are."""
+    """Return facts on data, objective and budget in words, by fact and panel."""
     facts: dict[str, dict[str, str]] = {}
     for title, own in rows.groupby(TITLE, sort=False):
         sizes = own["n"].astype(float)
@@ -190,19 +192,19 @@ def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def words_of(values: pd.Series[Any]) -> str:
-    """Return the values of a column of words."""
+    """Return the distinct values of a column of words as one text."""
     return literal_text(" or ".join(text_of(values).unique()[:MOST_NAMES]))
 
 
 def span_of(values: pd.Series[Any]) -> str:
-    """Return the value of a column, few in full, of many the ends."""
+    """Return the numbers of a column as text: up to three, or else their range."""
     found = sorted({float(one) for one in values.dropna()})
     words = [f"{one:.6g}" if one % 1 == 0 else f"{one:.3g}" for one in found]
     return ", ".join(words) if len(words) <= 3 else f"{words[0]} to {words[-1]}"
 
 
 def _uses_in_words(rows: pd.DataFrame) -> str:
-    """Return the uses of the data that no budget pays for, and whose they are."""
+    """Return the uncharged uses of the data, each with its panels or lines."""
     texts = text_of(rows["uncharged"])
     found = {use for text in texts.unique() for use in text.split(",")} - {""}
     said = []
@@ -214,7 +216,7 @@ def _uses_in_words(rows: pd.DataFrame) -> str:
 
 
 def _unproved_lines(rows: pd.DataFrame) -> str:
-    """Return the lines of which the nominal epsilon is not proved, and its excess."""
+    """Return the lines whose nominal epsilon is not proved, and by what factor."""
     share = (rows["epsilon_certified"] / rows["epsilon"]).astype(float).fillna(math.inf)
     share = share.where(rows["epsilon"].astype(float) < math.inf, 0.0)
     worst = share.groupby(rows[LABEL], sort=False).max()
@@ -231,9 +233,9 @@ def _unproved_lines(rows: pd.DataFrame) -> str:
 
 
 def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:
-    """Return the runs that computed some rows with their commits, the latest first.
+    """Return sentences on the runs that computed some rows, latest first, with commits.
 
-    Also which of their algorithms have not passed `dp-erm-bench check`, or with a
+    Also name algorithms that have not passed `dp-erm-bench check`, or passed it with a
     doubt.
 
     Parameters
@@ -261,12 +263,12 @@ def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:
 
 
 def in_doubt(names: Sequence[str]) -> str:
-    """Return which algorithms have not passed `check`, or passed with a doubt.
+    """Return sentences on algorithms not passed by `check`, or passed with a doubt.
 
     Parameters
     ----------
     names : sequence of str
-        What `unchecked_in` returns.
+        The result of `unchecked_in`.
     """
     half = [name for name in names if name.endswith(")")]
     foreign = ", ".join(name for name in names if name not in half)
@@ -277,13 +279,13 @@ def in_doubt(names: Sequence[str]) -> str:
 
 
 def runs_of(rows: pd.DataFrame) -> list[str]:
-    """Return the runs that computed rows, the latest first."""
+    """Return the names of the runs that computed rows, the latest first."""
     named = rows["run"].dropna().unique() if "run" in rows else ()
     return sorted((str(run) for run in named if run), reverse=True)
 
 
 def commit_in_words(folder: Path, run: str) -> str:
-    """Return a run's commit, and whether files were changed since."""
+    """Return the commit of a run in words, and whether it had uncommitted changes."""
     environment = read_run(folder, run).get("environment")
     git = environment.get("git") if isinstance(environment, Mapping) else None
     name = git.get("commit") if isinstance(git, Mapping) else None

@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Missing(Exception):
-    """A line of a figure or a claim is not in the table; the message says why."""
+    """Raised if a line of a figure or claim is not in the table; says why."""
 
 
 class Finals(NamedTuple):
@@ -31,22 +31,22 @@ class Finals(NamedTuple):
     values : ndarray of shape (runs,)
         Infinite where a run diverged.
     sets : ndarray of shape (runs,)
-        The seed of its data.
+        The seed of each run's data.
     """
 
     values: Array
     sets: Array
 
     def units(self, statistic: str = "mean") -> Array:
-        """Return what is independent: the runs, of several data sets their averages.
+        """Return independent values: the runs, or one average per data set if several.
 
-        Runs on the same records have these, and a choice of settings, in common: what a
-        data set adds to the scatter shows between data sets only.
+        Runs on the same data set share its records and its choice of settings. The
+        scatter that a data set adds is visible between data sets only.
 
         Parameters
         ----------
         statistic : {'mean', 'median'}
-            Of the runs of one of several data sets.
+            The average over the runs of each of several data sets.
         """
         seeds = np.unique(self.sets)
         if len(seeds) < 2:
@@ -63,11 +63,11 @@ class RunsAlong:
     Attributes
     ----------
     x : ndarray of shape (k,)
-        Where on the axis, increasing.
+        Points of the axis, increasing.
     beside : mapping of str to ndarray of shape (k,)
         The median over the runs of each of `BASELINES` that is known, by its name.
     rows : DataFrame or None
-        Their rows of the table, None of what needed no run.
+        The rows of the table behind the values; None if no run was needed.
     """
 
     x: Array
@@ -77,7 +77,7 @@ class RunsAlong:
 
     @property
     def samples(self) -> Iterable[Array]:
-        """Return the values of all runs at each place."""
+        """Return the values of all runs at each point of the axis."""
         raise NotImplementedError
 
 
@@ -94,11 +94,11 @@ class LineErrors(RunsAlong):
     nnz : ndarray of shape (seeds, k)
         Non-zero coordinates of the iterates; nan where a run diverged.
     sets : ndarray of shape (seeds,)
-        The seed of the data of each run; empty if they all have the same.
+        The seed of the data of each run; empty if all runs have the same.
     zeros : ndarray of shape (seeds,)
         The relative error of w = 0 on the problem of each run; nan if unknown.
     seconds : ndarray of shape (seeds, k)
-        Time spent up to the checkpoints; that of a batch over its trials.
+        Time up to each checkpoint: that of the batch divided by its number of trials.
     """
 
     errors: Array
@@ -109,7 +109,7 @@ class LineErrors(RunsAlong):
 
     @property
     def certified_epsilon(self) -> float:
-        """Return the certified epsilon, not a number if there is none."""
+        """Return the certified epsilon, nan if there is none."""
         value = self.rows["epsilon_certified"].iloc[0]
         return math.nan if value is None else float(value)
 
@@ -125,7 +125,7 @@ class LineErrors(RunsAlong):
         return replace(self, errors=self.errors[:, start], nnz=self.nnz[:, start])
 
     def finals(self, passes: float | None = None) -> Finals:
-        """Return the errors of all runs at their end, or at some passes between."""
+        """Return the errors of all runs at their end, or after some passes."""
         errors = self.errors[:, -1]
         if passes is not None:
             found = [np.interp(passes, self.x, run) for run in self.errors]
@@ -135,14 +135,15 @@ class LineErrors(RunsAlong):
 
 
 def add_failed_lines(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFrame:
-    """Add a row for each line that the runner could not even start.
+    """Return the table with a row for each line that the runner could not start.
 
     Parameters
     ----------
     table : DataFrame
         The tidy table, which has no row of such lines.
     config : mapping
-        Its `not_run`, as in the manifest: mappings with `panel`, `line`, `reason`.
+        Its `not_run`, as in the manifest, is a list of mappings with `panel`, `line`
+        and `reason`.
 
     Returns
     -------
@@ -166,21 +167,21 @@ def report_runs(
     epsilon: float | None = None,
     data_seed: int | None = None,
 ) -> pd.DataFrame:
-    """Return the report rows of a panel, of a line, at an epsilon, of a data seed.
+    """Return the report rows of a panel, or of one of its lines, epsilons or seeds.
 
     Parameters
     ----------
     table : DataFrame
         The tidy table, one row per checkpoint.
     panel, line : str
-        Labels of the experiment's block; all lines if not given.
+        Labels of the experiment's block; all lines if `line` is None.
     epsilon, data_seed : float, int, optional
-        Of the budget and of the data; all if not given.
+        Epsilon of the budget and seed of the data of a line; None for all.
 
     Raises
     ------
     Missing
-        If there is no such row; with the message of a failed run if any.
+        If there is no such row. The message is that of a failed run, if there is one.
     """
     rows = table[table["panel"] == panel]
     # A sweep tunes nothing: all of its runs are reports.
@@ -206,7 +207,18 @@ def line_errors(
     epsilon: float = 1.0,
     data_seed: int | None = None,
 ) -> LineErrors:
-    """Return the report runs of one line at one epsilon, arguments as `report_runs`.
+    """Return the report runs of one line at one epsilon.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The tidy table, one row per checkpoint.
+    panel, line : str
+        Labels of the experiment's block.
+    epsilon : float
+        Epsilon of the budget.
+    data_seed : int or None
+        Seed of the data; None for all.
 
     Raises
     ------
@@ -235,9 +247,10 @@ def line_errors(
 
 
 def _axis_of_runs(rows: pd.DataFrame) -> str:
-    """Return the column along which the runs of all data sets are put together.
+    """Return the column along which the runs of all data sets are aligned.
 
-    Where each was tuned by itself an iteration may be another number of passes on each.
+    If each data set was tuned separately, an iteration may be a different number of
+    passes on each.
     """
     own = rows.groupby("dataset_seed", dropna=False)["iteration"].unique()
     one = len({tuple(sorted(x)) for x in own}) == 1
@@ -245,12 +258,12 @@ def _axis_of_runs(rows: pd.DataFrame) -> str:
 
 
 def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
-    """Return the values of each run at the checkpoints of all, (trials, k).
+    """Return the values of each run at the checkpoints of all runs, (trials, k).
 
-    Runs on other data may be of other lengths, and then have checkpoints of their own:
-    between these a run is interpolated, and from its end on it stays where it ended.
-    What a run lacks of those on the same data it has lost, and all beyond its end one
-    that diverged.
+    Runs on different data may have different lengths and checkpoints. Such a run is
+    interpolated between its checkpoints, and keeps its last value beyond its end; if it
+    diverged, it is nan there. A run is also nan at checkpoints that it lacks but that
+    other runs on the same data have.
     """
     at = np.unique(rows[axis].to_numpy(float))
     lost = rows["status"].ne("ok").groupby(rows["trial"]).any()
@@ -268,14 +281,14 @@ def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
 
 
 def rows_of_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
-    """Return the rows of a line; raise `Missing` if a run did not come to an end."""
+    """Return the rows of a line; raise `Missing` if one of its runs failed."""
     if not rows["status"].isin(RAN).all():
         raise Missing(commonest_reason(rows, f"{line} failed"))
     return rows
 
 
 def commonest_reason(rows: pd.DataFrame, default: str = "skipped") -> str:
-    """Return the commonest message of rows that are not ok, else the default."""
+    """Return the commonest message of rows without a result, else the default."""
     bad = rows[~rows["status"].isin(RAN)]
     messages = bad["message"].dropna()
     messages = messages[messages != ""]

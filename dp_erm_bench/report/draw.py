@@ -1,4 +1,4 @@
-"""Lines with their bands along an axis: the statistics over runs, and the painter."""
+"""Lines with bands along an axis: statistics over runs, and how they are drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ALONG = ("passes", "iteration", "seconds")
-"""Columns along a run; against any other only its end is drawn."""
+"""Columns along a run; against any other column, only final values are drawn."""
 
 STATISTICS = {
     "median": ("median and min..max", (0.0, 0.5, 1.0)),
@@ -32,17 +32,20 @@ STATISTICS = {
     "interval": ("median and its 95 % interval", None),
     "mean": ("mean and min..max", (0.0, None, 1.0)),
 }
-"""Line and band over the runs, in words and as quantiles; None is the mean."""
+"""Line and band over the runs, in words and as quantiles (low, line, high).
+
+A quantile of None is the mean. `interval` has no quantiles.
+"""
 
 BAND = ("low", "middle", "high")
 MOST_LINES = 7
-"""Lines of a panel; of more there are several panels."""
+"""Most lines of a panel; more lines are spread over several panels."""
 
 FEW = 2
-"""Points of a panel, at most, that are rows of a table."""
+"""A panel with at most this many points on its axis becomes rows of a table."""
 
 ALIKE = 0.01
-"""A relative difference that no eye sees on a log scale."""
+"""A relative difference that is not visible on a log scale."""
 
 
 def bands(
@@ -60,19 +63,20 @@ def bands(
     rows : DataFrame
         Rows of the tidy table.
     x, y : str
-        Columns. Against one of `ALONG` a place is an iteration, and x the median there.
+        Columns of the axes. If x is one of `ALONG`, points are taken per iteration, and
+        their x is the median there.
     by : sequence of str
         Columns that tell the groups apart.
     statistic : str
         One of `STATISTICS`.
     beside : mapping of str to str
-        Columns of baselines by their names, which are columns of the result.
+        Columns of baselines, by the names that their columns have in the result.
 
     Returns
     -------
     DataFrame
-        A row per group, in the order of the rows, and place: `by`, `x`, `low`,
-        `middle`, `high`, `count`, and the medians of the baselines.
+        One row per group, in the order of the rows, and point of the axis: `by`, `x`,
+        `low`, `middle`, `high`, `count`, and the medians of the baselines.
     """
     import pandas as pd
 
@@ -92,7 +96,7 @@ def bands(
 
 
 def band_of(values: Array, seeds: Array, statistic: str) -> tuple[float, float, float]:
-    """Return lower end, line and upper end of a statistic over runs.
+    """Return the lower end, the line and the upper end of a statistic over runs.
 
     Parameters
     ----------
@@ -119,12 +123,14 @@ def _known_median(values: Array) -> float:
 def bands_of_lines(
     lines: Mapping[str, RunsAlong], statistic: str = "median"
 ) -> pd.DataFrame:
-    """Return the same of lines that were looked up; their column is `line`.
+    """Return the statistics of lines that were looked up, in the columns of `bands`.
+
+    The column `line` tells the lines apart.
 
     Parameters
     ----------
     lines : mapping of str to RunsAlong
-        By label, at least one.
+        Lines by label, at least one.
     statistic : str
         One of `STATISTICS`.
     """
@@ -142,34 +148,35 @@ def bands_of_lines(
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A panel of a figure: lines along an axis, and what they are held against.
+    """A panel of a figure: lines along an axis, and what they are compared with.
 
     Attributes
     ----------
     title, axis : str
-        Its title, and the label of its x axis.
+        Title of the panel, and label of its x axis.
     bands : DataFrame
-        What `bands` returns of its lines, told apart by the column `line`.
+        The result of `bands` for the lines, with the column `line`.
     rows : DataFrame or None
-        The rows of the table behind them with `line`, for the caption; None of lines
-        that needed no run.
+        The rows of the table behind the lines, with the column `line`, for the caption;
+        None for lines that need no run.
     along : str
-        The scale of an axis along runs, `linear` or `passes`; empty of any other axis.
+        The scale of an axis along runs, `linear` or `passes`; empty for any other axis.
     scales : (str, str)
-        The scales of the axes; of words on the x axis the first is empty.
-    shapes : mapping of str to (float, str, mapping)
-        How bounds depend on the axis, by label, see `drawn_shape`; the anchor is the
-        first point of the line `anchor`, by default of the first line.
+        The scales of the x and y axes. The first is empty if the x axis has words.
+    shapes : mapping of str to float, str or mapping
+        How bounds depend on the axis, by label; see `drawn_shape`.
+    anchor : str
+        The line whose first point is the anchor of shapes; by default the first line.
     authors : mapping of str to ndarray of shape (k, 2)
         The authors' own points (x, y) by line.
     looks : mapping of str to Style
-        Styles that are not those of the lines' labels.
+        Styles of lines that do not have the style of their label.
     statistic : str
-        One of `STATISTICS`, of lines of runs.
+        One of `STATISTICS`, for lines of runs.
     said : str
-        A sentence of its own for the caption.
+        A sentence on this panel alone, for the caption.
     letter : str
-        By which captions name it, if not by its title.
+        The letter by which captions name the panel; if empty they use its title.
     """
 
     title: str
@@ -188,22 +195,22 @@ class Chart:
 
     @property
     def name(self) -> str:
-        """Return what captions call it."""
+        """Return the name of the panel in captions: its letter, or else its title."""
         return self.letter or self.title
 
     @property
     def heading(self) -> str:
-        """Return what stands above it."""
+        """Return the text above the panel: its title, after the letter if any."""
         return f"({self.letter}) {self.title}" if self.letter else self.title
 
     @property
     def lines(self) -> list[str]:
-        """Return its lines in the order of the legend."""
+        """Return the labels of the lines, in the order of the legend."""
         return [*dict.fromkeys(self.bands["line"])]
 
     @property
     def has_few_points(self) -> bool:
-        """Return whether it has so few points that they are rows of a table."""
+        """Return whether its points are so few that a table shows them instead."""
         return not self.along and self.bands["x"].nunique() <= FEW
 
     def look(self, line: str) -> Style:
@@ -211,12 +218,12 @@ class Chart:
         return self.looks.get(line) or style_of(line, self.lines)
 
     def __call__(self, ax: Axes) -> None:
-        """Draw it."""
+        """Draw the panel."""
         draw(ax, self)
 
 
 def draw(ax: Axes, chart: Chart) -> None:
-    """Draw the lines of a chart with their bands, and what they are held against.
+    """Draw the lines of a chart with their bands, and what they are compared with.
 
     Parameters
     ----------
@@ -241,7 +248,7 @@ def draw(ax: Axes, chart: Chart) -> None:
         ax.plot(*points.T, **chart.look(name).authors())
     for label, shape in chart.shapes.items():
         own = frame[frame["line"] == (chart.anchor or chart.lines[0])]
-        # Longer than the line: it may lie on it.
+        # Longer than the line, on which it may lie.
         along = np.geomspace(own["x"].min() / 1.1, own["x"].max() * 1.2, 60)
         values = drawn_shape(shape, along, (own["x"].iloc[0], own["middle"].iloc[0]))
         ax.plot(along, values, label=label, **style.bound_style(label))
@@ -276,7 +283,7 @@ def _without_undrawable(values: Any, scale: str) -> Array:
 def _draw_line(
     ax: Axes, own: pd.DataFrame, look: Style, order: int, along: bool
 ) -> None:
-    """Draw a line within its band, which has an edge: no band hides another."""
+    """Draw a line within its band, whose edge stays visible under other bands."""
     x, low, middle, high = (own[name].to_numpy() for name in ("x", *BAND))
     if len(x) > 1:
         ax.fill_between(x, low, high, **look.band())
@@ -288,15 +295,15 @@ def _draw_line(
 
 
 def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> None:
-    """Draw a baseline beside lines.
+    """Draw a baseline for the lines of a chart.
 
-    Lines on the same problems share one, across the axes if it is one number. Lines on
-    problems of their own have one each, dotted in their colours.
+    Lines on the same problems share one baseline, which crosses the axes if it is one
+    number. Lines on different problems have one each, dotted in the colour of the line.
     """
     known = frame[["line", "x", name]].dropna()
     if known.empty:
         return
-    # Above the lines: one may lie on it.
+    # Above the lines, one of which may lie on it.
     look = style.STYLES[name].curve() | {"marker": None, "zorder": 3.2}
     ends: Any = known.groupby("x")[name].agg(["min", "max"])
     if np.allclose(ends["min"], ends["max"], rtol=1e-6, atol=0.0):
@@ -322,11 +329,11 @@ def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> No
 def _extent_to_show(
     frame: pd.DataFrame, shown: Sequence[str], chart: Chart
 ) -> tuple[float, float]:
-    """Return the range of values to show: the bands, but no far outlier.
+    """Return the range of values to show: the bands without far outliers.
 
-    On a log axis that is beyond 10 times the largest, or along runs below a tenth of
-    the least value of the lines. On one that is partly linear it is the smallest and
-    the largest size.
+    On a log axis, outliers are above 10 times the largest value of the lines, and along
+    runs also below a tenth of their least value. On an axis that is partly linear, the
+    range is from the smallest to the largest absolute value.
     """
     beside = [points[:, 1] for points in chart.authors.values()]
     beside += [frame[name].to_numpy() for name in shown]
@@ -346,14 +353,14 @@ def _extent_to_show(
 
 
 def draw_rows(ax: Axes, charts: Iterable[Chart]) -> None:
-    """Draw the points of charts that have few of them as rows of a table.
+    """Draw the points of charts with few points as rows of a table.
 
     Parameters
     ----------
     ax : Axes
-        The axes that the table is in the place of.
+        The axes that the table replaces.
     charts : iterable of Chart
-        Those that have few points.
+        The charts with few points.
     """
     from matplotlib.transforms import Bbox
 
@@ -397,11 +404,11 @@ def chart_of_lines(
     Parameters
     ----------
     title, axis, statistic : str
-        As a chart has them.
+        As in `Chart`.
     lines : mapping of str to RunsAlong
-        By label, at least one.
+        Lines by label, at least one.
     **more
-        Further attributes of the chart.
+        Further attributes of `Chart`.
     """
     import pandas as pd
 
@@ -416,14 +423,14 @@ def chart_of_lines(
 
 
 def spread_lines(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
-    """Return lines in as few parts of about equal length as panels may show."""
+    """Split lines into as few parts of at most `most` as possible, about equal ones."""
     parts = max(1, -(-len(lines) // most))
     ends = [round(part * len(lines) / parts) for part in range(parts + 1)]
     return [lines[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def split_chart(chart: Chart) -> list[Chart]:
-    """Return a chart, or several of some of its lines if it has too many."""
+    """Return a chart in a list, split into several charts if it has too many lines."""
     parts = spread_lines(chart.lines)
     if len(parts) == 1:
         return [chart]
@@ -445,7 +452,7 @@ def split_chart(chart: Chart) -> list[Chart]:
 
 
 def charts_of_figure(charts: Sequence[Chart]) -> list[Chart]:
-    """Return charts with letters, and one kind of scale on axes of one name."""
+    """Return charts with letters, and with one scale for all x axes of one name."""
     kinds: dict[str, set[str]] = {}
     for one in charts:
         kinds.setdefault(one.axis, set()).add(one.along or one.scales[0])
@@ -462,7 +469,7 @@ def charts_of_figure(charts: Sequence[Chart]) -> list[Chart]:
 
 
 def drawn_points(charts: Iterable[Chart]) -> pd.DataFrame:
-    """Return the points of all lines of charts, to four digits, and the authors'."""
+    """Return a table of the points of charts and authors' curves, to four digits."""
     import pandas as pd
 
     parts = []
@@ -479,7 +486,7 @@ def drawn_points(charts: Iterable[Chart]) -> pd.DataFrame:
 
 
 def lines_alike(chart: Chart) -> list[list[str]]:
-    """Return the lines of a chart of which one lies under the other."""
+    """Return the groups of lines of a chart that lie on each other."""
     middles = chart.bands.pivot_table("middle", "x", "line", sort=False)
     found: list[list[str]] = []
     for line in middles:
@@ -493,7 +500,7 @@ def lines_alike(chart: Chart) -> list[list[str]]:
 
 
 def form_of_axis(power: float | str) -> Callable[[Array], Array]:
-    """Return a function of the axis: `log`, or a power such as -1 or -2/3."""
+    """Return a function of the axis: the log, or a power such as -1 or -2/3."""
     if power == "log":
         return np.log
     try:
@@ -506,22 +513,22 @@ def form_of_axis(power: float | str) -> Callable[[Array], Array]:
 
 
 def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
-    """Return a shape along an axis, (len(x),).
+    """Return the values of a bound along an axis, of shape (len(x),).
 
     Parameters
     ----------
     shape : float, str or mapping
-        A power, or `log`, goes through the anchor; a mapping of `power` and `times`,
-        its value at 1, stands where it is.
+        A power or `log` is scaled to go through the anchor. A mapping of `power` and
+        `times`, the value at 1, is not scaled.
     x : ndarray
         Values of the axis.
     anchor : (float, float)
-        A point x, y.
+        The point (x, y) to go through.
 
     Raises
     ------
     UsageError
-        If it is no power, or its value no positive number.
+        If the power is invalid, or `times` is not a positive number.
     """
     if not isinstance(shape, Mapping):
         at = form_of_axis(shape)

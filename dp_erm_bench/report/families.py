@@ -1,4 +1,4 @@
-"""Which of two algorithms is better on other data: over families of datasets."""
+"""Estimate which of two algorithms is better on other families of datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from dp_erm_bench.results.statistics import FLOOR, Array, quantile
 
 NEAR = 1.1
-"""A ratio of errors below which one is as good as the other, or nearly."""
+"""Ratio of errors below which a line is better than another, or nearly as good."""
 
 DRAWS = 4000
 
@@ -23,19 +23,19 @@ Errors = Mapping[Problem, Mapping[str, Array]]
 
 
 class Contrast(NamedTuple):
-    """How a line A did beside a line B, on the problems on which both ran.
+    """Comparison of a line A with a line B, on the problems on which both ran.
 
     Attributes
     ----------
     families, problems : int
-        Of them.
+        Number of families, and of problems.
     ratio : float
-        Geometric mean over families of the ratio of A's median errors to B's; in a
-        family that over its problems. Infinite where A alone is lost in half of the
-        runs of a problem, nan where each of them is somewhere.
+        Geometric mean of the ratio of A's median error to B's: over the problems of
+        each family, then over families. Infinite if on some problem half of the runs
+        of A, but not of B, are lost; nan if the reverse also happens on another one.
     better, within : float
-        The probabilities that the ratio is below 1, and below `NEAR`, over other
-        families and other runs; nan of a single family, which tells nothing of others.
+        Probabilities that the ratio is below 1, and below `NEAR`, on other families and
+        with other runs. nan for a single family, which says nothing about others.
     """
 
     families: int
@@ -48,25 +48,29 @@ class Contrast(NamedTuple):
 def compare_pairs(
     errors: Errors, families: Mapping[str, str] = MappingProxyType({})
 ) -> dict[tuple[str, str], Contrast]:
-    """Return how each line did beside each other one, by (A, B).
+    """Return the comparison of each line A with each other line B, by (A, B).
 
-    Bayesian bootstrap over families: their weights are drawn from the flat Dirichlet
-    law, the same draws for all pairs; each line's median on a problem is that of its
-    runs drawn again, with replacement. The variance of a mean under these weights is
-    (k - 1) / (k + 1) of the unbiased estimate, for k families: what they move is
-    stretched by the root of the inverse. Of equal lines with normal differences by
-    family 7 % of the pairs then have P(better) > .95 for k = 8, 10 % for 4, 13 % for 3,
-    in place of 5; unstretched 10, 14 and 19 %. A ratio of 1 counts half as better, and
-    so does one that is not told, as each line is lost somewhere. The choice of settings
-    is not drawn again, nor is the dataset within its family.
+    This is a Bayesian bootstrap over families. The weights of families are drawn from
+    the flat Dirichlet distribution, with the same draws for all pairs. Each line's
+    median on a problem is that of its runs, resampled with replacement.
+
+    For k families, the variance of a mean under these weights is (k - 1) / (k + 1) of
+    the unbiased estimate. The deviations that the weights cause are therefore stretched
+    by the square root of the inverse. For equal lines with normal differences by
+    family, 7 % of the pairs then have P(better) > .95 with k = 8, 10 % with k = 4 and
+    13 % with k = 3, instead of 5 %; without stretching 10, 14 and 19 %.
+
+    A ratio of 1 counts half as better, and so does an unknown ratio, where each line is
+    lost somewhere. The choice of settings is not resampled, nor is the dataset within
+    its family.
 
     Parameters
     ----------
     errors : mapping of (problem, epsilon) to mapping of line to array
-        Of each run of the lines that ran; infinite if it was lost, below `FLOOR` as
-        `FLOOR`.
+        Error of each run of the lines that ran, infinite if the run was lost. Errors
+        below `FLOOR` count as `FLOOR`.
     families : mapping of str to str
-        The family of a problem's data, where it is not its own.
+        Family of each problem's data; a problem without one is its own family.
 
     References
     ----------
@@ -90,7 +94,7 @@ def compare_pairs(
         ratios: dict[str, list[Array]] = {}
         for (problem, _), own in drawn.items():
             if first in own and second in own:
-                # Lost both: equal.
+                # Two lost lines are equal.
                 equal = own[first] == own[second]
                 with np.errstate(invalid="ignore"):
                     ratio = np.where(equal, 0.0, own[first] - own[second])
@@ -104,10 +108,10 @@ def compare_pairs(
 def _contrast_of_pair(
     ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]
 ) -> Contrast:
-    """Return a contrast from its logarithms by family, (1 + DRAWS,) a problem.
+    """Return a contrast from logs of ratios by family, (1 + DRAWS,) per problem.
 
-    The first are of all runs. An infinite one counts whatever its weight; the sum of
-    two of opposite sign is nan.
+    The first log is that of all runs, the others are draws. An infinite log counts
+    whatever its weight; the sum of two with opposite signs is nan.
     """
     k, count = len(ratios), sum(map(len, ratios.values()))
     with np.errstate(invalid="ignore"):
@@ -129,8 +133,8 @@ def _contrast_of_pair(
 
 
 def _median_and_draws(runs: Array, *names: Hashable) -> Array:
-    """Return the logarithm of the median, then of medians of runs drawn again."""
-    # Sorted: nothing may depend on the names by which runs are ordered.
+    """Return the logarithm of the median, then those of medians of resampled runs."""
+    # Sorted, so that the draws do not depend on the order of the runs.
     ordered = np.sort(np.maximum(runs, FLOOR))
     n = len(ordered)
     chosen = _generator_of(*names).integers(n, size=(n, DRAWS))
@@ -139,5 +143,5 @@ def _median_and_draws(runs: Array, *names: Hashable) -> Array:
 
 
 def _generator_of(*names: Hashable) -> np.random.Generator:
-    """Return draws of a name's own: another line or family changes none of them."""
+    """Return a generator seeded by names alone, so that other lines change no draw."""
     return np.random.default_rng(crc32("/".join(map(str, names)).encode()))

@@ -1,4 +1,4 @@
-"""Figures of an experiment: a kind is a dataclass, its fields the keys in the yaml."""
+"""Figures of an experiment: each kind is a dataclass whose fields are yaml keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Facts = tuple[Mapping[str, Any], Mapping[str, Any]]
 QUOTIENT = "quotient"
-"""The axis that is no column of the table: panels by the quotient of two bounds."""
+"""The axis that is not a column of the table: the quotient of a panel's two bounds."""
 LinesOf = Mapping[str, Sequence[str]]
 """The lines of each panel of an experiment."""
 
@@ -58,7 +58,7 @@ class Drawing:
     folder : Path
         The folder of the figures, in the results folder.
     paper : str
-        The experiment's name, with which the names of the files begin.
+        Name of the experiment, with which the names of the files begin.
     config : mapping
         The experiment's resolved yaml; captions name its `profile`.
     """
@@ -75,41 +75,51 @@ class Drawing:
 
     @property
     def mark(self) -> str:
-        """Return what stands across its pictures."""
+        """Return the text across the pictures, empty except for the profile smoke."""
         return SMOKE_MARK if self.profile.startswith("smoke") else ""
 
     def path(self, name: str) -> Path:
-        """Return folder and stem of a figure, that of the whole paper if unnamed."""
+        """Return folder and stem of a figure's files, made of the paper and a name."""
         return self.folder / "_".join(filter(None, (self.paper, name)))
 
 
 def smoke_mark(folder: Path) -> str:
-    """Return what stands across pictures of a results folder."""
+    """Return the text across the pictures of a folder, empty unless of a smoke run."""
     known = folder != Path() and read_manifest(folder).get("profile") == "smoke"
     return SMOKE_MARK if known else ""
 
 
 class Figure:
-    """A kind of figure; a subclass is a dataclass that draws."""
+    """Base class of the kinds of figures; a subclass is a dataclass that draws."""
 
     def panel_lines(self) -> Iterable[Sequence[str]]:
-        """Return the lines of each panel, which have one look in all figures."""
+        """Return the lines of each panel; a line has the same look in all figures."""
         return ()
 
     def check(self, lines: LinesOf) -> None:
-        """Refuse panels and lines that the experiment does not have."""
+        """Raise UsageError for panels or lines that the experiment does not have."""
 
     def table(self, folder: Path) -> pd.DataFrame | None:
-        """Return the table of a results folder, None if it is the tidy one."""
+        """Return the figure's own table for a results folder, None for the tidy one."""
         return None
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw, and return the files written."""
+        """Draw the figure and return the files written."""
         raise NotImplementedError
 
 
 def panels_of(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
-    """Return the panels of a name: one, or all of a family along an axis."""
+    """Return the panels that a name refers to: one, or a family along an axis.
+
+    Parameters
+    ----------
+    panels : collection of str
+        Labels of all panels.
+    panel : str
+        Label of a panel, or the common start of the labels of a family.
+    axis : str
+        The axis along which the panels of a family differ; empty for one panel.
+    """
     if axis == QUOTIENT or (axis and panel not in panels):
         return [one for one in panels if one.startswith(f"{panel}_")]
     return [panel] if panel in panels else []
@@ -118,7 +128,24 @@ def panels_of(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
 def lines_of_panel(
     lines: LinesOf, panel: str, axis: str = "", key: str = "panel"
 ) -> list[str]:
-    """Return the lines of a panel, or of all of a family; refuse what is not one."""
+    """Return the lines of a panel, or those that all panels of a family have.
+
+    Parameters
+    ----------
+    lines : mapping of str to sequence of str
+        The lines of each panel of the experiment.
+    panel : str
+        Label of a panel, or the common start of the labels of a family.
+    axis : str
+        As in `panels_of`.
+    key : str
+        What error messages call the panel.
+
+    Raises
+    ------
+    UsageError
+        If there is no such panel, or if the name is both a panel and a family.
+    """
     panels = panels_of(lines, panel, axis)
     if not panels:
         registry.check_choice(key, panel, list(lines))
@@ -169,7 +196,7 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
     Raises
     ------
     UsageError
-        Naming the figure, the key, its value and what is allowed.
+        With a message that names the figure, the key, its value and what is allowed.
     """
     figures = []
     for number, entry in enumerate(config.get("figures") or (), 1):
@@ -180,7 +207,18 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
 
 
 def figure_of(entry: Mapping[str, Any], where: str, kinds: Mapping[str, str]) -> Any:
-    """Return what a mapping with a `kind` describes, a figure's perhaps of a file."""
+    """Return the object that a mapping with a `kind` describes.
+
+    Parameters
+    ----------
+    entry : mapping
+        The `kind` and the fields of its dataclass. The kind of a figure may also be a
+        Python file that defines it.
+    where : str
+        How error messages begin.
+    kinds : mapping of str to str
+        Dotted names of the dataclasses, by kind.
+    """
     fields = dict(entry)
     kind = fields.pop("kind", None)
     if kinds is KINDS and is_file(kind):
@@ -210,7 +248,16 @@ def _figure_class_of_file(path: str) -> type[Figure]:
 
 
 def build_from_values(cls: type[T], value: Any, where: str) -> T:
-    """Return a dataclass filled from plain values, with those inside of it.
+    """Return a dataclass filled from plain values, including nested dataclasses.
+
+    Parameters
+    ----------
+    cls : type
+        The dataclass.
+    value : mapping
+        Plain values by the names of the fields.
+    where : str
+        How error messages begin.
 
     Raises
     ------
@@ -236,7 +283,7 @@ def build_from_values(cls: type[T], value: Any, where: str) -> T:
 
 
 def _value_of_field(kind: Any, value: Any, where: str) -> Any:
-    """Return a plain value as the type of a field has it."""
+    """Return a plain value converted to the type of a field."""
     if dataclasses.is_dataclass(kind):
         return build_from_values(kind, value, where)  # type: ignore[arg-type]
     inner = typing.get_args(kind)
@@ -259,6 +306,6 @@ def _value_of_field(kind: Any, value: Any, where: str) -> Any:
 
 
 def check_stem(name: str) -> None:
-    """Refuse a name that could lead a file out of its folder."""
+    """Raise UsageError for a name that could lead a file out of its folder."""
     if not name.isprintable() or Path(name).name != name or len(name) > 100:
         raise UsageError(f"name={name!r}: must be a plain name for a file")

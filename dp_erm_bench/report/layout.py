@@ -1,6 +1,6 @@
-"""Sheets of panels and a legend, of a paper's width, and their captions.
+"""Sheets of panels with a legend, in the widths of a paper, and their captions.
 
-The caption is no part of the picture, it is a file beside it.
+The caption is not part of the picture; it is a file next to it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ COMMANDS = (
 _TOKEN = rf"[^\\{{}}$%#&~^\n]|\^(?!\^)|\\(?:{'|'.join(COMMANDS)})(?![A-Za-z])|\\[;, ]"
 _GROUP = rf"\{{(?:{_TOKEN}|\{{(?:{_TOKEN}|\{{(?:{_TOKEN})*\}})*\}})*\}}"
 MATH = re.compile(rf"(?<!\\)\$(?:{_TOKEN}|{_GROUP})+\$")
-"""A formula: of these commands alone, its braces closed.
+"""A formula: made of these commands alone, with all braces closed.
 
-A name in a folder of anyone's may hold dollar signs; what they enclose is a text, and
-no LaTeX that reads files.
+Names in a folder that is not trusted may hold dollar signs. The text between them must
+not become LaTeX that reads files.
 """
 ESCAPED = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%#_{}$"}
@@ -51,13 +51,13 @@ FLOAT = """\\begin{{{kind}}}[tb]
 
 
 def write_text_file(path: Path, text: str) -> Path:
-    """Write a text file at once, and return its path."""
+    """Write a text file atomically and return its path."""
     write_atomic(path, lambda file: file.write(text.encode()))
     return path
 
 
 def plain_caption(caption: str) -> str:
-    """Return a caption as a file of text, its formulas in letters of their own."""
+    """Return a caption as plain text, its formulas written without LaTeX."""
     return MATH.sub(_speak_formula, caption).replace(r"\$", "$").rstrip() + "\n"
 
 
@@ -69,7 +69,7 @@ SPOKEN = {
 
 
 def _speak_formula(formula: re.Match[str]) -> str:
-    """Return a formula without its commands and braces; brackets keep what belongs."""
+    """Return a formula as plain text, with brackets instead of braces where needed."""
     text = formula[0].strip("$").replace(r"\;", " ")
     text = re.sub(r"\\([A-Za-z]+)", lambda word: SPOKEN.get(word[1], word[1]), text)
     while (plain := BRACES.sub(_with_brackets, text)) != text:
@@ -87,11 +87,11 @@ def latex_figure(caption: str, stem: str, wide: bool = False) -> str:
     Parameters
     ----------
     caption : str
-        Formulas stand between dollar signs; others are written ``\$``.
+        Formulas are between dollar signs; other dollar signs are written ``\$``.
     stem : str
         The name of the picture without its suffix.
     wide : bool
-        Whether it is as wide as the page.
+        Whether the figure is as wide as the page.
     """
     parts = re.split(f"({MATH.pattern})", caption)
     parts[::2] = map(escape_latex, parts[::2])
@@ -107,7 +107,7 @@ def latex_figure(caption: str, stem: str, wide: bool = False) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return a text as LaTeX has to read it."""
+    """Return a text escaped for LaTeX."""
     return text.replace(r"\$", "$").translate(ESCAPED)
 
 
@@ -117,8 +117,10 @@ FORMATS = ("pdf", "png", "svg")
 MAX_PNG_BYTES = 200_000
 
 WIDTHS = {"column": 3.4, "page": 7.0, "slide": 6.0}
-"""Inches of a column, and of a page, of a paper with two columns; and of a slide, which
-is shown more than twice as large."""
+"""Width in inches of a column and a page of a two-column paper, and of a slide.
+
+A slide is shown more than twice as large.
+"""
 
 # Inches.
 NARROWEST, AROUND, ROW = 2.0, 0.6, 0.19
@@ -133,23 +135,23 @@ class Sheet:
     Attributes
     ----------
     cells : sequence of callable
-        Each draws into the axes given.
+        Each draws into the axes that it is called with.
     caption : str
-        What is to be said of the sheet, one paragraph per line.
+        The caption of the sheet, one paragraph per line.
     quantity : str
-        The label of the y axis, on the first column.
+        Label of the y axis, shown on the first column.
     width : str
         One of `WIDTHS`; if empty, a column for one panel and a page for several.
     columns : int
         Panels in a row, fewer where they would be narrower than `NARROWEST`.
     tall : float
-        Inches of a panel with its title and labels, if not what suits its width.
+        Height in inches of a panel with its title and labels; 0 to fit its width.
     name : str
-        Of its files, where nobody else names them.
+        Name of the files, if the caller gives none.
     tabled : sequence of Chart
-        Those whose points are rows of a table below the others.
+        Charts whose points are rows of a table below the panels.
     mark : str
-        What stands across the picture, as of one that shows nothing but that it runs.
+        Text across the picture, as for a run that only shows that everything works.
     """
 
     cells: Sequence[Cell]
@@ -164,7 +166,7 @@ class Sheet:
 
     @property
     def inches(self) -> float:
-        """Return the width of the sheet."""
+        """Return the width of the sheet in inches."""
         alone = len(self.cells) == 1 and not self.tabled
         return WIDTHS[self.width or ("column" if alone else "page")]
 
@@ -172,19 +174,19 @@ class Sheet:
 def save_sheet(
     sheet: Sheet, path: Path, formats: Sequence[str] = FORMATS, captions: bool = True
 ) -> list[Path]:
-    """Draw a sheet and write it beside `path`, with its caption.
+    """Draw a sheet and write it, with its caption, to files named after `path`.
 
     Parameters
     ----------
     sheet : Sheet
         The sheet to draw.
     path : Path
-        Folder and stem.
+        Folder and stem of the files.
     formats : sequence of str
-        Of `FORMATS`; a PNG has at most `MAX_PNG_BYTES`.
+        Some of `FORMATS`; a PNG has at most `MAX_PNG_BYTES`.
     captions : bool
-        Whether to write the caption as .txt, and as .tex with a figure environment,
-        and the points of the lines as .csv.
+        Whether to write the caption as .txt, the caption in a figure environment as
+        .tex, and the points of the lines as .csv.
 
     Returns
     -------
@@ -216,7 +218,7 @@ def _write_picture(figure: Figure, path: Path) -> None:
     from PIL import Image
 
     if path.suffix != ".png":
-        # The same figure is the same file, whenever it is drawn.
+        # Without a date, the same figure is the same file whenever it is drawn.
         date = {".pdf": "CreationDate", ".svg": "Date"}[path.suffix]
         figure.savefig(path, metadata={date: None})
         return
@@ -264,7 +266,7 @@ def draw_sheet(figure: Figure, sheet: Sheet) -> None:
         for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts, *cells):
             _write_literally(text)
     figure.draw_without_rendering()
-    # Three formats need no layout of their own.
+    # One layout serves all formats.
     figure.set_layout_engine("none")
 
 
@@ -296,7 +298,7 @@ def _draw_legend(figure: Figure, wide: float) -> int:
 
 
 def _write_literally(text: Text) -> None:
-    """Have a text drawn to the letter, unless it has a formula of ours."""
+    """Have a text drawn literally, unless it has a formula that `MATH` allows."""
     from matplotlib.mathtext import MathTextParser
 
     words = text.get_text()
@@ -311,7 +313,7 @@ def _write_literally(text: Text) -> None:
 
 
 def wrap_text(text: str, letters: int) -> str:
-    """Return a text in lines of some letters, its formulas and `key = value` whole."""
+    """Return a text wrapped to a number of letters per line, with formulas unbroken."""
     formulas = iter(MATH.findall(text))
     words = MATH.sub(lambda one: "\0" * len(_speak_formula(one)), text)
     words = words.replace(" = ", "\xa0=\xa0")

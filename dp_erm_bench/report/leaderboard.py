@@ -1,4 +1,4 @@
-"""The leaderboard: standings, figures, its page of Markdown and its small table."""
+"""The leaderboard: its standings, figures, page of Markdown and small tables."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ if TYPE_CHECKING:
 
 BASES = {"base_rate": "base rate", "mean": "mean of the labels"}
 NOT_PRIVATE = {**BASES, "optimum": "optimum"}
-"""The models that a table has beside them, and their names here: a problem has one of
-`BASES`, a classification the first, a regression the second."""
+"""Reference models that are not private, with their names on the page.
+
+A problem has one of `BASES`: a classification the first, a regression the second.
+"""
 
 MEDIANS = {
     **{"objective": ("objective", math.inf), "test_risk": ("test_risk", math.inf)},
@@ -57,7 +59,10 @@ MEDIANS = {
     **{"balanced_accuracy": ("balanced_accuracy", 0.0), "auc": ("auc", 0.0)},
     **{"rmse": ("rmse", math.inf), "r2": ("r2", -math.inf)},
 }
-"""Columns that are medians of a table's, and what a run that was lost is worth."""
+"""Columns of the standings that are medians of a column of the table.
+
+Each has the name of that column and the value that a lost run counts as.
+"""
 
 HELD_OUT = {
     "test risk / accuracy / balanced accuracy / AUC": (
@@ -65,45 +70,49 @@ HELD_OUT = {
     ),
     "test risk / RMSE / R²": ("test_risk", "rmse", "r2"),
 }
-"""What a page says of held-out records, of a classification and of a regression."""
+"""Columns on held-out records: for classifications, then for regressions."""
 COLUMNS = (
     *("panel", "epsilon", "line", "status", "reason"),
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "unbeaten", "place"),
 )
 UNTUNED = (
-    " untuned: what the rule ends at without tuning (docs/tuning.md; 10 of the report "
-    "seeds), over the median of what was tuned, geometric mean where both ran; that of "
-    "feature_covariance clips before the scaling, the tuned line after it;"
+    " untuned: the error of the algorithm's rule, without tuning (docs/auto.md; 10 of "
+    "the report seeds), over that of its tuned line; geometric mean where both ran. "
+    "The rule of feature_covariance clips before the scaling, its tuned line after it."
 )
 
 BOARDS = {
     **{"l2": "l2 penalty", "l1": "L1 ball"},
     **{"squared": "squared loss", "huber": "Huber loss"},
 }
-"""Endings of the panels: problems whose objectives may be compared in kind."""
+"""Titles of the boards, by the ending of their panels' names.
+
+The problems of a board have objectives of one kind, which may be compared.
+"""
 
 
 def standings_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per problem, epsilon and algorithm.
+    """Return the standings: one row per problem, epsilon and algorithm.
 
     Parameters
     ----------
     table : DataFrame
-        The tidy table of a leaderboard: its panels are the problems, its lines the
-        algorithms, each tuned and reported at every epsilon, or skipped.
+        The tidy table of a leaderboard. Panels are problems and lines are algorithms,
+        each tuned and reported at every epsilon, or skipped.
 
     Returns
     -------
     DataFrame
-        `COLUMNS`. `status` is ok or skipped (with the `reason`); `median`, `low` and
-        `high` (10 and 90 % quantiles) of the relative error, runs that were lost
-        counting as infinite; `MEDIANS` of the last checkpoint, of which `test_risk` is
-        the mean loss of held-out records; `factor`, the median over the best one of the
-        problem, w = 0 included; `beats_zero`, whether the 95 % interval of the median
-        lies below the error of w = 0 (yes), above (no) or around it (tie); `unbeaten`
-        and `place` as `places_of_lines` says: of those that beat w = 0 and the constant
-        model wins is the best, ties is one that cannot be told from it.
+        With the columns `COLUMNS`. `status` is ok or skipped (with the `reason`).
+        `median`, `low` and `high` (10 and 90 % quantiles) are those of the relative
+        error, where lost runs count as infinite. `MEDIANS` are those of the last
+        checkpoint; `test_risk` is the mean loss of held-out records. `factor` is the
+        median over the best one of the problem, w = 0 included. `beats_zero` says
+        whether the 95 % interval of the median lies below the error of w = 0 (yes),
+        above (no) or around it (tie). `unbeaten` and `place` are those of
+        `places_of_lines`: among the lines that beat w = 0 and the constant model, the
+        best one wins, and those that cannot be distinguished from it tie.
     """
     reports, finals = _judged_rows(table)
     starts, ranking = _medians_at_zero(reports), list[dict[str, Any]]()
@@ -117,7 +126,7 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
         ran = [line for line in own if ranked[line]["status"] == "ok"]
         errors = {line: own[line]["error"].to_numpy(float) for line in ran}
         others = {line: loss_beyond(own[line]) for line in ran}
-        # Who did not run counts, too: its place names the draws of those after it.
+        # Lines that did not run count, too: the position of a line seeds its draws.
         found = places_of_lines({line: errors.get(line) for line in own}, zero, others)
         least = min((ranked[line]["median"] for line in ran), default=zero)
         least = max(min(zero, least), FLOOR)
@@ -131,7 +140,7 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _medians_at_zero(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the medians of each panel's runs at w = 0, nan of what is not measured."""
+    """Return the medians of each panel's runs at w = 0, nan if not measured."""
     panels, starts = rows["panel"], rows[rows["iteration"] == 0]
     names = {name: of for name, (of, _) in MEDIANS.items()}
     columns = names | {"median": "relative_error"}
@@ -143,16 +152,17 @@ def _medians_at_zero(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of report runs, and the last of each with its `error`."""
+    """Return the rows of report runs, and the last row of each run with its `error`."""
     reports = table[table["phase"] != "tune"]
     finals = with_beyond(final_rows(reports))
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
 
 
 def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return panel, epsilon, line and the errors of its runs, of lines that ran.
+    """Return panel, epsilon and line of the lines that ran, with their runs' errors.
 
-    They are one text, to four digits: what compares lines over data is made of it.
+    The errors of a line are one text of numbers with four digits. Comparisons of lines
+    across datasets are computed from these texts.
     """
     rows = []
     for panel, epsilon, own in problems_of(_judged_rows(table)[1]):
@@ -165,7 +175,7 @@ def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def pairs_by_board(runs: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFrame:
-    """Return a row a pair: board, line, other, and what `Contrast` says.
+    """Return one row per board and pair of lines, with the fields of `Contrast`.
 
     Parameters
     ----------
@@ -191,7 +201,7 @@ def pairs_by_board(runs: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFr
 
 
 def to_four_digits(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with their numbers rounded: a file that is published stays small."""
+    """Return rows with numbers rounded to four digits, which keeps files small."""
     numbers = rows.select_dtypes(float)
     return rows.assign(**numbers.map(lambda value: float(f"{value:.4g}")))
 
@@ -216,12 +226,12 @@ def _median_of_present(column: pd.Series[float]) -> float:
 
 
 def _median_with_lost(column: pd.Series[float], lost: float) -> float:
-    """Return the median of runs of which some are lost, nan if it was not measured."""
+    """Return the median, lost runs counting as `lost`; nan if no run was measured."""
     return _median_of_present(column.fillna(lost) if column.notna().any() else column)
 
 
 def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what to compare standings with, in their columns: three rows a problem.
+    """Return three rows per problem to compare the standings with, in their columns.
 
     Parameters
     ----------
@@ -231,11 +241,11 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``w = 0`` at epsilon 0, of status ``no data``; ``base rate``, which answers the
-        share of each class in the training part, of a regression ``mean of the
-        labels``, which answers that of the training part, and ``optimum``, both at
-        epsilon infinite and of status ``not private``. Numbers that the table has not
-        are nan.
+        The first row is ``w = 0``, at epsilon 0 and with status ``no data``. The
+        others have infinite epsilon and status ``not private``. One is ``base rate``,
+        which predicts the share of each class in the training part, or ``mean of the
+        labels`` of the training part for a regression; the other is ``optimum``.
+        Numbers that the table lacks are nan.
     """
     found: list[dict[str, Any]] = []
     starts = _medians_at_zero(table)
@@ -262,7 +272,7 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns_of_line(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the columns that one line has by itself on one problem at one epsilon."""
+    """Return those columns of a line's standing that depend on no other line."""
     skipped = runs[runs["status"] == "skipped"]
     if len(skipped):
         reason = str(skipped["message"].iloc[0])
@@ -290,25 +300,25 @@ def winners_of(rows: pd.DataFrame) -> list[str]:
     Parameters
     ----------
     rows : DataFrame
-        Those of a problem of what `standings_of` returns.
+        The rows of one problem in the result of `standings_of`.
     """
     first = rows[rows["place"] != LOSES].sort_values("median", kind="stable")
     return [str(line) for line in first["line"]]
 
 
 def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
-    """Return the factor of algorithms and w = 0 over the best of each problem.
+    """Return errors of algorithms and w = 0 as factors over the best of each problem.
 
     Parameters
     ----------
     ranking : DataFrame
-        What `standings_of` returns, or some of its problems.
+        The result of `standings_of`, or some of its problems.
 
     Returns
     -------
     DataFrame
-        Rows are lines that ran, in the order of `ORDER`, columns data and epsilon; what
-        is skipped is nan.
+        Rows are the lines that ran, in the order of `ORDER`; columns are panel and
+        epsilon. Skipped lines are nan.
     """
     ran = ranking[ranking["status"] == "ok"]
     least = ran["median"].clip(lower=FLOOR) / ran["factor"]
@@ -323,7 +333,7 @@ def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
 def _grid_of_board(
     rows: pd.DataFrame, column: str, ranking: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return a column with lines as rows, and all problems of a ranking as columns."""
+    """Return one column as a grid: lines as rows, problems of a ranking as columns."""
     names = ["panel", "epsilon"]
     problems = ranking[names].drop_duplicates().itertuples(index=False, name=None)
     grid = rows.pivot(index="line", columns=names, values=column)
@@ -336,7 +346,7 @@ def about_board(
     open_choices: Sequence[str],
     manifest: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what the page says of the runs beside their standings, as JSON has it.
+    """Return what the page says about the runs besides the standings, ready for JSON.
 
     Parameters
     ----------
@@ -345,9 +355,9 @@ def about_board(
     profile : str
         The profile that was run.
     open_choices : sequence of str
-        A line of text for each choice beyond which a better one may lie.
+        One line of text for each chosen setting beyond which a better one may lie.
     manifest : mapping
-        Of the latest run: machine, commit, what could not run.
+        Manifest of the latest run: machine, commit, trials that could not run.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
@@ -360,7 +370,7 @@ def about_board(
     ]
     beyond: dict[str, list[str]] = {}
     for choice in open_choices:
-        # Why, of lines such as `list_open_choices` gives.
+        # The reason in a line of text of `list_open_choices`.
         label, _, why = choice.partition(" in {")[0].rpartition(": ")
         beyond.setdefault(label.partition(" / ")[0].strip(), []).append(why)
     return {
@@ -387,7 +397,7 @@ def files_of_board(
     runs: pd.DataFrame,
     about: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Return the files that the page is made of, by name.
+    """Return the contents of the files that the page is made from, by file name.
 
     Parameters
     ----------
@@ -408,7 +418,7 @@ def files_of_board(
 
 
 def read_standings(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return `standings_of` and `reference_rows` as leaderboard.csv has them."""
+    """Return the standings and the reference rows from a folder's leaderboard.csv."""
     standings = pd.read_csv(folder / "leaderboard.csv")
     texts = ["reason", "beats_zero", "unbeaten", "place"]
     standings[texts] = standings[texts].astype(object).fillna("")
@@ -417,9 +427,9 @@ def read_standings(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def page_of_board(folder: Path) -> str:
-    """Return the page of a folder that has the files of `files_of_board`.
+    """Return the leaderboard's page for a folder with the files of `files_of_board`.
 
-    It is leaderboard.md, and board.md for each of its boards, filled in.
+    The page is made from the templates leaderboard.md and, for each board, board.md.
     """
     ranking, models = read_standings(folder)
     ranking = ranking.assign(untuned=_times_untuned(ranking, folder))
@@ -437,7 +447,7 @@ def page_of_board(folder: Path) -> str:
     if len(origins) > 1:
         made = f"runs of {len(origins)} states of code or machine"
         apart = (f"{one}: {', '.join(own)}" for one, own in origins.items())
-        told.append(f"Groups of problems were run apart: {'; '.join(apart)}.")
+        told.append(f"Groups of problems were run separately: {'; '.join(apart)}.")
     notes = "\n- ".join(["", *told])
     missing = "\n".join(f"- {line}" for line in about["missing"])
     return _page_template("leaderboard").substitute(
@@ -462,9 +472,10 @@ def page_of_board(folder: Path) -> str:
 
 
 def _times_untuned(ranking: pd.DataFrame, folder: Path) -> pd.Series[float]:
-    """Return each row's untuned error over that of what was tuned, nan if unknown.
+    """Return each row's error without tuning over its tuned error, nan if unknown.
 
-    The folder that is published has untuned.csv, of benchmarks/rules.py.
+    The errors without tuning are in untuned.csv, made by benchmarks/rules.py, which
+    only the published folder has.
     """
     path = folder / "untuned.csv"
     if not path.is_file():
@@ -481,11 +492,12 @@ def _page_template(name: str) -> Template:
 
 
 def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
-    """Return which algorithm is ahead on other data, and by how much, in a sentence."""
+    """Return a sentence on which algorithm is ahead on other data, and by how much."""
     title, chances = BOARDS[board], pairs.dropna(subset="better")
     if chances.empty:
         return (
-            f"- **{title}**: here is one family of data, which tells nothing of others."
+            f"- **{title}**: there is one family of data here, which says nothing about "
+            "others."
         )
     first = str(chances.groupby("line")["better"].mean().idxmax())
     beside = chances[chances["line"] == first].set_index("other")
@@ -495,13 +507,13 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
     return (
         f"- **{title}**: `{first}` is ahead of most. On other data its error is "
         f"smaller than that of `{rival}`, the nearest rival, with probability "
-        f"{100 * near['better']:.0f} %, in the mean {near['ratio']:.2g} times as "
-        f"large; at worst it is {worst:.3g} times that of the best algorithm here."
+        f"{100 * near['better']:.0f} %, and {near['ratio']:.2g} times as large on "
+        f"average. Here it is at worst {worst:.3g} times that of the best algorithm."
     )
 
 
 def _note_on_statistics(ranking: pd.DataFrame) -> str:
-    """Return how far `ssp` is behind where its paper has it ahead, the squared loss."""
+    """Return a note on how far `ssp` is behind on the squared loss, if it ran there."""
     of_numbers = ranking["panel"].str.endswith("_squared")
     own = ranking[of_numbers & ranking["line"].eq("ssp") & ranking["status"].eq("ok")]
     if own.empty:
@@ -521,7 +533,7 @@ def _board_part(
     models: pd.DataFrame,
     panels: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return the part of one board."""
+    """Return the part of the page on one board."""
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
     return _page_template("board").substitute(
         title=BOARDS[board],
@@ -577,7 +589,7 @@ def _table_of_winners(rows: pd.DataFrame) -> str:
 def _cells_by_epsilon(
     cells: pd.Series[str], name: str, epsilons: list[float]
 ) -> pd.DataFrame:
-    """Return texts by a name and epsilon as a table, in the order of the names."""
+    """Return texts as a table: names as rows in their order, epsilons as columns."""
     names = cells.index.get_level_values(0).unique()
     table = cells.unstack().reindex(index=names, columns=epsilons)
     return table.rename(columns="epsilon = {:g}".format).rename_axis(name)
@@ -586,11 +598,11 @@ def _cells_by_epsilon(
 def _table_of_pairs(
     rows: pd.DataFrame, pairs: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return the probabilities of being better as a table, who is ahead first."""
+    """Return a table of the probabilities of being better, the leading line first."""
     ran = rows[rows["status"] == "ok"]
     names = {panels[panel]["family"] for panel in ran["panel"]}
     if len(names) < 2:
-        return f"Nothing is told of other data: {', '.join(names)} is one family.\n"
+        return f"Nothing is said about other data: {', '.join(names)} is one family.\n"
     if pairs.empty:
         return "Nothing is told of other data: one algorithm ran.\n"
     pairs = pairs.set_index(["line", "other"])
@@ -612,7 +624,7 @@ def _table_of_pairs(
 
 
 def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
-    """Return the problems on which no algorithm beats w = 0, or the classes alone."""
+    """Return the problems on which no algorithm beats w = 0, or a constant answer."""
     base = models[models["panel"].isin(rows["panel"])]
     base = base[base["line"].isin([*BASES.values()])].set_index("panel")
     risks = rows["panel"].map(base["test_risk"])
@@ -642,7 +654,7 @@ def _epsilons(values: pd.Series[float]) -> str:
 def _problem_section(
     rows: pd.DataFrame, models: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return the section of one problem: errors, then what held-out records say."""
+    """Return the section of one problem: errors, then results on held-out records."""
     panel, epsilons = rows["panel"].iloc[0], sorted({*rows["epsilon"]})
     middle = epsilons[len(epsilons) // 2]
     told, *others = HELD_OUT
@@ -683,14 +695,14 @@ def _problem_section(
 
 
 def _error_cells(ran: pd.DataFrame) -> pd.Series[str]:
-    """Return median and quantiles of the error of each row, bold for a winner."""
+    """Return median and quantiles of each row's error, bold for winners and ties."""
     median, low, high = (ran[of].map(_three_digits) for of in ("median", "low", "high"))
     words = median + " [" + low + ", " + high + "]"
     return words.where(ran["place"] == LOSES, "**" + words + "**")
 
 
 def _held_out_cells(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series[str]:
-    """Return the medians of what held-out records say, in the order of the names."""
+    """Return each row's medians on held-out records, in the order of the names."""
     risk, *shares = (rows[name].astype(float) for name in names)
     words = risk.map(_three_digits)
     for share in shares:
@@ -700,7 +712,7 @@ def _held_out_cells(rows: pd.DataFrame, names: Sequence[str]) -> pd.Series[str]:
 
 
 def _facts_of_problem(runs: pd.DataFrame) -> str:
-    """Return data, size and objective of a problem."""
+    """Return a sentence with the data, size and objective of a problem."""
     ok = runs[runs["n"].notna()]
     if ok.empty:
         return "No run."
@@ -717,7 +729,7 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Return a number to three digits."""
+    """Return a number as text with three digits."""
     if not math.isfinite(value):
         return f"{value}"
     return f"{value:.3g}" if value < 1e4 else f"{value:.0e}"
@@ -732,10 +744,10 @@ ORDER = (
 """The lines of a board in the order of its figures."""
 
 MOST_PANELS = 7
-"""Data sets beside each other in the map of winners: names of more are cut."""
+"""Most datasets side by side in the map of winners: names of more would be cut."""
 
 ROW = 0.115
-"""Inches of a row of the map of winners, all boards of which are on one page."""
+"""Inches of a row of the map of winners: all boards have to fit on one page."""
 
 CAPTIONS = {
     "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
@@ -751,13 +763,14 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Leaderboard(Figure):
-    """The leaderboard; a panel of the experiment is a dataset with a board's name."""
+    """The leaderboard; each panel is named by a dataset and the ending of a board."""
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the leaderboard; return the files written, no figures if nothing ran.
+        """Draw the leaderboard and return the files written; no figures if nothing ran.
 
-        leaderboard.csv, leaderboard_errors.csv, leaderboard_pairs.csv and
-        leaderboard.json, and leaderboard.md, their page, go beside the figures' folder.
+        The tables leaderboard.csv, leaderboard_errors.csv, leaderboard_pairs.csv and
+        leaderboard.json, and the page leaderboard.md, are written next to the folder of
+        the figures.
         """
         table, folder, name = drawing.table, drawing.folder, drawing.profile
         ranking, outer = standings_of(table), folder.parent
@@ -778,7 +791,21 @@ class Leaderboard(Figure):
 def draw_board(
     ranking: pd.DataFrame, folder: Path, profile: str, doubts: str = "", mark: str = ""
 ) -> list[Path]:
-    """Draw profiles and map of the standings; return the files, none if nothing ran."""
+    """Draw performance profiles and the map of winners, and return the files written.
+
+    Parameters
+    ----------
+    ranking : DataFrame
+        The result of `standings_of`; without a line that ran, nothing is drawn.
+    folder : Path
+        The folder of the figures.
+    profile : str
+        The profile that was run, for the caption.
+    doubts : str
+        The result of `in_doubt`, for the caption.
+    mark : str
+        Text across the pictures.
+    """
     parts, written = standings_by_board(ranking), list[Path]()
     if not parts:
         return written
@@ -798,7 +825,7 @@ def draw_board(
 def _parts_of_sheets(
     parts: Mapping[str, pd.DataFrame],
 ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-    """Return what each sheet of the standings by board draws, and how it looks."""
+    """Return the cells and layout options of each sheet, by the ending of its name."""
     factors = {board: factors_of_board(rows) for board, rows in parts.items()}
     cells: dict[str, list[Any]] = {"profiles": [], "heat": []}
     for board, own in factors.items():
@@ -821,7 +848,7 @@ def _parts_of_sheets(
 
 
 def _profiles_of_board(board: str, factors: pd.DataFrame) -> Iterator[Any]:
-    """Yield what draws the share of problems within each factor of the best."""
+    """Yield functions that draw the share of problems within factors of the best."""
     shares, count = plot.shares_within(factors), len(factors.columns)
     parts = spread_lines([line for line in shares if line != ZERO])
     for k, part in enumerate(parts, 1):
@@ -834,7 +861,7 @@ def _profiles_of_board(board: str, factors: pd.DataFrame) -> Iterator[Any]:
 def _draw_factors(
     ax: Axes, factors: pd.DataFrame, rows: pd.DataFrame, title: str
 ) -> None:
-    """Draw every algorithm's factor over the best on every problem of a board."""
+    """Draw the factor of each algorithm over the best, on each problem of a board."""
     columns: Any = factors.columns
     places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
     places = places.reindex(columns=columns)

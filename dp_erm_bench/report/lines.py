@@ -1,4 +1,4 @@
-"""Lines along an axis: of report runs, or computed without any, each with its slope."""
+"""Figures of lines along an axis, from report runs or computed without any."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def _interval_in_words(rate: Scaling) -> str:
 
 
 class LineSource:
-    """Lines that need no run; a subclass is a dataclass of what they depend on."""
+    """Base class of lines that need no run; a subclass is a dataclass of inputs."""
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Return what stands at the x axis and at the y axis."""
+        """Return the labels of the x axis and of the y axis."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Refuse what cannot be computed, before anything runs."""
+        """Raise UsageError, before anything runs, for lines that cannot be computed."""
 
     def lines(self) -> dict[str, Scaling]:
         """Return the lines by label."""
@@ -71,17 +71,17 @@ class LineSource:
 
 @dataclass(frozen=True)
 class Computed(LineSource):
-    """The curves that statements of a paper are about (`papers.claims`)."""
+    """Curves that are computed for statements of a paper (`papers.claims`)."""
 
     curves: PaperCurves
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Return what stands at the axes."""
+        """Return the labels of the two axes."""
         return self.curves.LABELS[self.curves.quantity]
 
     def lines(self) -> dict[str, Scaling]:
-        """Return the lines by label, those that have a finite point."""
+        """Return the lines by label, without those that have no finite point."""
         found = {}
         for label, number in self.curves.numbers().items():
             ends = {x: np.atleast_1d(number(x)) for x in self.curves.values}
@@ -116,20 +116,20 @@ class Calibrated(NamedTuple):
 
 @dataclass(frozen=True)
 class Released:
-    """The release of one line of the figure.
+    """The release whose noise is one line of the figure.
 
     Attributes
     ----------
     algorithm : str
-        Name of its yaml.
+        Name of the algorithm, which is that of its yaml.
     release : str
-        Name of the solver's release.
+        Name of the release among those of the solver.
     parameters : mapping
-        The solver's parameters beside its number of iterations.
+        Parameters of the solver besides its number of iterations.
     per_feature : bool
-        Whether an iteration touches one coordinate, so that a pass has p of them.
+        Whether an iteration touches one coordinate, so that a pass has p iterations.
     calibration : str
-        The calibration of its noise.
+        Calibration of the noise, such as `certified`.
     """
 
     algorithm: str
@@ -139,29 +139,31 @@ class Released:
     calibration: str = "certified"
 
     def __post_init__(self) -> None:
-        """Refuse an algorithm that there is not."""
+        """Raise UsageError for an unknown algorithm."""
         registry.check_choice("algorithm", self.algorithm, registry.names("algorithm"))
 
 
 @dataclass(frozen=True)
 class Noise(LineSource):
-    """Noise of releases along `p` (its deviation) or `n_iter` (its scale).
+    """Noise of releases against `p` (its deviation) or `n_iter` (its scale).
 
     Each solver declares its releases, the accountant calibrates them, and the scale of
-    their noise is read off. The problem is logistic loss on features within [-1, 1]:
-    all L_j and M_j are equal, whatever p, and L_1 = 1 on the L1 ball of radius 1.
+    their noise is read off. The problem has the logistic loss and features within
+    [-1, 1]. All L_j and M_j are then equal for any p, and L_1 = 1 on the L1 ball of
+    radius 1.
 
     Attributes
     ----------
     axis : str
-        `p`: deviations on one number, in units of an entry of the mean gradient.
-        `n_iter`: scales, as the releases have them.
-    values : tuple of float
-        Of the axis, increasing.
+        `p`: standard deviations of one number, in units of an entry of the mean
+        gradient. `n_iter`: scales, as the releases define them.
+    values : tuple of int
+        Points of the axis, increasing.
     releases : mapping of str to Released
-        By the line's label.
+        The release of each line, by its label.
     n, p, n_iter, epsilon, constraint
-        The problem, the passes over it and the budget, delta being 1/n^2.
+        Records and features of the problem, passes over the data, epsilon of the
+        budget (delta is 1/n^2), and name of the constraint.
     """
 
     axis: str
@@ -174,23 +176,23 @@ class Noise(LineSource):
     constraint: str = "none"
 
     def __post_init__(self) -> None:
-        """Refuse an axis that there is not."""
+        """Raise UsageError for an unknown axis."""
         registry.check_choice("axis", self.axis, list(NOISE_LABELS))
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Return what stands at the axes."""
+        """Return the labels of the two axes."""
         return NOISE_LABELS[self.axis]
 
     def check(self) -> None:
-        """Refuse parameters and releases that an algorithm does not have."""
+        """Raise UsageError for parameters or releases that an algorithm lacks."""
         for line, what in self.releases.items():
             run = self._declared_run(what, self.n_iter, self._unit_problem(2), 1.0)
             names = [release.name for release in run.releases]
             registry.check_choice(f"line {line}: release", what.release, names)
 
     def lines(self) -> dict[str, Scaling]:
-        """Return the noise of each release."""
+        """Return the noise of each release along the axis, by the label of its line."""
         x = np.array(self.values, float)
         return {k: Scaling(x, tuple(self.along(k)[:, None])) for k in self.releases}
 
@@ -202,7 +204,17 @@ class Noise(LineSource):
         return np.array([self.noise_of_line(line, n_iter).scale for n_iter in at])
 
     def noise_of_line(self, line: str, n_iter: int, p: int | None = None) -> Calibrated:
-        """Return the noise of one line at some iterations, of p features if given."""
+        """Return the calibrated noise of one line.
+
+        Parameters
+        ----------
+        line : str
+            Label of the line.
+        n_iter : int
+            Number of iterations of the solver.
+        p : int or None
+            Number of features; None for that of the figure.
+        """
         what = self.releases[line]
         run = self._declared_run(
             what, n_iter, self._unit_problem(p or self.p), what.calibration
@@ -221,7 +233,7 @@ class Noise(LineSource):
     def _declared_run(
         self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
     ) -> Run:
-        """Return a run that has declared its releases; a multiplier costs no time."""
+        """Return a run with declared releases; fast if `noise` is a multiplier."""
         from dp_erm_bench.run import Run
 
         fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
@@ -236,13 +248,13 @@ class Noise(LineSource):
 
 
 def _unit_deviation(release: Release, problem: ERMProblem) -> float:
-    """Return the deviation on an entry of the mean gradient at scale 1."""
+    """Return the deviation of noise of scale 1 on an entry of the mean gradient."""
     from dp_erm_bench.releases.gaussian import Gaussian
     from dp_erm_bench.releases.laplace import Laplace
     from dp_erm_bench.releases.noisy_max import NoisyMax
 
     if isinstance(release, NoisyMax):
-        # Of Gumbel noise; a score is the gradient's entry by the root of M_j.
+        # Gumbel noise; a score is the gradient's entry divided by the root of M_j.
         M = float(problem.smoothness.columns[0])
         return math.pi / math.sqrt(6.0) * math.sqrt(M)
     if isinstance(release, Laplace):
@@ -264,30 +276,31 @@ NUMBERS = [name for name, one in COLUMNS.items() if one.dtype in (NUMBER, COUNT)
 
 @dataclass(frozen=True)
 class LinesCell:
-    """One cell: lines along an axis, of report runs or of a source without any.
+    """One cell of a figure: lines along an axis, from report runs or from a source.
 
     Attributes
     ----------
     title : str
-        Its title.
+        Title of the cell.
     x : str
-        Its axis: a column that holds numbers, a key of datasets, or `quotient`. Of a
-        source, what stands there, if not the source's own words.
+        The axis: a column of numbers, a key of datasets, or `quotient`. With a source,
+        the label of the axis, if not the source's own.
     y : str
-        The column that is drawn of the runs; F(w) - F* if not given.
+        The column of the runs that is drawn; F(w) - F* if not given.
     panel : str
-        The runs': its label, or the common start of the names of its panels, each a
-        point of the axis. Of a source, its name in claims: the figure's if not given.
+        Label of the runs' panel, or the common start of the labels of several panels,
+        each of which is a point of the axis. With a source, its name in claims; that of
+        the figure if not given.
     lines : tuple of str
         Labels of the runs' lines, in the order of the legend.
     source : mapping
-        Where no run is needed: a `kind` of `SOURCES`, and its keys.
-    shapes : mapping of str to (float, str)
-        Bounds by what stands in the legend: the power of the axis, as a number or a
-        fraction, or `log`, drawn through the first point of `anchor`; or `{power: -1/2,
-        times: 3}`, drawn where it is.
+        If no run is needed: a `kind` of `SOURCES`, and its keys.
+    shapes : mapping of str to float, str or mapping
+        Bounds by their label in the legend. A power of the axis (a number or a
+        fraction) or `log` is drawn through the first point of `anchor`. A mapping such
+        as `{power: -1/2, times: 3}` is drawn as it is.
     anchor : str
-        A line; the first one if not given.
+        The line through which bounds are drawn; the first one if not given.
     """
 
     title: str
@@ -300,7 +313,7 @@ class LinesCell:
     anchor: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an axis, or a column, that there is not, and shapes of no power."""
+        """Raise UsageError for an unknown axis or column, or for an invalid shape."""
         for shape in self.shapes.values():
             drawn_shape(shape, np.array([2.0]), (2.0, 1.0))
         if self.source:
@@ -322,21 +335,21 @@ class LinesCell:
 
     @cached_property
     def source_of_lines(self) -> LineSource:
-        """Return the source."""
+        """Return the source that the mapping `source` describes."""
         found = figure.figure_of(self.source, "source", SOURCES)
         return found if isinstance(found, LineSource) else Computed(found)
 
     def look_up(
         self, drawing: Drawing, gaps: dict[str, list[str]]
     ) -> Mapping[str, Scaling]:
-        """Return the lines that there are; what is missing is added to `gaps`.
+        """Return the lines that exist, and add those that are missing to `gaps`.
 
         Parameters
         ----------
         drawing : Drawing
-            With the table of the runs.
+            The input of the figure, with the table of the runs.
         gaps : dict of str to list of str
-            Lines and points that are missing, by the reason.
+            Missing lines and points, by the reason.
         """
         if self.source:
             return self.source_of_lines.lines()
@@ -353,7 +366,7 @@ class LinesCell:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Return what stands at the axes."""
+        """Return the labels of the two axes."""
         if self.source:
             x, y = self.source_of_lines.labels
             return self.x or x, y
@@ -363,19 +376,20 @@ class LinesCell:
 
 @dataclass(frozen=True)
 class Lines(Figure):
-    """Lines along an axis, cell beside cell, those of which a line ran.
+    """Figure with cells of lines along an axis; a cell without lines is left out.
 
     Attributes
     ----------
     name : str
-        Of the file.
+        Name of the file.
     cells : tuple of LinesCell
+        The cells, in the order in which they are drawn.
     about : str
-        The caption's beginning.
+        The beginning of the caption.
     notes : tuple of str
         Further lines of the caption.
     label : str
-        Of the y axis, if not what the first cell is of.
+        Label of the y axis; that of the first cell if not given.
     """
 
     name: str
@@ -385,7 +399,7 @@ class Lines(Figure):
     label: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a name that is none of a file."""
+        """Raise UsageError if the name is not valid for a file."""
         check_stem(self.name)
 
     def panel_lines(self) -> Iterator[tuple[str, ...]]:
@@ -393,7 +407,7 @@ class Lines(Figure):
         yield from (cell.lines for cell in self.cells)
 
     def check(self, lines: LinesOf) -> None:
-        """Refuse panels and lines that the experiment does not have."""
+        """Raise UsageError for panels or lines that the experiment does not have."""
         for cell in self.cells:
             if cell.source:
                 cell.source_of_lines.check()
@@ -403,7 +417,7 @@ class Lines(Figure):
                 registry.check_choice(f"panel {cell.panel}: lines", line, ran)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the cells, none where none of the runs' lines ran."""
+        """Draw the cells and return the files written; none if no line of runs ran."""
         charts: list[Chart] = []
         gaps: dict[str, list[str]] = {}
         for cell in self.cells:
@@ -435,7 +449,7 @@ class Lines(Figure):
 
 
 def sources_of(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
-    """Return the sources of a kind, by the name of their cell, or of their figure."""
+    """Return the sources of one class, by the name of their cell or of their figure."""
     return {
         cell.panel or one.name: cell.source_of_lines
         for one in figures

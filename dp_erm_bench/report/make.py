@@ -1,4 +1,4 @@
-"""Make claims and figures of an experiment's results folder."""
+"""Judge the claims and draw the figures of an experiment's results folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     Parameters
     ----------
     folder : Path
-        Its results folder, with the table.
+        The results folder of the experiment, with the table.
     config : mapping
         The resolved configuration, with `figures` and `claims`.
     """
@@ -34,7 +34,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
     manifest, drawn = read_manifest(folder), list[Path]()
     config = _config_of_drawing(folder, manifest, config)
     figures = figures_of(config)
-    # All lines of an experiment have one look in all of its figures.
+    # A line has the same look in all figures of an experiment.
     forget_styles()
     reserve_styles(lines for one in figures for lines in one.panel_lines())
     tables = [table for one in figures if (table := one.table(folder)) is not None]
@@ -60,7 +60,7 @@ def draw_and_judge(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def check_report(config: Mapping[str, Any]) -> None:
-    """Refuse figures and claims that could not be drawn and judged after the run.
+    """Raise UsageError for figures or claims that would fail after the run.
 
     Parameters
     ----------
@@ -70,7 +70,8 @@ def check_report(config: Mapping[str, Any]) -> None:
     Raises
     ------
     UsageError
-        Naming the figure or the claim, the key, its value and what is allowed.
+        With a message that names the figure or the claim, the key, its value and what
+        is allowed.
     """
     lines: dict[str, list[str]] = {}
     for block in config["blocks"]:
@@ -88,9 +89,9 @@ def check_report(config: Mapping[str, Any]) -> None:
 def _config_of_drawing(
     folder: Path, manifest: Mapping[str, Any], written: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a configuration by whose profile changes are named, and its paper.
+    """Return a configuration with its paper, and with changes named in its profile.
 
-    Figures of an experiment of the package are those of today.
+    The figures of an unchanged experiment of the package are those of this version.
     """
     name = experiment_of_folder(folder, manifest)
     config = {"paper": name, **_label_changes(written)}
@@ -101,14 +102,14 @@ def _config_of_drawing(
 
 
 def experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
-    """Return the name of the experiment that a folder is of."""
+    """Return the name of the experiment that a results folder belongs to."""
     file = manifest.get("experiment_file")
     names = [*file] if isinstance(file, dict) else []
     return Path(names[0]).stem if names else folder.name
 
 
 def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
-    """Return the choices of a folder, None if nobody can tell them."""
+    """Return the choices of a folder, None if they cannot be read."""
     try:
         return read_choices(folder) or ()
     except UsageError:
@@ -118,7 +119,8 @@ def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
 def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a configuration whose profile names the changes of the experiment.
 
-    Captions and claims show the profile, so that none passes for the paper's.
+    Captions and claims show the profile, so that changed ones do not pass for those of
+    the paper.
     """
     changes = config.get("changes")
     if not changes:
@@ -129,9 +131,9 @@ def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def latest_figures(folder: Path) -> list[str]:
-    """Return the latest claims and figures, all of them if no run notes them.
+    """Return the files of the latest claims and figures, all if no run lists them.
 
-    Other files are of earlier runs, perhaps of other settings.
+    Other files are from earlier runs, perhaps with other settings.
     """
     paths = [folder / CLAIMS, *list_files(folder / "figures", ".png")]
     files = [one.relative_to(folder).as_posix() for one in paths if one.is_file()]
@@ -140,7 +142,7 @@ def latest_figures(folder: Path) -> list[str]:
 
 
 def _check_plain(figures: Path) -> None:
-    """Refuse links and other special files in the place of a figure."""
+    """Raise UsageError for links and other special files where figures are written."""
     for path in (figures, *list_files(figures, "")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise UsageError(f"{path}: must be a plain file or folder; remove it")

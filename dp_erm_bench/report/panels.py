@@ -1,4 +1,4 @@
-"""Panels of a paper: each against passes and epsilon, an overview, and a log."""
+"""Figures of a paper's panels: against passes and epsilon, an overview, and a log."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ class Panel:
     Attributes
     ----------
     name : str
-        Its label in the table.
+        Label of the panel in the table.
     title : str
-        Its title.
+        Title of the panel.
     lines : tuple of str
         Labels of the lines drawn against passes, in the order of the legend.
     over_epsilon : tuple of str
-        Lines drawn against epsilon; their runs away from epsilon = 1 have the label
+        Lines drawn against epsilon. Their runs at other epsilons than 1 have the label
         "<line> over epsilon".
     authors : mapping of str to str
-        The authors' decoded curve that belongs to a line.
+        The name of the authors' decoded curve for a line, by the label of the line.
     note : str
-        A sentence of its own for the caption.
+        A sentence on this panel alone, for the caption.
     log_passes : bool
-        Whether the passes beyond 1 stand on a log scale.
+        Whether passes beyond 1 are on a log scale.
     epsilon : float
         The epsilon of the lines against passes.
     """
@@ -86,13 +86,13 @@ class Panel:
     epsilon: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a name that is none of a file, and curves that were not decoded."""
+        """Raise UsageError for an invalid file name or curves that were not decoded."""
         check_stem(self.name)
         for curve in self.authors.values():
             registry.check_choice("authors", curve, sorted(decoded_curves(self.name)))
 
     def check(self, lines: LinesOf) -> None:
-        """Refuse lines that the panel of an experiment does not have."""
+        """Raise UsageError for lines that the panel of an experiment does not have."""
         ran = lines_of_panel(lines, self.name)
         for line in (*self.lines, *self.over_epsilon):
             registry.check_choice(f"panel {self.name}: line", line, ran)
@@ -107,11 +107,11 @@ class PanelRuns:
     panel : Panel
         The panel.
     lines : mapping of str to LineErrors
-        Lines against passes, at the panel's epsilon, that ran.
+        The lines against passes, at the panel's epsilon, that ran.
     over_epsilon : mapping of str to list of (float, LineErrors)
-        Runs of a line sorted by epsilon.
+        The runs of each line, sorted by epsilon.
     missing : mapping of str to str
-        The reason why a line is missing, by line.
+        Why lines are missing, by line.
     """
 
     panel: Panel
@@ -123,7 +123,7 @@ class PanelRuns:
     def along_passes(self) -> list[Chart]:
         """Return the charts of the lines against passes, none if none of them ran.
 
-        Where the authors' curves are, which are means, the lines are means, too.
+        If curves of the authors are drawn, which are means, the lines are means, too.
         """
         own, panel = decoded_curves(self.panel.name), self.panel
         authors = {k: own[v][0] for k, v in panel.authors.items() if k in self.lines}
@@ -185,8 +185,8 @@ def decoded_curves(panel: str) -> dict[str, tuple[Array, Array]]:
     -------
     dict of str to (ndarray, ndarray)
         Line `[(passes, error)]` of shape (k, 2) and band `[(passes, low, high)]` of
-        shape (k, 3) by the authors' name of the algorithm; empty where no figure of
-        theirs was decoded.
+        shape (k, 3) by the authors' name of the algorithm; empty if no figure of the
+        authors was decoded.
     """
     panels = _authors_curves()["panels"]
     return {
@@ -196,21 +196,22 @@ def decoded_curves(panel: str) -> dict[str, tuple[Array, Array]]:
 
 
 def source_in_words() -> str:
-    """Return the source of the decoded numbers."""
+    """Return a sentence on the source of the decoded numbers."""
     return str(_authors_curves()["source"])
 
 
 @dataclass(frozen=True)
 class Panels(Figure):
-    """Error against passes and epsilon, panel by panel, with an overview and a log.
+    """Figure of errors against passes and epsilon by panel, with an overview and log.
 
     Attributes
     ----------
     panels : tuple of Panel
+        The panels, in the order of the overview.
     name : str
-        Of the overview's file; the paper's overview has none.
+        Name of the overview's file; empty for the overview of the whole paper.
     alone : bool
-        Whether each panel has a sheet of its own, and there is a log.txt.
+        Whether each panel also has its own sheet, and log.txt is written.
     """
 
     panels: tuple[Panel, ...]
@@ -218,7 +219,7 @@ class Panels(Figure):
     alone: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse a name that is none of a file."""
+        """Raise UsageError if the name is not valid for a file."""
         check_stem(self.name)
 
     def panel_lines(self) -> Iterator[tuple[str, ...]]:
@@ -226,15 +227,15 @@ class Panels(Figure):
         yield from ((*one.lines, *one.over_epsilon) for one in self.panels)
 
     def check(self, lines: LinesOf) -> None:
-        """Refuse panels and lines that the experiment does not have."""
+        """Raise UsageError for panels or lines that the experiment does not have."""
         for panel in self.panels:
             panel.check(lines)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw every panel that ran and the overview, and write the log.
+        """Draw each panel that ran, the overview and the log; return the files written.
 
-        Lines that did not run are taken from the manifest of the results folder, where
-        choices.csv is looked for, too.
+        The manifest in the results folder says which lines did not run. choices.csv is
+        read from the same folder.
         """
         folder = drawing.folder
         missing = {"not_run": read_manifest(folder.parent).get("not_run")}
@@ -263,7 +264,7 @@ class Panels(Figure):
 def _save_charts(
     charts: Sequence[Chart], path: Path, drawing: Drawing, *notes: str
 ) -> list[Path]:
-    """Save charts on one sheet, none where there are none."""
+    """Save charts on one sheet and return the files written, none without charts."""
     if not charts:
         return []
     charts, folders = charts_of_figure(charts), [drawing.folder.parent]
@@ -279,14 +280,14 @@ def _notes_of_panels(ran: Sequence[PanelRuns]) -> str:
 
 
 def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
-    """Write log.txt beside the figures.
+    """Write log.txt next to the figures, and return its path.
 
     Parameters
     ----------
     drawing : Drawing
-        Its folder is that of the figures; choices.csv is read from its parent.
+        The input of the figures; choices.csv is read from the parent of its folder.
     drawn : sequence of PanelRuns
-        The look-ups, panel by panel.
+        The runs of each panel.
     """
     paper, profile, beside = drawing.paper, drawing.profile, drawing.folder.parent
     text = [f"{paper}, profile {profile}", ""]
@@ -321,7 +322,10 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
 
 
 def open_choices(folder: Path) -> list[str]:
-    """Return a line for each choice of a folder beyond which a better one may lie."""
+    """Return one line of text for each open choice of a folder.
+
+    A choice is open if a better setting may lie beyond those that were tried.
+    """
     try:
         return list_open_choices(read_choices(folder))
     except UsageError:

@@ -1,4 +1,4 @@
-"""Plots of any results: curves, performance profiles, who wins where."""
+"""Plots of any results: curves, performance profiles, and maps of winners."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from dp_erm_bench.report.curves import Array
 
 PLOTS = "plots"
-"""The folder, in that of the results, of what `dp-erm-bench plot` draws."""
+"""The folder, within the results folder, for the files of `dp-erm-bench plot`."""
 
 FACTORS = np.geomspace(1.0, 100.0, 201)
 TICKS = (1, 2, 5, 10, 20, 50, 100)
 WORST = 30.0
-"""Factors beyond it have one colour in the map of winners."""
+"""All factors beyond this one have the same colour in the map of winners."""
 
 SHADES = (1, 2, 5, 10, 30)
 MOST_CELLS, MOST_ROWS = 60, 150
@@ -87,8 +87,8 @@ def shares_within(factors: pd.DataFrame) -> dict[str, Array]:
     Parameters
     ----------
     factors : DataFrame
-        Each line's factors over the best one of a problem, which are the columns; nan
-        where it did not run.
+        Errors of lines (rows) as factors over the best of each problem (columns); nan
+        where a line did not run.
 
     References
     ----------
@@ -111,11 +111,11 @@ def draw_profiles(
     ax : Axes
         The axes to draw on.
     profiles : mapping of str to array
-        Of each line, in the order of the legend.
+        The profile of each line, in the order of the legend.
     looks : mapping of str to Style
-        The lines' styles.
+        The style of each line.
     title : str
-        Of the axes.
+        Title of the axes.
     """
     for line, share in profiles.items():
         look = looks[line].curve() | {"markevery": 40}
@@ -139,8 +139,8 @@ def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
         Rows are lines; columns are data and epsilon, those of the same data side by
         side. At least 1; nan where a line did not run.
     marks : DataFrame
-        Of its shape: `wins` and `ties` of lines, and `NOTHING` of w = 0, or of another
-        row that is not private, where no line beats it.
+        Of the same shape as `factors`: `wins` or `ties` for lines, and `NOTHING` for
+        w = 0, or for a row that is not private, if no line beats it.
     """
     shown = np.log10(np.clip(factors.to_numpy(float), 1.0, WORST))
     scale: dict[str, Any] = {"vmin": 0.0, "vmax": math.log10(WORST)}
@@ -185,20 +185,20 @@ def _check_room(what: str, count: int, most: int) -> None:
 
 
 def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
-    """Return the sheet of lines, at most `MOST_LINES` in a cell.
+    """Return the sheet of curves, at most `MOST_LINES` lines in a cell.
 
     Parameters
     ----------
     views : sequence of Shown
-        The rows to draw; of several, those of a panel stand side by side, each with its
-        quantity above it.
+        The rows to draw. With several views, the charts of a panel are side by side,
+        each with its quantity in the title.
     width : str
-        One of `WIDTHS`, or empty for what suits.
+        One of `WIDTHS`; if empty, it depends on the number of cells.
 
     Raises
     ------
     UsageError
-        If it would have more than `MOST_CELLS` cells.
+        If the sheet would have more than `MOST_CELLS` cells.
     """
     first, several = views[0], len(views) > 1
     found: dict[str, list[Chart]] = {}
@@ -217,7 +217,7 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
 
 
 def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
-    """Yield the charts of a view with their panels; `named` titles name quantities."""
+    """Yield panel titles and charts of a view; if `named`, charts name the quantity."""
     view, rows = drawn.view, drawn.rows
     lines = rows.groupby([PANEL, FACET], sort=False)[LINE].unique()
     reserve_styles(lines)
@@ -253,7 +253,7 @@ def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
 
 
 def _scale_along(values: pd.Series[Any], along: bool) -> str:
-    """Return the scale of an x axis of a column; of words there is none."""
+    """Return the scale of an x axis for a column; empty for words."""
     if values.dtype.kind not in "iuf":
         return ""
     return "log" if style.suits_log_scale([*values]) else "linear"
@@ -270,13 +270,13 @@ def caption_of_view(
     Parameters
     ----------
     drawn : Shown
-        What is shown.
+        The rows that are shown.
     about : str
-        Its beginning.
+        The beginning of the caption.
     charts : sequence of Chart
-        The panels that are drawn of it, if any are.
-    table : DataFrame
-        Its `summary_of`, if there is one.
+        The panels that are drawn of the view, if any.
+    table : DataFrame or None
+        The result of `summary_of` for the view; None if it is not known yet.
     """
     rows, view = drawn.rows, drawn.view
     titles = rows[PANEL].str.cat(rows[FACET], ", ").str.removesuffix(", ")
@@ -294,13 +294,13 @@ def caption_of_view(
 
 
 def _quantity_label(drawn: Shown) -> str:
-    """Return what stands at the axis of a quantity."""
+    """Return the label of the axis of the quantity."""
     split = _scale_of_axis(drawn) == "symlog"
     return axis_words(drawn.view.y) + " (linear around 0, then log)" * split
 
 
 def _look_of_line(line: str, view: View) -> Style:
-    """Return the style of a line, thinner than others that are highlighted."""
+    """Return the style of a line: thicker if highlighted, thinner if others are."""
     look = style_of(line)
     if not view.highlight:
         return look
@@ -325,9 +325,9 @@ def _scale_of_axis(drawn: Shown) -> str:
 def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the summary of problems, and every line's factor over the best of each.
 
-    A problem is a panel at one epsilon, of which all lines minimise one function. Of
-    accuracies and areas, what is missing to 1. Factors are at least 1 but of what is
-    not private: w = 0 is among the lines.
+    A problem is a panel at one epsilon on which all lines minimise the same function.
+    For accuracies and areas under curves, factors are those of 1 minus the value. As
+    w = 0 is among the lines, only models that are not private have factors below 1.
     """
     _check_room("lines", drawn.rows[LINE].nunique(), most)
     cells = drawn.rows.groupby([PANEL, FACET, "_x"])["_one_function"]
@@ -350,13 +350,13 @@ def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFr
 
 
 def _factors_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the values of lines over the best of each problem, baselines the last."""
+    """Return the values of lines over the best of each problem, baselines last."""
     grid = _grid_of(table, "value").clip(lower=FLOOR)
     return grid / grid.drop(index=[*MODELS.values()], errors="ignore").min()
 
 
 def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column with lines as rows, baselines the last, problems as columns."""
+    """Return a column as a grid: lines as rows, baselines last, problems as columns."""
     lines = sorted(dict.fromkeys(table[LINE]), key=lambda line: line in BASELINES)
     problems = table[[PANEL, "epsilon"]].drop_duplicates()
     grid = table.pivot(index=LINE, columns=[PANEL, "epsilon"], values=column)
@@ -364,19 +364,19 @@ def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def profiles_sheet(drawn: Shown, width: str) -> Sheet:
-    """Return the sheet of performance profiles, at most `MOST_LINES` in a cell.
+    """Return the sheet of performance profiles, at most `MOST_LINES` lines in a cell.
 
     Parameters
     ----------
     drawn : Shown
-        The rows whose ends are compared, against epsilon.
+        The rows of a view against epsilon, whose final values are compared.
     width : str
-        One of `WIDTHS`, or empty for what suits.
+        One of `WIDTHS`; if empty, it depends on the number of cells.
 
     Raises
     ------
     UsageError
-        If there are not two lines and two problems, or values are negative.
+        If there are fewer than two lines or two problems, or if values are negative.
     """
     table, factors = _standings_of_view(drawn, MOST_CELLS * MOST_LINES)
     shares = shares_within(factors)
@@ -408,7 +408,10 @@ def _measure_in_words(drawn: Shown) -> str:
 
 
 def winners_sheet(drawn: Shown, width: str) -> Sheet:
-    """Return the sheet with the map of who wins where, as `profiles_sheet`."""
+    """Return the sheet with the map of which line wins on which problem.
+
+    Parameters and errors are those of `profiles_sheet`.
+    """
     table, factors = _standings_of_view(drawn, MOST_ROWS)
     marks = _grid_of(table, "place").fillna("")
     for problem, own in table.groupby([PANEL, "epsilon"], sort=False):
@@ -463,31 +466,35 @@ def plot(
     names: Mapping[str, str] | None = None,
     highlight: str | Sequence[str] = (),
 ) -> Picture:
-    """Return a matplotlib figure of any results, which a notebook shows once.
+    """Return a matplotlib figure of any results; a notebook shows it once.
 
     Parameters
     ----------
     results : DataFrame, str, Path or sequence of paths
-        What `load_results` returns, or takes.
-    x, y, panel, line, facet : str, or sequence of str but for x and y
-        Columns of the table, parameters of algorithms or keys of datasets: axes, and
-        what tells apart. See `View` for what they are by default. Against passes,
-        iterations and seconds runs are drawn as they go, against all else their ends.
-        Several y, by commas, stand side by side as curves.
+        The result of `load_results`, or the paths that it takes.
+    x, y, panel, line, facet : str; except for x and y also sequence of str
+        Columns of the table, parameters of algorithms or keys of datasets: the axes,
+        and what tells panels, lines and facets apart. `View` has the defaults. Against
+        passes, iterations and seconds, whole runs are drawn; against anything else,
+        their final values. Several y, separated by commas, are curves side by side.
     kind : {'curves', 'profile', 'winners'}
-        Lines; performance profiles over panels and epsilon; a map of who wins.
+        Lines; performance profiles over panels and epsilon; a map of winners.
     statistic : {'median', 'quantiles', 'interval', 'mean'}
         Line and band over the seeds, see `STATISTICS`.
     where : mapping of str to value or list
-        The values of columns to keep, as in ``{"epsilon": 1}``.
+        Values of columns to keep, as in ``{"epsilon": 1}``.
     width : {'column', 'page', 'slide'}
-        Of a paper, or a slide; by default a column for one panel.
+        Width of a paper's column or page, or of a slide. By default it is a column for
+        one panel, and a page for several.
     names : mapping of str to str
-        What lines are called, as in ``{"gd": "DP-GD (ours)"}``.
+        Names to show for lines, as in ``{"gd": "DP-GD (ours)"}``.
     highlight : str or sequence of str
-        Lines that stand out; a text may hold several, by commas.
+        Lines to emphasise; a string may hold several, separated by commas.
 
-    A name that is none of the table, or nothing to draw, is a `UsageError`.
+    Raises
+    ------
+    UsageError
+        If a name does not exist in the table, or if there is nothing to draw.
     """
     import matplotlib.pyplot as plt
 
@@ -514,14 +521,14 @@ def _words_of_value(value: Any) -> list[str]:
 
 
 def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:
-    """Yield the kinds of plots, and their views, that suit what a table has.
+    """Yield the kinds of plots that suit the contents of a table, with their views.
 
     Parameters
     ----------
     table : DataFrame
-        What `load_results` returns.
+        The result of `load_results`.
     view : View
-        Without `x`.
+        The view to start from, without `x`.
     """
     yield "curves", view
     rows = table[table["phase"] != "tune"]
@@ -532,7 +539,7 @@ def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names as a tuple; a text may hold several, by commas."""
+    """Return names as a tuple; a string may hold several, separated by commas."""
     parts = names.split(",") if isinstance(names, str) else names
     return tuple(part for part in parts if part)
 
@@ -545,17 +552,17 @@ def sheet_of_view(
     Parameters
     ----------
     table : DataFrame
-        What `load_results` returns.
+        The result of `load_results`.
     view : View
-        What to show of it.
+        What to show of the table.
     kind, width : str
-        As `plot` has them.
+        As in `plot`; an empty width depends on the number of cells.
     """
     check_choice("kind", kind, [*KINDS])
     if width:
         check_choice("width", width, [*WIDTHS])
     if view.line == (LINE,) and not view.where and view.x in ("", "epsilon", *ALONG):
-        # Before thousands of them are told apart.
+        # Checked early: telling thousands of lines apart takes long.
         lines = table[LINE].str.removesuffix(OVER).nunique()
         _check_room("lines", lines, MOST_LINES * MOST_CELLS)
     if kind == "curves":
@@ -569,16 +576,18 @@ def sheet_of_view(
 
 @dataclass(frozen=True)
 class Curves(Figure):
-    """A figure of an experiment that is drawn as `dp-erm-bench plot` does.
+    """A figure of an experiment, drawn as `dp-erm-bench plot` draws it.
 
     Attributes
     ----------
     name : str
-        Of its files, behind that of the experiment; by default what is on its axes.
+        Name of the files, after that of the experiment; by default made of the axes.
     x, y, statistic, width : str
-        As `plot` has them, and so `panel`, `line` and `facet`, lists of columns.
+        As in `plot`.
+    panel, line, facet : tuple of str
+        Columns, as in `plot`; lists in the yaml.
     where : mapping
-        The values of columns to keep.
+        Values of columns to keep.
     about : str
         The beginning of the caption.
     """
@@ -596,14 +605,14 @@ class Curves(Figure):
     about: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse words that there are not, and a name that is none of a file."""
+        """Raise UsageError for an unknown statistic or width, or an invalid name."""
         check_choice("statistic", self.statistic, [*STATISTICS])
         if self.width:
             check_choice("width", self.width, [*WIDTHS])
         check_stem(self.name)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw, and return the files written; say why there is nothing to draw."""
+        """Draw and return the files written; print why if there is nothing to draw."""
         kept = {name: _words_of_value(value) for name, value in self.where.items()}
         split = self.panel, self.line, self.facet or None, self.statistic, kept
         view = View(self.x, self.y, *split, drawing.folder.parent)
@@ -627,6 +636,6 @@ class Profile(Curves):
 
 @dataclass(frozen=True)
 class Winners(Curves):
-    """A map of who wins where."""
+    """A map of which line wins on which problem."""
 
     kind: ClassVar[str] = "winners"

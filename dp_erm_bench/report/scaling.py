@@ -1,8 +1,8 @@
 """Final values of a line along n, p, epsilon, or the quotient of two bounds.
 
-The quotient is that of DP-CD and DP-SGD in Mangold et al. (ICML 2022, section 3.4), of
-each panel of a family: for convex losses DP-CD is as good as norm_{M^-1}(L) R_M and
-DP-SGD as Lambda R_I, up to the same factor.
+The quotient is that of the bounds of DP-CD and DP-SGD in Mangold et al. (ICML 2022,
+section 3.4), for each panel of a family. For convex losses the bound of DP-CD is
+norm_{M^-1}(L) R_M and that of DP-SGD is Lambda R_I, up to the same factor.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 def norm_quotient(problem: ERMProblem) -> float:
-    """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, from w = 0.
+    """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, started at w = 0.
 
-    L_j and Lambda are the Lipschitz constants on these records, M_j is taken from
-    the data, R_M and R_I are the distances to the optimum without the penalty's part.
+    L_j and Lambda are the Lipschitz constants on these records, and M_j is taken from
+    the data. R_M and R_I are the distances to the optimum without the penalty's part.
 
     Parameters
     ----------
     problem : ERMProblem
-        With a Lipschitz loss and a certified optimum.
+        A problem with a Lipschitz loss and a certified optimum.
 
     Raises
     ------
@@ -101,15 +101,15 @@ class Scaling(RunsAlong):
     Attributes
     ----------
     ends : tuple of k ndarrays
-        Final values of all runs at each of them; inf where a run diverged.
+        Final values of all runs at each point of the axis; inf where a run diverged.
     skipped : mapping of float to str
-        Values of the axis that the algorithm cannot serve, and why.
+        Values of the axis at which the algorithm cannot run, with the reason.
     quantity : str
-        Name of the column that they are of, empty of excess risks F(w) - F*.
+        Name of the column of the values; empty for excess risks F(w) - F*.
     sets : tuple of k ndarrays
-        The seed of the data of each run; empty if they all have the same.
+        The seed of the data of each run; empty if all runs have the same.
     zeros : tuple of k ndarrays
-        What w = 0 has on the problem of each run, nan if that is unknown.
+        The value of w = 0 on the problem of each run, nan if it is unknown.
     """
 
     ends: tuple[Array, ...]
@@ -120,7 +120,7 @@ class Scaling(RunsAlong):
 
     @property
     def samples(self) -> tuple[Array, ...]:
-        """Return the final values of all runs at each place."""
+        """Return the final values of all runs at each point of the axis."""
         return self.ends
 
     def finals(self, place: int) -> Finals:
@@ -140,7 +140,7 @@ class Scaling(RunsAlong):
 
     @property
     def mean(self) -> Array:
-        """Return the mean over the runs, of several data sets that of their means."""
+        """Return the mean over runs, or over the means of data sets if several."""
         places = range(len(self.ends))
         return np.array([self.finals(place).units().mean() for place in places])
 
@@ -148,7 +148,7 @@ class Scaling(RunsAlong):
     def slope(self) -> float:
         """Return the least-squares slope of log mean against log x.
 
-        Not a number with fewer than two points or a mean that is not positive.
+        It is nan with fewer than two points or a mean that is not positive.
         """
         return log_slope(self.x, self.mean)
 
@@ -168,7 +168,7 @@ def log_slope(x: Array, values: Array) -> float:
     Parameters
     ----------
     x, values : ndarray of shape (k,)
-        Not a number is returned unless all are positive and finite and k >= 2.
+        The slope is nan unless all values are positive and finite and k >= 2.
     """
     usable = np.isfinite(values).all() and (values > 0).all()
     if len(x) < 2 or not usable:
@@ -177,7 +177,7 @@ def log_slope(x: Array, values: Array) -> float:
 
 
 def slope_weights(x: Array) -> Array:
-    """Return the weights by which logarithms add up to the slope against log x."""
+    """Return the weights of log values in the least-squares slope against log x."""
     across = np.log(x) - np.log(x).mean()
     return np.asarray(across / (across @ across))
 
@@ -192,14 +192,15 @@ def scaling_of_line(
     table : DataFrame
         The tidy table, one row per checkpoint.
     panel, line, axis : str
-        Labels of the block; the column, or key of the dataset, that varies.
+        Labels of panel and line; the column, or key of the dataset, that varies.
     quantity : str
-        Another column, `excess_risk` for one.
+        Another column, such as `excess_risk`; F(w) - F* if empty.
 
     Returns
     -------
     Scaling
-        Without the values at which every run was skipped; infinite if F(w) is nan.
+        Without the points at which every run was skipped. Values are infinite where
+        F(w) is nan.
 
     Raises
     ------
@@ -220,7 +221,7 @@ def scaling_of_line(
     trials = rows.groupby("trial")["iteration"]
     last = rows.loc[trials.idxmax()].sort_values("trial")
     along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
-    # What has no baseline has a value where its runs begin.
+    # Without a baseline, the value of w = 0 is that where a run begins.
     zeros = last[ZERO].fillna(begun.transform("first")).to_numpy(float)
     beside = last.groupby(axis)[[*levels]].median().dropna(axis=1, how="all")
     sets = last["dataset_seed"].to_numpy(float)
@@ -254,7 +255,7 @@ def _values_of_line(rows: pd.DataFrame, line: str, quantity: str) -> Any:
 
 
 def _check_points(table: pd.DataFrame, family: Collection[str], axis: str) -> None:
-    """Raise `Missing` unless each panel of a family is one point, each another one."""
+    """Raise `Missing` unless each panel of a family is one point, all different."""
     owner: dict[float, str] = {}
     for panel in family if axis in table else ():
         values = table.loc[table["panel"] == panel, axis].dropna().unique()
@@ -275,7 +276,8 @@ def finals_along(
 ) -> Scaling:
     """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`.
 
-    Against the quotient they are relative errors, else excess risks.
+    Against the quotient they are relative errors. Otherwise they are excess risks, or
+    the given quantity.
 
     Parameters
     ----------
@@ -284,16 +286,16 @@ def finals_along(
     config : mapping
         The experiment's resolved yaml.
     panel : str
-        Its label; against the quotient the common start of its panels' names.
+        Label of the panel, or the common start of the labels of a family.
     axis, line : str
         The axis that varies; label of the line.
     quantity : str
-        Of the final values, see `scaling_of_line`; not against the quotient.
+        As in `scaling_of_line`; not used against the quotient.
 
     Raises
     ------
     Missing
-        If there are none, or a panel of the line did not run; says why.
+        If there are none, or a panel of the line did not run. The message says why.
     """
     if axis != QUOTIENT:
         blocks = [str(block["panel"]) for block in config.get("blocks") or ()]

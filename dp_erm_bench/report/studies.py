@@ -1,6 +1,6 @@
-"""Figures of studies: what is computed, or audited, without a sweep of fits.
+"""Figures of studies, which compute or audit something without a sweep of fits.
 
-`Accounting` and `Audit` draw the records of tasks, `Nonzeros` data as they are.
+`Accounting` and `Audit` draw the records of tasks; `Nonzeros` draws datasets.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ SHARES = np.linspace(0.0, 1.0, 201)
 
 @dataclass(frozen=True)
 class Nonzeros(Figure):
-    """How many non-zeros the records of datasets have.
+    """Figure of how many non-zeros the records of datasets have.
 
     Attributes
     ----------
     name, title : str
-        Of the file; above the cell.
+        Name of the file; title above the plot.
     datasets : tuple of str
         Names of datasets, or of sets of LIBSVM.
     about : str
-        The caption.
+        The beginning of the caption.
     """
 
     name: str
@@ -69,13 +69,14 @@ class Nonzeros(Figure):
     about: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse invalid names."""
+        """Raise UsageError if the name is not valid for a file."""
         check_stem(self.name)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the shares of records with at most so many non-zeros.
+        """Draw the distribution of non-zeros over the records of each dataset.
 
-        Data that cannot be had are named in the caption.
+        A curve is the share of records with at most so many non-zeros. The caption
+        names datasets that are not available.
         """
         lines, missing = dict[str, Array](), list[str]()
         for name in self.datasets:
@@ -101,12 +102,12 @@ class Nonzeros(Figure):
 
 
 def nonzeros_of_dataset(name: str) -> tuple[Array, int]:
-    """Return the non-zeros of each record of a dataset, and p.
+    """Return the non-zeros of each record of a dataset, and its number of features p.
 
     Raises
     ------
     DataUnavailable
-        If the data cannot be had here.
+        If the data are not available.
     """
     own = name in registry.names("dataset")
     spec = dataset_spec(name) if own else dataset_spec("libsvm", set=name)
@@ -115,7 +116,19 @@ def nonzeros_of_dataset(name: str) -> tuple[Array, int]:
 
 
 def draw_shares(ax: Axes, title: str, lines: dict[str, Array]) -> None:
-    """Draw the share of records with at most so many non-zeros, a line a dataset."""
+    """Draw the distribution of non-zeros over the records of each dataset.
+
+    A curve is the share of records with at most so many non-zeros.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    title : str
+        Title of the axes.
+    lines : dict of str to array of shape (n,)
+        Number of non-zeros of each record, by the label of the dataset.
+    """
     for label, counts in lines.items():
         at = np.quantile(np.maximum(counts, 1.0), SHARES)
         ax.plot(at, SHARES, label=label, color=style_of(label).colour)
@@ -125,7 +138,7 @@ def draw_shares(ax: Axes, title: str, lines: dict[str, Array]) -> None:
     ax.set_ylim(0.0, 1.0)
 
 
-# By form and accountant; "best" is the line at 1.
+# Keys are form and accountant; "best" is the line at 1.
 LINES = {
     ("printed", "paper"): Style("as printed", style.BLACK, "X", 5.5),
     ("printed", "authors"): Style("authors' DP-SGD", style.VERMILLION, "^"),
@@ -136,7 +149,7 @@ LINES = {
     ("default", "exact"): Style("exact (Gaussian)", style.GREY, "x", 5.0),
     ("default", "best"): Style("what we use", style.GREEN, "", 0.0, 2.0),
 }
-# Shades, so that nothing looks like an accountant.
+# Shades, so that no line looks like that of an accountant.
 OF_EPSILON = (("#9ECAE1", "<"), ("#4292C6", "h"), ("#08519C", ">"))
 OF_INSTANCE = (("#8C510A", "*", 6.0), ("#D8A25A", "p", 4.5), ("#543005", "8", 4.5))
 TITLES = {"greedy_cd": "DP-GCD", "random_cd": "DP-CD", "sgd": "DP-SGD"}
@@ -150,7 +163,7 @@ XLABELS = {
 
 @dataclass(frozen=True)
 class Accounting(Study):
-    """Noise by accountant, and what printed constants are worth."""
+    """Figure of the noise by accountant, and of what printed constants guarantee."""
 
     file = "accounting.csv"
 
@@ -162,9 +175,9 @@ class Accounting(Study):
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the study on one sheet.
 
-        Of several adjacencies or deltas of `audit.accounting.noise_rows` the most
-        frequent is drawn. Rows of `violation_table` are computed where
-        there are none.
+        If the rows of `audit.accounting.noise_rows` have several adjacencies or deltas,
+        only the most frequent one is drawn. Rows of `violation_table` are computed if
+        none are recorded.
         """
         import pandas as pd
 
@@ -188,18 +201,18 @@ class Accounting(Study):
 
 
 def _rows_with(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return the rows that have a value of a column."""
+    """Return the rows with a value in a column, none if there is no such column."""
     return table[table[column].notna()] if column in table else table[:0]
 
 
 def middle_epsilon(values: Sequence[float]) -> float:
-    """Return the epsilon that is drawn alone: 1, else the middle one."""
+    """Return the one epsilon to draw: 1 if it is among the values, else the middle."""
     ordered = sorted(set(values))
     return 1.0 if 1.0 in ordered else ordered[len(ordered) // 2]
 
 
 def _draw_relative_noise(ax: Axes, name: str, rows: pd.DataFrame) -> None:
-    """Draw each accountant's noise over ours against T."""
+    """Draw each accountant's noise, divided by ours, against the iterations T."""
     epsilon = middle_epsilon(rows["epsilon"].tolist())
     rows = rows[(rows["epsilon"] == epsilon) & rows["z"].notna()]
     lines = [
@@ -211,7 +224,7 @@ def _draw_relative_noise(ax: Axes, name: str, rows: pd.DataFrame) -> None:
 
 
 def _draw_proved_epsilon(ax: Axes, name: str, rows: pd.DataFrame) -> None:
-    """Draw the epsilon proved for the printed constant over the nominal one."""
+    """Draw the epsilon proved for printed noise, divided by the nominal epsilon."""
     rows = rows[(rows["accountant"] == "paper") & rows["epsilon_proved"].notna()]
     rows = rows.assign(proved=rows["epsilon_proved"] / rows["epsilon"])
     lines = [
@@ -226,7 +239,7 @@ def _draw_proved_epsilon(ax: Axes, name: str, rows: pd.DataFrame) -> None:
 
 
 def _draw_violations(ax: Axes, rows: pd.DataFrame) -> None:
-    """Draw delta(epsilon) over the claimed delta against the spread kappa."""
+    """Draw delta(epsilon), divided by the claimed delta, against the spread kappa."""
     lines = []
     groups = rows.groupby(["delta", "rivals", "n_iter"], sort=False)
     for look, (_, line) in zip(OF_INSTANCE, groups, strict=False):
@@ -249,7 +262,7 @@ def _draw_lines(
     y: str,
     claimed: bool = True,
 ) -> None:
-    """Draw lines on log scales, above the level that is claimed if there is one."""
+    """Draw lines on log scales, with a dashed line at 1 if that is what is claimed."""
     drawn = [1.0] if claimed else []
     for look, line in lines:
         line = line.sort_values(x)
@@ -266,7 +279,7 @@ def _draw_lines(
 
 
 def accounting_caption(noise: pd.DataFrame) -> str:
-    """Return the caption: the panels, and the budget of their rows."""
+    """Return the caption of `Accounting`: its panels, and the budget of their rows."""
     last = (
         "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = 1), "
         "one record replaced: delta(1) of what is released, from below, over the delta "
@@ -288,7 +301,7 @@ def accounting_caption(noise: pd.DataFrame) -> str:
     )
 
 
-# Colour, marker and place within a row.
+# Label, colour, marker and shift within a row.
 ADJACENCIES = {
     "replace_one": ("replace one", BLUE, "o", 0.17),
     "zero_out": ("zero out", ORANGE, "s", -0.17),
@@ -298,15 +311,15 @@ ROW = 0.22
 
 @dataclass(frozen=True)
 class Audit(Study):
-    """Every audit as the interval from its lower bounds to the claim."""
+    """Figure of audits, each as the interval from its lower bounds to its claim."""
 
     file = "audits.csv"
 
     def rows(self, recorded: Iterable[Facts]) -> Iterator[Row]:
         """Yield one row per audit: its guarantee, and the bounds that its runs prove.
 
-        Only chunks of which both neighbours are recorded count, so that an audit that
-        is not finished yet is judged on what there is.
+        Only chunks with records of both neighbours count. An unfinished audit is judged
+        on the runs that it has so far.
         """
         by_audit: dict[str, dict[int, dict[int, list[float]]]] = {}
         for spec, facts in recorded:
@@ -323,7 +336,7 @@ class Audit(Study):
                 yield _judge_audit(json.loads(words), first, second, alpha)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one panel per budget; return the files written, none without a row."""
+        """Draw one panel per budget; return the files written, none without audits."""
         table = drawing.table
         if table.empty:
             return []
@@ -342,7 +355,7 @@ def _judge_audit(
     how: Mapping[str, Any], first: Array, second: Array, alpha: float
 ) -> Row:
     name, params = how["algorithm"]["name"], how["algorithm"]["params"]
-    if is_file(name):  # a plan may be anyone's: what it names is not imported
+    if is_file(name):  # plans are not trusted: no file that one names is imported
         raise UsageError(f"algorithm={name}: a plan must name no file")
     adjacency = how["budget"]["adjacency"]
     attack = named_attack(name, params, Budget(**how["budget"]))

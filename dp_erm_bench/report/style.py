@@ -1,8 +1,8 @@
 """The look of figures: colour, marker and size of every line, scales and ticks.
 
-A line's look goes by its label in the table. Colours are those of Okabe and Ito ("Color
-Universal Design", 2008), which stay apart for readers with colour-vision deficiency;
-markers tell lines apart in grey.
+The look of a line depends on its label in the table. Colours are those of Okabe and Ito
+("Color Universal Design", 2008), which readers with colour-vision deficiency can
+distinguish. Markers distinguish lines in grey.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Style:
     Attributes
     ----------
     label : str
-        Its name in the legend.
+        Name of the line in the legend.
     colour : str
         Hexadecimal colour.
     marker : str
@@ -38,7 +38,7 @@ class Style:
     width : float
         Line width in points.
     family : str
-        Its name in the legend of the authors' figure, and in a narrow margin; the
+        Name of the line for authors' curves in the legend, and in narrow margins; the
         label up to its first comma if not given.
     dashes : str or tuple
         Matplotlib line style.
@@ -54,7 +54,7 @@ class Style:
 
     @property
     def look(self) -> tuple[Any, ...]:
-        """Return what tells it apart from other lines of a figure."""
+        """Return what distinguishes the line in a figure: colour, marker and dashes."""
         return self.colour, self.marker, self.dashes
 
     def curve(self) -> dict[str, Any]:
@@ -165,9 +165,9 @@ STYLES = {
     ),
     "ssp": Style("ssp", "#44AA99", "H", 5.0),
 }
-"""Looks of lines of our papers, of baselines, and of algorithms wherever they are."""
+"""Styles of lines of reproduced papers, of baselines, and of algorithms anywhere."""
 
-# The last three are Tol's, for sheets with more lines than there are of the others.
+# The last three are Tol's, for sheets with more lines than the other colours.
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN) + (
     *("#332288", "#999933", "#882255"),
 )
@@ -177,18 +177,20 @@ OTHERS = tuple(
     for turn in range(len(MARKERS))
     for at, colour in enumerate(COLOURS)
 )
-"""Looks of lines that nobody planned: 144 before one comes again."""
+"""Looks of lines without a style in `STYLES`: 144 before one is repeated."""
 
 SHADES = (0.45, -0.4, 0.65, -0.6)
-"""How far towards white, or black, the colour of an algorithm's further lines is."""
+"""How far to shift the colour of an algorithm's further lines to white, or to black."""
 
 SHAPES: tuple[dict[str, Any], ...] = tuple(
     {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 3.5}
     for colour in ("#444444", BROWN)
     for dashes in ((0, (6, 1.5, 1, 1.5)), (0, (4, 1, 1, 1, 1, 1)), "solid", (0, (1, 1)))
 )
-"""The looks of bounds, none of which is that of w = 0: above the lines, which they may
-lie on."""
+"""Looks of bounds, different from that of w = 0.
+
+Bounds are drawn above the lines, on which they may lie.
+"""
 
 _given: dict[str, Style] = {}
 _bounds: dict[str, dict[str, Any]] = {}
@@ -197,15 +199,15 @@ _bounds: dict[str, dict[str, Any]] = {}
 def style_of(line: str, beside: Iterable[str] = ()) -> Style:
     """Return the style of a line by its label in the table.
 
-    An algorithm has its own colour. A line that has no style, or that of another line,
-    gets the next colour and marker, until `forget_styles` is called.
+    Each algorithm has its own colour. A line without a style, or with that of another
+    line, gets the next free colour and marker, until `forget_styles` is called.
 
     Parameters
     ----------
     line : str
-        Its label.
+        Label of the line.
     beside : iterable of str
-        Lines of the same panel, whose colours it is not to have.
+        Lines of the same panel, whose colours are avoided.
     """
     if line not in _given:
         own = STYLES.get(line) or Style(literal_text(line))
@@ -238,7 +240,7 @@ def _shaded_looks(colour: str) -> list[tuple[str, str, str]]:
 
 
 def reserve_styles(panels: Iterable[Sequence[str]]) -> None:
-    """Give the lines of some panels their styles, those that have one before others."""
+    """Assign styles to the lines of panels, to lines of `STYLES` before others."""
     panels = [[*lines] for lines in panels]
     for planned in (True, False):
         for lines in panels:
@@ -248,21 +250,21 @@ def reserve_styles(panels: Iterable[Sequence[str]]) -> None:
 
 
 def bound_style(label: str) -> dict[str, Any]:
-    """Return the arguments of the plot of a bound, the same wherever it is drawn."""
+    """Return the plot arguments of a bound, the same wherever it is drawn."""
     return _bounds.setdefault(label, SHAPES[len(_bounds) % len(SHAPES)])
 
 
 def forget_styles() -> None:
-    """Give colours and markers again from the start, as of another experiment."""
+    """Forget all assigned looks, as before the figures of another experiment."""
     _given.clear()
     _bounds.clear()
 
 
 def literal_text(text: str) -> str:
-    r"""Return a text as a picture shows it to the letter.
+    r"""Return a text escaped so that pictures show it literally.
 
-    No dollar sign begins a formula: each is ``\$``. A letter that the font lacks is
-    written as its code, as in ``\u4e2d``.
+    Dollar signs are written ``\$``, so that none begins a formula. A letter that the
+    font lacks is written as its code, as in ``\u4e2d``.
     """
     known = _letters_of_font()
     letters = (
@@ -287,7 +289,7 @@ def house_style() -> Iterator[None]:
 
     settings: Any = {
         "font.size": 8,
-        # An axis says its numbers, not what is to be added to them.
+        # Axes show full values, not an offset to add to them.
         "axes.formatter.useoffset": False,
         "axes.titlesize": 8.5,
         "axes.labelsize": 8,
@@ -312,24 +314,24 @@ PASSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 
 
 def scale_x(ax: Axes, kind: str, values: Sequence[float]) -> None:
-    """Set the x axis.
+    """Set the scale, ticks and limits of the x axis.
 
     Parameters
     ----------
     ax : Axes
         The axes, with the label of the x axis.
     kind : {'log', 'linear', 'passes'}
-        `passes` is linear up to 1 and log beyond. On a log axis infinity is at
+        `passes` is linear up to 1 and log beyond. A log axis shows infinity at
         `place_of_infinity`.
     values : sequence of float
-        The values that ran, increasing.
+        The values of x that ran, increasing.
     """
     end = values[-1]
     if kind == "passes":
         ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
         ax.set_xlabel(f"{ax.get_xlabel()} (linear to 1, then log)")
         tens = [0.0, *(10.0**k for k in range(max(0, math.ceil(math.log10(end)))))]
-        # That of the end needs room beside the one before it.
+        # The last tick needs room next to the one before it.
         ticks, room = (PASSES, 0.8) if end <= PASSES[-1] else (tens, 0.45)
         label_ticks(ax.xaxis, [*(tick for tick in ticks if tick < room * end), end])
         ax.set_xlim(0, end * 1.02)
@@ -371,16 +373,16 @@ def _ticks_apart(values: Sequence[float]) -> list[float]:
 
 
 def scale_y(ax: Axes, kind: str, extent: tuple[float, float]) -> None:
-    """Set the y axis.
+    """Set the scale, ticks and limits of the y axis.
 
     Parameters
     ----------
     ax : Axes
         The axes.
     kind : {'log', 'symlog', 'linear'}
-        Of a `symlog` axis the part up to the smaller end of the extent is linear.
+        A `symlog` axis is linear up to the smaller end of the extent.
     extent : (float, float)
-        The range that is to be seen.
+        The range of values to show.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -410,7 +412,17 @@ def scale_linear(axis: Axis) -> None:
 
 
 def label_ticks(axis: Axis, ticks: Any, endless: float = math.nan) -> None:
-    """Show ticks, given or as a locator has them, in plain numbers; one may be ∞."""
+    """Set the ticks of an axis, labelled with plain numbers.
+
+    Parameters
+    ----------
+    axis : Axis
+        The axis of a plot.
+    ticks : sequence of float or Locator
+        The ticks, or what places them.
+    endless : float
+        The tick that is labelled ∞; nan for none.
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
 
     def tick_text(tick: float, _: Any) -> str:
@@ -427,7 +439,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def plain_number(tick: float) -> str:
-    """Return a number as it is read: with a power of ten only if it is long."""
+    """Return a number as text, with a power of ten only if it would be long."""
     if tick == 0.0 or 1e-4 <= abs(tick) < 1e5:
         return f"{tick:.6g}"
     digits, _, exponent = f"{tick:.5e}".partition("e")

@@ -1,4 +1,4 @@
-"""What a plot or an exported table shows: rows, told apart, with statistics."""
+"""Select, name and summarise the rows that a plot or an exported table shows."""
 
 from __future__ import annotations
 
@@ -74,23 +74,23 @@ OVER_SPLITS = (
     "where a dataset_seed has several runs, the mean of its values' medians and "
     "Student's interval"
 )
-"""What `by_split` makes of the statistic `interval`."""
+"""Words for the statistic `interval` if `by_split` pools runs on the same data."""
 
 FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
 OVER = " over epsilon"
 RUN = ["experiment", "panel", "line", "phase", "trial"]
 PANEL, LINE, FACET = "panel", "line", "facet"
 OWN = "_zero"
-"""What w = 0 has on the problem of a run, whatever the others' problems are."""
+"""Column with the value of w = 0 on the problem of each run."""
 GUARANTEE = ("epsilon", "delta", "adjacency")
 PROOF = "whether epsilon is proved"
 SEVERAL = 4
-"""Problems, or values that are left out, which a caption names."""
+"""Most problems, or most left-out values, that a caption names."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What a plot shows of a table.
+    """The selection of what a plot shows of a table.
 
     Attributes
     ----------
@@ -100,19 +100,20 @@ class View:
     panel, line : tuple of str
         Columns that tell panels and lines apart.
     facet : tuple of str or None
-        Columns that split panels further; None for epsilon, where it varies.
+        Columns that split panels further; None for epsilon if it varies.
     statistic : str
         One of `STATISTICS`.
     where : mapping of str to sequence of str
         The values of columns to keep.
     folder : Path
-        The results folder, where the runs are looked up that the caption names.
+        The results folder, in which the runs that the caption names are looked up.
     others : tuple of Path
-        The results folders of which the table has trials, too.
+        Other results folders whose trials are in the table.
     names : mapping of str to str
-        What lines are called, by a line or the part of it before its first comma.
+        Names to show for lines, by the label or its part before the first comma.
     highlight : tuple of str
-        Lines that stand out, by either name; a text may hold several, by commas.
+        Lines to emphasise, by label or by the name shown; a string may hold several,
+        separated by commas.
     """
 
     x: str = ""
@@ -128,27 +129,28 @@ class View:
     others: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a statistic that there is not."""
+        """Raise UsageError for an unknown statistic."""
         check_choice("statistic", self.statistic, [*STATISTICS])
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """The rows that a view shows, and what its caption has to say of them.
+    """The rows that a view shows, and what its caption has to say about them.
 
     Attributes
     ----------
     rows : DataFrame
-        With text columns `panel`, `facet` and `line`, the columns `x` and `y`, and
-        what `baseline_columns` and `with_beyond` give of each run.
+        With text columns `panel`, `facet` and `line`, the columns `_x` and `_y`, and
+        those that `baseline_columns` and `with_beyond` add for each run.
     view : View
-        With all names filled in.
+        The view, with all names filled in.
     pooled : str
-        Over what its statistics pool.
+        What the statistics pool over, in words.
     left_out : tuple of str
         Sentences on trials that are not drawn.
     unlike : str
-        A sentence on trials that do not compare, under different bounds.
+        Sentences on trials that cannot be compared, such as those under different
+        bounds.
     """
 
     rows: pd.DataFrame
@@ -159,7 +161,7 @@ class Shown:
 
     @property
     def statistic_in_words(self) -> str:
-        """Return the statistic and over what it pools, in words."""
+        """Return the statistic and what it pools over, in words."""
         words, levels = STATISTICS[self.view.statistic]
         if levels is not None:
             return f"{words} of {self.pooled}"
@@ -173,14 +175,18 @@ class Shown:
 
     @property
     def baselines(self) -> list[str]:
-        """Return the names of those that runs have: beside their ends all are shown."""
+        """Return the names of the baselines that are known for some run.
+
+        All of them are shown next to final values.
+        """
         return [name for name in BASELINES if self.rows[name].notna().any()]
 
     @property
     def columns_beside(self) -> dict[str, str]:
-        """Return the columns of those drawn beside lines, by name.
+        """Return the columns of the baselines that are drawn with lines, by name.
 
-        What is drawn as it goes begins at w = 0, else each run has that of its problem.
+        Runs that are drawn as a whole begin at w = 0, so that it is not drawn again.
+        Otherwise each run has the value of w = 0 on its own problem.
         """
         along = self.view.x in ALONG
         columns = {name: name for name in self.baselines if name != ZERO}
@@ -195,7 +201,10 @@ class Shown:
 
 
 def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
-    """Return the rows of a table that a view shows, told apart; refuse what is not."""
+    """Return the rows of a table that a view shows, with panel, facet and line.
+
+    Raises UsageError for names that the table does not have, and if no rows are left.
+    """
     view = _with_short_keys(view)
     rows, kept = _rows_not_tuning(table, view)
     folders = [one for one in (view.folder, *view.others) if one != Path()]
@@ -237,7 +246,7 @@ def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
 
 
 def _with_short_keys(view: View) -> View:
-    """Return a view that names columns as the table does, however they are typed."""
+    """Return a view with columns named as in the table, however they were typed."""
     x, y = short_key(view.x), short_key(view.y)
     panel, line = (tuple(map(short_key, names)) for names in (view.panel, view.line))
     facet = view.facet and tuple(map(short_key, view.facet))
@@ -246,9 +255,10 @@ def _with_short_keys(view: View) -> View:
 
 
 def _in_order(rows: pd.DataFrame, view: View) -> pd.DataFrame:
-    """Return rows with panels as in the table, or by what names them, then by facets.
+    """Return rows sorted by panel, then by facet.
 
-    Numbers are in the order of their values.
+    Panels are in the order of the table, or sorted by the columns that name them.
+    Numbers are sorted by value.
     """
     panels = [] if view.panel == (PANEL,) else [*view.panel]
     keys = {str(k): column_of(rows, n, PANEL) for k, n in enumerate(panels)}
@@ -268,10 +278,11 @@ def _in_order(rows: pd.DataFrame, view: View) -> pd.DataFrame:
 
 
 def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return rows with a flag `_alike`, and a sentence where lines do not compare.
+    """Return rows with a flag `_alike`, and a sentence if lines cannot be compared.
 
-    They do not on other data, nor where the quantity is of objectives that differ, as
-    in the strength of the penalty. A baseline of problems that differ is none of all.
+    Lines cannot be compared on different data, nor if the quantity depends on parts of
+    the objective that differ, such as the strength of the penalty. A baseline that
+    differs between problems drawn together is dropped.
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
@@ -307,10 +318,10 @@ def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]
 
 
 def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return rows, `_alike` where guarantees are the same, and a sentence where not.
+    """Return rows, `_alike` only if guarantees agree, and a sentence if they do not.
 
-    They are not where lines on the same records differ in epsilon, delta or adjacency,
-    or where some keep to their epsilon and others are not proved to.
+    Guarantees differ if lines on the same records differ in epsilon, delta or
+    adjacency, or if epsilon is proved for some of them only.
     """
     import pandas as pd
 
@@ -330,7 +341,7 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 def _rows_not_tuning(
     table: pd.DataFrame, view: View
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return the rows of a view that do not only tune, and what it keeps."""
+    """Return a view's rows without tuning trials, and sentences on what was kept."""
     kept = []
     for name, values in view.where.items():
         words = text_of(column_of(table, name, "where"))
@@ -350,7 +361,7 @@ def _rows_not_tuning(
 
 
 def first_of(rows: pd.DataFrame) -> str:
-    """Return the first of `FIRST` that rows have a value of, else `objective`."""
+    """Return the first quantity of `FIRST` that rows have, else `objective`."""
     return next((one for one in FIRST if _has_measure(rows, one)), "objective")
 
 
@@ -359,7 +370,7 @@ def _has_measure(rows: pd.DataFrame, name: str) -> bool:
 
 
 def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return the rows with a quantity, lost runs as the worst, and who is left out."""
+    """Return the rows with a quantity, lost runs as the worst, and what is left out."""
     numbers = [
         name
         for name in rows
@@ -387,7 +398,7 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
 
 
 def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return panel, facet and line of every run, and over what lines pool."""
+    """Return panel, facet and line of every run, and what lines pool over."""
     import pandas as pd
 
     names = pd.DataFrame(index=ends.index)
@@ -416,7 +427,7 @@ def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 def _values_in_words(
     values: pd.Series[Any], one: str, name: str, first: bool
 ) -> pd.Series[str]:
-    """Return values as words, after their key where they alone would not say it."""
+    """Return values as words, preceded by their key if they would be unclear alone."""
     words, numbers = text_of(values), values.dtype.kind in "iuf"
     if name == PANEL and numbers:
         return f"{one} = " + words
@@ -426,7 +437,7 @@ def _values_in_words(
 
 
 def _rename_lines(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
-    """Return lines under their names; refuse a name of none, and one of two lines."""
+    """Return lines renamed; raise UsageError if a name fits no line, or two."""
     if not names:
         return lines
     for name in names:
@@ -443,14 +454,14 @@ def _rename_lines(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[
 
 
 def _stems_of_lines(lines: pd.Series[str]) -> set[str]:
-    """Return lines, and what they begin with before a comma."""
+    """Return lines, and the part of each before its first comma."""
     return {word for line in lines.unique() for word in (line, line.partition(",")[0])}
 
 
 def _highlighted_lines(lines: pd.Series[str], view: View) -> tuple[str, ...]:
-    """Return the highlighted lines by themselves; a text may hold several, by commas.
+    """Return the highlighted lines one by one; a string may hold several.
 
-    A line may have commas in its name, too.
+    They are separated by commas, unless the whole string is the name of a line.
     """
     if not view.highlight:
         return ()
@@ -463,15 +474,15 @@ def _highlighted_lines(lines: pd.Series[str], view: View) -> tuple[str, ...]:
 
 
 def stands_out(line: str, view: View) -> bool:
-    """Return whether a line is one of those that are highlighted, by either name."""
+    """Return whether a line is highlighted, by its label or the name shown."""
     chosen = {view.names.get(one, one) for one in view.highlight}
     return line in chosen or line.partition(",")[0] in chosen
 
 
 def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
-    """Return where no line ends below w = 0, or below the constant model.
+    """Return sentences on problems where no line ends below w = 0 or a constant model.
 
-    `table` is the `summary_of` of the ends, if there is one already.
+    `table` is the result of `summary_of` for the final values, if it is known.
     """
     ends = drawn.rows.drop_duplicates(RUN, keep="last")
     along = drawn.view.x in ALONG
@@ -502,22 +513,23 @@ VERDICT = ("beats_zero", "beats_constant", "constant", "unbeaten", "place")
 
 
 def summary_of(drawn: Shown) -> pd.DataFrame:
-    """Return the ends of the runs, one row per panel, value of x and line.
+    """Return the final values of runs, one row per panel, value of x and line.
 
     Parameters
     ----------
     drawn : Shown
-        Of a view against a column such as epsilon.
+        The rows of a view against a column such as epsilon.
 
     Returns
     -------
     DataFrame
-        `panel` and facet, the column x, `line`, `quantity`; `median` with its 95 %
-        interval `ci_low`, `ci_high` over `runs`, as of `by_split`, nan of too few; nan
-        and 0 of `BASELINES`; `constant`, what the constant model is called and by what
-        it is compared; and what `places_of_lines` says: `beats_zero`, `beats_constant`,
-        `unbeaten`, `place`, and `best`, whether it wins, which none does of lines that
-        do not compare. Runs that diverged count as infinite.
+        The columns are `panel` (with the facet), the column x, `line` and `quantity`.
+        `median` has the 95 % interval `ci_low`, `ci_high` over `runs`, pooled as by
+        `by_split`; the interval is nan for too few runs. For `BASELINES` it is nan and
+        `runs` is 0. `constant` is the name of the constant model and the quantity by
+        which it is compared. `beats_zero`, `beats_constant`, `unbeaten` and `place` are
+        those of `places_of_lines`, and `best` says whether the line wins. No line wins
+        if lines cannot be compared. Runs that diverged count as infinite.
     """
     import pandas as pd
 
@@ -566,8 +578,8 @@ def summary_text(table: pd.DataFrame, kind: str) -> str:
     """Return a summary as text: `csv` as it is, else a grid with the best in bold.
 
     The problems (panel and x) are the rows of a grid and the lines its columns, or the
-    other way round where there are more lines. A problem says so if nothing beats w = 0
-    or the constant model there, and if it has no intercept.
+    other way round if there are more lines. The name of a problem says if nothing beats
+    w = 0 or the constant model there, and if it has no intercept.
     """
     if kind == "csv":
         return csv_of(table)
@@ -596,9 +608,9 @@ def _plain_place(at: object) -> str:
 
 
 def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
-    """Return of each row why nothing wins its problem, in brackets; empty if it does.
+    """Return for each row, in brackets, why no line wins its problem; else empty.
 
-    Where no line may be compared, the sentence of `Shown.unlike` says so.
+    If lines cannot be compared, the sentences of `Shown.unlike` say so.
     """
     words = table[PANEL].mask(np.ones(len(table), dtype=bool), "")
     for _, own in table.groupby([PANEL, x]):
@@ -620,12 +632,12 @@ def _numbers_in_words(table: pd.DataFrame) -> pd.Series[str]:
 
 
 def latex_table(grid: pd.DataFrame, bold: pd.DataFrame) -> str:
-    """Return a table as a tabular of booktabs, in which nothing but bold is LaTeX.
+    """Return a table as a LaTeX tabular of booktabs, with escaped texts.
 
     Parameters
     ----------
     grid, bold : DataFrame
-        Texts, and which of them are bold; index and columns are its names.
+        Texts, and which of them are bold; index and columns are the headings.
     """
     styled = grid.style.format(escape="latex").format_index(escape="latex")
     styled = styled.format_index(escape="latex", axis="columns")

@@ -1,19 +1,19 @@
-"""A results folder for others: the code that it keeps, and its zip.
+"""Share a results folder: keep the code that it used, and pack it as a zip.
 
-**sources/<digest>/** holds what a run used of a user's own: the file of a solver or a
-loss with the modules beside it that it imports, named by the first digits of its
-content in the plan, and the experiment's yaml. Nothing there is imported unless the
-user of `replay` asks for it.
+**sources/<digest>/** holds a user's own files that a run used: the experiment's yaml,
+and the file of a solver or loss with the modules next to it that it imports. The folder
+is named by the first digits of the content's digest in the plan. Nothing in it is
+imported unless the user of `replay` asks for it.
 
 A **bundle** is a zip of plan, records, table, page, manifests, sources, versions and
-`README.md` with commands. The data files are not in it. Unpacked it is a results
-folder. A zip may come from anybody: `unpack_bundle` takes regular files of known names,
-each once, and bounds their number and size.
+`README.md` with commands. The data files are not in it. Unpacked, it is a results
+folder. A zip is not trusted: `unpack_bundle` accepts only regular files of known names,
+each once, and limits their number and size.
 
-Who knows all records but one, and the seed, checks a guess of it by any number that is
-computed from the records: a digest, an optimum, an objective, an accuracy, a key, which
-is a digest of a digest. So of data that nobody declared public the copy holds settings,
-statuses and budgets alone (`Withheld`).
+Anyone who knows all records but one, and the seed, can check a guess of the last record
+with any number that is computed from the records: a digest, an optimum, an objective,
+an accuracy, or a key, which is a digest of a digest. For data not declared public, the
+copy therefore holds only settings, statuses and budgets (`Withheld`).
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def keep_sources(
     folder : Path
         A results folder.
     files : mapping
-        Paths of code with their group. Modules beside them that they import are
-        copied, too.
+        Paths of code files, each with its group. Modules next to them that they import
+        are copied too.
     experiments : mapping
-        Texts of experiments by the names of their files.
+        Contents of experiment files by file name.
 
     Raises
     ------
@@ -111,9 +111,9 @@ def _write_file(path: Path, text: bytes) -> None:
 
 
 def kept_file(part: Mapping[str, Any]) -> str:
-    """Return the name in a folder of the file of a solver or a loss.
+    """Return the path, in a results folder, of the kept file of a solver or loss.
 
-    `part` is its part of a trial's spec. The name is empty if that names no file.
+    `part` is its part of a trial's spec. The path is empty if that names no file.
     """
     name = f"{SOURCES}/{str(part.get('content'))[:NAMED]}/{part.get('name')}.py"
     return name if MEMBERS.fullmatch(name) else ""
@@ -122,47 +122,47 @@ def kept_file(part: Mapping[str, Any]) -> str:
 # What depends on records -------------------------------------------------------------
 
 PRIVATE = "withheld"
-"""Key of a line of a plan of which the copy holds no number of the records."""
+"""Key in a line of the plan: the copy holds no number computed from its records."""
 
 SETTINGS = (
     *("n", "p", "loss", "penalty", "strength", "constraint", "smoothness", "params"),
     *("delta", "accountant", "calibration", "epsilon_certified", "uncharged"),
     *("solver", "exempt"),
 )
-"""Facts of a record that are no numbers of the records."""
+"""Facts of a trial's record that are not computed from the data."""
 
 OF_SETTINGS = (
     *("experiment", "panel", "line", "phase", "tuned", "measured", "rule", "read"),
 )
-"""Keys of a line of the plan that are none of the records."""
+"""Keys of a line of the plan that do not depend on the data."""
 
 OF_RUNS = (
     *("run", "experiment", "profile", "version", "started", "outcome", "environment"),
     *("solver_files", "computed_with"),
 )
-"""Keys of a manifest that do not depend on the records, on seeds or on searches."""
+"""Keys of a manifest that do not depend on the data, on seeds or on searches."""
 
 SEEDS = ("seed", "seeds", "report")
 """Keys of a configuration that hold seeds."""
 SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
-"""A word of a command line that holds seeds."""
+"""Matches a word of a command line that sets seeds."""
 
 
 def has_private_data(line: Mapping[str, Any]) -> bool:
-    """Return whether a line of a plan is of data that nobody declared public."""
+    """Return whether a line of a plan uses data that nobody declared public."""
     spec = line["spec"]
     data = spec.get("dataset")
     if "task" in spec or not isinstance(data, dict):
-        return False  # a study makes its own
+        return False  # a task generates its own data
     if PUBLIC in data:
         return data[PUBLIC] is not True
-    with contextlib.suppress(UsageError):  # it is none of this installation
+    with contextlib.suppress(UsageError):  # this installation may not know it
         return usual_fields(str(data.get("name"))).get(PUBLIC) is not True
     return True
 
 
 class Withheld:
-    """Takes out of a copy what is computed from records that nobody declared public.
+    """Removes from a copy what is computed from data that nobody declared public.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class Withheld:
     Attributes
     ----------
     keys : set of str
-        The trials that are treated so; one of whose lines is, is.
+        Keys of the trials on private data. One line on such data is enough.
     """
 
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -182,13 +182,13 @@ class Withheld:
         judging = [line for line in own if not self.is_left_out(line)]
         found = dict.fromkeys(line["key"] for line in judging)
         self._names = {key: f"{place:064x}" for place, key in enumerate(found, 1)}
-        # Their parameters were chosen by looking at the records.
+        # The parameters of these trials were chosen by looking at the data.
         self._searched = {
             line["key"]
             for line in judging
             if line["tuned"] or line.get("measured") or line["phase"] != "sweep"
         }
-        # A rule computes them from p and bounds, which may be read off the records.
+        # A rule computes parameters from p and bounds, which may be read off the data.
         self._ruled = {
             line["key"]: parameters_of_rule(str(line["rule"])) for line in judging
         }
@@ -199,11 +199,11 @@ class Withheld:
         }
 
     def is_left_out(self, line: Mapping[str, Any]) -> bool:
-        """Return whether a line is of a search: what it asked for tells of records."""
+        """Return whether a line is a search on private data, whose points reveal it."""
         return line["key"] in self.keys and line["phase"] == "tune"
 
     def without_secrets(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a line of the plan without key, seeds and choices."""
+        """Return a line of the plan; on private data without key, seeds and choices."""
         key, spec = line["key"], line["spec"]
         if key not in self.keys:
             return dict(line)
@@ -220,13 +220,13 @@ class Withheld:
     def _declared_parameters(
         self, key: str, params: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return those parameters of a trial that neither a search nor a rule gave."""
+        """Return the parameters of a trial that neither a search nor a rule chose."""
         if key in self._searched:
             return {}
         return {k: v for k, v in params.items() if k not in self._ruled[key]}
 
     def record_without_secrets(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a record, of private data its status, its settings and its budget."""
+        """Return a trial's record; on private data only status, settings and budget."""
         key, status = record["key"], record["status"]
         if key not in self.keys:
             return {k: v for k, v in record.items() if k != "crc"}
@@ -236,8 +236,8 @@ class Withheld:
             facts["params"] = self._declared_parameters(key, facts["params"])
         if {*READ, Uncharged.DROPPED_COLUMNS} & {*facts.get("uncharged", ())}:
             facts.pop("p", None)
-        # A public schedule is seeded by the digest of the records, and what its uses
-        # cost, too: what is proved is told as the budget that it keeps to.
+        # A public schedule is seeded by the digest of the data, so the proved epsilon
+        # may depend on it. The epsilon of the budget is written in its place.
         proved, epsilon = (
             real_number(facts.get("epsilon_certified")),
             self._epsilon[key],
@@ -257,7 +257,7 @@ class Withheld:
         files = manifest.get("experiment_file")
         names = files if isinstance(files, dict) else ()
         kept["experiment_file"] = dict.fromkeys(names, "")
-        # An earlier run may have declared public what a later one has not.
+        # An earlier run may have declared data public that a later one did not.
         kept["data"] = [
             one
             if one.get(PUBLIC) is True and one.get("name") not in self._datasets
@@ -274,13 +274,13 @@ class Withheld:
 
 
 def _objects_of(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; a manifest may hold anything."""
+    """Return the mappings in a list; a manifest is not trusted to hold only these."""
     every = value if isinstance(value, list) else ()
     return [one for one in every if isinstance(one, dict)]
 
 
 def _without_seeds(value: Any) -> Any:
-    """Return a part of a configuration without seeds, in its words neither."""
+    """Return a part of a configuration without seeds, neither as keys nor in words."""
     if isinstance(value, dict):
         return {k: _without_seeds(one) for k, one in value.items() if k not in SEEDS}
     if isinstance(value, list):
@@ -299,20 +299,19 @@ def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
     folder : Path
         The results folder.
     into : Path
-        Where the copy shall be; its table is to be collected there.
+        Folder of the copy. Its table must be collected afterwards.
     whole : bool
-        Whether to copy numbers that are computed from records which nobody declared
-        public.
+        Whether to copy numbers that are computed from data not declared public.
 
     Returns
     -------
     int
-        The number of trials on such records.
+        The number of trials on such data.
 
     Raises
     ------
     UsageError
-        If the folder has no plan, or a file of it cannot be read.
+        If the folder has no plan, or one of its files cannot be read.
     """
     planned = [*read_plan(folder)]
     lines = [line for line in planned if line is not None]
@@ -353,8 +352,8 @@ def _copy_records(
 ) -> None:
     """Copy the records of some trials in the order of `keys`, batch by batch.
 
-    Those of private data are not told apart by batch and by run, for both would tell
-    what a search chose: each stands alone, as one of `run`.
+    Records on private data lose their batch and their run, since both would reveal what
+    a search chose. Each is written by itself, as a record of `run`.
     """
     planned, done = set(keys), set[str]()
     for key, record in zip(keys, store.records(keys), strict=True):
@@ -368,14 +367,14 @@ def _copy_records(
             records = [one for one in every if one and one.get("batch") == batch]
         done.update(one["key"] for one in records)
         writer = RecordWriter(into, origin)
-        # A mark names keys, which are digests of the data.
+        # The mark of a batch names keys, which are digests of the data.
         if mates and withheld.keys.isdisjoint(mates):
             writer.begin(mates)
         writer.append(map(withheld.record_without_secrets, records))
 
 
 def _manifests_of_folder(folder: Path) -> list[dict[str, Any]]:
-    """Return the manifests of a folder that can be read, the oldest first."""
+    """Return the readable manifests of a folder, oldest first."""
     every = (read_run(folder, one.stem) for one in list_files(folder / "runs", ".json"))
     return [one for one in every if one.get("run")]
 
@@ -383,10 +382,11 @@ def _manifests_of_folder(folder: Path) -> list[dict[str, Any]]:
 def _files_of(
     folder: Path, lines: Iterable[Mapping[str, Any]], private: bool
 ) -> list[Path]:
-    """Return the paths of choices and sources that a copy has.
+    """Return the paths of the choices and sources to copy.
 
-    If there are `private` data it has code alone: choices were made by looking at them,
-    and a yaml names seeds. Code that is not what ran is refused: no replay runs it.
+    With `private` data only code is copied: choices were made by looking at the data,
+    and a yaml names seeds. Code that differs from what ran is refused, since no replay
+    would run it.
     """
     parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
     named = {kept_file(part): part for part in parts if isinstance(part, dict)}
@@ -425,7 +425,7 @@ WORDS = {
     "categories": "the words of a column were read off the records",
     "tuning": "parameters were chosen by looking at other runs on the data",
 }
-"""What each use of the data was that no budget pays for."""
+"""Explanation of each use of the data that no budget pays for."""
 
 CHECKABLE = (
     "Whoever guesses a record of data that nobody declared public can check the guess "
@@ -443,20 +443,20 @@ NAMES = "Paths and names of machines and users stand in it as the runs recorded 
 def bundle_readme(
     folder: Path, name: str, uses: Iterable[str], best: str = "", first: str = ""
 ) -> str:
-    """Return the `README.md` of a bundle.
+    """Return the text of the `README.md` of a bundle.
 
     Parameters
     ----------
     folder : Path
-        The copy.
+        The copy of the results folder.
     name : str
-        The name of the zip.
+        File name of the zip.
     uses : iterable of str
-        What columns `uncharged` of its table list.
+        Uncharged uses of the data, from the column `uncharged` of its table.
     best : str
-        Who is best, in Markdown.
+        Table of the best lines, in Markdown.
     first : str
-        What it says first.
+        First paragraph.
     """
     manifests, lines = _manifests_of_folder(folder), [*planned_lines(folder)]
     version = read_manifest(folder).get("version", "(unknown version)")
@@ -496,7 +496,7 @@ def bundle_readme(
 
 
 def _data_line(one: Mapping[str, Any]) -> str:
-    """Return the line of a data set: what it is called, and its digests."""
+    """Return a line of Markdown on a dataset: its name and its digests."""
     file = f", file `{one['file']}`" if "file" in one else ""
     digests = "not declared public, its digests are left out"
     if "content" in one:
@@ -506,7 +506,7 @@ def _data_line(one: Mapping[str, Any]) -> str:
 
 
 def lock_of(folder: Path) -> str:
-    """Return the versions of packages of a folder's latest run as requirements."""
+    """Return the package versions of a folder's latest run, as requirements."""
     environment = read_manifest(folder).get("environment")
     held = environment.get("packages") if isinstance(environment, dict) else None
     pins = held if isinstance(held, dict) else {}
@@ -516,30 +516,30 @@ def lock_of(folder: Path) -> str:
 # The zip -----------------------------------------------------------------------------
 
 PARENTS = re.compile(r"(?:[\w-]+/)+")
-"""Names of folders, which other programs make members."""
+"""Names of folders, which other zip programs add as members."""
 
 DEVICE = re.compile(r"(?:.*/)?(?:con|prn|aux|nul|com\d|lpt\d)\.[^/]*", re.IGNORECASE)
-"""Names that are devices on Windows, whatever comes after the dot."""
+"""Names that mean devices on Windows, whatever follows the dot."""
 
 MOST_MEMBERS = 20_000
 LARGEST_ZIP = 1 << 30
 MOST_UNPACKED = 1 << 32
-"""Bounds of a bundle: its members, its bytes, and those that it unpacks to."""
+"""Limits of a bundle: number of members, bytes of the zip, bytes when unpacked."""
 
 BROKEN = (
     *(BadZipFile, OSError, EOFError, ValueError, LookupError, RuntimeError),
     *(NotImplementedError, zlib.error, OverflowError),
 )
-"""Errors of a reader of zips."""
+"""Errors that reading a zip may raise."""
 
 
 def pack_bundle(folder: Path, path: Path) -> list[str]:
-    """Write the zip of a copy, and return the names of its members.
+    """Write a copy of a results folder as a zip, and return the names of its members.
 
     Raises
     ------
     UsageError
-        If it cannot be written, or is one that `unpack_bundle` refuses.
+        If the zip cannot be written, or `unpack_bundle` would refuse it.
     """
     every = (one for one in sorted(folder.rglob("*")) if one.is_file())
     found = {one.relative_to(folder).as_posix(): one for one in every}
@@ -548,7 +548,7 @@ def pack_bundle(folder: Path, path: Path) -> list[str]:
     def write(file: Any) -> None:
         with ZipFile(file, "w", ZIP_DEFLATED) as archive:
             for name, one in members.items():
-                info = ZipInfo(name)  # of 1980: no time is told
+                info = ZipInfo(name)  # its default date of 1980 reveals no time
                 info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
                 archive.writestr(info, one.read_bytes())
             _members_of(archive, path)
@@ -560,19 +560,20 @@ def pack_bundle(folder: Path, path: Path) -> list[str]:
 
 
 def unpack_bundle(path: Path, into: Path) -> Path:
-    """Unpack a bundle that may be anyone's, and return the results folder.
+    """Unpack an untrusted bundle, and return its results folder.
 
     Parameters
     ----------
     path : Path
         The zip.
     into : Path
-        A folder; the results folder is a new one in it.
+        An existing folder, in which the results folder is created.
 
     Raises
     ------
     UsageError
-        If it is no zip, is damaged, is too large, or has a member that no bundle has.
+        If the file is not a zip, is damaged or too large, or has a member that no
+        bundle has.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such folder and no such file")
@@ -601,12 +602,12 @@ def _check_bound(path: Path, what: str, count: int, most: int) -> None:
 
 
 def _members_of(archive: ZipFile, path: Path) -> list[ZipInfo]:
-    """Return the members of a zip.
+    """Return the members of a zip, after checking them.
 
     Raises
     ------
     UsageError
-        If they are too many or too large, or one is none that a bundle has.
+        If they are too many or too large, or one of them is not allowed in a bundle.
     """
     every = archive.infolist()
     _check_bound(path, "members", len(every), MOST_MEMBERS)

@@ -1,4 +1,4 @@
-"""The columns of the tidy table: dtype, unit, meaning, and when each is empty."""
+"""The columns of the results table: dtype, unit, meaning, and when each is empty."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Column(NamedTuple):
     Attributes
     ----------
     dtype : str
-        Its type in the file: `string`, `bool`, `int64` or `float64`.
+        Type in the file: `string`, `bool`, `int64` or `float64`.
     meaning : str
-        What it holds.
+        Description of its values.
     empty : str
-        When it is missing or, of text, empty.
+        When its value is missing; for a text, when it is empty.
     unit : str
-        Its unit, empty of a name or a pure number.
+        Unit; empty for a name or a pure number.
     higher : bool
-        Whether higher is better; of every other measure smaller is.
+        Whether higher is better. For all other measures, lower is better.
     """
 
     dtype: str
@@ -32,96 +32,102 @@ class Column(NamedTuple):
     higher: bool = False
 
 
-FAILED = "of a trial without a trajectory"
-UNLIKE = "where no optimum is certified"
-UNJUDGED = "without `dataset.n_fresh` (a table without any such trial lacks the column)"
-NO_TEST = "without held-out records, and but in the last row of a trial"
+FAILED = "the trial has no trajectory"
+UNLIKE = "no optimum is certified"
+UNJUDGED = "no `dataset.n_fresh` (the column is missing if no trial has it)"
+NO_TEST = "no held-out records; not the last row of a trial"
 
-NO_NUMBERS = "without held-out records, and of a classification"
+NO_NUMBERS = "no held-out records; a classification"
 
 COLUMNS = {
-    "trial": Column(TEXT, "digest of all that determines the trial's numbers"),
+    "trial": Column(TEXT, "digest of everything that determines the trial's numbers"),
     "experiment": Column(TEXT, "name of the experiment, or of the sweep's folder"),
     "panel": Column(
-        TEXT, "label of the problem; a sweep's is its dataset and what varies of it"
+        TEXT, "label of the problem; in a sweep the dataset and its options that vary"
     ),
     "line": Column(
-        TEXT, "label of the curve; a sweep's is its algorithm and what else varies"
+        TEXT, "label of the curve; in a sweep the algorithm and whatever else varies"
     ),
     "phase": Column(
-        TEXT, "`tune`: helped to choose parameters; `report`: judges them; `sweep`"
+        TEXT, "`tune`: a trial of a search; `report`: judges a choice; `sweep`: neither"
     ),
     "tuned": Column(FLAG, "whether the parameters were chosen by tuning"),
     "dataset": Column(TEXT, "name of the dataset"),
-    "dataset_options": Column(TEXT, "JSON of what differs from the dataset's yaml"),
+    "dataset_options": Column(
+        TEXT, "JSON of the options that differ from the dataset's yaml"
+    ),
     "content": Column(
-        TEXT, "digest of the file of the records", "of generated and published data"
+        TEXT, "digest of the file of the records", "generated or published data"
     ),
     "standardise": Column(FLAG, "whether columns were standardised"),
     "n": Column(COUNT, "records that were trained on", FAILED, "records"),
     "p": Column(COUNT, "features", FAILED, "features"),
     "loss": Column(TEXT, "name of the loss"),
     "penalty": Column(TEXT, "name of the penalty"),
-    "strength": Column(NUMBER, "factor of the penalty", "without a penalty"),
+    "strength": Column(NUMBER, "factor of the penalty", "no penalty"),
     "constraint": Column(TEXT, "name of the constraint"),
     "objective_options": Column(
         TEXT,
-        "JSON of the parameters of loss, penalty and constraint, but the strength; a "
-        "long one by its beginning and a digest",
+        "JSON of the parameters of loss, penalty and constraint except the strength; a "
+        "long one is cut and ends with a digest",
     ),
     "algorithm": Column(TEXT, "name of the algorithm"),
     "params": Column(TEXT, "JSON of the algorithm's parameters"),
     "solver": Column(
-        TEXT, "digest of the sources of a solver from outside", "of the package's own"
+        TEXT,
+        "digest of the sources of a solver from outside",
+        "an algorithm of the package",
     ),
     "checked": Column(
         FLAG,
-        "whether the solver passed `check` by now and nothing is in doubt; the "
-        "package's own count as passed",
+        "whether the solver has passed `check` and nothing is in doubt; the package's "
+        "own count as passed",
     ),
     "doubt": Column(
         TEXT,
-        "what is in doubt: `not checked`; `checked, release not recounted`, of a "
-        "release from outside that names no twin; or `checked, uncharged: NAME`, of "
-        "the uses that a solver declares, the package's own, too",
-        "if `checked`",
+        "what is in doubt: `not checked`; `checked, release not recounted`, for a "
+        "release from outside without a twin; or `checked, uncharged: NAME`, for the "
+        "uses that a solver declares",
+        "`checked` is true",
     ),
     "exempt": Column(
         TEXT,
-        "checks, lines and conditions that a solver from outside is exempt from, why",
-        "of the package's own, and without any",
+        "checks, lines and conditions that a solver from outside exempts, with reasons",
+        "an algorithm of the package, or no exemption",
     ),
-    "epsilon": Column(NUMBER, "epsilon of the budget that was asked for"),
-    "delta": Column(NUMBER, "delta of the budget", "where 1/n^2 is asked of unknown n"),
+    "epsilon": Column(NUMBER, "epsilon of the budget"),
+    "delta": Column(NUMBER, "delta of the budget", "it is 1/n^2 and n is not known"),
     "adjacency": Column(TEXT, "which datasets are neighbours"),
     "calibration": Column(TEXT, "how the noise was set, and whether that is proved"),
-    "accountant": Column(TEXT, "name of the proof", "where nothing is proved"),
+    "accountant": Column(TEXT, "name of the proof", "nothing is proved"),
     "epsilon_certified": Column(
-        NUMBER, "epsilon that is proved for the noise added", "where nothing is proved"
+        NUMBER, "epsilon that is proved for the noise added", "nothing is proved"
     ),
     "uncharged": Column(
         TEXT,
-        "uses of the data that no budget pays for, by commas",
-        "where there are none",
+        "uses of the data that no budget covers, separated by commas",
+        "there are none",
     ),
     "smoothness": Column(TEXT, "where step sizes come from", FAILED),
     "seed": Column(COUNT, "seed of the noise"),
     "dataset_seed": Column(
-        COUNT, "seed of generation and split", "of data without either"
+        COUNT, "seed of generation and split", "data without either"
     ),
-    "batch_size": Column(COUNT, "trials that were computed side by side", FAILED),
+    "batch_size": Column(COUNT, "trials that were computed together", FAILED),
     "iteration": Column(COUNT, "iterations done at the checkpoint", FAILED),
     "passes": Column(
         NUMBER, "work done at the checkpoint", FAILED, "passes over the data"
     ),
     "seconds": Column(
         NUMBER,
-        "time spent up to the checkpoint; of boosting not private: it tells how many "
-        "runs were made",
+        "time until the checkpoint; not private for boosting: it reveals the number of "
+        "runs",
         FAILED,
         "s",
     ),
-    "objective": Column(NUMBER, "F(w), the objective", f"{FAILED}, or if not finite"),
+    "objective": Column(
+        NUMBER, "F(w), the objective", f"{FAILED}, or it is not finite"
+    ),
     "optimum": Column(NUMBER, "F*, the smallest objective", UNLIKE),
     "relative_error": Column(
         NUMBER, "F(w) / F* - 1", f"{UNLIKE}, F* is 0 or the objective is empty"
@@ -150,83 +156,83 @@ COLUMNS = {
     "train_risk": Column(
         NUMBER,
         "mean loss of the records that were trained on",
-        "with held-out records or an intercept, and but in the last row of a trial",
+        "held-out records or an intercept; not the last row of a trial",
     ),
     "gradient_norm": Column(
         NUMBER,
         "norm of the gradient, for a loss that is not convex",
-        "where the loss is convex",
+        "the loss is convex",
     ),
     "dual_gap": Column(
         NUMBER,
         "gap of primal and dual at the last point before noise",
-        "but of `dual_frank_wolfe` with a norm, after its first step",
+        "not `dual_frank_wolfe` with a norm, or before its first step",
     ),
     "predicted_excess": Column(
         NUMBER,
-        "objective - optimum as the noise of the last step predicts it: tr((H + f)^-2 "
-        "H) s^2 / 2, H as published, f its floor, s the deviation of the noise on the "
-        "mean gradient; of published numbers alone: it may be published, too",
-        "but in the last row of `newton` with noise, noise=hessian, curvature=hessian, "
-        "step=1, and no clip below the declared bound",
+        "objective - optimum as predicted from the noise of the last step: tr((H + "
+        "f)^-2 H) s^2 / 2, with H as published, its floor f and the deviation s of the "
+        "noise on the mean gradient; made of published numbers, so it may be published",
+        "not the last row of `newton` with noise, noise=hessian, curvature=hessian, "
+        "step=1 and no clip below the declared bound",
     ),
     "support_f1": Column(
         NUMBER,
         "F1 score of the support of w for that of the true weights",
-        "where the dataset does not tell them",
+        "the dataset does not say which these are",
         higher=True,
     ),
     "active_groups": Column(
         NUMBER,
         "groups with a coordinate of w that is not 0",
-        "but of a penalty or a ball of groups",
+        "no penalty or ball of groups",
         "groups",
     ),
     "change_points": Column(
         NUMBER,
         "neighbouring coordinates of w whose absolute values differ",
-        "but of a penalty or a ball of the norm `range`",
+        "no penalty or ball of the norm `range`",
         "coordinates",
     ),
     "references": Column(
         TEXT,
-        "JSON of models: what held-out records say of the optimum and of the constant "
-        "model, the number that loses least on the training part; of the latter also "
+        "JSON of the optimum and of the constant model, the number that loses least on "
+        "the training part: their measures on held-out records; of the latter also "
         "`train_risk` and, with an intercept, the least `objective` with all other "
         "weights 0; not private",
     ),
     "clipped": Column(
         NUMBER,
         "share of the records that clipping to declared bounds changed; not private",
-        "where records are not clipped",
+        "records are not clipped",
     ),
     "by_default": Column(
         TEXT,
         "`clip=default`: records are clipped to the default bounds of the dataset's "
-        "yaml, which are taken where nobody names any and the algorithm needs some",
-        "with other bounds, and without any",
+        "yaml, because nobody named any and the algorithm needs some",
+        "other bounds, or none",
     ),
     "at_bound": Column(
         TEXT,
         "JSON of the columns that clipping leaves at their bound in more than 10 % of "
         "the records; not private",
-        "where there are none",
+        "there are none",
     ),
     "rule": Column(
         TEXT,
-        "version of the rule of what was `auto`, and the parameters that it gave",
-        "where none was",
+        "version of the rule, and the parameters that it gave for `auto`",
+        "nothing was `auto`",
     ),
     "status": Column(
         TEXT, "`ok`, `diverged`, `skipped`, `error`, `timeout` or `killed`"
     ),
     "message": Column(
-        TEXT, "why it ended so, or why no optimum is certified", "if well"
+        TEXT, "why the trial ended so, or why no optimum is certified", "all is well"
     ),
     "run": Column(
         TEXT,
         "the run that computed it: `runs/<run>.json`",
-        "of a record that names none",
+        "the record names none",
     ),
     "population_risk": Column(
         NUMBER,
@@ -245,43 +251,42 @@ COLUMNS = {
         f"{UNJUDGED}; {UNLIKE}",
     ),
 }
-"""Every column by name, in the order of the table; `POPULATION` only where asked for.
+"""All columns by name, in the order of the table; a table may lack `POPULATION`.
 
-`solver`, `checked` and `doubt` are of the code, `run` of the command; all others of the
-trial.
+`solver`, `checked` and `doubt` describe the code and `run` the command; all others
+describe the trial.
 """
 
 
 PAGE = """\
 # The table of results
 
-`load_results` returns it, `results.parquet` holds it: one row per checkpoint of a
-trial, the first being w = 0. A trial without a trajectory (refused or failed) has one
-row.
-`python -m dp_erm_bench.results.columns > docs/table.md` writes this page from
-`dp_erm_bench.COLUMNS`. Missing numbers are NaN, missing texts None or empty:
-int64 is float64 in a table where one is missing, as of a failed trial.
-Every measure of w is computed from the records, without noise: none is private.
+`load_results` returns this table, and `results.parquet` holds it: one row per
+checkpoint of a trial, the first at w = 0. A trial without a trajectory (refused or
+failed) has one row. `python -m dp_erm_bench.results.columns > docs/table.md` writes
+this page from `dp_erm_bench.COLUMNS`. Missing numbers are NaN, missing texts None or
+empty. An int64 column is float64 in a table where a value is missing.
 
-| column | meaning | dtype | unit | empty |
+Every measure of w is computed from the records without noise. None of them is private.
+
+| column | meaning | dtype | unit | empty if |
 |---|---|---|---|---|
 {rows}
 
-Of {better} higher is better; of all other measures lower is. A run that diverged counts
-as infinitely bad in every statistic, never as missing.
+For {better}, higher is better; for all other measures, lower is. In every statistic, a
+run that diverged counts as infinitely bad, never as missing.
 
-`predicted_excess` is of the noise alone, not of what the floor and few steps leave.
-With the defaults of `newton` the mean of `objective - optimum` over that of it (20
-seeds, logistic loss, l2 penalty, records and bounds of the leaderboard) is at epsilon
-0.1 and 1: 0.22 and 0.59 on breast_cancer, 1.5 and 2.3 on electricity, 2.1 and 4.1 on
-dense, 0.76 and 1.3 on a9a; with n_iter=10 it is from 0.15 to 1.5 in these. Where the
-floor is above most of the curvature it says nothing: 1.7 and 13 on phishing (columns
-bounded by 1, norms by 6, strength 0.001).
+`predicted_excess` accounts for the noise only, not for what the floor and few steps
+leave. With the defaults of `newton`, the mean of `objective - optimum` over the mean of
+`predicted_excess` is at epsilon 0.1 and 1: 0.22 and 0.59 on breast_cancer, 1.5 and 2.3
+on electricity, 2.1 and 4.1 on dense, 0.76 and 1.3 on a9a (20 seeds, logistic loss, l2
+penalty). With n_iter=10 it lies between 0.15 and 1.5. It says nothing if the floor
+exceeds most of the curvature: 1.7 and 13 on phishing.
 
 `load_results(folder, expand=True)` adds a column for each key of `params`,
-`dataset_options` and `objective_options`. It is named after both, as `"params.clip"`:
-no column above has a dot in its name. It holds numbers if all its values are numbers,
-else texts as on the command line, and is missing where a row has no such key.
+`dataset_options` and `objective_options`, named after both, such as `"params.clip"`. It
+holds numbers if all values are numbers, otherwise texts as on the command line. It is
+missing in rows without the key.
 
 ```python
 from dp_erm_bench import load_results
@@ -292,14 +297,13 @@ ends.pivot_table("relative_error", "params.clip", "epsilon", aggfunc="median")
 seaborn.lineplot(ends, x="params.clip", y="relative_error", hue="algorithm")
 ```
 
-A sweep's `panel` and `line` are made when the table is read; records and keys of trials
-have none. `dp-erm-bench export` writes medians with their intervals, `dp-erm-bench
-plot` draws them.
+In a sweep, `panel` and `line` are made when the table is read. `dp-erm-bench export`
+writes medians with their intervals, and `dp-erm-bench plot` draws them.
 """
 
 
 def axis_words(name: str) -> str:
-    """Return what an axis says of a quantity: its meaning up to a comma, its unit."""
+    """Return the label of a quantity on the axis of a figure."""
     known = {
         "relative_error": r"relative error $F(w)/F^* - 1$",
         **{"objective": "objective $F(w)$", "epsilon": r"$\varepsilon$"},
@@ -316,19 +320,19 @@ def is_better_higher(name: str) -> bool:
 
 
 def sign_of(name: str) -> float:
-    """Return the factor of a column that makes smaller better."""
+    """Return 1, or -1 for a column whose higher values are better."""
     return -1.0 if is_better_higher(name) else 1.0
 
 
 def worst_value(name: str) -> float:
-    """Return what a run that was lost has of a column; shares are at least 0."""
+    """Return the worst value of a column, which runs without a result are given."""
     if not is_better_higher(name):
         return math.inf
     return -math.inf if name == "r2" else 0.0
 
 
 def columns_page() -> str:
-    """Return docs/table.md: every column with its unit, dtype and when it is empty."""
+    """Return the text of docs/table.md, which describes every column."""
     rows = [
         f"| `{name}` | {one.meaning} | {one.dtype} | {one.unit} | {one.empty} |"
         for name, one in COLUMNS.items()

@@ -1,7 +1,7 @@
 """Compare the final values of two folders, or of two values of a key within one.
 
-Rows are matched by what names their trials, whatever code computed them: the key of a
-trial changes with the code. What was asked for stays: it is in the plan.
+Rows are matched by the settings of their trials in the plan. Keys of trials are not
+used, since they change with the code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ from dp_erm_bench.results.table import (
 LABELS = ["panel", "line", "phase"]
 ALWAYS = ["dataset", "algorithm", "epsilon"]
 EDITED = ["solver", "loss.content"]
-"""What is one's own has its name, wherever its file is and after edits."""
+"""Digests of a user's own files. They do not separate trials: a file keeps its name
+after edits."""
 
 Row = dict[str, Any]
 
@@ -65,7 +66,7 @@ Row = dict[str, Any]
 def finals_with_settings(folder: Path) -> pd.DataFrame:
     """Return the final rows of the sweep and report trials of a folder.
 
-    Tuning trials are left out: they only choose.
+    Tuning trials are left out, since they only choose parameters.
 
     Parameters
     ----------
@@ -75,13 +76,13 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Rows of the tidy table with the columns of `asked_columns`, and `setting`: a
-        number for all that names a trial but its seeds.
+        Rows of the results table with the columns of `asked_columns`, and `setting`, a
+        number that is equal for trials with equal settings except seeds.
 
     Raises
     ------
     UsageError
-        If there is no such folder or it has no plan.
+        If there is no such folder, or it has no plan.
     """
     if not (folder / PLAN).is_file():
         missing = f"no results folder, it has no {PLAN}"
@@ -107,15 +108,15 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
 
 
 def asked_columns(spec: Mapping[str, Any]) -> Row:
-    """Return columns of the table as a specification asks for them.
+    """Return the values of some columns of the table as a specification gives them.
 
-    In the table they are what came of it, which a trial that failed cannot tell.
+    The table holds the values that resulted, which a failed trial does not have.
     """
     strength = spec["penalty"].get("strength")
     return {
         **{part: spec[part]["name"] for part in OBJECTIVE},
         "strength": math.nan if strength is None else float(strength),
-        # A key that came later names no trial where it does what was done before.
+        # A key that was added later does not count if it has its former effect.
         "dataset_options": changed_options(SORTED(identifying_keys(spec["dataset"]))),
         "params": SORTED(spec["algorithm"]["params"]),
         "delta": str(spec["budget"]["delta"]),
@@ -124,16 +125,17 @@ def asked_columns(spec: Mapping[str, Any]) -> Row:
 
 
 def labels_and_settings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return what names a trial but its seeds, as text, a column a key."""
+    """Return the labels and settings of trials, except seeds, as columns of text."""
     every = settings_in_words(rows).drop(columns=EDITED, errors="ignore")
     return pd.concat([rows[LABELS].apply(text_of), every], axis=1)
 
 
 def _name_strengths(rows: pd.DataFrame, words: pd.Series[str]) -> pd.Series[str]:
-    """Return the words of strengths by what they follow from, so that they are alike.
+    """Return texts for strengths that are equal if they follow the same rule.
 
-    A strength that is 1/n, or the usual one of its dataset, in all its rows is called
-    `1/n` or `usual`: where it is both, by what more strengths can be called.
+    A strength that is 1/n in all its rows becomes `1/n`; one that is the usual strength
+    of its dataset in all its rows becomes `usual`. If both hold, the name that fits
+    more strengths is taken.
     """
     strength, known = rows["strength"].astype(float), rows["n"].notna()
     by_n = np.isclose(strength * rows["n"], 1.0, rtol=1e-9, atol=0.0)
@@ -159,7 +161,10 @@ def _usual_strength(dataset: str, options: str) -> float | str | None:
 def _columns_named(
     every: pd.DataFrame, option: str, name: str, under: bool = False
 ) -> list[str]:
-    """Return `columns_of_key`; refuse a name of none with the keys that there are."""
+    """Return the result of `columns_of_key`; raise UsageError if it is empty.
+
+    The message lists the existing keys.
+    """
     found = columns_of_key(every, name, under)
     if not found:
         check_choice(option, name, sorted({*map(short_of, every)}))
@@ -169,19 +174,19 @@ def _columns_named(
 def sides_by_key(
     finals: pd.DataFrame, key: str, where: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
-    """Return final rows by the values of a key.
+    """Return final rows, split by the values of a key.
 
-    A value of which every trial was skipped is no side: in a tuned folder it has no
-    choices that could run.
+    A value is left out if every one of its trials was skipped: in a tuned folder it has
+    no choices that could run.
 
     Parameters
     ----------
     finals : DataFrame
-        What `finals_with_settings` returns.
+        Rows from `finals_with_settings`.
     key : str
-        A label or a key of the settings, by any of its names.
+        A label, or a key of the settings by any of its names.
     where : mapping of str to sequence of str
-        Values of keys to keep; a setting without the key is kept.
+        Values of keys to keep. Settings without the key are kept.
 
     Returns
     -------
@@ -193,7 +198,7 @@ def sides_by_key(
     Raises
     ------
     UsageError
-        For no such key, or one value only.
+        If there is no such key, or it has only one value.
     """
     every = labels_and_settings(label_table(finals))
     values = {
@@ -214,7 +219,7 @@ def sides_by_key(
 
 
 def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
-    """Return the values of a key of which nothing ran, with the distinct reasons."""
+    """Return the values of a key without any run, with the distinct reasons."""
     others = {"", *owner[finals["status"] != "skipped"]}
     never = finals["message"][~owner.isin(others)]
     return {
@@ -224,13 +229,13 @@ def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, 
 
 
 def _keys_apart(every: pd.DataFrame, in_a: pd.Series[bool]) -> str:
-    """Return the keys that differ wherever A and B do, with their values.
+    """Return the keys that have no value in common between A and B, with their values.
 
-    It is empty where no key keeps all of A from all of B: their seeds differ.
+    The text is empty if there is no such key; then the seeds differ.
     """
     told = [(key, {*own[in_a]}, {*own[~in_a]}) for key, own in every.items()]
     apart = [(key, a, b) for key, a, b in told if not a & b]
-    # What both have says more than the parameters of an algorithm that one has alone.
+    # Keys of both sides say more than parameters of an algorithm that one side has.
     apart.sort(key=lambda one: ("" in one[1] | one[2], one[0] not in ALWAYS))
     words = [
         f"{key} is {_brief_values(a)} in A and {_brief_values(b)} in B"
@@ -248,11 +253,11 @@ Array = npt.NDArray[Any]
 
 TRIAL = ["setting", "seed", "dataset_seed"]
 MEASURES = ["objective", "relative_error", *MEASURED, "seconds", "epsilon_certified"]
-"""Columns that can be compared."""
+"""Columns of the table that can be compared."""
 
 WAYS = ["trial", "setting"]
 RANK = {"ok": 0, "skipped": 1, "diverged": 2, "error": 3, "timeout": 3, "killed": 3}
-"""A status of higher rank than before is a regression."""
+"""Rank of each status. A rank higher in B than in A is a regression."""
 
 EMPTY = {
     **{"measure": "", "runs_a": 0, "runs_b": 0},
@@ -262,16 +267,16 @@ EMPTY = {
 
 
 class ComparisonRule(NamedTuple):
-    """The rule by which the runs of a setting are judged.
+    """The rule by which the two sides of a setting are compared.
 
     Attributes
     ----------
     by : {'trial', 'setting'}
-        Change of each common trial, or of the medians over all seeds of each side.
+        Compare each common trial, or the medians over all seeds of each side.
     tolerance : float
-        Relative changes up to this size are of no interest.
+        Relative changes up to this size count as equal.
     interval : float
-        Share of the interval of the median change.
+        Confidence level of the interval of the median change.
     """
 
     by: str = "trial"
@@ -279,7 +284,7 @@ class ComparisonRule(NamedTuple):
     interval: float = 0.95
 
     def check(self) -> None:
-        """Refuse values out of range with one sentence."""
+        """Raise UsageError for values out of range."""
         check_choice("--by", self.by, WAYS)
         if not 0 <= self.tolerance < math.inf:
             raise UsageError(f"--tolerance={self.tolerance}: must be 0 or more")
@@ -288,7 +293,7 @@ class ComparisonRule(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Return the least number of runs that can decide, as in a sign test."""
+        """Return the smallest number of runs that can decide, as in a sign test."""
         return math.ceil(1 - math.log2(1 - self.interval))
 
 
@@ -306,7 +311,7 @@ def compare_sides(
     first, second : DataFrame
         Final rows of A and of B with their `setting` (see `finals_with_settings`).
     on : sequence of str
-        Columns to compare, of `MEASURES`.
+        Columns to compare, out of `MEASURES`.
     rule : ComparisonRule
         Pairing, tolerance and interval.
     ignore : sequence of str
@@ -315,17 +320,17 @@ def compare_sides(
     Returns
     -------
     DataFrame
-        One row per setting and measure: labels; `dataset`, `algorithm`, `epsilon`, and
-        in `setting` its other parameters; `runs_a`, `runs_b` (paired: the
-        pairs); `median_a`, `median_b`; the relative `change` B/A - 1 with its interval
-        `low`, `high` (nan of too few runs); `verdict` and `note`. Statuses that
-        changed are rows with the measure `status`; runs that only one side has are
-        rows with the measure `trials` and the verdict `only in A` or `only in B`.
+        One row per setting and measure, with labels; `dataset`, `algorithm`, `epsilon`;
+        the other parameters in `setting`; `runs_a` and `runs_b` (if paired, the number
+        of pairs); `median_a`, `median_b`; the relative `change` B/A - 1 and its
+        interval `low`, `high` (nan for too few runs); `verdict` and `note`. A changed
+        status is a row with the measure `status`. Runs that only one side has are a row
+        with the measure `trials` and the verdict `only in A` or `only in B`.
 
     Raises
     ------
     UsageError
-        For a value out of range, or if the two have nothing in common.
+        For a value out of range, or if the two sides have nothing in common.
     """
     rule.check()
     for measure in on:
@@ -369,7 +374,7 @@ def compare_sides(
 
 
 def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
-    """Return `LABELS` and `ALWAYS`, and in `setting` the other keys that differ."""
+    """Return columns `LABELS`, `ALWAYS` and `setting`, the other keys that differ."""
     labels = every.reindex(columns=[*LABELS, *ALWAYS], fill_value="")
     names = differing_columns(every, labels)
     texts = add_differing_keys(pd.Series("", every.index), every, names)
@@ -379,7 +384,7 @@ def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
 def _join_trials(
     runs: pd.DataFrame, every: pd.DataFrame, rule: ComparisonRule
 ) -> pd.DataFrame:
-    """Return one row per trial of either side; refuse sides without a common one."""
+    """Return one row per trial of either side; raise UsageError if none is common."""
     a, b = (runs[runs["side"] == side].drop(columns="side") for side in "ab")
     pairs = a.merge(b, how="outer", on=TRIAL, suffixes=("_a", "_b"))
     pairs = pairs.assign(**{f"in_{s}": pairs[f"status_{s}"].notna() for s in "ab"})
@@ -406,7 +411,7 @@ def _join_trials(
 def _rows_of_setting(
     group: dict[str, Array], on: Sequence[str], rule: ComparisonRule
 ) -> Iterator[Row]:
-    """Yield the rows of one setting, without its labels."""
+    """Yield the rows of the comparison for one setting, without its labels."""
     paired = rule.by == "trial"
     in_a, in_b = group["in_a"], group["in_b"]
     common = in_a & in_b if paired else np.full(len(in_a), in_a.any() and in_b.any())
@@ -432,7 +437,7 @@ def _rows_of_setting(
 
 
 def _rows_of_statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
-    """Yield a row if a status changed its rank: of a trial, else the worst one."""
+    """Yield a row if the rank of a status changed, of pairs or of the worst trials."""
     worst = [max(side, key=RANK.__getitem__) for side in (a, b)]
     pairs = zip(a, b, strict=True) if paired else [worst]
     moved = Counter((x, y) for x, y in pairs if RANK[x] != RANK[y])
@@ -444,17 +449,17 @@ def _rows_of_statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
 
 
 def judge_difference(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
-    """Return medians, relative change, its interval and the verdict.
+    """Return medians, relative change, its interval and the verdict on two sides.
 
     Parameters
     ----------
     measure : str
         One of `MEASURES`.
-    a, b : array
+    a, b : array of shape (runs,)
         Values of the two sides, at least one each; paired if compared by trial. A
-        lost run has the worst value.
+        run without a result has the worst value.
     rule : ComparisonRule
-        The rule of the judgement.
+        Pairing, tolerance and interval.
     """
     decisive = min(len(a), len(b)) >= rule.least
     medians = {"median_a": quantile(a, 0.5), "median_b": quantile(b, 0.5)}

@@ -1,7 +1,7 @@
-"""The files of a results folder: their lock, their lines, what goes wrong with them.
+"""The files of a results folder: locks, lines with checksums, and their errors.
 
-A line of the plan, of the records and of what searches asked for ends with ``crc``, the
-checksum of all before it.
+Each line of the plan, of the records and of the searches' points ends with ``crc``, the
+checksum of all bytes before it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LOCK = ".lock"
 START = b'{"key":"'
 CRC = b',"crc":"%08x"}\n'
 TAIL = len(CRC % 0)
-# `json.dumps` makes an encoder at each call, `json.loads` looks for the encoding: both
-# cost as much as a short line.
+# `json.dumps` makes an encoder at each call, and `json.loads` detects the encoding.
+# Either costs as much as a short line.
 ENCODED = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 DECODED = json.JSONDecoder().decode
 COUNT = b',"lines":%d,"sum":"%08x"}\n'
@@ -40,21 +40,21 @@ COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: plan, table and manifest change under it only.
+    """Hold the folder's lock; plan, table and manifest are changed only under it.
 
-    Files that grow have locks of their own (`append_lines`). The kernel lets go of a
-    lock when its holder dies.
+    Files to which lines are appended have their own locks (`append_lines`). The kernel
+    releases a lock when its holder dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOCK, "ab", opener=open_no_link) as file:
-        # Some network file systems have no locks: there one run at a time.
+        # Some network file systems have no locks; there, use one run at a time.
         with contextlib.suppress(OSError):
             paths.lock_file(file)
         yield
 
 
 def open_no_link(path: str, flags: int) -> int:
-    """Open a file to write to, and no link or pipe that somebody put in its place."""
+    """Open a file for writing; refuse a link or a pipe in its place."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         name = os.path.basename(path)
         why = f"{name} must be a regular file: put the file itself in its place"
@@ -65,7 +65,7 @@ def open_no_link(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def translate_os_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of the operating system in a folder into one sentence.
+    """Turn errors of the operating system in a folder into a UsageError.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def translate_os_errors(folder: Path) -> Iterator[None]:
 
 
 def removed_folder_error(folder: Path) -> UsageError:
-    """Return the error of a folder that was removed during a run."""
+    """Return the UsageError for a folder that was removed during a run."""
     return UsageError(
         f"{typed_path(folder)}: was removed or replaced while the run went on, and "
         "what was "
@@ -94,8 +94,8 @@ def removed_folder_error(folder: Path) -> UsageError:
 def append_lines(path: Path, lines: bytes) -> None:
     """Append whole lines to a file of a results folder, under the file's lock.
 
-    A process that was killed may have left its last line without an end. It gets one
-    here, so that it costs itself and not the next line.
+    A killed process may have left its last line without an end. The line is ended here,
+    so that it does not spoil the next one.
 
     Raises
     ------
@@ -108,25 +108,25 @@ def append_lines(path: Path, lines: bytes) -> None:
         except FileNotFoundError:
             raise removed_folder_error(path.parent) from None
         with file:
-            with contextlib.suppress(OSError):  # some network file systems have none
+            with contextlib.suppress(OSError):  # some file systems have no locks
                 paths.lock_file(file)
             file.seek(max(file.seek(0, 2) - 1, 0))
             file.write(b"\n" * (file.read(1) not in (b"", b"\n")) + lines)
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, and leave no trace of the check.
+    """Raise UsageError for a folder that cannot be written to; leave no trace.
 
     Raises
     ------
     UsageError
-        If it, or the nearest folder above it that exists, takes no file.
+        If no file can be created in the folder, or in its nearest existing parent.
     """
     with translate_os_errors(folder):
         above = folder
         while not above.exists():
             above = above.parent
-        # Asking for permission is not enough: root has it on a read-only disk.
+        # Checking permissions is not enough: root has them on a read-only disk.
         with tempfile.TemporaryFile(dir=above) as file:
             file.write(b"\0")
 
@@ -136,7 +136,7 @@ _called: ContextVar[tuple[Path, Path] | None] = ContextVar("called", default=Non
 
 @contextlib.contextmanager
 def name_as_folder(copy: Path, folder: Path) -> Iterator[None]:
-    """Have `typed_path` name a copy of a folder as the folder itself."""
+    """Make `typed_path` name a copy of a folder as the folder itself."""
     token = _called.set((copy, folder))
     try:
         yield
@@ -145,7 +145,7 @@ def name_as_folder(copy: Path, folder: Path) -> Iterator[None]:
 
 
 def typed_path(folder: Path) -> str:
-    """Return a folder's path as a user in the working directory would type it."""
+    """Return the path of a folder as a user would type it in the working directory."""
     here, renamed = Path.cwd(), _called.get()
     folder = renamed[1] if renamed and folder == renamed[0] else folder
     inside = folder.is_relative_to(here) and folder != here
@@ -153,7 +153,7 @@ def typed_path(folder: Path) -> str:
 
 
 def count_with_noun(count: int, noun: str) -> str:
-    """Return a count with its noun."""
+    """Return a count with its noun, such as `1 trial` or `2 trials`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
@@ -179,7 +179,7 @@ def is_sealed(text: bytes) -> bool:
 
 
 def parse_object(text: bytes) -> dict[str, Any] | None:
-    """Return the object that a line holds, None if it holds none."""
+    """Return the JSON object in a line; None if there is none."""
     try:
         content = DECODED(text.decode())
     except (ValueError, RecursionError):
@@ -188,13 +188,13 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
 
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
-"""How a text begins that a spreadsheet would run, with what keeps it from that."""
+"""Matches the start of a text that a spreadsheet would run, after any apostrophes."""
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a cell of a csv with an apostrophe where a spreadsheet would run it.
+    """Return a cell of a csv, with an apostrophe if a spreadsheet would run it.
 
-    A number, and a text that is one, is itself.
+    Numbers, and texts that are numbers, are returned unchanged.
     """
     if not isinstance(value, str) or not FORMULA.match(value):
         return value
@@ -205,40 +205,58 @@ def escape_formula(value: Any) -> Any:
 
 
 def as_it_was(cell: Any) -> Any:
-    """Return a cell as before `escape_formula`; of a damaged row it may be no text."""
+    """Undo `escape_formula` on a cell; a cell of a damaged row may not be a text."""
     held = isinstance(cell, str) and cell[:1] == "'" and FORMULA.match(cell)
     return cell[1:] if held else cell
 
 
 def csv_of(table: Any) -> str:
-    """Return a DataFrame as a csv that no spreadsheet runs, its headings neither."""
+    """Return a DataFrame as csv; no cell or heading is run by a spreadsheet."""
     texts = {
         name: table[name].map(escape_formula)
         for name in table.columns
         if table[name].dtype.kind not in "biufc"
     }
     safe = table.assign(**texts).rename(columns=escape_formula)
-    # A carriage return alone ends a line for readers, and pandas does not quote it.
+    # Readers end a line at a lone carriage return, and pandas does not quote it.
     odd = any("\r" in str(cell) for cells in texts.values() for cell in cells)
     quoting = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
     return str(safe.to_csv(index=False, quoting=quoting))
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
-    """Write a file of a results folder, with a sentence where that fails."""
+    """Write a text file in a results folder; raise UsageError if that fails.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    name : str
+        Name of the file in it.
+    text : str
+        Content of the file.
+    """
     with translate_os_errors(folder):
         paths.write_atomic(folder / name, lambda file: file.write(text.encode()))
 
 
 def read_text(folder: Path, name: str, again: str = "") -> str | None:
-    """Return the text of a file of a results folder, None if there is none.
+    """Return the text of a file in a results folder; None if there is no such file.
 
-    `again` says what makes it again, `dp-erm-bench collect` if nothing is given.
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    name : str
+        Name of the file in it.
+    again : str
+        Advice on how to make the file again, for the message. By default
+        `dp-erm-bench collect` makes it.
 
     Raises
     ------
     UsageError
-        If it cannot be read, or is no text.
+        If the file cannot be read, or is not a text.
     """
     if not (folder / name).is_file():
         return None
@@ -254,12 +272,12 @@ def read_text(folder: Path, name: str, again: str = "") -> str | None:
 
 
 def size_of(path: Path) -> int:
-    """Return the length of a file, -1 if it is none."""
+    """Return the size of a file in bytes; -1 if there is no such file."""
     return path.stat().st_size if path.is_file() else -1
 
 
 def checksum_of(file: BinaryIO) -> int:
-    """Return the checksum of all of a file."""
+    """Return the checksum (CRC-32) of the whole content of a file."""
     total = file.seek(0)
     while block := file.read(1 << 20):
         total = zlib.crc32(block, total)
@@ -267,12 +285,12 @@ def checksum_of(file: BinaryIO) -> int:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; of one that is too long, its parts."""
+    """Yield the lines of a file; a line that is too long comes in parts."""
     yield from iter(partial(file.readline, paths.LARGEST_TEXT), b"")
 
 
 def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines with their checksums, the last one with count and sum of all."""
+    """Yield lines with their checksums; the last one holds the count and sum of all."""
     count = total = 0
     last = b""
     for raw in lines:
@@ -286,9 +304,9 @@ def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def checked_lines(path: Path) -> Iterator[bytes | None]:
-    """Yield the lines of a plan without checksums, None for each that does not count.
+    """Yield the lines of a plan without checksums, and None for each invalid line.
 
-    That is one that is damaged, there twice, or gone.
+    A line is invalid if it is damaged, repeated or missing.
     """
     if not path.is_file():
         return

@@ -1,6 +1,7 @@
-"""The runs of a results folder: their ids, one manifest for each, what they ran on.
+"""The runs of a results folder: their ids, their manifests, and their environment.
 
-``runs/<run>.json`` stays for good; ``manifest.json`` is a copy of the one written last.
+Each run has a permanent manifest ``runs/<run>.json``; ``manifest.json`` is a copy of
+the latest one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dp_erm_bench.results.files import (
 
 LATEST = "manifest.json"
 TABLE = "table"
-"""Key of what the latest manifest notes of the table."""
+"""Key of the latest manifest that holds notes on the table."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -41,20 +42,20 @@ PACKAGES = (
 
 
 def new_run_id() -> str:
-    """Return the id of a run: when it started, where, and its process."""
+    """Return a new id for a run, from the time, the host and the process."""
     return f"{time.time_ns():020d}-{_host_name()}-{os.getpid()}"
 
 
 def current_time() -> str:
-    """Return the time as manifests spell it."""
+    """Return the current time in the format of manifests."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a run, named by its `run`, and copy it as the latest.
 
-    What JSON cannot hold is written as text. What the latest manifest notes of the
-    table stays noted.
+    Values that JSON cannot hold are written as text. Notes on the table in the latest
+    manifest are kept.
 
     Raises
     ------
@@ -69,24 +70,24 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def check_run(folder: Path, run: str) -> None:
-    """Refuse to go on where the manifest of a run is gone: so is its folder.
+    """Raise UsageError if a run's manifest is gone, as its folder was then removed.
 
     Raises
     ------
     UsageError
-        If it is.
+        If there is no manifest.
     """
     if not _manifest_path(folder, run).exists():
         raise removed_folder_error(folder)
 
 
 def read_run(folder: Path, run: str) -> dict[str, Any]:
-    """Return the manifest of a run, empty if there is none that can be read."""
+    """Return the manifest of a run; empty if it is missing or unreadable."""
     return _manifest_or_nothing(folder, _manifest_path(folder, run))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the latest manifest that can be read, empty if there is none."""
+    """Return the latest readable manifest of a folder; empty if there is none."""
     older = reversed(paths.list_files(folder / "runs", ".json"))
     manifests = (
         _manifest_or_nothing(folder, path) for path in (folder / LATEST, *older)
@@ -95,14 +96,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def note_table(folder: Path, noted: Mapping[str, Any]) -> None:
-    """Note in the latest manifest what the table holds; under the folder's lock."""
+    """Write notes on the table into the latest manifest; needs the folder's lock."""
     _write_manifest(folder, {**read_manifest(folder), TABLE: dict(noted)}, latest=True)
 
 
 def note_ended(folder: Path) -> None:
-    """Record the runs that ended without notice: killed, or their machine stopped.
+    """Mark runs as interrupted that were killed or whose machine stopped.
 
-    Only runs of this machine are judged, by whether their process is still there.
+    Only runs of this host are examined, by whether their process still exists.
     """
     ended = []
     for path in paths.list_files(folder / "runs", ".json"):
@@ -123,7 +124,7 @@ def note_ended(folder: Path) -> None:
 
 
 def _is_gone(run: str) -> bool:
-    """Return whether the process of a run has ended, and was one of this machine."""
+    """Return whether the process of a run was on this host and has ended."""
     host, _, pid = run.partition("-")[2].rpartition("-")
     if sys.platform == "win32" or host != _host_name() or not pid.isdecimal():
         return False
@@ -145,9 +146,9 @@ def _manifest_path(folder: Path, run: str) -> Path:
 
 
 def _manifest_or_nothing(folder: Path, path: Path) -> dict[str, Any]:
-    """Return a manifest; {} for one that cannot be read, with one warning.
+    """Return a manifest; if it cannot be read, warn once and return {}.
 
-    There is no warning for the latest if it is no manifest at all: it has a copy.
+    There is no warning for a latest manifest that is not JSON at all, as it has a copy.
     """
     text = b""
     try:
@@ -168,7 +169,7 @@ def _manifest_or_nothing(folder: Path, path: Path) -> dict[str, Any]:
 
 
 def _is_here(folder: Path, run: object) -> bool:
-    """Tell whether a folder has the manifest of a run, whose copy the latest is."""
+    """Return whether a folder has its own manifest of a run."""
     plain = isinstance(run, str) and Path(run).name == run
     return plain and os.path.lexists(_manifest_path(folder, str(run)))
 
@@ -187,7 +188,7 @@ def _write_manifest(folder: Path, content: Mapping[str, Any], latest: bool) -> N
 
 def describe_environment() -> dict[str, Any]:
     """Return the versions, the machine and the state of the checkout."""
-    from importlib import metadata  # 15 ms, and few commands ask
+    from importlib import metadata  # takes 15 ms, and few commands need it
 
     packages: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for name in PACKAGES:
@@ -219,7 +220,7 @@ def _state_of_checkout(root: Path) -> dict[str, Any] | None:
     how: dict[str, Any] = {"capture_output": True, "check": True, "timeout": 10}
     try:
         commit = subprocess.run([*git, "rev-parse", "HEAD"], **how).stdout.decode()
-        # What a run reads: a log beside it is no change.
+        # Only files that a run reads count: a log next to them is no change.
         read = ("dp_erm_bench", "conf", "experiments")
         asked = (*git, "status", "--porcelain", "--", *read)
         changed = subprocess.run(asked, **how).stdout

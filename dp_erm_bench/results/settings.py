@@ -1,4 +1,4 @@
-"""Settings of a results table: their names, what lines chose, the runs that judge."""
+"""Settings in a results table: their texts, labels of lines, and the final rows."""
 
 from __future__ import annotations
 
@@ -30,49 +30,49 @@ REST = (
     *("epsilon", "delta", "adjacency"),
 )
 AXES = (ALGORITHM, DATASET, "epsilon")
-"""What no name of a line or panel says: they begin with it, or it is an axis."""
+"""Columns that labels do not list as keys: labels begin with them, or they are axes."""
 
 RAN = ("ok", "diverged")
 """Statuses of trials that have a result."""
 
 CHOSEN = "report"
-"""The phase whose parameters were chosen by tuning: they name no line."""
+"""The phase whose parameters were chosen by tuning, so that they name no line."""
 
 HOW_IT_WENT = r" \(.*\)$"
-"""The note of a calibration's label: that it is not proved, or not recounted."""
+"""Matches the note in a calibration's label: it is not proved, or not recounted."""
 
 DIGITS = 8
-"""Of a digest, where one tells solvers of one name apart."""
+"""Digits of a digest that distinguishes solvers of the same name."""
 
 NO_NUMBER = ("usual", "usual_standardised", "usual_regression", "public")
-"""Keys of a dataset that decide no number: declarations, or what has own columns."""
+"""Keys of a dataset that affect no result, or have their own columns."""
 
 MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
-"""Lines that `label_table` made, beside others that are called alike."""
+"""Matches a label made by `label_table`: an algorithm, and keys that vary."""
 
 
 def parameters_of_rule(rule: str) -> list[str]:
-    """Return the parameters that a rule gave, of the text of column `rule`."""
+    """Return the parameters that a rule gave, from a text of the column `rule`."""
     return rule.partition(": ")[2].split()
 
 
 def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return all that names a setting but its seeds, as text.
+    """Return all settings of rows, except seeds, as columns of text.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table, with columns missing or not.
+        Rows of the results table; columns may be missing.
 
     Returns
     -------
     DataFrame
-        On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`, the
-        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise`, `REST`;
-        the parameters of loss, penalty and constraint as `PART.KEY`, and `solver`.
-        Empty where a row has no such key, and for the parameters of report rows, which
-        were tuned; `auto` where a rule gave a parameter, whatever its number. A key
-        that only some rows of a dataset name has its usual value in the others.
+        On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`; the
+        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise` and
+        `REST`; the parameters of loss, penalty and constraint as `PART.KEY`; and
+        `solver`. A cell is empty if its row has no such key, and for the tuned
+        parameters of report rows. It is `auto` if a rule gave the parameter. If only
+        some rows of a dataset name a key, the others have its usual value.
     """
     import pandas as pd
 
@@ -88,14 +88,14 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
         )
         params.loc[rows["rule"].eq(rule).to_numpy(), own] = AUTO
     params[rows["phase"].eq(CHOSEN).to_numpy()] = ""
-    # In the table an option is named only where it differs from the dataset's yaml.
+    # The table names an option only if it differs from the dataset's yaml.
     usual = functools.cache(usual_value)
     options = _unpack_column(name_files(rows), DATASET, "dataset_options", usual)
     silent = [one for one in options if short_of(one) in NO_NUMBER]
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     posed = _unpack_column(rows, "", "objective_options")
-    # By the digest of a loss of one's own only what nothing else tells apart.
+    # The digest of a user's loss comes last: it separates only what no other key does.
     posed = posed[sorted(posed, key=lambda one: str(one).endswith(".content"))]
     posed = posed.assign(solver=text_of(rows["solver"]).str[:DIGITS])
     told = [params, options.drop(columns=silent), texts.assign(calibration=asked)]
@@ -103,10 +103,11 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows whose `dataset_options` call a file by what tells it from others.
+    """Return rows whose `dataset_options` name data files by short, distinct paths.
 
-    Files of one content are one, called by the name of the first path, or by all of it
-    where another file has that name. Several contents of one path are numbered.
+    Files of equal content count as one. It is called by the name of its first path, or
+    by more of that path if another file has the same name. Several contents of one path
+    are numbered.
     """
     texts = rows.reindex(columns=[DATASET, "dataset_options", CONTENT])
     texts = texts.astype(object).fillna("")
@@ -130,7 +131,7 @@ def name_files(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name_of(file: Any, paths: Mapping[Any, PurePath]) -> str:
-    """Return the last parts of a file's path that no other path ends with."""
+    """Return the shortest end of a file's path that no other path shares."""
     own = paths[file]
     alike = [other for other, path in paths.items() if path == own]
     number = f" ({alike.index(file) + 1})" if len(alike) > 1 else ""
@@ -146,12 +147,12 @@ INTERNAL = (
     *("references", "at_bound", "message", "run", "batch_size"),
     *("phase", "tuned", "checked", "rule", "by_default", "status"),
 )
-"""Columns that may be asked for, but that nobody is told to plot."""
+"""Columns that may be plotted on request, but are not suggested in messages."""
 
 GIVEN = (
     *("n", "p", "strength", "epsilon", "delta", "seed", "dataset_seed", "iteration"),
 )
-"""Numbers that were asked for, or counted: axes, but no measures."""
+"""Columns of given or counted numbers: they may be axes, but are not measures."""
 
 
 GROUPS = {
@@ -159,7 +160,7 @@ GROUPS = {
     STANDARDISE: DATASET,
     **dict.fromkeys(("epsilon", "delta", "adjacency"), "budget"),
 }
-"""Under what one types columns of the table that are parts of something."""
+"""Groups under which columns of the table are typed on the command line."""
 
 
 def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[str]:
@@ -168,11 +169,11 @@ def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[
     Parameters
     ----------
     every : DataFrame
-        What `settings_in_words` returns.
+        Columns from `settings_in_words`.
     name : str
-        The key alone, behind its owner, or as it is typed.
+        The key alone, with its owner in front, or as on the command line.
     under : bool
-        Whether a group, such as `dataset` or an algorithm, names all that it has.
+        Whether a group, such as `dataset` or an algorithm, names all of its keys.
     """
     owners, found = {*every[DATASET]}, []
     for column in map(str, every):
@@ -194,12 +195,12 @@ def short_of(column: object) -> str:
 
 
 def first_words(every: pd.DataFrame) -> pd.Series[str]:
-    """Return the first text of each row that is not empty, else an empty one."""
+    """Return the first non-empty text of each row; empty if there is none."""
     return every.replace("", None).bfill(axis=1).iloc[:, 0].fillna("")
 
 
 def match_values(words: pd.Series[str], values: Sequence[str]) -> pd.Series[bool]:
-    """Return which texts are one of some values; a number may be typed otherwise."""
+    """Return which texts equal one of some values; numbers may be typed in any form."""
     import pandas as pd
 
     numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
@@ -207,15 +208,27 @@ def match_values(words: pd.Series[str], values: Sequence[str]) -> pd.Series[bool
 
 
 def short_key(name: str) -> str:
-    """Return what the table calls a key such as `budget.epsilon`."""
+    """Return the table's name of a key such as `budget.epsilon`."""
     return name.removeprefix("budget.").removeprefix("penalty.")
 
 
 def column_of(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
-    """Return a column of the table, or a parameter or key of the dataset of its rows.
+    """Return a column of the table, or a parameter or dataset key of its rows.
 
-    It may be named as `columns_of_key` has it, and a column as on the command line.
-    Of another name it is refused, called `key`, with those that have several values.
+    Parameters
+    ----------
+    table : DataFrame
+        The results table.
+    name : str
+        A column, as in the table or on the command line; or a key, by any name that
+        `columns_of_key` accepts.
+    key : str
+        The option that gave the name, for the message.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name; the message lists those with several values.
     """
     import pandas as pd
 
@@ -240,9 +253,10 @@ def _unpack_column(
     column: str,
     usual: Callable[[str, str], Any] = lambda _, __: "",
 ) -> pd.DataFrame:
-    """Return the keys of a column of JSON as columns of text, `OWNER.KEY` if owned.
+    """Return the keys of a column of JSON as columns of text, named `OWNER.KEY`.
 
-    ``usual`` returns what a key of an owner is in rows that do not name it.
+    Without an owner, they are named by key alone. ``usual`` returns the value of an
+    owner's key for rows that do not name it.
     """
     import pandas as pd
 
@@ -251,7 +265,7 @@ def _unpack_column(
     codes, unique = pd.Index(pairs, tupleize_cols=False).factorize()
     found = [(str(name), mapping_of(str(text))) for name, text in unique]
     keys = dict.fromkeys((name, key) for name, one in found for key in one)
-    # The seed of the data is one to pool over: it has a column of its own.
+    # Results are pooled over the seed of the data, which has its own column.
     columns = {
         f"{name}.{key}".removeprefix("."): _values_in_words(
             [
@@ -267,7 +281,7 @@ def _unpack_column(
 
 
 def mapping_of(text: str) -> dict[str, Any]:
-    """Return what a text of JSON holds, nothing if that is no mapping."""
+    """Return the mapping in a text of JSON; empty if it holds none."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -276,7 +290,7 @@ def mapping_of(text: str) -> dict[str, Any]:
 
 
 def _values_in_words(values: Sequence[Any]) -> list[str]:
-    """Return values as text: numbers in six digits, in full where two would agree."""
+    """Return values as text; numbers get six digits, or all if two would agree."""
     numbers = {one for one in values if isinstance(one, float)}
     alike = Counter(f"{one:.6g}" for one in numbers)
 
@@ -285,12 +299,12 @@ def _values_in_words(values: Sequence[Any]) -> list[str]:
         short = f"{one:.6g}" if isinstance(one, float) else ""
         return short if alike[short] == 1 else typed_text(one)
 
-    # Of 10^5 values most are equal; a list or an object is no key.
+    # Most of 10^5 values are equal; lists and mappings cannot be cached.
     return [typed_text(v) if isinstance(v, list | dict) else word(v) for v in values]
 
 
 def text_of(column: pd.Series[Any]) -> pd.Series[str]:
-    """Return a column as text, empty where it has no value."""
+    """Return a column as text; missing values become empty."""
     import pandas as pd
 
     codes, unique = pd.factorize(column)
@@ -301,18 +315,19 @@ def text_of(column: pd.Series[Any]) -> pd.Series[str]:
 def differing_columns(
     rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = ()
 ) -> list[str]:
-    """Return the columns that tell rows apart which agree in all of `base`.
+    """Return the columns in which rows differ that agree in all of `base`.
 
-    A column that says nothing beyond those before it is left out: with n goes 1/n.
+    A column that separates no more rows than those before it is left out, such as 1/n
+    after n.
 
     Parameters
     ----------
     rows : DataFrame
-        Text, as `settings_in_words` returns it; an empty cell differs from nothing.
+        Columns of text from `settings_in_words`; an empty cell equals any other.
     base : DataFrame
-        What the rows are told apart by already, on the same index.
+        Columns that already separate the rows, on the same index.
     names : sequence of str
-        Columns to look at, in this order; all by default.
+        Columns to examine, in this order; all by default.
     """
     groups = np.zeros(len(rows), dtype=np.int64)
     for name in base:
@@ -327,7 +342,7 @@ def differing_columns(
 
 
 def _split_groups(groups: Any, column: pd.Series[Any]) -> Any:
-    """Return codes of groups that are told apart by a column, too."""
+    """Return the codes of groups after splitting them by a column."""
     codes = column.factorize(use_na_sentinel=False)[0]
     joint = groups * (int(codes.max(initial=0)) + 1) + codes
     return np.unique(joint, return_inverse=True)[1]
@@ -336,16 +351,16 @@ def _split_groups(groups: Any, column: pd.Series[Any]) -> Any:
 def add_differing_keys(
     start: pd.Series[Any], rows: pd.DataFrame, names: Sequence[str]
 ) -> pd.Series[str]:
-    """Return names followed by `, key=value` for each column that a row has.
+    """Return labels followed by `, key=value` for each column with a value.
 
     Parameters
     ----------
     start : Series
-        What the names begin with.
+        Beginnings of the labels.
     rows : DataFrame
-        What `settings_in_words` returns, on the same index.
+        Columns from `settings_in_words`, on the same index.
     names : sequence of str
-        Columns of `rows`.
+        Columns of `rows` to append.
     """
     text = text_of(start)
     for name in names:
@@ -357,21 +372,23 @@ def add_differing_keys(
 def label_table(
     table: pd.DataFrame, again: bool = False, parameters: bool = True, axis: str = ""
 ) -> pd.DataFrame:
-    """Return a table with panel and line where the command line named none.
+    """Return a table in which rows without labels get a panel and a line.
 
-    The panel is the dataset, the line the algorithm, each followed by what else varies
-    among the rows of it, as `key=value`; but for epsilon and seeds, which are axes.
+    The panel is the dataset and the line is the algorithm. Each is followed by the keys
+    that vary among its rows, as `key=value`, except epsilon and seeds, which are axes.
 
     Parameters
     ----------
     table : DataFrame
-        The tidy table.
+        The results table.
     again : bool
-        Whether labels that were made here are made again, of these rows alone.
+        Whether labels made by this function are made again, from these rows alone.
     parameters : bool
-        Whether lines tell parameters apart; without, settings compete in them.
+        Whether lines are separated by the algorithm's parameters. If not, settings
+        compete within a line.
     axis : str
-        A column or key that is drawn along an axis: no label says what goes with it.
+        A column or key that is drawn along an axis. Labels leave it out, with the keys
+        that vary with it.
     """
     panel, line = table[PANEL].fillna(""), table[LINE].fillna("")
     bare = panel.eq("") & line.eq("")
@@ -408,18 +425,18 @@ def label_table(
 def split_names(
     rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = (PANEL, LINE)
 ) -> pd.DataFrame:
-    """Return `base` with panels and lines that name what differs and nothing names.
+    """Return `base` with labels extended by the keys that differ within them.
 
-    What differs of the data is of the panel, all else of the line.
+    Differing keys of the data are added to the panel, all others to the line.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table.
+        Rows of the results table.
     base : DataFrame
-        What the rows are told apart by, on the same index, the names among it.
+        Columns that separate the rows, on the same index; they include the labels.
     names : sequence of {'panel', 'line'}
-        The columns of ``base`` that are named.
+        The labels in ``base`` to extend.
     """
     every, base = settings_in_words(rows), base.copy()
     for name in names:
@@ -431,7 +448,7 @@ def split_names(
 
 
 def is_of_data(name: str, rows: pd.DataFrame) -> bool:
-    """Return whether a column of `settings_in_words` is of the data."""
+    """Return whether a column of `settings_in_words` belongs to the data."""
     owner = name.rpartition(".")[0]
     return name == STANDARDISE or (owner != "" and owner in rows[DATASET].unique())
 
@@ -445,7 +462,7 @@ def final_rows(table: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     table : DataFrame
-        The tidy table, one row per checkpoint.
+        The results table, with one row per checkpoint.
     """
     return table.drop_duplicates([*LABELS, "phase", "trial"], keep="last")
 
@@ -456,9 +473,9 @@ def parameter_columns(table: pd.DataFrame, column: str = "params") -> pd.DataFra
     Parameters
     ----------
     table : DataFrame
-        The tidy table.
+        The results table.
     column : str
-        Such as `params`, the parameters of the algorithms.
+        The column of JSON, such as `params`, the parameters of the algorithms.
     """
     import pandas as pd
 
@@ -468,24 +485,24 @@ def parameter_columns(table: pd.DataFrame, column: str = "params") -> pd.DataFra
 
 
 def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
-    """Return a column with its worst value where a run diverged, failed or was stopped.
+    """Return a column with its worst value for runs that diverged or failed.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table.
+        Rows of the results table.
     y : str
-        A column: inf if smaller is better, else as `worst_value` says.
+        The column. Its worst value is inf if lower is better, else see `worst_value`.
     """
     lost = ~rows["status"].isin(["ok", "skipped"]) & rows[y].isna()
     return rows[y].astype(float).mask(lost, worst_value(y))
 
 
 HELD = ("bounds", SCALE, "clip_to_bounds", "standardise")
-"""Keys of a dataset on which its records, hence its optimum, depend."""
+"""Keys of a dataset that change its records, and hence its optimum."""
 
 ON_OPTIMUM = ("objective", "relative_error")
-"""What is measured on the records as bounds left them."""
+"""Measures that are computed on the records after clipping to bounds."""
 
 UNLIKE_BOUNDS = (
     "under other bounds or scales the records, the optimum and the relative error are "
@@ -494,18 +511,18 @@ UNLIKE_BOUNDS = (
 
 
 def under_bounds(rows: pd.DataFrame) -> str:
-    """Return a sentence on panels with trials under different bounds, if there are any.
+    """Return a warning on panels whose trials have different bounds; empty if none.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table; a panel is what is ranked by itself.
+        Rows of the results table. Each panel is ranked by itself.
     """
     kinds = [PANEL, DATASET, "dataset_options"]
     trials = rows.reindex(columns=kinds).drop_duplicates()
     held = _unpack_column(trials, "", "dataset_options")
     held = held.reindex(columns=[*HELD], fill_value="")
-    # A generator may have a `scale` of its own.
+    # A generator of data may have another key called `scale`.
     held[SCALE] = held[SCALE].where(held[SCALE].eq(BY_BOUNDS), "")
     counts = held.groupby([trials[PANEL], trials[DATASET]], sort=False).nunique()
     counts = counts[(counts > 1).any(axis=1)]
@@ -519,7 +536,7 @@ def under_bounds(rows: pd.DataFrame) -> str:
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the algorithms in rows that have not passed `check`, sorted.
 
-    One that has passed with a doubt has that behind its name.
+    One that passed with a doubt is included, with the doubt after its name.
     """
     rows = rows.reindex(columns=["algorithm", "checked", "doubt"])
     rows = rows[rows["checked"].eq(False)]

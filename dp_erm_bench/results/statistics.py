@@ -1,7 +1,8 @@
-"""Statistics over the runs of a results table: pools, bands, comparisons, who wins.
+"""Statistics over the runs of a results table: pools, bands, comparisons, winners.
 
-Runs that diverged count as infinitely bad, never as missing. What is drawn at random
-(for intervals) has a fixed seed: the same table gives the same numbers.
+Runs that diverged or failed are called *lost*. They count as infinitely bad, never as
+missing. Random draws (for intervals) have a fixed seed, so the same table gives the
+same numbers.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ Array = npt.NDArray[np.float64]
 
 
 def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
-    """Return over what groups of runs are pooled; refuse settings that differ.
+    """Check that each group of runs has one setting, and describe what is pooled.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table.
+        Rows of the results table.
     by : sequence of str
-        Columns that tell the groups apart.
+        Columns that define the groups.
     remedy : str
-        What the message says to do; `{0}` in it is the column that differs.
+        Advice for the message; `{0}` in it stands for the column that differs.
 
     Returns
     -------
     str
-        Such as `5 seeds` or `5 seeds, 3 splits`.
+        What the runs of a group differ in, such as `5 seeds` or `5 seeds, 3 splits`.
 
     Raises
     ------
     UsageError
-        If one group has several settings, or runs that tune beside others.
+        If a group has several settings, or mixes tuning trials with others.
     """
     every = settings_in_words(rows).assign(phase=text_of(rows["phase"]))
     names = [str(name) for name in every if name not in by]
@@ -65,20 +66,21 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
 
 
 DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
-"""What a seed of generated data, or of others, is: one, and several."""
+"""Words for the values of `dataset_seed`, one and several: of generated data, and of
+others."""
 
 
 def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
-    """Return over what groups pool at most, such as `5 seeds, 3 splits`.
+    """Return the most that a group of runs pools, such as `5 seeds, 3 splits`.
 
-    Seeds of data are splits, or draws of generated data.
+    Seeds of a dataset are called splits, or draws for generated data.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table.
+        Rows of the results table.
     by : sequence of str
-        Columns that tell the groups apart; none for one group.
+        Columns that define the groups; empty for a single group.
     """
     names = [one for one in ("seed", "dataset_seed") if one in rows and one not in by]
     most = rows.assign(**{"": 0}).groupby([*by, ""], dropna=False)[names].nunique()
@@ -96,15 +98,15 @@ def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
 
 
 def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
-    """Return what intervals lack where groups hold several runs of several data seeds.
+    """Return a warning if groups hold several runs for each of several dataset seeds.
 
     Parameters
     ----------
     rows : DataFrame
-        Final rows of the tidy table.
+        Final rows of the results table.
     by : sequence of str
-        Columns that tell the groups apart, at least one; the sentence is empty where
-        none has both.
+        Columns that define the groups, at least one. The warning is empty if there is
+        no such group.
     """
     runs = rows.groupby([*by, "dataset_seed"], dropna=False, sort=False).size()
     sizes = runs.groupby(level=[*range(len(by))], dropna=False).agg(["size", "max"])
@@ -118,7 +120,7 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
 
 RESAMPLES = 2000
 FLOOR = 1e-9
-"""The certified optimum is exact to this relative gap: no ratio looks below it."""
+"""Relative gap to which a certified optimum is exact; smaller errors count as equal."""
 
 LIKELY = 0.95
 WINS, TIES, LOSES = "wins", "ties", ""
@@ -126,7 +128,7 @@ YES, NO, TIE = "yes", "no", "tie"
 NOTHING = "nothing beats w = 0"
 
 ZERO = "w = 0"
-"""The vector that needs no data: what an algorithm must beat."""
+"""The baseline that needs no data, and that an algorithm must beat."""
 
 NO_INTERCEPT = "no intercept"
 CONSTANTS = {
@@ -134,10 +136,11 @@ CONSTANTS = {
     "base_rate": "the base rate",
     "mean": "the mean",
 }
-"""What `references` calls the constant model of a problem, and what a verdict does.
+"""Names of the constant model: in the column `references`, and in a verdict.
 
-It answers every record with the number that loses least on the training part: the
-other nothing that an algorithm must beat. It is computed from the records.
+This model predicts, for every record, the number with the least loss on the training
+part. It is the other trivial baseline that an algorithm must beat. It is computed from
+the data.
 """
 
 MODELS = {
@@ -146,18 +149,19 @@ MODELS = {
     "constant": "constant model (not private)",
     "optimum": "optimum (not private)",
 }
-"""The models of `references` that lines are shown beside, and their names."""
+"""The models of `references` that are shown next to lines, and their names."""
 
 BASELINES = (ZERO, *MODELS.values())
 FEWEST = 6
-"""Runs that a 95 % interval of a median takes.
+"""Fewest runs for which a median has a 95 % interval.
 
-All of n independent runs lie on one side of the median of their law with probability
-2^(1 - n), which is below 5 % from six on: of fewer no interval between runs is one.
+All of n independent runs lie on one side of the median of their distribution with
+probability 2^(1 - n). This is below 5 % from n = 6 on. For fewer runs, no interval
+between runs has level 95 %.
 """
 ALONE = f"fewer than {FEWEST} runs have no 95 % interval: none wins"
 AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
-"""What w = 0, whose scores are all equal, has of these."""
+"""Values of these measures for w = 0, whose scores are all equal."""
 
 COMPARED = (
     *("relative_error", "objective", "excess_risk", "population_risk"),
@@ -165,32 +169,33 @@ COMPARED = (
     *("test_accuracy", *AT_ZERO),
     "train_risk",
 )
-"""The quantities of which w = 0 has a value that an algorithm must beat."""
+"""The quantities for which w = 0 has a value that an algorithm must beat."""
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Standing(NamedTuple):
-    """How a line did on a problem, beside the others, w = 0 and the constant model.
+    """The result of a line on a problem, compared with other lines and baselines.
 
     Attributes
     ----------
     median, low, high : float
-        Over its runs, with the interval of `centre_of`; fewer than `FEWEST`
-        have none: nan.
+        Median over its runs, with the interval of `centre_of`. The interval is nan for
+        fewer than `FEWEST` runs.
     beats_zero : str
-        Whether that interval lies below the error of w = 0: `yes`, `no` where it lies
-        above, `tie` around it or without an interval, empty if w = 0 has no error.
+        Whether that interval lies below the error of w = 0: `yes`; `no` if it lies
+        above; `tie` if it contains the error or there is no interval; empty if w = 0
+        has no error.
     beats_constant : str
-        The same of the constant model and what `Beyond` compares.
+        The same for the constant model, with the comparison of `Beyond`.
     unbeaten : str
-        What is as good for all that is known, `w = 0` or else the constant model by
-        its name; empty if neither is, of those that have an error. Without an intercept
-        the constant model is no point of the problem: it is as good only if better.
+        The baseline that may be as good: `w = 0`, or else the name of the constant
+        model. Empty if every baseline with an error is beaten. Without an intercept the
+        constant model is not a point of the problem, and counts only if it is better.
     place : str
-        Of the lines that have an interval and leave nothing unbeaten `wins` is the
-        least median, `ties` one that cannot be told from it (the 95 % interval of their
-        difference does not lie above 0); else empty.
+        Among lines with an interval that beat all baselines: `wins` for the smallest
+        median, and `ties` for lines that cannot be distinguished from it (the 95 %
+        interval of the difference does not lie above 0). Otherwise empty.
     """
 
     median: float
@@ -203,19 +208,20 @@ class Standing(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """What the runs of a line lose more than the constant model of their problem.
+    """The excess loss of a line's runs over the constant model of their problem.
 
     Attributes
     ----------
-    excess : array
-        Of each run the objective, or without an intercept the mean loss of held-out
-        records, of the training part if there are none; less that of the model. nan
-        where it is unknown, infinite of a run that was lost.
+    excess : array of shape (runs,)
+        For each run, its value minus that of the constant model. The value is the
+        objective. Without an intercept it is the mean loss on held-out records, or on
+        the training part if there are none. It is nan if unknown, and infinite for a
+        lost run.
     intercept : bool
-        Whether the model is a point of the problem.
+        Whether the constant model is a point of the problem.
     constant : str
-        What a verdict calls it, and by what they are compared if not by the objective;
-        empty if there is none.
+        Name of the constant model in a verdict, with the quantity that is compared if
+        it is not the objective. Empty if there is no constant model.
     """
 
     excess: Array
@@ -225,11 +231,11 @@ class Beyond(NamedTuple):
 
 BEYOND = [f"_{name}" for name in Beyond._fields]
 OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
-"""By what the constant model is compared: the first if it has an intercept."""
+"""Quantities for comparing the constant model: the first if there is an intercept."""
 
 
 def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the tidy table with the columns `BEYOND` for `loss_beyond`."""
+    """Return rows of the results table with the columns `BEYOND` for `loss_beyond`."""
     texts = rows["references"]
     known = {text: _constant_in(models_of(text)) for text in texts.dropna().unique()}
     by, level, constant = (
@@ -243,7 +249,7 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
-    """Return by what the constant model is compared, its value, and its name."""
+    """Return the quantity that compares the constant model, its value, and its name."""
     for title, name in CONSTANTS.items():
         own = models.get(title, {})
         if "train_risk" in own:
@@ -254,13 +260,16 @@ def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, s
 
 
 def loss_beyond(rows: pd.DataFrame) -> Beyond:
-    """Return what the runs of a line lose more, of their rows with `BEYOND`."""
+    """Return the excess loss of one line over the constant model.
+
+    ``rows`` are the final rows of its runs, with the columns `BEYOND`.
+    """
     (line,) = beyond_of_lines(rows, [np.arange(len(rows))])
     return line
 
 
 def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
-    """Return `loss_beyond` of several lines, each the places of its runs in rows."""
+    """Return `loss_beyond` for several lines, each given by its positions in rows."""
     needed = (*BEYOND, "dataset_seed")
     excess, intercept, constant, seeds = (rows[name].to_numpy() for name in needed)
     return [
@@ -274,23 +283,23 @@ def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
 
 
 def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
-    """Return values of the runs of a line as `places_of_lines` takes them.
+    """Return the values of a line's runs in the form that `places_of_lines` takes.
 
     Parameters
     ----------
     values, seeds : array of shape (runs,)
-        The value of each run and its `dataset_seed`. Where several of these have
-        several runs, these share records: they are one value, their median.
+        The value of each run and its `dataset_seed`. If there are several seeds with
+        several runs, the runs of a seed share records and are replaced by their median.
 
     Returns
     -------
-    array
-        Of shape (runs,), or (splits, 1).
+    array of shape (runs,) or (splits, 1)
+        The values of the runs, or the medians of the splits.
     """
     import pandas as pd
 
     values = np.asarray(values, np.float64)
-    if len(values) <= 1:  # of thousands of lines
+    if len(values) <= 1:  # a shortcut, as there may be thousands of lines
         return values
     codes, splits = pd.factorize(np.asarray(seeds, np.float64), use_na_sentinel=False)
     if not len(values) > len(splits) > 1:
@@ -302,14 +311,17 @@ def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
 
 
 def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
-    """Return which groups of runs are too few for an interval, see `by_split`."""
+    """Return which groups have too few runs for an interval, see `by_split`."""
     groups = runs.groupby([*by], sort=False)["dataset_seed"]
     size, seeds = groups.size(), groups.nunique(dropna=False)
     return size.lt(FEWEST) & ~(size.gt(seeds) & seeds.gt(1))
 
 
 def centre_of(values: Array, sample: int = 0) -> tuple[float, float, float]:
-    """Return the centre of a line's runs, as of `by_split`, and its 95 % interval."""
+    """Return the centre of a line's runs and its 95 % interval.
+
+    ``values`` come from `by_split`; ``sample`` selects independent random draws.
+    """
     centre, drawn = _centre_with_draws(values, sample)
     return centre, *_ends_of_draws(drawn)
 
@@ -319,27 +331,27 @@ def places_of_lines(
     zero: float,
     others: Mapping[Key, Beyond] | None = None,
 ) -> dict[Key, Standing]:
-    """Return how the lines of one problem did.
+    """Return the standing of each line of one problem: which wins and which tie.
 
-    It is the one definition of who wins and who ties, of figures, tables and boards.
+    All figures, tables and leaderboards use this definition.
 
     Parameters
     ----------
     errors : mapping of line to array
-        Of each run, smaller being better and infinite if it was lost; None where the
-        line did not run. Of shape (splits, 1) the median of each of several splits:
-        what is judged is their mean, with Student's law.
+        The error of each run; smaller is better, infinite for a lost run. None for a
+        line that did not run. An array of shape (splits, 1) holds the medians of
+        several splits; their mean is judged then, with Student's law.
     zero : float
         The error of w = 0; nan if it has none.
     others : mapping of line to Beyond, optional
-        What its runs lose more than the constant model.
+        The excess loss of each line's runs over the constant model.
     """
     found: dict[Key, Standing] = {}
     draws: dict[Key, Array | None] = {}
     for sample, (line, own) in enumerate(errors.items()):
         if own is None:
             continue
-        # The samples are not paired: each algorithm has noise of its own.
+        # The samples are not paired: each algorithm has its own noise.
         centre, draws[line] = _centre_with_draws(own, sample)
         low, high = _ends_of_draws(draws[line])
         beats = "" if math.isnan(zero) else _lies_below(low, high, zero)
@@ -366,10 +378,10 @@ def places_of_lines(
 
 
 def _lines_told_worse(draws: Mapping[Key, Array], best: Key) -> set[Key]:
-    """Return the lines that are told from the best one, at 95 % over all of them.
+    """Return the lines that are worse than the best one, at 95 % over all of them.
 
-    The p-value of a line is twice the share of pairs of draws, one of each, in which it
-    is no worse than the best.
+    The p-value of a line is twice the share of pairs of draws, one from each line, in
+    which it is no worse than the best.
 
     References
     ----------
@@ -391,9 +403,9 @@ def _lines_told_worse(draws: Mapping[Key, Array], best: Key) -> set[Key]:
 
 
 def _centre_with_draws(values: Array, sample: int = 0) -> tuple[float, Array | None]:
-    """Return the centre of runs, and draws of where that of their law may be, if any.
+    """Return the centre of runs, and draws of the centre of their distribution, if any.
 
-    It is their median; of shape (splits, 1) the mean of those of splits.
+    The centre is the median. For values of shape (splits, 1) it is their mean.
     """
     if values.ndim > 1:
         return float(values.mean()), likely_mean(values[:, 0], sample)
@@ -406,43 +418,45 @@ def _ends_of_draws(drawn: Array | None) -> tuple[float, float]:
 
 
 def _lies_below(low: float, high: float, level: float) -> str:
-    """Return whether an interval lies below a level; TIE if there is none."""
+    """Return whether an interval lies below a level; `TIE` without an interval."""
     return YES if high < level else NO if low > level else TIE
 
 
 def nothing_beats(unbeaten: Iterable[str]) -> str:
-    """Return what nothing beats, in words, of what each line leaves unbeaten.
+    """Return a phrase that names the baseline which no line beats; empty if one does.
 
-    Empty if a line leaves nothing. Where a line beats w = 0, it is the constant model.
+    ``unbeaten`` holds the field `unbeaten` of each line. If a line beats w = 0, the
+    phrase names the constant model.
     """
     names = sorted({*unbeaten}, key=lambda name: name == ZERO)
     return f"nothing beats {names[0]}" if names and all(names) else ""
 
 
 def medians_of(frame: pd.DataFrame) -> dict[str, float]:
-    """Return the median of each column; nan where all of it is missing.
+    """Return the median of each column; nan for a column without values.
 
-    Older versions of pandas warn of such a column.
+    Older versions of pandas would warn about such a column.
     """
     return {str(name): float(one.dropna().median()) for name, one in frame.items()}
 
 
 def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
-    """Return what needs no private training, for each run: columns of `BASELINES`.
+    """Return the values of the baselines for each run; they need no private training.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the tidy table, the first checkpoint of each run among them.
+        Rows of the results table; they include the first checkpoint of each run.
     y : str
         The column that is compared.
 
     Returns
     -------
     DataFrame
-        On the index of `rows`, nan where there is none: of w = 0 the quantity at the
-        first checkpoint, for accuracies the share of the larger class; of the models
-        what `references` says. None is private but w = 0.
+        One column for each of `BASELINES`, on the index of `rows`; nan for a missing
+        value. For w = 0 it is the quantity at the first checkpoint, and for accuracies
+        the share of the larger class. For the models it is the value in `references`.
+        None is private except w = 0.
     """
     import pandas as pd
 
@@ -455,7 +469,7 @@ def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
     if y == "test_accuracy":
         found[ZERO] = found[ZERO].where(found[ZERO] >= 0.5, 1.0 - found[ZERO])
     elif y in AT_ZERO:
-        # Some are measured at the last checkpoint alone.
+        # Some measures exist at the last checkpoint only.
         judged = rows[y].notna().groupby(runs).transform("any")
         found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
     models = {text: models_of(text) for text in rows["references"].dropna().unique()}
@@ -468,20 +482,20 @@ def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
 
 
 def models_of(text: Any) -> dict[str, dict[str, Any]]:
-    """Return the measures of the models that a table names, whatever it says."""
+    """Return the measures of each model in a text of `references`, if it is valid."""
     models = mapping_of(str(text))
     return {name: own for name, own in models.items() if isinstance(own, dict)}
 
 
 def relative_change(measure: str, a: Array, b: Array) -> Array:
-    """Return (b - a) / abs(a); 0 of equal values, whatever they are.
+    """Return the relative change (b - a) / abs(a); 0 for equal values, even infinite.
 
     Parameters
     ----------
     measure : str
-        Relative errors below `FLOOR` count as `FLOOR`.
+        Name of the measure. Relative errors below `FLOOR` count as `FLOOR`.
     a, b : array
-        Values of the two sides; infinite where a run is lost.
+        Values of the two sides; infinite for a lost run.
     """
     if measure == "relative_error":
         a, b = np.maximum(a, FLOOR), np.maximum(b, FLOOR)
@@ -492,13 +506,13 @@ def relative_change(measure: str, a: Array, b: Array) -> Array:
 
 
 class Estimate(NamedTuple):
-    """A number and its interval: equal ends where nothing is random, else of 95 %.
+    """A number with its 95 % interval; both ends are equal if nothing is random.
 
     Attributes
     ----------
     point, low, high : float
-        The ends are infinite where the runs say nothing of them: a run was lost, or
-        there is only one.
+        The number and the ends of the interval. The ends are infinite if the runs do
+        not determine them: a run was lost, or there is only one.
     """
 
     point: float
@@ -507,38 +521,41 @@ class Estimate(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether nothing in it is random."""
+        """Return whether nothing in the estimate is random."""
         return self.low == self.high
 
     def map(self, function: Callable[[float], float]) -> Estimate:
-        """Return the estimate of a monotone function of the number."""
+        """Return the estimate after a monotone function is applied to the number."""
         point, *ends = (float(function(one)) for one in self)
         return Estimate(point, min(ends), max(ends))
 
     def over(self, unit: float) -> Estimate:
-        """Return the estimate in a positive unit."""
+        """Return the estimate divided by a positive unit."""
         return Estimate(*(float(one / unit) for one in self))
 
 
 def exact_estimate(value: float) -> Estimate:
-    """Return the estimate of a number in which nothing is random."""
+    """Return the estimate of a number that is known exactly."""
     return Estimate(value, value, value)
 
 
 def unknown_estimate(value: float) -> Estimate:
-    """Return the estimate of a number of which the runs do not tell an interval."""
+    """Return the estimate of a number whose interval is unknown."""
     return Estimate(value, -math.inf, math.inf)
 
 
 FEW = 8
-"""With fewer units in a part, or if its most frequent one is counted once, resamples of
-equal ones are not rare, whose standard error is 0: Student's law in their place."""
+"""Fewest units of a part for the bootstrap, where the most frequent value counts once.
+
+With fewer, resamples of equal units are not rare. Their standard error is 0, so
+Student's law is used instead.
+"""
 
 ROUNDING = 1e-13
-"""A standard error below it, on the scale of the number, is that of rounding."""
+"""Standard errors below this, relative to the number, are rounding errors."""
 
 ALIKE = 12
-"""Decimals, as parts of the largest, in which equal units agree."""
+"""Decimals, relative to the largest value, in which equal units agree."""
 
 Part = tuple[Array, Array]
 
@@ -548,26 +565,26 @@ def estimate_sum(
 ) -> Estimate:
     """Return a weighted sum of logarithms of means, or of means, with its interval.
 
-    The interval is a bootstrap-t one: what is resampled is the distance of the sum from
-    its value over its own standard error, which for logarithms is that of the delta
-    method. It is not symmetric, and keeps its level for few and skewed runs where the
-    percentiles of resampled means do not.
+    The interval is a bootstrap-t interval. It resamples the distance of the sum from
+    its value, divided by the standard error of the resample; for logarithms this error
+    comes from the delta method. The interval is not symmetric. It keeps its level for
+    few and skewed runs, for which percentiles of resampled means do not.
 
     Parameters
     ----------
     parts : sequence of (array, array)
-        Samples that are independent of each other: values, shape (units, columns), and
-        weights, shape (columns,). The columns of a part are of the same units, which
-        are drawn together: pairs need no independence.
+        Samples that are independent of each other: values of shape (units, columns) and
+        weights of shape (columns,). The columns of a part belong to the same units,
+        which are drawn together, so they need not be independent.
     logs : bool
         Whether logarithms of the means are summed.
     share : float
-        Of the interval.
+        Level of the interval.
 
     References
     ----------
-    Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5. With
-    fewer than `FEW` units in a part, its most frequent one counted once: Welch's
+    Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5. If a part
+    has fewer than `FEW` units, its most frequent one counted once: Welch's
     approximation of the degrees of freedom.
     """
     rounded = [(np.asarray(v, float), np.asarray(w, float)) for v, w in parts]
@@ -595,9 +612,9 @@ def estimate_sum(
 
 
 def _count_telling_units(values: Array) -> float:
-    """Return how many units there are if the most frequent one is counted once.
+    """Return the number of units, where the most frequent one counts once.
 
-    Infinite if all are equal: they have no error.
+    It is infinite if all are equal, since they have no error.
     """
     largest = np.abs(values).max(axis=0)
     rounded = np.round(values / np.where(largest > 0.0, largest, 1.0), ALIKE)
@@ -608,7 +625,7 @@ def _count_telling_units(values: Array) -> float:
 def _sum_with_influences(
     parts: Sequence[Part], logs: bool
 ) -> tuple[float, list[Array]]:
-    """Return the sum, and of each part how far each unit moves it."""
+    """Return the sum, and for each part the influence of each unit on it."""
     point = 0.0
     influences: list[Array] = []
     for values, weights in parts:
@@ -621,11 +638,11 @@ def _sum_with_influences(
 def _studentised_ends(
     parts: Sequence[Part], logs: bool, point: float, tail: float
 ) -> tuple[float, float]:
-    """Return the ends of the law of (sum of a resample - sum) / its standard error."""
+    """Return both tail quantiles of (resampled sum - sum) / its standard error."""
     moved, spread = np.full(RESAMPLES, -point), np.zeros(RESAMPLES)
     for sample, (values, weights) in enumerate(parts):
         rng, n = np.random.default_rng(sample), len(values)
-        # Sorted: an interval must not depend on the names by which runs are ordered.
+        # Sorted, as an interval must not depend on the order of the runs.
         ordered = values[np.lexsort(values.T)]
         drawn = ordered[rng.integers(n, size=(RESAMPLES, n))]
         means = drawn.mean(axis=1)
@@ -633,7 +650,7 @@ def _studentised_ends(
         each = weights / means if logs else np.broadcast_to(weights, means.shape)
         spread += np.einsum("rnc,rc->rn", drawn, each).var(axis=1, ddof=1) / n
     t = np.where(moved == 0.0, 0.0, moved / np.sqrt(spread))
-    # A resample without a logarithm may lie on either side.
+    # A resample without a logarithm may lie on either side, so it counts on both.
     low = quantile(np.where(np.isnan(t), -math.inf, t), tail)
     return float(low), float(quantile(t, 1.0 - tail))
 
@@ -643,19 +660,20 @@ def estimate_of_quantiles(
 ) -> Estimate:
     """Return a weighted sum of logarithms of quantiles, with its interval.
 
-    How many of n values lie below a quantile is binomial: of a single one the interval
-    is that of order statistics, of a sum the draws of each are added. Percentiles of
-    resampled quantiles miss those of 20 runs twice as often as they say.
+    The number of n values below a quantile is binomial. For a single quantile, the
+    interval is thus that of order statistics; for a sum, the draws of its terms are
+    added. Percentiles of resampled quantiles would miss those of 20 runs twice as often
+    as they claim.
 
     Parameters
     ----------
     parts : sequence of (array, float or None, float)
-        Samples that are independent of each other: values, shape (units,); which
-        quantile of them, None for their mean; and the weight.
+        Samples that are independent of each other: values of shape (units,); the
+        quantile to take, None for the mean; and the weight.
     share : float
-        Of the interval. It is unknown where a sample is so small that all of it may
-        lie on one side of the quantile: 6 values tell of their median, 17 of their 80 %
-        quantile.
+        Level of the interval. The interval is unknown if a sample is so small that all
+        of it may lie on one side of the quantile: a median needs 6 values, an 80 %
+        quantile 17.
     """
     tail = (1.0 - share) / 2
 
@@ -695,15 +713,15 @@ def _likely_means(values: Array, rng: np.random.Generator) -> Array:
         drawn = values[rng.integers(n, size=(n, RESAMPLES))]
         means = drawn.mean(axis=0)
         t = np.log(means / mean) / (drawn.std(axis=0) / means)
-        # A resample of equal values has no scale.
+        # A resample of equal values has standard deviation 0.
         t = np.where(np.isnan(t), 0.0, t)
     return np.asarray(np.log(mean) - t * values.std() / mean)
 
 
 def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Array:
-    """Return draws of where a quantile may be, none beyond all of the sorted values.
+    """Return draws of a quantile's location, within the range of the sorted values.
 
-    They are one from each of equal parts of their law, in random order.
+    There is one draw from each of equal parts of their distribution, in random order.
     """
     from scipy.special import bdtr
 
@@ -724,14 +742,16 @@ def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Arr
 def estimate_log_ratio(
     errors: Mapping[Key, float], others: Mapping[Key, float]
 ) -> Estimate:
-    """Return log(error) - log(other error), medians, with its interval.
+    """Return the median of log(error) - log(other error), with its interval.
+
+    Without common seeds it is the difference of the logarithms of both medians.
 
     Parameters
     ----------
     errors, others : mapping of seed to float
-        Of each run, values below `FLOOR` counting as `FLOOR`; infinite if it was lost.
-        Runs on common seeds are pairs; without any the samples are independent. Of
-        fewer pairs than `FEWEST` the interval is unknown.
+        The error of each run; infinite for a lost run. Values below `FLOOR` count as
+        `FLOOR`. Runs with a common seed are pairs; without any, the samples are
+        independent. For fewer pairs than `FEWEST` the interval is unknown.
     """
     own, their = (
         {seed: max(error, FLOOR) for seed, error in one.items()}
@@ -751,14 +771,15 @@ def estimate_log_ratio(
 def estimate_of_largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     """Return the largest of some numbers, with its interval.
 
-    Its upper end is the highest of all: that of the number which is the largest in
-    truth is no higher. A lower end of any number is one of the largest, too; for the
-    highest of these each is asked for with a share of the level (Bonferroni).
+    The upper end is the highest of all upper ends: that of the truly largest number is
+    no higher. A lower end of any number is also a lower end for the largest one. To
+    take the highest of these, each interval is computed at a corrected level
+    (Bonferroni).
 
     Parameters
     ----------
     make : callable
-        Maps the share of the intervals to the estimates.
+        Returns the estimates, given the level of their intervals.
     """
     upper = make(LIKELY)
     lower = make(1.0 - (1.0 - LIKELY) / len(upper))
@@ -775,62 +796,64 @@ def central_interval(draws: Array, share: float) -> tuple[float, float]:
     draws : array
         Numbers, which may be infinite.
     share : float
-        Between 0 and 1.
+        Share of the draws in the interval, between 0 and 1.
     """
     tail = (1.0 - share) / 2
     return float(quantile(draws, tail)), float(quantile(draws, 1.0 - tail))
 
 
 def likely_medians(values: Array, sample: int = 0) -> Array:
-    """Return draws of where the median of the law of runs may be, always the same.
+    """Return draws of the location of the median of the distribution of runs.
 
-    How many of n runs lie below it is binomial, so that the percentiles of the draws
-    are interpolated order statistics. Those of resampled medians, the usual bootstrap,
-    miss the median of 6 to 8 runs up to 6 times in 100 on a side where 2.5 are meant.
+    The same input gives the same draws. The number of n runs below the median is
+    binomial, so the percentiles of the draws are interpolated order statistics.
+    Percentiles of resampled medians, the usual bootstrap, miss the median of 6 to 8
+    runs up to 6 times in 100 on a side where 2.5 are meant.
 
     Parameters
     ----------
     values : array
         Numbers, at least one; they may be infinite.
     sample : int
-        Names the draws: samples that are not paired must not share them.
+        Seed of the draws; samples that are not paired must use different ones.
 
     References
     ----------
     Hettmansperger, Sheather, "Confidence intervals based on interpolated order
     statistics", Statistics & Probability Letters 1986.
     """
-    # A run that was lost is the worst.
+    # A lost run counts as the worst.
     ordered = np.sort(np.where(np.isnan(values), math.inf, values))
     return _likely_quantiles(ordered, 0.5, np.random.default_rng(sample))
 
 
 def likely_mean(values: Array, sample: int = 0) -> Array:
-    """Return draws of where the mean of the law of two values or more may be.
+    """Return draws of the mean of the distribution of two or more values.
 
-    They are those of Student's law; infinite where a value is.
+    They follow Student's law; all are infinite if a value is.
     """
     from scipy.special import stdtrit
 
     if not np.isfinite(values).all():
         return np.full(RESAMPLES, math.inf)
-    # One from each of equal parts of the law, in random order.
+    # One draw from each of equal parts of the distribution, in random order.
     u = (np.random.default_rng(sample).permutation(RESAMPLES) + 0.5) / RESAMPLES
     error = values.std(ddof=1) / math.sqrt(len(values))
     return np.asarray(values.mean() + error * stdtrit(len(values) - 1, u))
 
 
 def quantile(values: npt.ArrayLike, q: float) -> Array:
-    """Return a quantile over runs: the centre and the bands of every figure and table.
+    """Return a quantile over runs, as used in every figure and table.
 
     It is interpolated between the two nearest values: the median (q = 0.5) of an even
-    number of runs is the mean of the middle two. numpy's makes nan of two infinities.
+    number of runs is the mean of the middle two. NumPy's quantile would return nan
+    between two infinities.
 
     Parameters
     ----------
     values : array_like
         Runs along the first axis, at least one; smaller is better. They may be
-        infinite; not a number is a run that was lost, and counts as infinite.
+        infinite; nan stands for a lost run and counts as infinite.
     q : float
         From 0, the smallest, to 1, the largest.
     """
@@ -840,6 +863,6 @@ def quantile(values: npt.ArrayLike, q: float) -> Array:
     below, above = (np.asarray(ordered[one(place)]) for one in (math.floor, math.ceil))
     finite = np.isfinite(below) & np.isfinite(above)
     gap = np.subtract(above, below, out=np.zeros_like(above), where=finite)
-    # Of two infinities of opposite sign the worse one counts.
+    # Between infinities of opposite sign, the worse one counts.
     end = np.where(np.isposinf(above), above, below) if place % 1.0 else below
     return np.asarray(np.where(finite, below + gap * (place % 1.0), end))

@@ -1,25 +1,26 @@
-"""The one place of what is recorded: the records, the plan, what searches asked for.
+"""The store of a results folder: the records, the plan, and the points of searches.
 
-**records.jsonl**: what all processes of all runs append, each under the file's lock.
-``{"begin":[keys],"batch":...,"run":...,"time":...}`` is the mark of a batch that was
-begun: it tells what a process was at when it died, and which trials ran together. A
-record starts with ``key`` and ``status``, so that records are found by key without
-parsing them. Its ``batch`` is that of the mark, a digest of the keys; its ``run`` is
-the run that computed it.
+**records.jsonl** holds the lines that all processes of all runs append, each under the
+file's lock. ``{"begin":[keys],"batch":...,"run":...,"time":...}`` marks the start of a
+batch. It shows which trials a process was running when it died, and which trials ran
+together. A record starts with ``key`` and ``status``, so that records are found by key
+without parsing them. Its ``batch`` is that of the mark, a digest of the keys; its
+``run`` is the run that computed it.
 
-**plan.jsonl**: which trial belongs to which line of which panel. Several runs may use
-one folder at once. Each keeps its lines in a file without a name, which dies with it,
-and publishes them under the folder's lock: the plan of an experiment becomes that of
-the run that wrote last, a sweep adds to what is there. Before its ``crc`` the last line
-has ``lines``, how many there are, and ``sum``, the checksum of those before it: a line
-that is gone, or there twice, is noticed, too.
+**plan.jsonl** assigns each trial to a line of a panel. Several runs may use one folder
+at once. Each keeps its lines in a temporary file without a name, which vanishes with
+the process, and publishes them under the folder's lock. The plan of an experiment is
+replaced by that of the run that wrote last; a sweep adds to the existing plan. The last
+line holds, before its ``crc``, the number of ``lines`` and the checksum ``sum`` of
+the lines before it. Missing and repeated lines are thus noticed.
 
-**asked.jsonl**: the points that searches asked for, so that a resumed run asks again.
-They rest on random numbers of a library: another version of it could ask for others in
-the middle of a run. A line names a case, one of its rounds, and the points.
+**asked.jsonl** holds the points that searches tried, so that a resumed run tries the
+same ones. The points depend on the random numbers of a library, and another version
+could give other points in the middle of a run. A line names a case, one of its rounds,
+and the points.
 
-Each line ends with ``crc``, the checksum of all bytes before it. A line that is torn or
-damaged is dropped with a sentence, and its trial runs again.
+Each line ends with ``crc``, the checksum of all bytes before it. A torn or damaged line
+is dropped with a message, and its trial runs again.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ KEY = slice(len(files.START), len(files.START) + 64)
 STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
 CODES = {status.encode(): code for code, status in enumerate(STATUSES)}
 BITS = 3
-"""Of an entry of the index, for the code of the status."""
+"""Bits of an index entry that hold the code of the status."""
 
 LARGEST = 1 << 40
-"""Bytes of a file of records."""
+"""Largest size of a file of records, in bytes."""
 
 NAMED = 16
-"""Digits of a digest that names something within a folder."""
+"""Digits of a digest that serves as a name within a folder."""
 
 SHOWN = 5
-"""Damaged lines that a sentence names."""
+"""Most damaged lines that a message lists."""
 
 
 class RecordWriter:
@@ -70,9 +71,9 @@ class RecordWriter:
     Parameters
     ----------
     folder : Path
-        The results folder, which exists.
+        The results folder, which must exist.
     run : str
-        The id of the run.
+        Id of the run.
     """
 
     def __init__(self, folder: Path, run: str) -> None:
@@ -84,35 +85,56 @@ class RecordWriter:
         Raises
         ------
         UsageError
-            If the folder is gone, or the file cannot be written; as `append`.
+            If the folder is gone, or the file cannot be written. `append` raises it
+            too.
         """
         mark = {"begin": list(keys), "batch": batch_name(keys), "run": self.run}
         line = files.compact_json({**mark, "time": round(time.time(), 3)})
         files.append_lines(self.path, files.add_checksum(line))
 
     def append(self, records: Iterable[Mapping[str, Any]], cost: float = 0.0) -> None:
-        """Write the records of a batch at once; `cost` is in seconds a trial."""
+        """Write the records of a batch at once; `cost` is in seconds per trial."""
         lines = [encode_record(record, cost, self.run) for record in records]
         files.append_lines(self.path, b"".join(lines))
 
     def copy(self, lines: bytes) -> None:
-        """Append whole lines that a process of the run wrote on another machine."""
+        """Append whole lines that a process of the run wrote on another host."""
         files.append_lines(self.path, lines)
 
 
 def failed_record(key: str, status: str, message: str) -> dict[str, Any]:
-    """Return the record of a trial that has no trajectory."""
+    """Return the record of a trial that has no trajectory.
+
+    Parameters
+    ----------
+    key : str
+        Key of the trial.
+    status : str
+        One of `STATUSES`.
+    message : str
+        Reason, for the user.
+    """
     reason = {"key": key, "status": status, "message": message}
     return {**reason, "facts": {}, "trajectory": {}}
 
 
 def batch_name(keys: Iterable[str]) -> str:
-    """Return the name of a batch in its records: a digest of its keys, in order."""
+    """Return the name of a batch in its records, a digest of its keys in order."""
     return sha256(" ".join(keys).encode()).hexdigest()[:NAMED]
 
 
 def encode_record(record: Mapping[str, Any], cost: float = 0.0, run: str = "") -> bytes:
-    """Return the line of a record: key, status, cost and run first."""
+    """Return a record as a line of the file, with key, status, cost and run first.
+
+    Parameters
+    ----------
+    record : mapping
+        The record of a trial.
+    cost : float
+        Seconds that the trial took.
+    run : str
+        Id of the run, unless the record names one.
+    """
     first = {"key": record["key"], "status": record["status"], "cost": round(cost, 6)}
     return files.add_checksum(files.compact_json({**first, "run": run, **record}))
 
@@ -123,9 +145,9 @@ class Traces(NamedTuple):
     Attributes
     ----------
     begun : dict of str to float
-        When it began each trial, in seconds since 1970.
+        The time at which it began each trial, in seconds since 1970.
     records : dict of str to dict
-        The records that it finished writing.
+        The records that it wrote completely.
     """
 
     begun: dict[str, float]
@@ -133,20 +155,21 @@ class Traces(NamedTuple):
 
 
 def traces_of(folder: Path, offset: int, run: str, keys: set[str]) -> Traces:
-    """Return what a run has written of some trials.
+    """Return the marks and records that a run has written for some trials.
 
-    Others may have written much in between: only lines of these trials are parsed.
+    Other processes may have written much in between, so only lines of these trials are
+    parsed.
 
     Parameters
     ----------
     folder : Path
         A results folder.
     offset : int
-        The place in its records from which on they are read.
+        Position in the file of records at which to start, in bytes.
     run : str
-        The id of the run.
+        Id of the run.
     keys : set of str
-        Those of the trials.
+        Keys of the trials.
     """
     traces = Traces({}, {})
     for text in _lines_from(folder, offset):
@@ -166,7 +189,7 @@ def traces_of(folder: Path, offset: int, run: str, keys: set[str]) -> Traces:
 
 
 def _lines_from(folder: Path, offset: int) -> Iterator[bytes]:
-    """Yield the whole lines of a folder's records from a place in the file on."""
+    """Yield the whole lines of a folder's records, from a position in the file on."""
     with contextlib.suppress(FileNotFoundError), (folder / RECORDS).open("rb") as file:
         file.seek(offset)
         yield from (line for line in files.lines_of(file) if line.endswith(b"\n"))
@@ -182,7 +205,8 @@ def take_lines(folder: Path) -> bytes:
 class Store:
     """The records of a results folder, by the keys of their trials.
 
-    There may be 10^6: of each only its key, its status and its place are kept.
+    There may be 10^6 records, so only the key, status and place of each are kept in
+    memory.
 
     Parameters
     ----------
@@ -192,11 +216,11 @@ class Store:
     Attributes
     ----------
     size : int
-        Bytes of the file when it was read; -1 if it is none.
+        Size of the file in bytes when it was read; -1 if there was no file.
     damaged : list of int
-        Numbers of the lines, from 1 on, that are neither a record nor a mark.
+        Numbers of the lines, starting at 1, that are neither a record nor a mark.
     refused : str
-        Why the file cannot be read; empty if it can.
+        Reason why the file cannot be read; empty if it can.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -209,11 +233,11 @@ class Store:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was appended since the last time.
+        """Read the lines that were appended since the last call.
 
-        Of several records of one key a finished one is kept, else the latest. A last
-        line without its end is read again by the next call: it is torn, or still being
-        written.
+        Of several records with one key, a finished one is kept, else the latest. A last
+        line without an end is torn or still being written; the next call reads it
+        again.
         """
         try:
             self.size, self.refused = files.size_of(self.path), ""
@@ -222,13 +246,13 @@ class Store:
                     file.seek(self._offset)
                     for line in files.lines_of(file):
                         if line[-1:] != b"\n" and len(line) < paths.LARGEST_TEXT:
-                            break  # the rest of it may come at any moment
+                            break  # the rest of the line may follow later
                         self._keep_line(line)
         except OSError as error:
             self.refused = error.strerror or str(error)
 
     def _keep_line(self, line: bytes) -> None:
-        """Keep the place of a line that is a whole record."""
+        """Store the place of a line if it is a whole record."""
         self._line += 1
         end = line.find(b'"', STATUS.stop)
         code = CODES.get(line[STATUS.stop : end])
@@ -250,7 +274,7 @@ class Store:
         return key in self._places
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the keys, those that were recorded first before the others."""
+        """Yield the keys in the order in which they were first recorded."""
         return iter(self._places)
 
     def __len__(self) -> int:
@@ -258,16 +282,16 @@ class Store:
         return len(self._places)
 
     def status(self, key: str) -> str | None:
-        """Return the status of a trial, None if it has no record."""
+        """Return the status of a trial; None if it has no record."""
         place = self._places.get(key)
         return None if place is None else STATUSES[place & ((1 << BITS) - 1)]
 
     def record(self, key: str) -> dict[str, Any] | None:
-        """Return a record, or None if there is none or it cannot be read."""
+        """Return the record of a trial; None if there is none or it cannot be read."""
         return next(self.records([key]))
 
     def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any] | None]:
-        """Yield the records of keys in the order given, None where `record` would."""
+        """Yield the records of keys in the order given, with None as in `record`."""
         with contextlib.ExitStack() as stack:
             file = None
             for key in keys:
@@ -291,15 +315,15 @@ class Store:
         Parameters
         ----------
         key : str
-            Of one of them; it has a record.
+            Key of one of its trials, which must have a record.
         batch : str
             The name of its batch (`batch_name`).
 
         Returns
         -------
         list of str
-            The key alone if nothing ran with it; empty if the mark of the batch is gone
-            or damaged.
+            Only the given key if the trial ran alone. Empty if the mark of the batch is
+            missing or damaged.
         """
         if batch == batch_name([key]):
             return [key]
@@ -317,7 +341,10 @@ class Store:
         return []
 
     def damage(self) -> str:
-        """Return in words which lines are damaged, or why none can be read."""
+        """Return a phrase on damaged lines, or on why the file cannot be read.
+
+        Empty if all is well.
+        """
         if self.refused:
             return f"{RECORDS} cannot be read: {self.refused}"
         if not self.damaged:
@@ -329,7 +356,7 @@ class Store:
 
 
 def _marks_in(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Yield the names of batches, and where their marks stand in the records."""
+    """Yield the names of batches and the positions of their marks in the file."""
     place = 0
     for line in files.lines_of(file):
         if line.startswith(BEGIN) and files.is_sealed(line):
@@ -341,8 +368,8 @@ def _marks_in(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the last values of a trial by quantity, as numbers to be minimised.
 
-    Where higher is better they are negated. Those of `QUANTITIES` that the trajectory
-    lacks are left out, all of them where the trial failed or diverged.
+    Quantities for which higher is better are negated. Those of `QUANTITIES` that the
+    trajectory lacks are left out. The result is empty if the trial failed or diverged.
     """
     if record is None or record.get("status") != "ok":
         return {}
@@ -354,14 +381,15 @@ def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def error_of(record: Mapping[str, Any] | None, quantity: str) -> float:
-    """Return the last error of a trial, infinite where it failed or diverged.
+    """Return the last error of a trial; infinite if it failed or diverged.
 
     Parameters
     ----------
     record : mapping or None
+        The record of the trial, if it has one.
     quantity : str
-        One of `QUANTITIES`. Of the objective it is F / F* - 1 where F* is known; of
-        what is better higher, and at most 1, what it lacks of 1.
+        One of `QUANTITIES`. For the objective, the error is F / F* - 1 if F* is known.
+        For quantities of at most 1 for which higher is better, it is 1 minus the value.
     """
     value = finals_of(record).get(quantity, math.inf)
     if record is None or math.isinf(value):
@@ -389,12 +417,12 @@ class Plan:
     folder : Path
         The results folder.
     append : bool
-        Whether to keep what others planned.
+        Whether to keep the lines of other runs.
 
     Attributes
     ----------
     published : int
-        Checksum of the file as this run left it last, -1 if it never wrote one.
+        Checksum of the file as this run last wrote it; -1 if it never wrote one.
     """
 
     def __init__(self, folder: Path, append: bool) -> None:
@@ -408,13 +436,13 @@ class Plan:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Drop the run's own copy; a full disk takes what is left in it no better."""
+        """Drop the run's own copy; ignore errors, such as a full disk."""
         if self._own is not None:
             with contextlib.suppress(OSError):
                 self._own.close()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add lines and publish them together with those before."""
+        """Add lines, and publish them together with the earlier ones."""
         with files.translate_os_errors(self.folder):
             if self._own is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -426,9 +454,9 @@ class Plan:
                 self.restore(new)
 
     def restore(self, new: bool = False) -> None:
-        """Publish if lines are new, or another run has written since.
+        """Publish the plan again if lines are new or another run has written since.
 
-        Call it under the lock of the folder.
+        The caller must hold the lock of the folder.
         """
         own, path = self._own, self.folder / files.PLAN
         if own is None or not (new or plan_checksum(self.folder) != self.published):
@@ -442,12 +470,12 @@ class Plan:
 
 
 def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
-    """Yield the lines of a folder's plan, None for each one that is damaged or gone.
+    """Yield the lines of a folder's plan, with None for each damaged or missing one.
 
     Raises
     ------
     UsageError
-        If the plan is no file of the folder that can be read.
+        If the plan cannot be read, or is not a file inside the folder.
     """
     with files.translate_os_errors(folder):
         for raw in files.checked_lines(folder / files.PLAN):
@@ -459,14 +487,14 @@ def read_plan(folder: Path) -> Iterator[dict[str, Any] | None]:
 def planned_lines(
     folder: Path, keys: Set[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines of a folder's plan, of some trials or of all."""
+    """Yield the intact lines of a folder's plan, for some trials or for all."""
     for line in read_plan(folder):
         if line is not None and (keys is None or line["key"] in keys):
             yield line
 
 
 def plan_checksum(folder: Path) -> int:
-    """Return the checksum of the plan as it stands, -1 if there is none."""
+    """Return the checksum of a folder's current plan; -1 if there is none."""
     if not (folder / files.PLAN).is_file():
         return -1
     with open_inside(folder / files.PLAN, folder) as file:
@@ -480,9 +508,9 @@ def _write_plan(path: Path, lines: Iterable[bytes]) -> None:
 def _merge_plan(path: Path, own: BinaryIO) -> None:
     """Add a run's lines to the plan.
 
-    A line of the same labels and spec but of another key is replaced: the code or the
-    data behind it changed. So is one of the same labels and key that spells its spec in
-    another way. A damaged line goes.
+    An old line with the same labels and spec but another key is replaced: its code or
+    data changed. So is one with the same labels and key whose spec is written
+    differently. Damaged lines are removed.
     """
     new = {_digest_of_name(line): line[KEY] for line in own}
     own.seek(0)
@@ -511,7 +539,7 @@ def _digest_of_head(raw: bytes) -> bytes:
 def _digest_of_name(raw: bytes) -> bytes:
     """Return the digest of a line's labels and spec, without its key and flags.
 
-    A solver's file is code: where it lies and what it holds name no trial.
+    The path and the content of a solver's file do not count, as they are code.
     """
     labels = raw.partition(FLAGS)[0][KEY.stop :]
     spec = FILE.sub(b"", raw.partition(SPEC)[2])
@@ -525,14 +553,14 @@ Points = list[dict[str, Any]]
 
 
 class Asked:
-    """What searches have asked for in a results folder.
+    """The points that the searches of a results folder have tried.
 
     Parameters
     ----------
     folder : Path
         The results folder.
     records : bool
-        Whether new points are written; a plan writes none.
+        Whether to write new points; a run that only plans writes none.
     """
 
     def __init__(self, folder: Path, records: bool) -> None:
@@ -551,23 +579,23 @@ class Asked:
                     self._keep_line(raw)
 
     def _keep_line(self, raw: bytes) -> None:
-        """Keep a line that is whole; of one that is torn the points are made anew."""
+        """Store the points of a line if it is whole; others will be computed again."""
         row = files.parse_object(raw) if files.is_sealed(raw) else None
         if row and all(isinstance(row.get(key), kind) for key, kind in KEYS.items()):
             points = [point for point in row["points"] if isinstance(point, dict)]
             self._known.setdefault((row["case"], row["round"]), points)
 
     def __call__(self, case: str, number: int, make: Callable[[], Points]) -> Points:
-        """Return the points of a round: those that were asked for, else new ones.
+        """Return the points of a round: the recorded ones, else new ones.
 
         Parameters
         ----------
         case : str
-            Digest of what the points depend on, the best setting so far too.
+            Digest of all that the points depend on, including the best setting so far.
         number : int
-            The round.
+            Number of the round.
         make : callable
-            Returns the points of a round that nobody has asked for before.
+            Returns new points, for a round that is not recorded.
         """
         if (case, number) not in self._known:
             points = make()
@@ -578,7 +606,7 @@ class Asked:
 
     def _write_row(self, row: dict[str, Any]) -> None:
         with files.translate_os_errors(self.folder), files.lock_folder(self.folder):
-            # Another run of the folder may have asked for them meanwhile.
+            # Another run of the folder may have written this round in the meantime.
             self._read_lines()
             if (row["case"], row["round"]) not in self._known:
                 line = files.add_checksum(files.compact_json(row))

@@ -1,7 +1,7 @@
-"""The tidy table: one row per checkpoint, made of the plan and the records.
+"""The results table: one row per checkpoint, built from the plan and the records.
 
-The manifest notes what the table was made of, its size and its checksum, and which
-planned trials it lacks.
+The manifest notes the sources of the table, its size and checksum, and how many planned
+trials it lacks.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ HELD_OUT = (
     *("test_objective", "test_risk", "test_accuracy", "balanced_accuracy", "auc"),
     *("rmse", "r2"),
 )
-"""What held-out records say; missing where there are none."""
+"""Measures on held-out records; missing if there are none."""
 MEASURED = (
     *HELD_OUT,
     "train_risk",
     "gradient_norm",
     "dual_gap",
     "predicted_excess",
-    # Of zeros; missing but for true weights and norms that tell it.
+    # Of zeros in w; missing unless the true weights or the norm determine it.
     *("support_f1", "active_groups", "change_points"),
 )
-"""What is measured beside the objective, most of it for few problems or solvers."""
+"""Measures besides the objective; most exist for few problems or solvers only."""
 
 COLUMNS = {
     name: column.dtype
@@ -84,7 +84,7 @@ FACTS = (
 SORTED = json.JSONEncoder(sort_keys=True).encode
 
 UNKNOWN = "unknown"
-"""Digest of sources that were not recorded; they have passed nothing."""
+"""Stands for the digest of sources that were not recorded; these passed no check."""
 
 Row = dict[str, Any]
 Trial = tuple[Row, Row]
@@ -92,7 +92,7 @@ Trial = tuple[Row, Row]
 
 
 def schema_of(more: Sequence[str] = ()) -> Any:
-    """Return the columns as Arrow spells them, with `more` columns of numbers."""
+    """Return the Arrow schema of the table, with `more` columns of numbers."""
     import pyarrow as pa
 
     types = {TEXT: pa.string(), FLAG: pa.bool_(), COUNT: pa.int64()}
@@ -102,7 +102,7 @@ def schema_of(more: Sequence[str] = ()) -> Any:
 
 
 def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
-    """Return the rows of some trials, with the columns fixed per trial repeated."""
+    """Return the rows of some trials as an Arrow table, one row per checkpoint."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -136,32 +136,42 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
 
 
 DOUBTED = ("solver", "calibration", "uncharged")
-"""The columns that tell what is in doubt of a row's solver."""
+"""The columns that determine the doubt about a row's solver."""
 BY_DATA = frozenset(("", *Uncharged))
-"""Uses of the records that are no solver's own; empty where there are none."""
+"""Uses of the data that a solver does not declare itself; the empty text means none."""
 
 
 def doubt_of(solver: str, calibration: Any, uncharged: Any) -> str:
-    """Return what is in doubt by now of a row's solver, by its `DOUBTED`."""
+    """Return the current doubt about a row's solver; empty if there is none.
+
+    Parameters
+    ----------
+    solver : str
+        Digest of a user's solver; empty for one of the package.
+    calibration : str
+        Label of the calibration.
+    uncharged : str
+        Uncharged uses of the data, separated by commas.
+    """
     uses = [use for use in str(uncharged).split(",") if use not in BY_DATA]
     return doubt_of_sources(solver, not str(calibration).endswith(NOT_RECOUNTED), uses)
 
 
 def _fixed_columns(line: Row, record: Row) -> Row:
-    """Return the columns that are equal in all rows of a trial."""
+    """Return the columns whose value is the same in all rows of a trial."""
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
-    # A threshold in multiples of a number of the data was chosen by looking at them.
+    # A threshold in a unit computed from the data was chosen by looking at the data.
     chosen = bool(line["tuned"] or line.get("measured"))
     uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
     read = line.get("read")
     if isinstance(read, list):
-        # What was declared when it ran may not be now, and no key depends on it.
+        # Declarations may have changed since the trial ran, and no key depends on them.
         others = [use for use in uncharged if use not in READ]
         uncharged = [*(use for use in READ if use in read), *others]
     solver = ""
     if "content" in algorithm or not is_our_algorithm(algorithm["name"]):
-        # A file's is in its spec, an entry point's in the record of what it did.
+        # For a file the digest is in the spec; for an entry point, in the record.
         solver = str(facts.get("solver", algorithm.get("content", UNKNOWN)))
     return {
         **{name: line[name] for name in (*LABELS, "tuned")},
@@ -185,7 +195,7 @@ def _fixed_columns(line: Row, record: Row) -> Row:
         "by_default": line.get("by_default", ""),
         "rule": line.get("rule", ""),
         "solver": solver,
-        # Nowhere missing: pandas before 3 writes a column of nothing as one of no type.
+        # Never missing: pandas before 3 writes an all-missing column without a type.
         "exempt": facts.get("exempt", ""),
         "epsilon": float(budget["epsilon"]),
         "delta": _as_number(facts.get("delta", budget["delta"])),
@@ -201,9 +211,9 @@ def _fixed_columns(line: Row, record: Row) -> Row:
 
 @functools.lru_cache(1000)
 def changed_options(dataset: str) -> str:
-    """Return the keys of a specification that differ from its yaml, all as JSON.
+    """Return the keys of a dataset's specification that differ from its yaml, as JSON.
 
-    Whether its records may be known tells no two problems apart.
+    Whether the data are public is left out, since it does not change the problem.
     """
     fields: Row = json.loads(dataset)
     fields.pop(PUBLIC, None)
@@ -216,12 +226,12 @@ def changed_options(dataset: str) -> str:
 
 
 BRIEF = 60
-"""Characters of an option that are spelled out; a polytope has many vertices."""
+"""Longest option that is written out, in characters; a polytope has many vertices."""
 
 
 @functools.lru_cache(1000)
 def _options_of_parts(parts: str) -> str:
-    """Return the parameters of loss, penalty and constraint, as JSON."""
+    """Return the parameters of loss, penalty and constraint as JSON, long ones cut."""
     found = {}
     for part, fields in json.loads(parts).items():
         for key, value in fields.items():
@@ -249,30 +259,31 @@ UNREADABLE = (
 def load_results(
     folder: str | Path | Sequence[str | Path], expand: bool = False
 ) -> pd.DataFrame:
-    """Return the table of a results folder, collecting it first if it is stale.
+    """Return the table of a results folder, rebuilding it first if it is outdated.
 
     Parameters
     ----------
     folder : str, Path or sequence of them
-        The results folder, or several: their tables one below the other.
+        The results folder. The tables of several folders are concatenated.
     expand : bool
-        Whether each key of `params`, `dataset_options` and `objective_options` is a
-        column, too. It is named after both, as `"params.clip"`: no other column has a
+        Whether each key of `params`, `dataset_options` and `objective_options` also
+        becomes a column. Its name is both, as in `"params.clip"`; no other column has a
         dot in its name.
 
     Returns
     -------
     DataFrame
-        One row per checkpoint with the columns of `COLUMNS`; a trial without a
-        trajectory has one row. `checked` is as of now, not as of the file. A sweep's
-        `panel` is its dataset, its `line` the algorithm and what else varies. A column
-        of a key holds numbers if all its values are numbers, else texts as on the
-        command line; it is missing where a row has no such key.
+        One row per checkpoint, with the columns of `COLUMNS`; a trial without a
+        trajectory has one row. `checked` is the current state, not that of the file.
+        The `panel` of a sweep is its dataset, and its `line` is the algorithm, each
+        followed by other settings that vary. The column of a key holds numbers if all
+        its values are numbers, else texts as on the command line. It is missing in rows
+        without that key.
 
     Raises
     ------
     UsageError
-        If a folder is not one of results; nothing is written there.
+        If a folder is not a results folder. Nothing is written there.
     """
     import pandas as pd
 
@@ -283,14 +294,14 @@ def load_results(
     table = tables[0]
     if len(tables) > 1:
         table = label_table(pd.concat(tables, ignore_index=True), again=True)
-        # A run that stands in two folders is one run.
+        # A run that is in two folders counts once.
         once = ["panel", "line", "phase", "trial", "iteration"]
         table = table.drop_duplicates(once, ignore_index=True)
     return _expand_columns(table) if expand else table
 
 
 def _expand_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the keys of its columns of JSON as columns, too."""
+    """Return a table with additional columns for the keys of its columns of JSON."""
     import pandas as pd
 
     names = ("params", "dataset_options", "objective_options")
@@ -302,7 +313,7 @@ def _expand_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def recorded_results(folder: Path) -> pd.DataFrame:
-    """Return what `load_results` returns, with the labels that the plan has."""
+    """Return the table of one folder like `load_results`, with labels of the plan."""
     if not any((folder / name).is_file() for name in (NAME, PLAN)):
         raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
     stale = is_stale(folder)
@@ -319,7 +330,10 @@ def recorded_results(folder: Path) -> pd.DataFrame:
 
 
 def lacking_in_words(folder: Path) -> str:
-    """Return how many planned trials the table of a folder lacks, in words."""
+    """Return a sentence that counts the planned trials missing from a folder's table.
+
+    It is empty if none is missing, according to the notes in the manifest.
+    """
     noted = _note_of_table(folder)
     missing, planned = noted.get("missing"), noted.get("planned")
     if not (isinstance(missing, int) and isinstance(planned, int) and missing > 0):
@@ -331,7 +345,7 @@ def lacking_in_words(folder: Path) -> str:
 
 
 def _checked_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Tell of each row whether its solver has passed `check` by now."""
+    """Return a table whose columns `doubt` and `checked` show the current state."""
     columns = (table[name].tolist() for name in DOUBTED)
     table["doubt"] = [*map(functools.cache(doubt_of), *columns)]
     table["checked"] = table["doubt"].eq("")
@@ -339,15 +353,15 @@ def _checked_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read_table(folder: Path) -> pd.DataFrame:
-    """Return the table of a folder as a frame, of its columns alone.
+    """Return the table of a folder as a DataFrame, without other metadata of the file.
 
-    No threads: one that is left over could take a Ctrl-C that the main one holds back,
-    or be at work when the process ends.
+    It is read without threads. A leftover thread could receive a Ctrl-C that the main
+    thread holds back, or still be running when the process ends.
 
     Raises
     ------
     ValueError
-        If it is not the one that the manifest notes, or has other columns.
+        If the file differs from the notes in the manifest, or has other columns.
     """
     import pyarrow.parquet as pq
 
@@ -357,26 +371,26 @@ def _read_table(folder: Path) -> pd.DataFrame:
         if noted and any(noted.get(key) != whole[key] for key in whole):
             raise ValueError("it is not as it was written")
         table = pq.ParquetFile(file, page_checksum_verification=True)
-        # Texts of up to 2 GB and of more are alike.
+        # Arrow has two types of text, for up to 2 GB and for more; both are fine.
         expected, actual = (
             {field.name: str(field.type).removeprefix("large_") for field in schema}
             for schema in (schema_of(POPULATION), table.schema_arrow)
         )
         if not (actual.items() <= expected.items() and {*COLUMNS} <= actual.keys()):
             raise ValueError("it has columns of other names or types")
-        # What else the file says of its columns is nothing to act upon.
+        # Metadata of the file are not trusted.
         content = table.read(use_threads=False).replace_schema_metadata()
         return _checked_columns(content.to_pandas(use_threads=False))
 
 
 def _note_of_table(folder: Path) -> Row:
-    """Return what the manifest notes of the table, empty if nothing."""
+    """Return the manifest's notes on the table; empty if there are none."""
     noted = read_manifest(folder).get(TABLE)
     return noted if isinstance(noted, dict) else {}
 
 
 def tell_gaps(folder: Path) -> None:
-    """Print which planned trials the table of a folder lacks, and why."""
+    """Print how many planned trials the table of a folder lacks, and why."""
     if lacking_in_words(folder):
         noted = _note_of_table(folder)
         lost = f"{NAME} lacks {count_with_noun(noted['missing'], 'planned trial')}"
@@ -388,7 +402,9 @@ def tell_gaps(folder: Path) -> None:
 
 
 def as_it_stands(folder: Path) -> pd.DataFrame:
-    """Return what `load_results` does of a table that is not made again, untold.
+    """Return the existing table of a folder as `load_results` does, without rebuilding.
+
+    It prints nothing about missing trials.
 
     Raises
     ------
@@ -403,7 +419,7 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
 
 
 def join_records(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
-    """Yield the trials of lines of the plan that have a record that can be read."""
+    """Yield pairs of a line of the plan and its record, for readable records."""
     known = [line for line in lines if line["key"] in store]
     records = store.records([line["key"] for line in known])
     for line, record in zip(known, records, strict=True):
@@ -412,16 +428,16 @@ def join_records(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
 
 
 def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
-    """Yield the spec and the facts of every planned trial that went well."""
+    """Yield the spec and the facts of every planned trial with the status `ok`."""
     for line, record in join_records(Store(folder), planned_lines(folder)):
         if record["status"] == "ok":
             yield line["spec"], record["facts"]
 
 
 def is_stale(folder: Path) -> bool:
-    """Return whether a folder's table is missing, or not made of its records.
+    """Return whether a folder's table is missing, or older than plan or records.
 
-    A table without records is the only copy: it is never stale.
+    A table without records is the only copy, so it is never stale.
     """
     if not (folder / NAME).is_file():
         return True
@@ -437,9 +453,10 @@ def is_outdated(folder: Path) -> bool:
 
 
 def collect_table(folder: Path) -> Path:
-    """Write the table of a folder, atomically, and return its path.
+    """Build the table of a folder from plan and records, and return its path.
 
-    Trials are in the order of the plan; those without a record are left out.
+    Trials are in the order of the plan; those without a record are left out. The file
+    is replaced atomically.
 
     Raises
     ------
@@ -456,10 +473,10 @@ def collect_table(folder: Path) -> Path:
 
 
 def bring_up_to_date(store: Store, plan: Plan) -> None:
-    """Leave a run's plan in place, and a table that is made of it and all records.
+    """Publish a run's plan, and rebuild the table from it and all records if needed.
 
-    Runs that end in the same folder wait for each other here, so that the table of
-    the last one holds what all of them recorded.
+    Runs that end in the same folder wait for each other here. The table of the last one
+    thus holds the records of all.
     """
     with translate_os_errors(store.folder), lock_folder(store.folder):
         plan.restore()
@@ -469,7 +486,7 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
 
 
 def _write_table(store: Store) -> None:
-    """Write the table, and note in the manifest what it holds; under the lock."""
+    """Write the table and its notes in the manifest; needs the folder's lock."""
     import pyarrow.parquet as pq
 
     folder = store.folder
@@ -482,7 +499,7 @@ def _write_table(store: Store) -> None:
     schema = schema_of(POPULATION if fresh else ())
     planned: Counter[str | None] = Counter()
     lost = set[str]()
-    # What others append meanwhile makes the table stale.
+    # Lines that others append from here on make the table stale.
     noted: Row = {"sources": _sources_of_table(folder, store.size)}
 
     def write(file: Any) -> None:
@@ -503,7 +520,7 @@ def _write_table(store: Store) -> None:
     damage = [store.damage()]
     if damaged:
         damage.append(f"{count_with_noun(damaged, 'damaged line')} of {PLAN}")
-    # A run that has only begun lacks nothing.
+    # A run that has no records yet has only begun, and counts as lacking nothing.
     missing = len(lost) + damaged if store.size > 0 else 0
     noted |= {"missing": missing, "planned": len(planned) + damaged}
     told = "; ".join(filter(None, damage)) if missing else ""
@@ -515,7 +532,7 @@ def _sources_of_table(folder: Path, size: int) -> str:
 
 
 def _tables_of_chunk(chunk: list[Trial], schema: Any, lost: set[str]) -> Iterator[Any]:
-    """Yield the rows of a chunk; where one trial cannot be read, of all others."""
+    """Yield the rows of a chunk of trials, without trials that cannot be read."""
     try:
         yield table_of(chunk, schema)
     except UNREADABLE:

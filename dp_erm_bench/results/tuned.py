@@ -1,4 +1,4 @@
-"""What each tuned line of a results folder chose, how that did, and what is open."""
+"""The choices of tuned lines in a results folder, their results, and what is open."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
 BESIDE = ("test_risk", "train_risk", "auc", "test_accuracy", "r2", "rmse")
-"""What is told of a choice beside the quantity that it was made by."""
+"""Quantities shown for a choice, besides the one by which it was made."""
 
 LABELS = ("panel", "dataset", "line", "algorithm", "open", "trial")
 SETTING = [
@@ -53,18 +53,18 @@ SETTING = [
     *("penalty", "strength", "constraint", "objective_options", "algorithm", "params"),
     *("epsilon", "delta", "adjacency", "calibration", "dataset_seed"),
 ]
-"""What the runs of a choice on report seeds have in common."""
+"""Columns that are equal in all runs of a choice on report seeds."""
 
 Row = Mapping[str, str]
 
 
 def read_choices(folder: Path) -> list[Row] | None:
-    """Return the rows of a folder's choices.csv, None if there is none.
+    """Return the rows of a folder's choices.csv; None if there is no such file.
 
     Raises
     ------
     UsageError
-        If it is damaged.
+        If the file is damaged.
     """
     text = read_text(folder, CHOICES, "the command of the run makes it again")
     if text is None:
@@ -88,27 +88,34 @@ def tuned_choices(folder: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     folder : str or Path
-        Of `dp-erm-bench tune`, or of an experiment that tunes.
+        Results folder of `dp-erm-bench tune`, or of an experiment that tunes.
 
     Returns
     -------
     DataFrame
-        One row per tuned line: `panel`, `dataset`, `epsilon`, `line`, `algorithm`;
-        `trial`, one of its runs on report seeds; `chosen`, a dict of all its parameters
-        but defaults; `quantity`, the column that it is judged by: what chose, or the
-        relative error in place of the objective where there is one; `median` over the
-        `runs` on report seeds with its 95 % interval `ci_low`, `ci_high`; `beats_zero`,
-        `beats_constant`, `unbeaten` and `place`, as `places_of_lines` says, `constant`
-        as in `Beyond`; `taken`, whether `from_results` takes it: whether it wins if
-        only w = 0 is to be beaten; the medians of `BESIDE` that its runs have; the
-        quantity of each of `BASELINES`, nan where there is none, and in
-        `baselines` that of each of these medians, a dict of dicts; `open`, why a
-        better setting may lie beyond, `uncharged` and `doubt`; `searched`, the
-        parameters that were, and `default`, a dict of those that nobody gave. With
-        several `splits` all of it was tuned on each, `chosen` and `trial` are the first
-        one's, and `median` is the mean of the medians over `runs` of each split, its
-        interval over splits, as of `by_split`. Runs that were lost count as the worst;
-        lines whose algorithm refuses the problem are left out.
+        One row per tuned line, with these columns:
+
+        - `panel`, `dataset`, `epsilon`, `line`, `algorithm`;
+        - `trial`, one of its runs on report seeds;
+        - `chosen`, a dict of its parameters without defaults; `searched`, the names of
+          the parameters that were searched; `default`, a dict of those not given;
+        - `quantity`, the column by which it is judged: the one by which it was chosen,
+          or the relative error instead of the objective, if there is one;
+        - `median` over the `runs` on report seeds, and its 95 % interval `ci_low`,
+          `ci_high`;
+        - `beats_zero`, `beats_constant`, `unbeaten` and `place`, as in `Standing`;
+          `constant`, as in `Beyond`;
+        - `taken`, whether `from_results` takes it, that is, whether it wins if only
+          w = 0 has to be beaten;
+        - the medians of those quantities of `BESIDE` that its runs have;
+        - for each of `BASELINES` its value of the quantity, nan if there is none;
+          `baselines`, a dict of dicts with their values of the other medians;
+        - `open`, why a better setting may lie beyond; `uncharged` and `doubt`.
+
+        With several `splits`, each of them was tuned. `chosen` and `trial` are those of
+        the first split, and `median` is the mean over splits of the median over `runs`,
+        with an interval over splits, as in `by_split`. Runs without a result count as
+        the worst. Lines whose algorithm refuses the problem are left out.
 
     Raises
     ------
@@ -138,14 +145,14 @@ def tuned_choices(folder: str | Path) -> pd.DataFrame:
         }
         told["baselines"] = {n: medians_of(baseline_columns(runs, n)) for n in beside}
         told |= {key: str(ends[key].iloc[0]) for key in ("uncharged", "trial")}
-        told["doubt"] = max(ends["doubt"])  # empty of a run that failed
+        told["doubt"] = max(ends["doubt"])  # empty for a run that failed
         models = medians_of(baseline_columns(runs, y))
         found.append({**told, "quantity": y, **beside, **models})
     if not found:
         raise UsageError(f"{folder}: has no runs that report yet")
     for (_, _, y), errors in problems.items():
         sign = sign_of(y)
-        # Runs that were lost before their first checkpoint have none.
+        # Runs that failed before their first checkpoint have no value at w = 0.
         zeros = [zero for one in errors if not math.isnan(zero := found[one][ZERO])]
         zero = sign * float(np.median(zeros)) if zeros else math.nan
         blind = places_of_lines(errors, zero)
@@ -164,13 +171,14 @@ def tuned_choices(folder: str | Path) -> pd.DataFrame:
 def _tuned_lines(
     folder: Path, rows: pd.DataFrame
 ) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Return what each tuned line chose, and the ends of its runs on report seeds.
+    """Return the choice of each tuned line, with the final rows of its report runs.
 
     Parameters
     ----------
     folder : Path
+        The results folder.
     rows : DataFrame
-        Those of the report, with the labels that the plan has.
+        Rows of report trials, with the labels of the plan.
     """
     import pandas as pd
 
@@ -178,7 +186,7 @@ def _tuned_lines(
     if not choices:
         raise UsageError(f"{folder}: holds no choices; dp-erm-bench tune makes some")
     planned = final_rows(rows)
-    # Where nobody named a panel and a line, both are made of what the rows are of.
+    # Without given labels, panel and line are derived from the settings of the rows.
     ends = with_beyond(label_table(rows, parameters=False).loc[planned.index])
     # A panel of an experiment may hold a problem for each point of an axis.
     lines_at = ends[["panel", "line", "epsilon"]].astype(object)
@@ -217,23 +225,25 @@ def best_choice(
     dataset: str | None = None,
     algorithm: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the row of `tuned_choices` for an epsilon, and the spec of one trial.
+    """Return the best row of `tuned_choices` for an epsilon, and the spec of its trial.
 
     Parameters
     ----------
     folder : str or Path
+        Results folder of a run that tuned.
     epsilon : float
-        One that was tuned for.
+        One of the values for which it was tuned.
     panel, dataset : str, optional
-        Which problem, where there are several.
+        The problem to take, if there are several.
     algorithm : str, optional
-        Its name, or a file's without ``.py``; None: the one that is best.
+        Name of the algorithm, or of a solver's file without ``.py``. None takes the
+        best one.
 
     Raises
     ------
     UsageError
-        As `tuned_choices`; if there is no such choice, or several problems have one; if
-        the plan of the folder does not hold the trial.
+        As `tuned_choices`. Also if there is no such choice, if several problems have
+        one, or if the plan of the folder does not hold the trial.
     """
     found = tuned_choices(folder)
     asked = {"epsilon": real_number(epsilon), "panel": panel, "dataset": dataset}
@@ -254,7 +264,7 @@ def best_choice(
                 f"{folder}: holds choices for {len(panels)} problems, name one by "
                 f"{'dataset' if several else 'panel'}={' or '.join(map(repr, ways))}"
             )
-    # Of lines that beat w = 0 the best, else the first: nothing else is looked at.
+    # Take the best line that beats w = 0, else the first. No other baseline counts.
     found = found.sort_values("taken", ascending=False, kind="stable")
     row = {str(key): value for key, value in found.iloc[0].items()}
     if line := next(planned_lines(Path(folder), {row["trial"]}), None):
@@ -276,7 +286,7 @@ def _choice_in_words(choice: Row) -> dict[str, Any]:
 
 
 def list_open_choices(rows: Sequence[Row] | None) -> list[str]:
-    """Return a line of a log for each choice that is open."""
+    """Return a line of a log for each choice that is open: a better one may exist."""
     if rows is None:
         return [f"  unknown: there is no {CHOICES}"]
     lines = [
@@ -299,10 +309,11 @@ def open_of(
     Parameters
     ----------
     rows : iterable of mapping or None
-        Of `read_choices`; None if they are damaged.
+        Rows from `read_choices`; None if they are damaged.
     panels, lines : collection of str
+        Labels of the panels and lines to include.
     epsilon : float or None
-        Of the choices; None: all of them.
+        The epsilon of the choices; None for all.
     """
     if rows is None:
         return "unknown"

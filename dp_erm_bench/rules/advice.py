@@ -1,14 +1,15 @@
-"""Which algorithm is expected to be best without tuning, from public numbers alone.
+"""The algorithm expected to be best without tuning, from public numbers alone.
 
-**Evidence** is results/published/untuned.csv: what each rule ended at on the problems
-of the leaderboard (`python -m benchmarks.rules run`). Errors F(w) - min F are in units
-of that of w = 0. Of each algorithm and kind of problem a curve is fitted to their
-logarithms: a parabola in log z, z = N / sqrt(p) the records that a direction has
-(`rules.public`), and a line in log p, all families of data having the same weight. So
-n, epsilon, delta and the adjacency enter by N. Classes, sparsity and tails of the data
-do not enter: nobody may look at them.
+**Evidence** is results/published/untuned.csv: the error at which each rule ended on the
+problems of the leaderboard (`python -m benchmarks.rules run`). Errors F(w) - min F are
+in units of that of w = 0. For each algorithm and kind of problem a curve is fitted to
+their logarithms. It is a parabola in log z, where z = N / sqrt(p) is the records that a
+direction has (`rules.public`), and a line in log p. All families of data have the same
+weight. So n, epsilon, delta and the adjacency enter by N. Classes, sparsity and tails
+of the data do not enter, because they are not public.
 
-**Ranges** are 80 % of what curves of all other families were wrong by on a family.
+**Ranges** hold 80 % of the errors that the curves of all other families made on a
+family.
 """
 
 import csv
@@ -40,24 +41,25 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "numbers": ("gd",),
     "ball": ("frank_wolfe", "gd"),
 }
-"""By kind of problem, what `auto` may name, of numbers with a ridge gd alone.
+"""The algorithms that `auto` may choose, by kind of problem.
 
-Whatever else was let in, a choice by curves of other families was no better than these.
-Nothing is named for more features than it was judged at. Those that publish a minimiser
-rest on what no budget pays for.
+For regression with a ridge only gd may be chosen. With more candidates, a choice by the
+curves of other families was no better. No algorithm but the first is chosen for more
+features than it was judged at. Algorithms that publish a minimiser are not candidates,
+as they rest on uncharged uses of the data.
 """
 
 SPARSE = 10.0
-"""greedy_cd is named where the square of a declared number of nonzeros is at most p
-over this: its T selections then find them, at noise that grows with log p alone."""
+"""greedy_cd is chosen if the square of the declared number of nonzeros is at most p
+over this. Its T selections then find them, at noise that grows only with log p."""
 
 NEAR = 8
-"""Cells that are shown beside a forecast."""
+"""Number of cells that are shown with a forecast."""
 
 MOST_N, MOST_P = 10**15, 10**7
 
 SHRINK = 0.3
-"""Of the coefficients but the constant: little is known far from the cells."""
+"""Ridge on all coefficients but the constant, as little is known far from the cells."""
 
 LOW, HIGH = 0.1, 0.9
 SILENT = 0.05
@@ -65,21 +67,24 @@ SILENT = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What an algorithm's rule ended at, a value a cell; texts are arrays of objects.
+    """Results of an algorithm's rule: arrays with one value per published cell.
+
+    A cell is a problem of the leaderboard at one epsilon.
 
     Attributes
     ----------
-    panel, family : array of str
+    panel, family : array of object
+        The problem, and the family of its data set, as strings.
     epsilon, records, p : array
-        N, and features.
+        Epsilon, the records N in units of the noise, and the number of features.
     lost : array
         log of the error over that of w = 0.
     tuned : array
         log of the error over that of the best tuned algorithm of the leaderboard; nan
-        where that has none.
+        if there is none.
     gained : array
-        Of what the optimum's test accuracy (or R2) has beyond the base rate's, the
-        share that the runs had.
+        The runs' share of the optimum's gain in test accuracy (or R2) over the base
+        rate.
     score, base, best : array
         Test accuracy or R2 of the runs, of the base rate, of the optimum.
     """
@@ -97,11 +102,11 @@ class Cells:
     best: Array
 
     def mask_of_cell(self, panel: str, epsilon: float) -> NDArray[np.bool_]:
-        """Return which of the cells is that of a panel at an epsilon."""
+        """Return the mask of the cell of a panel at an epsilon."""
         return np.asarray((self.panel == panel) & (self.epsilon == epsilon), bool)
 
     def without(self, families: Collection[str]) -> "Cells":
-        """Return the cells of other families."""
+        """Return the cells of all families but the given ones."""
         kept = ~np.isin(self.family, list(families))
         return Cells(**{key: value[kept] for key, value in vars(self).items()})
 
@@ -113,16 +118,25 @@ def evidence() -> Mapping[tuple[str, str], Cells]:
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if math.isfinite(float(row["error"])):  # of what an algorithm refuses none
+            if math.isfinite(float(row["error"])):  # not finite if it was refused
                 found.setdefault((row["kind"], row["algorithm"]), []).append(row)
     return {key: _cells_of(rows) for key, rows in found.items()}
 
 
 def share_gained(score: Any, base: Any, best: Any) -> Any:
-    """Return which share of what the optimum has beyond the base rate a score has.
+    """Return a score's share of the gain of the optimum over the base rate.
 
-    Whatever lost more than there is to gain has -1; an optimum that gains less than
-    0.01 counts as if it gained that.
+    The share is at least -1 and at most 1. An optimum that gains less than 0.01 counts
+    as if it gained 0.01.
+
+    Parameters
+    ----------
+    score : float or array
+        Test accuracy or R2 of a model.
+    base : float or array
+        That of the base rate.
+    best : float or array
+        That of the optimum without privacy.
     """
     return np.clip((score - base) / np.maximum(best - base, 0.01), -1.0, 1.0)
 
@@ -149,7 +163,7 @@ def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
 
 @dataclass(frozen=True)
 class ForecastRange:
-    """What is expected, and between what 80 % of left-out cells were."""
+    """An expected value, and the range in which 80 % of left-out cells were."""
 
     expected: float
     low: float
@@ -157,7 +171,7 @@ class ForecastRange:
 
 
 def _design(records: Array, p: Array, within: Cells) -> Array:
-    """Return the terms of the curve, no farther out than the cells reach."""
+    """Return the terms of the curve at places clipped to the range of the cells."""
     (z, q), (z0, q0) = _places(records, p), _places(within.records, within.p)
     z, q = np.clip(z, z0.min(), z0.max()), np.clip(q, q0.min(), q0.max())
     return np.stack([np.ones_like(z), z, q, z * z], axis=-1)
@@ -168,9 +182,10 @@ def _places(records: Array, p: Array) -> tuple[Array, Array]:
 
 
 def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
-    """Return what the curve through the values of cells is at other places.
+    """Return the fitted curve of the values of cells at other places.
 
-    More records are never worse: beyond the vertex of the parabola it is flat.
+    Beyond the vertex of the parabola the curve is flat, as more records are never
+    worse.
     """
     _, family, count = np.unique(
         cells.family.astype(str), return_inverse=True, return_counts=True
@@ -188,7 +203,7 @@ def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
 
 
 def _left_out(cells: Cells, values: Array) -> Array:
-    """Return what curves of all other families expect of each cell."""
+    """Return the value of each cell that the curve of all other families predicts."""
     guessed = np.zeros_like(values)
     for family in {*cells.family}:
         own = cells.family == family
@@ -200,9 +215,9 @@ def _left_out(cells: Cells, values: Array) -> Array:
 def _range_of(
     cells: Cells, values: Array, public: PublicNumbers, key: tuple[Any, ...]
 ) -> ForecastRange:
-    """Return what is expected of public numbers, and 80 % of what happens.
+    """Return the value expected for public numbers, and its range of 80 %.
 
-    The ``key`` names the cells and the values, as `_errors_of_curve` takes it.
+    The ``key`` names the cells and the values: the arguments of `_errors_of_curve`.
     """
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
@@ -214,7 +229,7 @@ def _range_of(
 def _errors_of_curve(
     kind: str, algorithm: str, without: frozenset[str], what: str
 ) -> tuple[float, float]:
-    """Return the quantiles of what curves of other families are wrong by."""
+    """Return the quantiles of the errors that curves make on left-out families."""
     cells = evidence()[kind, algorithm].without(without)
     values = cells.lost if what == "lost" else -cells.gained
     low, high = np.quantile(values - _left_out(cells, values), (LOW, HIGH))
@@ -223,17 +238,18 @@ def _errors_of_curve(
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a rule is expected to end at.
+    """The result that is expected of an algorithm with the parameters of its rule.
 
     Attributes
     ----------
     algorithm : str
+        A name of conf/algorithm.
     left : ForecastRange
-        Its error over that of w = 0.
+        The error over that of w = 0.
     gained : ForecastRange
-        The share of what the optimum's test accuracy (or R2) has beyond the base rate.
+        The share of the optimum's gain in test accuracy (or R2) over the base rate.
     few : bool
-        Whether N is less than in all cells: then nothing is known.
+        Whether N is smaller than in all cells, so that nothing is known.
     """
 
     algorithm: str
@@ -245,21 +261,23 @@ class Forecast:
 def forecast(
     algorithm: str, public: PublicNumbers, without: Collection[str] = ()
 ) -> Forecast | None:
-    """Return what a rule is expected to end at; None where none was judged.
+    """Return the result that is expected of a rule, None without evidence on it.
 
     Parameters
     ----------
     algorithm : str
+        A name of conf/algorithm.
     public : PublicNumbers
+        The public numbers of the problem.
     without : collection of str
-        Families of data that have no say.
+        Families of data that are left out of the evidence.
     """
     if (public.kind, algorithm) not in evidence():
         return None
     key = public.kind, algorithm, frozenset(without)
     cells = evidence()[key[:2]].without(without)
     lost = dataclasses.astuple(_range_of(cells, cells.lost, public, (*key, "lost")))
-    # What is gained grows with records as what is lost falls.
+    # Negated, because the gain grows with the records while the loss falls.
     missed = dataclasses.astuple(
         _range_of(cells, -cells.gained, public, (*key, "gained"))
     )
@@ -273,7 +291,7 @@ def forecast(
 
 
 def is_sparse(public: PublicNumbers, nonzeros: int | None) -> bool:
-    """Return whether so few features matter that greedy_cd is named."""
+    """Return whether so few features matter that greedy_cd is chosen."""
     few = nonzeros is not None and nonzeros**2 <= public.p / SPARSE
     return few and public.kind == "ridge"
 
@@ -281,7 +299,17 @@ def is_sparse(public: PublicNumbers, nonzeros: int | None) -> bool:
 def rank_rules(
     public: PublicNumbers, nonzeros: int | None = None, without: Collection[str] = ()
 ) -> list[Forecast]:
-    """Return forecasts of what `auto` may name, the best first."""
+    """Return forecasts of the algorithms that `auto` may choose, the best first.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    nonzeros : int, optional
+        How many features matter, if that is declared.
+    without : collection of str
+        Families of data that are left out of the evidence.
+    """
     first, *more = CANDIDATES[public.kind]
     if public.kind == "ridge" and not public.signs:
         more = []
@@ -294,10 +322,10 @@ def rank_rules(
 
 @functools.cache
 def is_good(kind: str, algorithm: str) -> bool:
-    """Return whether an algorithm has a rule that can be a default.
+    """Return whether an algorithm's rule is reliable enough to be a default.
 
-    One that is not may end above w = 0 though a curve of other families expects less,
-    in more than `SILENT` of the cells.
+    It is not if the rule ended above the error of w = 0 in more than a share `SILENT`
+    of the cells although the curve of other families predicted less.
     """
     cells = evidence().get((kind, algorithm))
     if cells is None:
@@ -307,13 +335,25 @@ def is_good(kind: str, algorithm: str) -> bool:
 
 
 def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
-    """Return whether a forecast is no better than w = 0; never without noise."""
+    """Return whether a forecast is no better than w = 0; False without noise."""
     hopeless = best.few or best.left.expected >= 1.0
     return math.isfinite(public.records()) and hopeless
 
 
 def sufficient_n(public: PublicNumbers, budget: Budget, algorithm: str) -> int | None:
-    """Return about how many records a rule needs to be better than w = 0, if any do."""
+    """Return about how many records a rule needs to be better than w = 0.
+
+    None if no number up to `MOST_N` suffices.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem; larger n are tried.
+    budget : Budget
+        The budget; delta may depend on n.
+    algorithm : str
+        A name of conf/algorithm.
+    """
     n = 2 * public.n
     while n <= MOST_N:
         mu = mu_for(min(public.epsilon, 1e3), budget.resolve_delta(n).number)
@@ -327,32 +367,34 @@ def sufficient_n(public: PublicNumbers, budget: Budget, algorithm: str) -> int |
 
 @dataclass(frozen=True)
 class Advice:
-    """What to run on a problem of which public numbers alone are known.
+    """Advice on what to run, given only the public numbers of a problem.
 
     Attributes
     ----------
     algorithm : str
-        A name, or ``w = 0`` where nothing is expected to be better.
+        A name of conf/algorithm, or ``w = 0`` if no algorithm is expected to be better.
     settings : mapping
-        What the algorithm's rule gives.
+        The parameters from the algorithm's rule.
     best : Forecast
-        Of that algorithm, or of what w = 0 is as good as.
+        That of the algorithm, or of the best one if that is no better than w = 0.
     others : tuple of Forecast
-        Of the other rules that can be defaults, the best first.
+        Those of the other rules that can be defaults, the best first.
     hits : float or None
-        In the cells nearby, how often the choice without their family was within 10 %
-        of the best of all rules; None where something else chose.
+        How often, in the nearest cells, the choice without their family was within 10 %
+        of the best of all rules. None if the choice was made in another way.
     tuning : float
-        There, the error over that of the best tuned algorithm, geometric mean.
+        In the nearest cells, the geometric mean of the error over that of the best
+        tuned algorithm.
     sufficient_n : int or None
-        About how many records would do better than w = 0; None if these do, or if no
-        number does that was tried.
+        About how many records would do better than w = 0. None if the present number
+        does, or if no number that was tried does.
     sparse : bool
-        Whether declared nonzeros chose, which one generated set of data supports.
+        Whether the declared nonzeros decided the choice, for which the only evidence is
+        one generated data set.
     beyond : str
-        Which of the numbers are below or above those of all cells; empty if none.
+        Which public numbers are below or above those of all cells; empty if none is.
     cells : tuple of mapping
-        The rows of the evidence nearby.
+        The nearest rows of the evidence.
     """
 
     algorithm: str
@@ -383,12 +425,14 @@ def advise(
     nonzeros: int | None = None,
     algorithm: str | None = None,
 ) -> Advice:
-    """Return which algorithm to run, how, and what to expect, from public numbers.
+    """Return which algorithm to run, its settings and what to expect of it.
+
+    All follows from public numbers.
 
     Parameters
     ----------
     n, p : int
-        Records and features, a constant column among these.
+        Number of records, and of features including a constant column.
     norm : float
         The declared bound on the norm of a record.
     epsilon, delta, adjacency
@@ -396,23 +440,23 @@ def advise(
     loss : str
         A name of conf/loss.
     label : float, optional
-        The declared bound on a label; of a regression it must be given.
+        The declared bound on a label; required for regression.
     strength : float, optional
-        That of an l2 penalty; 1 / n by default.
+        Strength of an l2 penalty; 1 / n by default.
     radius : float
-        Of an L1 ball for w; then there is no penalty.
+        Radius of an L1 ball for w. If it is finite there is no penalty.
     column : float, optional
-        The largest of the declared bounds of columns; the norm by default.
+        The largest declared bound of a column; the norm by default.
     nonzeros : int, optional
         How many features matter, if that is known without the data.
     algorithm : str, optional
-        Ask for this one, in place of the best.
+        The algorithm to forecast instead of the best one.
 
     Raises
     ------
     UsageError
-        For a number that is not allowed, an unknown name, or an algorithm whose rule
-        was judged on no such problem.
+        For a number that is not allowed, an unknown name, or an algorithm without
+        evidence on such problems.
     """
     for key, most, count in (
         ("n", MOST_N, n),
@@ -472,7 +516,7 @@ def _advice_for(
     nonzeros: int | None,
     algorithm: str | None,
 ) -> Advice:
-    """Return what `advise` does, for the public numbers of a problem."""
+    """Return the advice for the public numbers of a problem."""
     judged = sorted(name for kind, name in evidence() if kind == public.kind)
     found = [forecast(name, public) for name in judged if is_good(public.kind, name)]
     others = sorted(filter(None, found), key=lambda one: one.left.expected)
@@ -512,7 +556,7 @@ def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
 
 
 def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
-    """Return how often what is named without a cell's family was good there."""
+    """Return how often the choice without a cell's family was good in that cell."""
     rules = {
         name: one for (kind, name), one in evidence().items() if kind == public.kind
     }
@@ -532,7 +576,21 @@ def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
 def public_of_cell(
     kind: str, records: float, p: float, signs: bool = True
 ) -> PublicNumbers:
-    """Return as much of a cell's public numbers as forecasts depend on."""
+    """Return public numbers that give the same forecasts as those of a cell.
+
+    Numbers on which forecasts do not depend have arbitrary values.
+
+    Parameters
+    ----------
+    kind : {'ridge', 'numbers', 'ball'}
+        Kind of problem.
+    records : float
+        The records N in units of the noise.
+    p : float
+        Number of features.
+    signs : bool
+        Whether labels are -1 and +1.
+    """
     return PublicNumbers(
         n=1,
         p=int(p),
@@ -561,7 +619,7 @@ def _row(cells: Cells, i: int) -> Mapping[str, Any]:
 
 
 def _beyond(cells: Cells, public: PublicNumbers) -> str:
-    """Return which of the numbers are below or above those of all cells."""
+    """Return which public numbers are below or above those of all cells, in words."""
     own = {
         "epsilon": (public.epsilon, cells.epsilon),
         "n epsilon": (public.records(), cells.records),

@@ -1,31 +1,33 @@
-"""What is public of a problem and a budget: all that a rule may know.
+"""The public numbers of a problem and a budget, which are all that a rule may use.
 
-**Units.** A margin is x.w, the loss a function of it with slope at most G, curvature at
-most H and F(0) its value at 0. Records have norm2 at most R, beta = H R^2. Steps of
-sizes eta_t make a flow of length t = beta sum_t eta_t. A record's gradient is clipped
-to a share c of its bound G R. One record moves a sum of gradients by a c G R, a being
-2 (replace_one) or 1 (zero_out), and N = n mu / a, where releases that are mu-GDP
-together spend the budget. So n, epsilon and delta enter by N alone.
+**Units.** A margin is x.w. The loss is a function of the margin with slope at most G,
+curvature at most H, and value F(0) at 0. Records have norm2 at most R, and
+beta = H R^2. Steps of sizes eta_t make a flow of length t = beta sum_t eta_t. A
+record's gradient is clipped to a share c of its bound G R. One record changes a sum of
+gradients by at most a c G R, where a is 2 (replace_one) or 1 (zero_out). N = n mu / a,
+where releases that are mu-GDP together spend the budget. So n, epsilon and delta enter
+by N alone.
 
-**One law for the noise.** T noisy gradients with steps eta move w by noise of standard
-deviation sqrt(T) eta c G R sqrt(T) / N in each coordinate, if nothing contracts it: by
-t c G / (H R N), whatever T is. A margin moves by R times that,
+**One law for the noise.** T noisy gradients with steps eta add to w noise of standard
+deviation sqrt(T) eta c G R sqrt(T) / N in each coordinate, if nothing contracts it.
+That is t c G / (H R N), whatever T is. A margin changes by R times that,
 
     noise on a margin = c t G / (H N).
 
 Noise of standard deviation s in each coordinate raises F by at most
-(beta + p l2) s^2 / 2 on average, as the trace of the Hessian of the losses is at most
-beta. ``PublicNumbers.margin``, nu, is where that is an eighth of F(0). Rules of methods
-that follow noisy gradients, or a ridge, let noise reach a multiple of it,
+(beta + p l2) s^2 / 2 on average, because the trace of the Hessian of the losses is at
+most beta. ``PublicNumbers.margin``, nu, is the noise on a margin at which that is an
+eighth of F(0),
 
-    nu^2 = F(0) / (4 H (1 + p l2 / beta)),
+    nu^2 = F(0) / (4 H (1 + p l2 / beta)).
 
-less where less can be won: a ridge holds F(0) - F* to norm2(gradient)^2 / (2 l2), about
-(G R / 2)^2 / (2 p l2) for gradients of half their bound in p directions, and where N is
-small against sqrt(p) noise has the length of the signal. In the settings that searches
-of the leaderboard chose for gd, random_cd and output_perturbation at epsilon .1 to 10,
-nu is between .16 and 2.2 on five data sets, and as much smaller on madelon, where l2
-is 1 and p = 501.
+Rules of methods that follow noisy gradients, or add a ridge, let noise reach a multiple
+of nu. It is smaller if less can be gained. A ridge limits F(0) - F* to
+norm2(gradient)^2 / (2 l2), about (G R / 2)^2 / (2 p l2) for gradients of half their
+bound in p directions. If N is small compared with sqrt(p), noise has the length of the
+signal. In the settings that searches of the leaderboard chose for gd, random_cd and
+output_perturbation at epsilon .1 to 10, nu is between .16 and 2.2 on five data sets. It
+is as much smaller on madelon, where l2 is 1 and p = 501.
 """
 
 import math
@@ -39,42 +41,43 @@ from dp_erm_bench.solvers.terms import ERM
 
 LARGEST = 1e100
 PURE = ("gamma", "l1_laplace")
-"""Noise without delta."""
+"""Names of noise that needs no delta."""
 
 
 @dataclass(frozen=True)
 class PublicNumbers:
-    """What is public of a problem and a budget.
+    """The public numbers of a problem and a budget.
 
     Attributes
     ----------
     n, p : int
-        Records and features.
+        Number of records, and of features.
     epsilon : float
+        That of the budget.
     mu : float
         The mu of the Gaussian mechanism that spends the budget; infinite without noise.
     change : float
-        a, by how many bounds of a record a sum may change: 2 or 1.
+        a, the change of a sum between neighbours in bounds of a record: 2 or 1.
     strength : float
         l2, the modulus of strong convexity of the penalty.
     lipschitz, curvature : float
-        G, and H; where the loss has no curvature it is G, a kink counting as a bend
-        over a margin of 1.
+        G, and H. For a loss without curvature H is G, as if a kink were a bend over a
+        margin of 1.
     at_zero : float
-        The loss at margin 0, of a label at its bound, or 1.
+        F(0), the loss at margin 0 of a label at its bound, or of the label 1.
     norm : float
         R, the declared bound on the norm of a record.
     column, squares : float
-        X, the largest of the bounds of its columns, and the sum of their squares.
+        X, the largest declared bound of a column, and the sum of the squared bounds.
     radius : float
-        That of the set of w; infinite without.
+        Radius of the constraint set of w; infinite without a constraint.
     curved : bool
         Whether the loss is smooth and not linear.
     bounded : bool
-        Whether G R is declared: without that no rule gives a threshold.
+        Whether G R is declared. Otherwise no rule gives a clipping threshold.
     kind : str
-        ``ball`` where w is in a set; ``numbers`` where the loss's slope has no bound
-        and G is that of a label; else ``ridge``.
+        Kind of problem: ``ball`` if w is in a bounded set; ``numbers`` if the slope of
+        the loss has no bound, in which case G is the bound on a label; else ``ridge``.
     signs : bool
         Whether labels are -1 and +1.
     """
@@ -99,22 +102,26 @@ class PublicNumbers:
 
     @property
     def beta(self) -> float:
-        """Return H R^2."""
+        """Return the bound H R^2 on the curvature of a record's loss in w."""
         return self.curvature * self.norm * self.norm
 
     @property
     def largest(self) -> float:
-        """Return G R, the bound on a record's gradient."""
+        """Return the bound G R on the norm of a record's gradient."""
         return self.lipschitz * self.norm
 
     def records(self, noise: str = "gaussian") -> float:
-        """Return N; noise of density exp(-norm2) has norm p / epsilon, not sqrt(p)."""
+        """Return N = n mu / a, the number of records in units of the noise.
+
+        For pure privacy mu is taken as epsilon / sqrt(p), because noise of density
+        exp(-norm2) has norm p / epsilon, not sqrt(p).
+        """
         pure = noise in PURE or self.mu == 0.0
         mu = self.epsilon / math.sqrt(self.p) if pure else self.mu
         return self.n * mu / self.change
 
     def margin(self, records: float) -> float:
-        """Return nu, the noise that a margin may have."""
+        """Return nu, the noise on a margin that rules allow for N records."""
         small = min(1.0, math.sqrt(records / (5.0 * math.sqrt(self.p))))
         bent = self.p * self.strength / self.beta
         half = 0.5 * self.largest
@@ -127,10 +134,20 @@ class PublicNumbers:
 def public_numbers(
     problem: ERM, budget: Budget, clip: float | None
 ) -> PublicNumbers | None:
-    """Return what is public of a problem, None where nothing tells a scale.
+    """Return the public numbers of a problem, None if they give no scale.
 
-    Without declared bounds G R is the clipping threshold; without that a fit is
-    refused, or has no noise: then R is 1. A loss without a bound G has that of a label.
+    Without declared bounds, G R is the clipping threshold. Without a threshold either,
+    R is 1: such a fit is refused, or has no noise. If the slope of the loss has no
+    bound, G is the bound on a label.
+
+    Parameters
+    ----------
+    problem : ERM
+        The problem; its records are not read.
+    budget : Budget
+        The budget; delta may depend on n.
+    clip : float or None
+        The clipping threshold if it is given.
     """
     budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
     loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness
@@ -148,10 +165,10 @@ def public_numbers(
     try:
         at_zero = float(loss.value(np.array([label]), np.zeros(1))[0])
     except Exception:
-        return None  # that a loss of one's own has no value is told by its trials
+        return None  # a user's loss may fail here; its trials report the error
     epsilon, mu = budget.epsilon, math.inf
     if math.isfinite(epsilon):
-        # Beyond, mu grows like a root; noise is next to nothing.
+        # Beyond this epsilon mu grows like a root, and noise is negligible.
         mu = mu_for(min(epsilon, 1e3), budget.number)
     public = PublicNumbers(
         n=problem.n,
@@ -177,5 +194,5 @@ def public_numbers(
 
 
 def safe_ratio(value: float, over: float) -> float:
-    """Return a quotient, infinite over zero."""
+    """Return value / over, infinite if ``over`` is not positive."""
     return value / over if over > 0.0 else math.inf

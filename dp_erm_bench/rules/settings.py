@@ -1,35 +1,35 @@
-"""Rules for parameters that nobody gave: what `auto` stands for.
+"""Rules for parameters that are set to `auto`.
 
-A rule makes numbers of what is public: n, p, the budget, the declared bounds, constants
-of the loss and the strength of the penalty; it never sees a record. The numbers are
-filled in before a trial has a key, so that they, and not the rule, are what it is: a
-trial that was given them is the same one. Hence rules stand here and not in the classes
-of the solvers, whose text enters keys. Whoever changes a number of a rule changes its
-version.
+A rule computes parameters from public numbers: n, p, the budget, the declared bounds,
+constants of the loss and the strength of the penalty. It never sees a record. The
+numbers are filled in before a trial gets its key, so the key depends on the numbers and
+not on the rule: a trial to which the same numbers were given is the same trial. For
+this reason rules are kept here and not in the classes of the solvers, whose source
+enters keys. If a number of a rule changes, its version must change too.
 
 Units are those of `rules.public`.
 
-**What was fitted**, on the leaderboard's problems: each rule's ``constants``, by kind
-of problem, numbers in the rules of newton, feature_covariance and greedy_cd, and the 5
-and the eighth in ``PublicNumbers.margin``. Guesses on record are those of gd and
-frank_wolfe (`python -m benchmarks.rules`, results/published/rules.csv); others were
-tried by hand. ``growth``, ``rise`` and ``flow`` are powers and lengths of their own in
-mirror_descent and frank_wolfe. Elsewhere they use z = N / sqrt(p), the records that a
-direction has.
+**Fitted numbers.** Fitted on the leaderboard's problems were each rule's ``constants``,
+by kind of problem, numbers in the rules of newton, feature_covariance and greedy_cd,
+and the 5 and the eighth in ``PublicNumbers.margin``. The guesses tried for gd and
+frank_wolfe are on record (`python -m benchmarks.rules`, results/published/rules.csv);
+those for other rules were tried by hand. In mirror_descent and frank_wolfe ``growth``,
+``rise`` and ``flow`` are powers and lengths with a meaning of their own. In all other
+rules they use z = N / sqrt(p), the records that a direction has.
 
 share, growth, least, most
     A record's gradient is clipped to share (z / 30)^growth of its bound, at least
-    ``least`` and at most ``most`` of it. A lower share than 1/4 is ruinous for gradient
-    descent on the logistic loss where classes are unequal. The squared loss has
-    residuals far below the label's bound, and noise is that of the threshold, whatever
-    they are.
+    ``least`` and at most ``most`` of it. A share below 1/4 is ruinous for gradient
+    descent on the logistic loss if classes are unequal. The squared loss has residuals
+    far below the label's bound, and the noise is proportional to the threshold,
+    whatever they are.
 flow
-    Steps do not make a longer one: that gains little where it is not free.
+    The longest flow that steps make. A longer one gains little unless it is free.
 noise, rise
     Noise on a margin may be noise (z / 30)^rise times nu.
 bent
-    Of the modulus that noise asks for, this share is a ridge of objective_perturbation;
-    the data bend the objective, too.
+    The share of the modulus required by the noise that objective_perturbation adds as
+    a ridge, because the data bend the objective too.
 """
 
 import math
@@ -45,32 +45,36 @@ Given = Mapping[str, Any]
 Numbers = dict[str, Any]
 
 STEP = 1.9
-"""Largest step, times 1 / beta: from 2 on a step may expand distances."""
+"""Largest step in units of 1 / beta; a step of 2 or more may expand distances."""
 
 LONGEST, MOST_PASSES = 1_000, 300
-"""Most steps on all records, most passes of coordinate steps."""
+"""Largest numbers of steps on all records, and of passes of coordinate steps."""
 
 MULTIPLIER = 2.0
-"""Least noise multiplier of a sampled step: sampling 1 / q of the records then costs
-1.07 times the noise of all, sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022)."""
+"""Least noise multiplier z of a sampled step.
+
+Sampling a share q of the records then costs 1.07 times the noise of all records,
+sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022).
+"""
 
 RESIDUAL = 1 / 16
-"""Share of the bound of a gradient at w = 0 that algorithms without a rule clip to
-where the loss's slope has no bound."""
+"""Share of a gradient's bound at w = 0 to which algorithms without a rule clip, if the
+slope of the loss has no bound."""
 
 EACH = 30.0
-"""The z at which shares and noise are as their constants say."""
+"""The z at which shares and noise equal their constants."""
 
 OF_COORDINATES = ("greedy_cd", "random_cd")
-"""Algorithms with a threshold for the coordinates together, not for the norm."""
+"""Algorithms whose threshold is for all coordinates together, not for the norm."""
 
 
 def default_clip(algorithm: str, problem: ERM) -> float | None:
-    """Return the threshold of a loss whose slope has no bound, from declared bounds.
+    """Return the clipping threshold of a loss whose slope has no bound.
 
-    At w = 0 the squared loss has a slope of at most the label's bound Y, so a record's
-    gradient a norm of at most Y R, or entries of at most Y R_j. None where the slope
-    has a bound, or the label, the norm or the columns have none.
+    It is a share of a bound at w = 0. There the slope of the squared loss is at most
+    the label's bound Y, so a record's gradient has norm at most Y R, or entries of at
+    most Y R_j. None if the slope has a bound, or if the label, the norm or the columns
+    have no declared bound.
     """
     bounds = problem.dataset.bounds
     if bounds is None or math.isfinite(problem.lipschitz):
@@ -84,7 +88,7 @@ def default_clip(algorithm: str, problem: ERM) -> float | None:
 
 
 def three_digits(value: float) -> float:
-    """Return a number to three digits: the same on every machine, and to be read."""
+    """Return a number rounded to three digits, the same on every machine."""
     return float(f"{min(max(value, 1.0 / LARGEST), LARGEST):.3g}")
 
 
@@ -98,7 +102,21 @@ def share_to_clip(
     least: float,
     most: float,
 ) -> float:
-    """Return the share c of ``largest``, a gradient's bound, that is clipped to."""
+    """Return the clipping threshold of a gradient as a share c of its bound.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name; ``clip`` overrides the rule.
+    largest : float
+        The bound on a record's gradient.
+    share, growth : float
+        The share is share (z / 30)^growth, with z = N / sqrt(p).
+    least, most : float
+        Limits of the share.
+    """
     if "clip" in given:
         return 1.0 if given["clip"] is None else float(given["clip"]) / largest
     each = public.records() / math.sqrt(public.p)
@@ -109,14 +127,36 @@ def share_to_clip(
 
 
 def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
-    """Return the threshold of a share, null for all of what is declared."""
+    """Return the clipping threshold for a share c of a gradient's bound.
+
+    None, for no clipping, if the share is 1 or no bound is declared.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    c : float
+        The share of the bound.
+    largest : float
+        The bound on a record's gradient.
+    """
     return three_digits(c * largest) if c < 1.0 and public.bounded else None
 
 
 def free_of(
     public: PublicNumbers, records: float, noise: float = 1.0, rise: float = 0.0
 ) -> float:
-    """Return the c t at which noise on a margin is the multiple of nu."""
+    """Return the product c t at which noise on a margin is a given multiple of nu.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    records : float
+        N, the records in units of the noise; infinite without noise.
+    noise, rise : float
+        The multiple is noise (z / 30)^rise, with z = N / sqrt(p).
+    """
     if not math.isfinite(records):
         return math.inf
     allowed = noise * (records / math.sqrt(public.p) / EACH) ** rise
@@ -125,10 +165,20 @@ def free_of(
 
 
 def length_of(free: float, c: float, flow: float, forgotten: float) -> float:
-    """Return the length t of a flow: ``flow``, less where noise or a ridge end it.
+    """Return the length t of a flow: ``flow``, or less if noise or a ridge limits it.
 
-    A flow longer than ``forgotten``, the curvature over l2, has forgotten its start.
-    Without noise none is too long.
+    Without noise no flow is too long, and the length is infinite.
+
+    Parameters
+    ----------
+    free : float
+        The product c t that the noise allows; infinite without noise.
+    c : float
+        The clipping threshold as a share of a gradient's bound.
+    flow : float
+        Longest flow with noise.
+    forgotten : float
+        The curvature over l2; a longer flow has forgotten its start.
     """
     return min(flow, free / c, forgotten) if math.isfinite(free) else math.inf
 
@@ -142,7 +192,21 @@ def descent(
     rise: float,
     **clip: float,
 ) -> tuple[float, float]:
-    """Return c and t of steps along noisy gradients of all records."""
+    """Return the share c and the flow t of steps along noisy gradients of all records.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    flow : float
+        Longest flow t.
+    noise, rise : float
+        Noise on a margin may be noise (z / 30)^rise times nu.
+    **clip : float
+        Constants of ``share_to_clip``.
+    """
     free = free_of(public, public.records(), noise, rise)
     c = share_to_clip(public, given, public.largest, **clip)
     forgotten = safe_ratio(public.beta, public.strength)
@@ -150,20 +214,31 @@ def descent(
 
 
 def steps_of(t: float, given: Given) -> int:
-    """Return how many steps make a flow: the fewest that expand no distance."""
+    """Return how many steps of the given or the largest size make a flow t."""
     step: float = given.get("step", STEP)
     return max(1, min(LONGEST, math.ceil(min(t / step, LONGEST))))
 
 
 def step_of(t: float, count: float, most: float = STEP) -> float:
-    """Return the size of so many steps, which fall short of t where they are few."""
+    """Return the size of steps that make a flow of length t, or the largest size.
+
+    Parameters
+    ----------
+    t : float
+        Length of the flow.
+    count : float
+        Number of steps; too few of the largest size fall short of t.
+    most : float
+        Largest step, in units of 1 over the curvature.
+    """
     return three_digits(min(t / count, most) if count else most)
 
 
 def gd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return T, step and clip: the fewest steps of at most 1.9 / beta that make t.
+    """Return the number of steps T, the step and the threshold of gradient descent.
 
-    Noise does not depend on T, which is as small as no step expands distances.
+    The noise of a flow of length t does not depend on T. So T is the smallest number of
+    steps of at most 1.9 / beta that make t; such steps expand no distances.
     """
     c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, given))
@@ -175,12 +250,12 @@ def gd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
 
 
 def sgd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return those of gd over samples: T steps with a share q of the records each.
+    """Return the parameters of sgd: those of gd, with a share q of records per step.
 
-    At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu;
-    q is so large that it is `MULTIPLIER`, below which sampling costs noise. What the
-    sample adds, a record's gradient over sqrt(q n), is then at most 1 / (2 sqrt(p)) of
-    the noise. A loss that has a kink has steps in units of 1 / clip.
+    At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu.
+    The share q is chosen so that this is `MULTIPLIER`, below which sampling costs
+    noise. The sampling error, a record's gradient over sqrt(q n), is then at most
+    1 / (2 sqrt(p)) of the noise. If a loss has a kink, steps are in units of 1 / clip.
     """
     c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, {} if not public.curved else given))
@@ -209,12 +284,26 @@ def permutation_sgd(
     rise: float,
     **clip: float,
 ) -> Numbers:
-    """Return passes, batch, step and clip of a flow with noise at its end.
+    """Return passes, batch, step and threshold of a flow with noise at its end.
 
-    Nothing contracts that noise, (t G / (H N))^2 H / 2 of excess for c = 1. A solution
-    with margins of nu, spread over p directions, is as long as nu sqrt(p) / R, and a
-    flow of length t is at most its square times beta / (2 t) from it. Both together are
-    least at t^3 = nu^2 p (H N / G)^2 / 2. Ten passes of steps of about 1 / (2 beta).
+    Nothing contracts that noise, so it costs an excess of (t G / (H N))^2 H / 2 for
+    c = 1. A solution with margins of nu, spread over p directions, has length
+    nu sqrt(p) / R. The excess of a flow of length t is at most the square of that times
+    beta / (2 t). The sum of both is least at t^3 = nu^2 p (H N / G)^2 / 2. By default
+    there are ten passes of steps of about 1 / (2 beta).
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    flow : float
+        Longest flow t.
+    noise, rise : float
+        Noise on a margin may be noise (z / 30)^rise times nu.
+    **clip : float
+        Constants of ``share_to_clip``.
     """
     records = public.records(given.get("noise", "gaussian"))
     free, nu = free_of(public, records, noise, rise), public.margin(records)
@@ -246,12 +335,25 @@ def random_cd(
     rise: float,
     **clip: float,
 ) -> Numbers:
-    """Return passes, step and clip: those of gd, in coordinates.
+    """Return passes, step and threshold of coordinate descent: those of gd, adapted.
 
-    A pass is p releases, of sensitivities c G R_j, so that the noise on a margin is
-    sqrt(p D) times that of gd at equal t, D = p R^2 / sum_j R_j^2; and t, now in units
-    of 1 / M_j, is D times shorter. A step is at most 1 / M_j, which finds the minimum
-    along a coordinate that all records have at its bound.
+    A pass is p releases of sensitivities c G R_j. So at equal t the noise on a margin
+    is sqrt(p D) times that of gd, with D = p R^2 / sum_j R_j^2. And t, now in units of
+    1 / M_j, is D times shorter. A step is at most 1 / M_j, which finds the minimum
+    along a coordinate if all records have that coordinate at its bound.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    flow : float
+        Longest flow t.
+    noise, rise : float
+        Noise on a margin may be noise (z / 30)^rise times nu.
+    **clip : float
+        Constants of ``share_to_clip``.
     """
     records = public.records()
     dense = public.p * public.norm**2 / public.squares
@@ -268,11 +370,12 @@ def random_cd(
 
 
 def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
-    """Return the ridge: of noise nu on a margin, or of the least bound.
+    """Return the ridge that limits noise on a margin to nu, or has the least bound.
 
-    The minimiser moves by a G R / (n m) for a modulus m, so that a margin has noise
-    G R^2 / (m N). A solution of length nu sqrt(p) / R pays m nu^2 p / (2 R^2) for m;
-    with H / 2 times the squared noise it is least at m^3 = 2 H G^2 R^6 / (p nu^2 N^2).
+    For a modulus m the minimiser moves by a G R / (n m), so a margin has noise
+    G R^2 / (m N). For a solution of length nu sqrt(p) / R, the modulus costs
+    m nu^2 p / (2 R^2). The sum of that and H / 2 times the squared noise is least at
+    m^3 = 2 H G^2 R^6 / (p nu^2 N^2). The larger of both moduli is taken.
     """
     records = public.records(given.get("noise", "gaussian"))
     if not math.isfinite(records):
@@ -285,17 +388,27 @@ def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
 def objective_perturbation(
     public: PublicNumbers, given: Given, *, bent: float
 ) -> Numbers:
-    """Return the ridge: a share of what alone holds the noise on a margin to nu.
+    """Return the ridge: a share of that which alone limits noise on a margin to nu.
 
-    The noise b of the objective's sum has a G R / mu in each coordinate and moves a
-    minimum of curvature m by b / (n m), a margin by G R^2 / (m N). The ridge of the
-    papers' bound, norm(b) / (n norm(w)) for w of length nu sqrt(p) / R, is the same.
-    The data have a curvature h >= 0 of their own, of which nothing is public. It is not
-    subtracted, as version 1 did with a guess: where h is less, as with rare positives,
-    no ridge was left before noise was small, and more budget did worse. With a fixed
-    share ``bent`` of m the noise on a margin is G R^2 / (N h + N bent m), and N m is
-    constant where nu is: neither it nor the ridge grows with the budget, whatever h is.
-    The part log(1 + beta / (n m)) of epsilon that no noise pays is at most a half.
+    The noise b in the objective's sum has deviation a G R / mu in each coordinate. It
+    moves a minimum of curvature m by b / (n m), and a margin by G R^2 / (m N). The
+    ridge of the papers' bound, norm(b) / (n norm(w)) for w of length nu sqrt(p) / R, is
+    the same. The data have a curvature h >= 0 of their own, about which nothing is
+    public. No guess of h is subtracted: if h is smaller than guessed, as with rare
+    positives, no ridge would be left before noise is small, and a larger budget would
+    do worse. With a fixed share ``bent`` of m, the noise on a margin is
+    G R^2 / (N h + N bent m), and N m is constant if nu is. So neither that noise nor
+    the ridge grows with the budget, whatever h is. The part log(1 + beta / (n m)) of
+    epsilon, which no noise reduces, is at most a half.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    bent : float
+        The share of m that is added as a ridge.
     """
     records = public.records(given.get("noise", "gaussian"))
     if not math.isfinite(records):
@@ -306,7 +419,7 @@ def objective_perturbation(
 
 
 def ridge_of(public: PublicNumbers, modulus: float) -> float:
-    """Return what a modulus needs beside the penalty's; 0 where nothing is declared."""
+    """Return the ridge that a modulus needs besides the penalty, 0 without bounds."""
     needed = public.bounded and modulus > public.strength
     return three_digits(modulus - public.strength) if needed else 0.0
 
@@ -319,10 +432,24 @@ def feature_covariance(
     share_of_mu: float,
     **clip: float,
 ) -> Numbers:
-    """Return so many full steps, and the threshold of a gradient before the scaling.
+    """Return a fixed number of full steps, and the threshold of a gradient.
 
-    X'X is published with a small share of the budget: its noise is a floor under its
+    The threshold is for gradients before they are scaled by the covariance. X'X is
+    published with a small share of the budget; its noise is a floor under its
     eigenvalues, whatever the threshold is.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    n_iter : int
+        Number of steps with noise.
+    share_of_mu : float
+        The share of the budget for X'X.
+    **clip : float
+        Constants of ``share_to_clip``.
     """
     largest = public.largest
     c = share_to_clip(public, given, largest, **clip)
@@ -335,7 +462,21 @@ def feature_covariance(
 def newton(
     public: PublicNumbers, given: Given, *, n_iter: int, **clip: float
 ) -> Numbers:
-    """Return so many steps, with a floor that is half the noise of the Hessian."""
+    """Return a fixed number of Newton steps, their floor and their threshold.
+
+    The floor is half the noise of the Hessian.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    n_iter : int
+        Number of steps with noise.
+    **clip : float
+        Constants of ``share_to_clip``.
+    """
     c = share_to_clip(public, given, public.largest, **clip)
     few = {"n_iter": n_iter, "share": 0.4, "floor": 0.5}
     if not math.isfinite(public.records()):
@@ -344,17 +485,28 @@ def newton(
 
 
 def ssp(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return what was fitted: all that is released has its noise's units."""
+    """Return the fitted constants: its parameters are in units of its noise."""
     return fitted
 
 
 def greedy_cd(
     public: PublicNumbers, given: Given, *, steps: float, **clip: float
 ) -> Numbers:
-    """Return T in proportion to the root of N / ln 2p, and long steps.
+    """Return a number of selections T proportional to (N / ln 2p)^1/2, and long steps.
 
-    A selection's noise falls with N and grows with the logarithm of p; T of them have
-    sqrt(T) times as much.
+    The noise of a selection falls with N and grows with the logarithm of p. With T
+    selections the noise is sqrt(T) times as large.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    steps : float
+        T at N = 30 ln 2p.
+    **clip : float
+        Constants of ``share_to_clip``.
     """
     c = share_to_clip(public, given, public.largest, **clip)
     each = public.records() / (EACH * math.log(2 * public.p))
@@ -371,7 +523,23 @@ def mirror_descent(
     climb: float,
     **clip: float,
 ) -> Numbers:
-    """Return T steps of a flow that grows with the ball and with N / ln 2p."""
+    """Return T steps of a flow that grows with the ball and with N / ln 2p.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    n_iter : int
+        T, unless it is given.
+    flow : float
+        Length of the flow at N = 30 ln 2p, for a ball of radius 1 / X.
+    climb : float
+        The flow grows as the power ``climb`` of N / ln 2p.
+    **clip : float
+        Constants of ``share_to_clip``.
+    """
     size = public.radius * public.column if math.isfinite(public.radius) else 1.0
     each = public.records() / (EACH * math.log(2 * public.p))
     c = share_to_clip(public, given, public.largest, **clip)
@@ -391,10 +559,22 @@ def frank_wolfe(
     share: float,
     rise: float,
 ) -> Numbers:
-    """Return T and the bound of entries, by the records that a selection has.
+    """Return the number of steps T and the threshold of a gradient's entries.
 
-    q = N / (100 ln 2p). A step moves margins by at most rho X, the ball's radius times
-    the largest entry; a larger ball needs more of them.
+    Both depend on q = N / (100 ln 2p), the records that a selection has. A step moves
+    margins by at most rho X, the ball's radius times the largest entry, and a larger
+    ball needs more steps.
+
+    Parameters
+    ----------
+    public : PublicNumbers
+        The public numbers of the problem.
+    given : mapping
+        Parameters that the user fixed, by name.
+    steps, growth : float
+        T is steps (q sqrt(rho X))^growth, at most 2000.
+    share, rise : float
+        The threshold is share q^rise of the bound on an entry, at least 1/64 of it.
     """
     q = public.records() / (100.0 * math.log(2 * public.p))
     largest = public.lipschitz * public.column
@@ -414,15 +594,15 @@ class Rule:
     Attributes
     ----------
     version : str
-        Another one whenever the rule gives other numbers; column ``rule``.
+        Changes whenever the rule gives other numbers; written to the column ``rule``.
     meanings : mapping of str to str
-        What ``auto`` means, of each parameter that the rule gives.
+        The meaning of ``auto`` for each parameter that the rule sets.
     numbers : callable
-        Returns values of these parameters for what is declared and the parameters that
-        are given. One that it leaves out has the default of its field.
+        Returns the values of these parameters from the public numbers and the given
+        parameters. A parameter that it leaves out has the default of its field.
     constants : mapping of str to mapping
-        By kind of problem, keyword arguments of ``numbers``: what was fitted. Where
-        there are some, the rule gives nothing for other kinds.
+        The fitted keyword arguments of ``numbers``, by kind of problem. If there are
+        any, the rule sets nothing for other kinds.
     """
 
     version: str
@@ -431,13 +611,13 @@ class Rule:
     constants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def gives(self, public: PublicNumbers) -> bool:
-        """Return whether the rule is one for such a problem."""
+        """Return whether the rule covers the kind of a problem."""
         return not self.constants or public.kind in self.constants
 
     def settings(
         self, public: PublicNumbers, given: Given, **guesses: float
     ) -> Mapping[str, Any]:
-        """Return what ``numbers`` does, with other constants where some are guessed."""
+        """Return the parameters that the rule sets, with ``guesses`` as constants."""
         if not self.gives(public):
             return {}
         fitted = self.constants.get(public.kind, {})
@@ -580,7 +760,7 @@ RULES: Mapping[str, Rule] = {
         {"ball": {"steps": 16.0, "growth": 0.8, "share": 1 / 8, "rise": 0.35}},
     ),
 }
-"""The rules of the package's algorithms; others have ``defaults`` in their class."""
+"""Rules of the package's algorithms; any other has ``defaults`` in its class."""
 
 
 def rule_of(name: str, cls: Any) -> Rule | None:

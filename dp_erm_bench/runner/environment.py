@@ -1,11 +1,12 @@
-"""What a process computes with, as every answer of a remote worker tells it.
+"""Describe the code, versions and CPU of a process, to compare remote workers with it.
 
-A worker shares no memory with the parent, and may be stale, half updated, or of another
-machine. The parent believes no answer that does not tell what it computes with itself:
-a flat mapping of strings, with digests of the package's files, versions, and the CPU.
-A worker reads the files at its first task, and looks at their stamps behind each: all
-that its children have loaded in between is what it told. Data and files of the user's
-must be there as here, which a child proves for each batch.
+A remote worker shares no memory with the parent. It may be stale, half updated, or on
+another machine. So each of its answers describes its environment: a flat mapping of
+strings, with digests of the package's files, versions, and the CPU. The parent accepts
+an answer only if this is its own environment. A worker reads the files at its first
+task, and compares their stamps after each task: then everything that its children have
+loaded in between is what it described. The user's data and files must be the same there
+as here, which a child checks for each batch.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ VERSIONS = (
     *("numpy", "scipy", "numba", "llvmlite", "dp-accounting", "scikit-learn"),
     *("intel-cmplr-lib-rt", "icc-rt"),
 )
-"""Packages that numbers depend on; what pandas has read is compared as data.
+"""Packages that numbers depend on; the data that pandas has read are compared as such.
 
-Numba takes the exponential function of Intel's, where there is one.
+Numba uses Intel's exponential function if that is installed.
 """
 
 SETTINGS = (
@@ -44,32 +45,32 @@ SETTINGS = (
     *("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
     "GLIBC_TUNABLES",
 )
-"""Variables that change what is computed, or what a library takes the CPU for."""
+"""Environment variables that change numbers, or the CPU that a library assumes."""
 
-NUMBAS = ".numba_config.yaml"  # in the working folder: such settings, too
+NUMBAS = ".numba_config.yaml"  # in the working folder; it has such settings, too
 
 CPU, PACKAGE, STALE = "CPU", "dp_erm_bench", "stale"
 INSTALL = "install the same there and start it again"
 SHORT = 12
-"""Digits of a digest in a sentence."""
+"""Digits of a digest in a message."""
 
 
 def own_environment() -> dict[str, str]:
-    """Return `at_first` with `stale`.
+    """Return the environment of this process, and whether it is stale.
 
-    That is not empty if a file of the package was touched since, or a version or a
-    setting is another.
+    It is `at_first` with the entry `stale`: not empty if a file of the package was
+    touched since, or a version or a setting has changed.
     """
     return {**at_first(), STALE: "yes" * (_seen() != _environment_now())}
 
 
 def at_first() -> dict[str, str]:
-    """Return what this process computes with, as it was at the first call."""
+    """Return the environment of this process as it was at the first call."""
     return {**_seen()[0], STALE: ""}
 
 
 def machine_kind() -> dict[str, str]:
-    """Return all that bits depend on beside code and data: CPU, versions, settings."""
+    """Return the CPU, versions and settings, which numbers depend on to the bit."""
     settings = {name: os.environ.get(name, "unset") for name in SETTINGS}
     with contextlib.suppress(OSError):
         settings[NUMBAS] = hashlib.sha256(Path(NUMBAS).read_bytes()).hexdigest()
@@ -87,14 +88,14 @@ _seen = functools.cache(_environment_now)
 def first_difference(
     theirs: Mapping[str, str], ours: Mapping[str, str], mixed: bool = False
 ) -> str:
-    """Return the first difference of a worker, and what to do; empty if none.
+    """Return the first difference of a worker, with a remedy; empty if there is none.
 
     Parameters
     ----------
     theirs, ours : mapping of str to str
-        What `own_environment` returns, there and here.
+        The result of `own_environment` there and here.
     mixed : bool
-        Whether there may be several kinds of CPU.
+        Whether several kinds of CPU are allowed.
     """
     if theirs.get(STALE):
         return "its dp_erm_bench has changed since it was started: start it again"
@@ -115,13 +116,13 @@ def first_difference(
 @functools.cache
 def own_cpu() -> str:
     """Return the name of the CPU that numba compiles for."""
-    import llvmlite.binding as llvm  # 0.1 s, and runs on this machine do not ask
+    import llvmlite.binding as llvm  # takes 0.1 s; runs on one machine do not need it
 
     return os.environ.get("NUMBA_CPU_NAME") or str(llvm.get_host_cpu_name())
 
 
 def _package_files() -> Iterator[Path]:
-    """Yield the package's sources and the yaml of its parts."""
+    """Yield the package's source files and the yaml files of its parts."""
     yield from Path(__file__).resolve().parents[1].rglob("*.py")
     for group in conf_dir().iterdir():
         if group.is_dir() and group.name not in ("experiment", "runner"):
@@ -129,7 +130,7 @@ def _package_files() -> Iterator[Path]:
 
 
 def _stamps_of_files() -> list[Any]:
-    """Return what tells the package's files from what is put in their place."""
+    """Return stamps of the package's files, which change if a file is replaced."""
     return [
         (file, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns)
         for file in sorted(_package_files())
@@ -139,7 +140,7 @@ def _stamps_of_files() -> list[Any]:
 
 @functools.cache
 def _digest_of_package() -> str:
-    """Return the digest of the package's sources and of the yaml of its parts."""
+    """Return the digest of the package's sources and of its parts' yaml files."""
     yaml = [
         (f"{file.parent.name}/{file.name}", file.read_text())
         for file in sorted(_package_files())
@@ -150,11 +151,11 @@ def _digest_of_package() -> str:
 
 
 def _installed_versions() -> dict[str, str]:
-    """Return the versions of what numbers depend on, as they are installed now."""
+    """Return the installed versions of the packages that numbers depend on."""
     import numpy as np
 
-    # One version of numpy was built with several. Kernels call the C library's
-    # exponential function and logarithm.
+    # The same version of numpy is built with different BLAS libraries. Kernels call
+    # the C library's exponential function and logarithm.
     built = np.show_config(mode="dicts") or {}
     blas = built.get("Build Dependencies", {}).get("blas", {})
     found = dict.fromkeys(VERSIONS, "none") | {
@@ -169,11 +170,12 @@ def _installed_versions() -> dict[str, str]:
 
 
 def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
-    """Return what the problems and the installed solvers of some batches must be.
+    """Return identities that the problems and solvers of some batches must have.
 
-    The identity of each problem by its spec as JSON: with the content of the data, it
-    is what the trials' keys stand for. The digest of each algorithm of an installed
-    package by its name. A file of the user's has its digest in the spec.
+    There is the identity of each problem by its spec as JSON; it includes the content
+    of the data, and the trials' keys were made with it. There is also the digest of
+    each algorithm of an installed package, by its name. The digest of a user's file is
+    in the spec.
     """
     pins: dict[str, str] = {}
     for setting in {id(one[0].setting): one[0].setting for one in batches}.values():
@@ -186,14 +188,14 @@ def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
 
 
 def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
-    """Refuse a batch whose data or code, in this process, are not those of the run.
+    """Raise Unlike if this process does not have the data or the code of a batch.
 
-    What is loaded here is kept, and the batch has the same.
+    Data and code that are loaded here are kept, so the batch gets the same ones.
 
     Raises
     ------
     Unlike
-        If so, or if they are not there.
+        If data or code are missing, or differ from those of the run.
     """
     for group in FROM_FILES:
         pin = named_in(spec[group]) if spec.get(group) else ""
@@ -207,14 +209,14 @@ def check_batch(spec: Mapping[str, Any], pins: Mapping[str, str]) -> None:
                 raise Unlike(str(error)) from None
     posed, name = pins.get(_source_of_spec(spec)), _algorithm_of(spec)
     if posed is not None:
-        # Not at the top: whoever plans needs no kernels.
+        # Not at the top, since planning needs no kernels.
         from dp_erm_bench.runner.execute import problem_of_trial
 
         try:
             problem_of_trial(spec, posed)
         except Unlike:
             raise
-        except Exception as error:  # of a file that is another one
+        except Exception as error:  # as a changed file may raise
             name = spec["dataset"]["name"]
             raise Unlike(f"dataset {name} cannot be loaded: {error}") from None
     if name in pins:

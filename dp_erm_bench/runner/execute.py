@@ -1,4 +1,4 @@
-"""Execute one batch of trials in a worker, and describe what came out."""
+"""Execute one batch of trials in a worker, and make the records of its results."""
 
 import contextlib
 import dataclasses
@@ -38,19 +38,21 @@ SPACES = ("none", "l1_ball")
 
 
 def run_batch(trials: Sequence[Trial]) -> list[Record]:
-    """Run trials that share all but value parameters and seeds.
+    """Run trials that share everything except value parameters and seeds.
 
     Parameters
     ----------
     trials : sequence of Trial
+        The trials of one batch.
 
     Returns
     -------
     list of dict
         One record per trial: ``key``, ``status`` (ok, diverged, skipped, error),
-        ``message``, ``facts``, ``trajectory``; where there is one, the first digits
-        of its ``identity``, and its ``batch`` (`results.store.batch_name`). An
-        exception of the algorithm is a status, not raised.
+        ``message``, ``facts``, ``trajectory``. A trial with a trajectory also has the
+        first digits of its ``identity``, and its ``batch``
+        (`results.store.batch_name`). An exception of the algorithm becomes a status
+        and is not raised.
     """
     try:
         return _records_of(trials)
@@ -79,14 +81,15 @@ def problem_of_trial(spec: Mapping[str, Any], posed: str = "") -> Problem:
     Parameters
     ----------
     spec : mapping
+        The spec of the trial.
     posed : str
-        The identity of the problem that the trial's key stands for, by which it is kept
-        for the next batches; empty for what the data are now.
+        The identity of the problem that the trial's key was made with. The problem is
+        then cached for the next batches. Empty to take the data as they are now.
 
     Raises
     ------
     Unlike
-        If it is another one, as its data were changed since.
+        If the problem has another identity, for example because its data have changed.
     """
     parts = {part: spec[part] for part in registry.POSED if part in spec}
     if not posed:
@@ -107,16 +110,16 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
 def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
     """Run two steps of an algorithm with noise on four records, once per process.
 
-    Its kernels are compiled then, or loaded from the cache, before its time is
-    taken: at once in every worker, and none that the algorithm does not use. They are
-    other ones for each loss, here the JSON of a spec. A solver of one's own is left
-    alone: it runs in its trials and nowhere else.
+    This compiles its kernels, or loads them from the cache, before its time is taken.
+    It does so in each worker, and only for kernels that the algorithm uses. Each loss
+    (the JSON of its spec) has kernels of its own. A user's solver is not warmed up: it
+    runs in its trials and nowhere else.
     """
     if algorithm not in registry.built_in("algorithm"):
         return
     fields = registry.target("algorithm", algorithm).__dataclass_fields__
     short = {k: v for k, v in TINY.items() if k in fields}
-    # What it cannot do on this problem says nothing of its trials.
+    # A failure on this problem says nothing about its trials.
     with contextlib.suppress(Exception):
         solver = registry.build("algorithm", algorithm, **short)
         problem = _tiny_problem(solver, json.loads(loss))
@@ -124,7 +127,7 @@ def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
 
 
 def _tiny_problem(solver: Solver, loss: Any) -> Problem:
-    """Return a problem of four records that an algorithm serves, or of its own."""
+    """Return a problem of four records, or a small one of the kind a solver needs."""
     if not issubclass(ERMProblem, solver.serves):
         return solver.serves.neighbours(False)[0]
     X = np.array([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
@@ -140,7 +143,7 @@ def _tiny_problem(solver: Solver, loss: Any) -> Problem:
 def _records_of(trials: Sequence[Trial]) -> list[Record]:
     spec = trials[0].spec
     if "task" in spec:
-        # All that was computed are facts.
+        # The results of a task are all facts.
         done = (
             (trial.key, task_of(trial.spec["task"]).facts(trial)) for trial in trials
         )
@@ -175,7 +178,7 @@ def reason_of_divergence(rows: Recorder, b: int) -> str:
 
 
 def _notes_on_outside(spec: Mapping[str, Any], solver: Solver) -> dict[str, str]:
-    """Return the digest of a solver from outside, and what it is exempt from."""
+    """Return the digest of a solver from outside, and its exemptions from checks."""
     digest = solver_digest(named_in(spec["algorithm"]))
     exempt = "; ".join(f"{what}: {why}" for what, why in solver.exempt.items())
     named = {"exempt": exempt} if digest and exempt else {}
@@ -183,7 +186,7 @@ def _notes_on_outside(spec: Mapping[str, Any], solver: Solver) -> dict[str, str]
 
 
 def run_of(trials: Sequence[Trial], problem: Problem) -> Run:
-    """Return the run of a batch of trials on a problem, before its first step."""
+    """Return the run of a batch of trials on a problem, not started yet."""
     spec = trials[0].spec
     solvers = [solver_of(trial.spec) for trial in trials]
     identities = [trial.identity for trial in trials]
@@ -192,7 +195,7 @@ def run_of(trials: Sequence[Trial], problem: Problem) -> Run:
 
 
 def solve_batch(trials: Sequence[Trial], problem: Problem) -> Run:
-    """Return what a batch of trials on a problem comes to.
+    """Return the completed run of a batch of trials on a problem.
 
     Raises
     ------
@@ -209,7 +212,7 @@ def uncharged_uses(problem: Problem, solver: Solver) -> list[str]:
 
 
 def facts_of_trial(solved: Run, b: int) -> dict[str, Any]:
-    """Return what the table says of a whole trial."""
+    """Return the facts of a trial: the columns of the table that are constant in it."""
     problem, calibration = solved.problem, solved.calibration
     solver, optimum = solved.solvers[b], problem.optimum
     return {

@@ -5,11 +5,11 @@ with `name` and overrides of its yaml), `loss`, `penalty`, `constraint` ("auto",
 or a mapping with `name` and parameters), `algorithm` (a name or a mapping with `name`
 and parameters), `budget` (`epsilon`, `delta`, `adjacency`), `calibration`, and either
 `seed` (a sweep) or `tune`. A list is an axis; seeds are integers or lists of integers.
-Where a parameter is a list by nature, a list of lists is the axis.
+If the value of a parameter is itself a list, a list of lists is the axis.
 
-Beside its records a run writes a manifest, which says what was asked, with what, when,
-and what came of it; and `choices.csv`: what each tuned line chose, and whether a grid
-was too small.
+Besides its records a run writes a manifest, which says what was requested, with which
+software, when, and with what result. It also writes `choices.csv`: what each tuned line
+chose, and whether a grid was too small.
 """
 
 from __future__ import annotations
@@ -105,38 +105,38 @@ OPEN = {
     "trials": "the search ran out of trials",
     "untried": "{} was left at {}",
 }
-"""What the words of `Choice.open` say."""
+"""Sentences for the words of `Choice.open`."""
 
 WORSE = "worse than epsilon="
-"""Before the epsilon at which a line did better."""
+"""Is followed by the smaller epsilon at which a line did better."""
 
 ELSEWHERE = ("config", "command", "files")
-"""Options that are not in the manifest's section of options."""
+"""Options that the manifest does not have in its section of options."""
 
 SHOWN = 3
-"""Open choices that a run names."""
+"""Most open choices that a run names in its warning."""
 COLUMNS = (
     *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
     *("epsilon", "delta", "adjacency", "calibration", "quantity", "chosen", "mean"),
     *("scatter", "lead_low", "lead_high", "seeds", "settings", "trials", "open"),
     *("starts", "searched", "default", "dataset_seed", "trial"),
 )
-"""Of the table of choices, see `Choice`."""
+"""Columns of the table of choices, see `Choice`."""
 
 
 @contextlib.contextmanager
 def recorded_run(session: Session) -> Iterator[dict[str, Any]]:
-    """Write a run's manifest when it starts, and again when it ends or is ended.
+    """Write a run's manifest when it starts, and again when it ends or is interrupted.
 
     Yields
     ------
     dict
-        Its content, to be completed by the run.
+        The content of the manifest, which the run completes.
 
     Raises
     ------
     UsageError
-        If the folder cannot be written to: before anything runs.
+        If the folder cannot be written to; this is raised before anything runs.
     """
     manifest = _what_was_asked(session)
     write_run(session.folder, manifest)
@@ -164,7 +164,7 @@ def recorded_run(session: Session) -> Iterator[dict[str, Any]]:
 
 
 def _what_was_asked(session: Session) -> dict[str, Any]:
-    """Return what a manifest says of a run before it starts."""
+    """Return the content of a run's manifest before the run starts."""
     options = session.options
     shown = {k: v for k, v in vars(options).items() if k not in ELSEWHERE}
     blocks = [_short_range(dict(block)) for block in session.blocks]
@@ -193,13 +193,13 @@ def _what_was_asked(session: Session) -> dict[str, Any]:
 
 
 def solver_files(lines: Iterable[Line]) -> dict[str, str]:
-    """Return the SHA-256 of the solvers' files, with the modules beside them."""
+    """Return the SHA-256 of each solver's file together with the modules next to it."""
     names = sorted({line.algorithm for line in lines if is_file(line.algorithm)})
     return {f"{label_of(name)}.py": content_digest(name) for name in names}
 
 
 def datasets_of_lines(lines: Iterable[Line]) -> Iterator[tuple[Dataset, Problem]]:
-    """Yield dataset and problem of each line that has a dataset."""
+    """Yield the dataset and the problem of each line that has a dataset."""
     for line in lines:
         if isinstance(line, FitLine):
             data = getattr(line.problem, "dataset", None)
@@ -208,9 +208,10 @@ def datasets_of_lines(lines: Iterable[Line]) -> Iterator[tuple[Dataset, Problem]
 
 
 def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Return name and content of each dataset, of a user's file also its SHA-256.
+    """Return the name and content hash of each dataset; of a user's file its SHA-256.
 
-    And whether all lines of it have declared it public, if it is no published one.
+    Also return whether all lines with the dataset have declared it public, unless it is
+    a published one.
     """
     found: dict[str, dict[str, Any]] = {}
     for data, _ in datasets_of_lines(lines):
@@ -227,7 +228,7 @@ def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 
 def files_of(lines: Iterable[Line]) -> dict[str, str]:
-    """Return the paths of users' files of code with their groups, changed ones not."""
+    """Return the paths of users' code files with their groups, except changed files."""
     pins = {}
     for line in lines:
         pins[line.algorithm] = registry.ALGORITHM
@@ -240,7 +241,7 @@ def files_of(lines: Iterable[Line]) -> dict[str, str]:
 
 
 def _short_range(value: Any) -> Any:
-    """Spell consecutive integers, such as ten thousand seeds, as a range."""
+    """Return a value in which consecutive integers, such as seeds, are a range."""
     if isinstance(value, Mapping):
         return {key: _short_range(one) for key, one in value.items()}
     if not isinstance(value, list | tuple):
@@ -256,7 +257,19 @@ def plain_command(command: Sequence[str]) -> list[str]:
 
 
 def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> None:
-    """Write one row per choice; parameters as JSON, see `Choice` for the columns."""
+    """Write the table of choices, one row per choice.
+
+    Parameters are written as JSON; see `Choice` for the columns.
+
+    Parameters
+    ----------
+    folder : Path
+        The results folder.
+    experiment : str
+        Column `experiment` of the table.
+    choices : iterable of Choice
+        The choices of the tuned lines.
+    """
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -297,10 +310,11 @@ def _row_of_choice(experiment: str, choice: Choice) -> list[Any]:
 
 
 def judge_choices(session: Session) -> list[Choice]:
-    """Return the choices; open are also those that do worse with more budget.
+    """Return the choices; those that do worse with more budget are marked as open.
 
-    A line is, if the 95 % interval of log(error here) - log(error at the next smaller
-    epsilon) of its reports lies above 0: that setting would have done there, too.
+    A line does worse if the 95 % interval of log(error here) - log(error at the next
+    smaller epsilon) of its reports lies above 0. The setting chosen at the smaller
+    epsilon would have been possible here, too.
     """
     session.store.refresh()
     choices = []
@@ -349,7 +363,7 @@ def doubts_of_choices(choices: Sequence[Choice], session: Session) -> Iterator[s
 
 
 def _reasons_open(choice: Choice) -> Iterator[str]:
-    """Yield in words why a choice is open."""
+    """Yield the reasons, in words, why a choice is open."""
     for end in choice.open:
         *keys, why = end.split()
         values = (choice.values.get(key) for key in keys)
@@ -357,24 +371,24 @@ def _reasons_open(choice: Choice) -> Iterator[str]:
 
 
 def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions) -> int:
-    """Run every block of an experiment and leave its table in a folder.
+    """Run every block of an experiment, and write its table into a folder.
 
     Parameters
     ----------
     blocks : sequence of mapping
-        Plain resolved blocks, as above.
+        Plain resolved blocks, as described at the top of this module.
     name : str
         Column `experiment` of the table.
     folder : Path
         Where records, plan, table, choices and manifest are kept.
     options : RunOptions
-        Workers, mode, retry and what the manifest should hold.
+        Workers, mode, retry, and information for the manifest.
 
     Returns
     -------
     int
         0 if every trial is ok, skipped or diverged (now or earlier) and not all are
-        skipped, else 1. Lines whose dataset is unavailable are no failure; they are
+        skipped, else 1. A line whose dataset is unavailable is not a failure, but is
         listed.
 
     Raises
@@ -398,10 +412,10 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
 
 @contextlib.contextmanager
 def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
-    """Lend a worker that imports what it needs, if there is likely something to do.
+    """Yield a worker that imports its modules early, or None if probably not needed.
 
-    To import takes as long as to plan a small sweep, and there is more than one core.
-    None is started if the same command line came to its end and retries nothing.
+    Importing takes as long as planning a small sweep, and there is more than one core.
+    No worker is started if the same command line has completed and retries nothing.
     """
     last = read_manifest(folder) if options.mode != "plan" else {}
     same = last.get("command") == plain_command(options.command)
@@ -433,7 +447,7 @@ def _run_session(session: Session, early: Worker | None) -> int:
     previous = _settle_manifest(session)
     if warning := unchecked_sentence(line.algorithm for line in session.lines):
         print(f"dp-erm-bench: {warning}", file=sys.stderr)
-    # Not at the top: `import dp_erm_bench` need not wait for numba.
+    # Not at the top, so that `import dp_erm_bench` does not wait for numba.
     from dp_erm_bench.experiment.automatic import untuned_sentence
 
     for told in dict.fromkeys(filter(None, map(untuned_sentence, session.lines))):
@@ -452,7 +466,7 @@ def _run_session(session: Session, early: Worker | None) -> int:
 
 
 def loose_deltas(lines: Iterable[Line]) -> str:
-    """Return the sentence about budgets with a delta of at least 1/n, if any."""
+    """Return a warning about budgets with a delta of at least 1/n; empty if none."""
     fits = ((Budget(**o.budget), o.problem) for o in lines if isinstance(o, FitLine))
     found = dict.fromkeys(
         f"{problem.spec['dataset']['name']} (n={problem.n}, delta={budget.delta})"
@@ -468,10 +482,10 @@ def loose_deltas(lines: Iterable[Line]) -> str:
 
 
 def notes_on_records(lines: Iterable[Line]) -> list[str]:
-    """Return of each dataset what bounds did to its records, and what is odd in them.
+    """Return notes on each dataset's records and bounds.
 
-    That clipping changed some, that all are far below a bound, that a feature is the
-    label.
+    They say that clipping changed some records, that all records are far below a bound,
+    or that a feature reveals the label.
     """
     found: dict[str, None] = {}
     every = {(d.content_hash, id(one)): (d, one) for d, one in datasets_of_lines(lines)}
@@ -490,9 +504,9 @@ def notes_on_records(lines: Iterable[Line]) -> list[str]:
 
 
 def _settle_manifest(session: Session) -> dict[str, Any]:
-    """Return the manifest before this run; tell of damage that it does not know.
+    """Return the manifest of the run before this one; report damage that is new to it.
 
-    What other runs left half written when they died is removed.
+    Files that other runs left half written when they died are removed.
     """
     folder = session.folder
     if folder.is_dir():
@@ -517,9 +531,9 @@ def _settle_manifest(session: Session) -> dict[str, Any]:
 def _derive_files(
     session: Session, choices: Sequence[Choice], previous: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write choices, and plan and table unless the last run left the very same.
+    """Write choices, and plan and table unless the last run left the same ones.
 
-    Returns what tells the next run so.
+    Returns the digests by which the next run sees that they are the same.
     """
     folder = session.folder
     if choices or not session.options.append_plan:
@@ -556,24 +570,25 @@ def sweep(
 ) -> pd.DataFrame:
     """Run every trial of some lines that is not recorded yet; return their table.
 
-    It does what a command line does: trials run in worker processes, and what was
-    interrupted goes on when it is called again.
+    It does the same as the command line: trials run in worker processes, and an
+    interrupted sweep continues when it is called again.
 
     Parameters
     ----------
     lines : mapping or sequence of mapping
         With the keys of an experiment's blocks: ``dataset``, ``algorithm``, ``budget``,
-        ``seed`` and so on, as in experiments/*.yaml; a list is an axis.
+        ``seed`` and so on, as in the files of experiments/; a list is an axis.
     folder : str or Path
         The results folder; trials of earlier sweeps stay in its table.
     **runner
-        Keys of ``runner``, as ``n_jobs`` and ``engine``. Without ``engine`` the backend
-        of an active ``joblib.parallel_config`` hosts the workers, else threads.
+        Keys of ``runner``, such as ``n_jobs`` and ``engine``. Without ``engine`` the
+        backend of an active ``joblib.parallel_config`` hosts the workers; without that,
+        threads do.
 
     Returns
     -------
     DataFrame
-        As of `load_results`: a row per checkpoint; ``status`` tells what failed.
+        As from `load_results`: a row per checkpoint; ``status`` shows what failed.
 
     Raises
     ------
@@ -595,36 +610,36 @@ def tune(
     profile: str = PROFILE,
     **runner: Any,
 ) -> pd.DataFrame:
-    """Tune each algorithm of some lines on each problem; return how the choices did.
+    """Tune each algorithm of some lines on each problem; return the chosen settings.
 
-    It does what ``dp-erm-bench tune`` does, without its figures. Tuning reads the data,
+    It does the same as ``dp-erm-bench tune``, without figures. Tuning reads the data,
     and no budget pays for it.
 
     Parameters
     ----------
     lines : mapping or sequence of mapping
-        As of `sweep`, without ``seed``. One value of an algorithm's parameter fixes
-        it; a list is where its search starts.
+        As in `sweep`, without ``seed``. A single value of an algorithm's parameter
+        fixes it; its search starts from a list of values.
     folder : str or Path
-        The results folder; trials that it has already are not run again.
+        The results folder; trials that it already has are not run again.
     search : mapping, optional
         Keys of ``tune`` that replace the usual ones, as ``{"quantity":
         "test_accuracy", "search": {"trials": 100}}``; see docs/tuning.md.
     profile : {'published', 'default', 'paper', 'smoke'}
-        Of the leaderboard, whose grids, limits, seeds and searches are the usual ones.
+        Profile of the leaderboard whose grids, limits, seeds and searches are used.
     **runner
-        As of `sweep`.
+        As in `sweep`.
 
     Returns
     -------
     DataFrame
-        As `results.tuned.tuned_choices` says: a row per problem, epsilon and algorithm,
-        the best first.
+        As from `results.tuned.tuned_choices`: a row per problem, epsilon and algorithm,
+        the best first, with the errors of the chosen settings.
 
     Raises
     ------
     UsageError, DataUnavailable
-        As `sweep`.
+        As in `sweep`.
     """
     blocks = tuned_blocks(_sections_of_lines(lines), search or {}, profile)
     options = _options_of_call(blocks, runner, append_plan=False)
@@ -635,14 +650,14 @@ def tune(
 def _options_of_call(
     sections: Sequence[Mapping[str, Any]], runner: Mapping[str, Any], append_plan: bool
 ) -> RunOptions:
-    """Return the options of a call from Python; `runner` has some of the keys."""
+    """Return the options of a call from Python, where `runner` has some of the keys."""
     chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
     from dp_erm_bench.runner.engines.joblib import is_active  # imports joblib
 
     if "engine" not in chosen and is_active():
         chosen = {"engine": "joblib", "backend": ACTIVE, **chosen}
     if chosen.get("backend") == ACTIVE:
-        # As many as its parallel_config says.
+        # None: as many as its parallel_config says.
         chosen = {"n_jobs": None, **chosen}
     config = {"runner": asdict(RunnerConfig()) | chosen, "mode": "run", "profile": None}
     text = json.dumps(sections, sort_keys=True, default=str)
@@ -652,7 +667,7 @@ def _options_of_call(
 
 
 def _sections_of_lines(lines: Any) -> list[dict[str, Any]]:
-    """Return lines as blocks; a UsageError if one is no mapping."""
+    """Return lines as blocks; raise UsageError if one is not a mapping."""
     alone = isinstance(lines, str | Mapping) or not isinstance(lines, Iterable)
     sections = [_plain_block(one) for one in ([lines] if alone else lines)]
     if not all(isinstance(one, dict) for one in sections):
@@ -661,7 +676,7 @@ def _sections_of_lines(lines: Any) -> list[dict[str, Any]]:
 
 
 def _plain_block(value: Any) -> Any:
-    """Return a block's value in Python's own types; numpy's and ranges are others."""
+    """Return a block's value with numpy's types and ranges replaced by plain ones."""
     if isinstance(value, Mapping):
         return {key: _plain_block(one) for key, one in value.items()}
     if isinstance(value, list | tuple | range):

@@ -1,8 +1,8 @@
-"""Hosts: a task runs in a child of the process that was asked, which outlives it.
+"""Hosts: a host runs each task in a child process, and outlives it.
 
-What carries tasks about (a thread of this process, a process of joblib, a worker of
-Dask on another machine) calls `run_in_child`; it imports neither of them. The child has
-one thread. However it ends, its host returns an `Answer`.
+A host is a thread of this process, a process of joblib, or a worker of Dask on another
+machine. It calls `run_in_child`; this module imports neither joblib nor Dask. The child
+has one thread. However it ends, its host returns an `Answer`.
 """
 
 from __future__ import annotations
@@ -39,41 +39,41 @@ SERVE = (
     "serve(*sys.argv[1:{0}])"
 )
 PATIENCE = 1.0
-"""Seconds after which a worker is looked at though it has said nothing."""
+"""Seconds after which a silent worker is checked."""
 
 MARK = "DP_ERM_BENCH_WORKER"
-"""Variable in a worker's environment, inherited by all that is started in it."""
+"""Variable in a worker's environment, inherited by all processes started in it."""
 
 GRACE = 1.0
 """Seconds beyond its time limit after which the parent ends a worker."""
 
 ROUNDS = 10
-"""So often a worker's processes are looked for: one may start another meanwhile."""
+"""Most searches for a worker's processes, since one may start another meanwhile."""
 
 SOON = 0.02
-"""Seconds after which one is looked at that can say nothing any more."""
+"""Seconds after which a worker is checked whose pipe is closed."""
 
 MOST = 1 << 24
-"""Bytes of a line; a report has fewer."""
+"""Most bytes of a line; a report has fewer."""
 
 
 def start_process(
     module: str, arguments: Sequence[str], own: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Return a process of one thread, and the end of its pipe that stays here.
+    """Return a new process of one thread, and this side's end of the pipe to it.
 
     It runs `serve(handle, *arguments)` of a module, with this process's `sys.path`. It
-    is started by hand, not by `multiprocessing`: that would import the user's main
-    module again, and cannot set the environment of the new process alone.
+    is started without `multiprocessing`, which would import the user's main module
+    again, and cannot set the environment of the new process alone.
 
     Parameters
     ----------
     module : str
-        Its dotted name.
+        Dotted name of the module.
     arguments : sequence of str
-        What `serve` gets beside the file descriptor of its end of a pipe.
+        Arguments of `serve` after the file descriptor of its end of the pipe.
     own : mapping
-        Its environment, beside that of this process.
+        Environment variables of the new process, in addition to those of this one.
     """
     pipe, theirs = Pipe()
     handle, process = theirs.fileno(), None
@@ -87,7 +87,7 @@ def start_process(
                 pass_fds=(handle,),
             )
     except BaseException:
-        # A Ctrl-C that was held back: nobody else knows of the process yet.
+        # As a Ctrl-C that was held back: nobody else can end this process yet.
         pipe.close()
         if process is not None:
             process.kill()
@@ -98,7 +98,7 @@ def start_process(
 
 @contextlib.contextmanager
 def hold_interrupts() -> Iterator[None]:
-    """Let what is started here never hear of Ctrl-C: that is its parent's to handle."""
+    """Block Ctrl-C in processes that are started here; their parent handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -119,20 +119,20 @@ class Worker:
     pid : int
         The id of the process.
     task : sequence of tuple of Trial
-        What it is at; empty if it is idle.
+        The batches that it was given last; empty if it never had a task.
     owner : str
-        The solver from outside the package that it has run, empty if none. It runs no
-        other code then: what a solver does to its process is felt by itself alone.
+        The solver from outside the package that it has run, empty if none. It then
+        runs no other solver, so that a solver can harm only its own process.
     run : str
         The run whose tasks it has had, empty if none.
     fresh : bool
         Whether it has never had a task.
     overdue : bool
-        Whether it was ended here since it took longer than it may.
+        Whether it was killed because it exceeded its time limit.
     hears : bool
         Whether its end of the pipe is open.
     report : Report or None
-        On its task.
+        Its report on the task.
     """
 
     def __init__(self, execute: str = "") -> None:
@@ -153,25 +153,25 @@ class Worker:
         self.pid = self._process.pid
 
     def give(self, task: Sequence[Batch], job: Job) -> None:
-        """Send a task; should the worker be dead, its report will be None."""
+        """Send a task; if the worker is dead, its report will be None."""
         self.task, self.fresh = task, False
         self.owner, self.run = self.owner or task[0][0].owner, job.run
         self.report, self._limit, self._due = None, job.limit, float("inf")
         if self.owner:
-            # Its code could seal what it likes for the others.
+            # With the secret its code could seal any cached value for other workers.
             job = job._replace(secret="")
         with contextlib.suppress(OSError):
             self.pipe.send((task, job))
 
     def _patience_left(self) -> float:
-        """Return the seconds after which it is to be looked at."""
+        """Return the seconds until the next check of the worker."""
         due = max(0.0, self._due - time.monotonic())
         return min(PATIENCE, due) if self.hears else SOON
 
     def _has_spoken(self, ready: Sequence[object]) -> bool:
         """Return whether it has reported, or died; `ready` are the pipes to read.
 
-        It is ended if it takes longer than it may.
+        Kill it if it exceeds its time limit.
         """
         if self.pipe in ready:
             self._take_messages()
@@ -186,7 +186,7 @@ class Worker:
         return self.report is not None
 
     def _take_messages(self) -> None:
-        """Take in what it says: beats, a report, and what is none of both."""
+        """Read its messages: beats, a report, and anything else that was written."""
         try:
             said = os.read(self.pipe.fileno(), 1 << 16)
         except OSError:
@@ -200,7 +200,10 @@ class Worker:
             self.report = self.report or parse_report(line, self.task)
 
     def wait(self, wanted: Callable[[], bool]) -> Report | None:
-        """Wait for its report while that is wanted; None if it dies, or is ended."""
+        """Wait for its report and return it; None if it dies, or is killed.
+
+        It is killed as soon as ``wanted`` returns False.
+        """
         ready: Sequence[object] = ()
         while not self._has_spoken(ready):
             if not wanted():
@@ -209,17 +212,21 @@ class Worker:
         return self.report
 
     def kill(self) -> None:
-        """End it at once, and what a solver has started; a thread may wait for it."""
+        """Kill it, with all processes that its solver has started.
+
+        Another thread may be waiting for it.
+        """
         self._process.kill()
         self._process.wait()
         if self.owner:
             end_strays(self._mark)
 
     def end(self, patience: float = PATIENCE) -> int:
-        """Let it go, by force if it does not; return its exit code.
+        """End it, by force after some patience, and return its exit code.
 
-        What a solver has started ends with it. Threads may end it at the same time:
-        closed twice, its descriptor could already be another's.
+        Processes that its solver has started end with it. Several threads may call
+        this at the same time: if the pipe were closed twice, its descriptor could
+        already belong to another file.
         """
         with self._closing:
             self.pipe.close()
@@ -236,13 +243,13 @@ class Worker:
 def end_strays(mark: str) -> None:
     """Kill every process whose environment has a worker's mark (on Linux).
 
-    One that was started in an environment of its own is missed.
+    A process that was started with another environment is missed.
     """
     sought = f"{MARK}={mark}".encode()
     for _ in range(ROUNDS):
         strays = False
         for path in Path("/proc").glob("[0-9]*/environ"):
-            # It may be another user's, or gone; what was killed has none any more.
+            # It may be another user's, or gone; a killed process has no environment.
             with contextlib.suppress(OSError):
                 if sought in path.read_bytes().split(b"\0"):
                     strays = True
@@ -262,15 +269,15 @@ class Children:
         self._open = True
 
     def open(self, early: Worker | None = None) -> None:
-        """Let threads start workers; the first task is for one that was started."""
+        """Let threads start workers; an early worker gets the first task."""
         self._spare = [early] if early else []
         self._open = True
 
     def of_thread(self, owner: str, run: str) -> Worker:
-        """Return this thread's worker, a new one if it may not run an owner's solver.
+        """Return this thread's worker, or a new one if it must not run the task.
 
-        It has run nothing but the solvers of one owner, and ours; nothing of another
-        run, whose data it may hold.
+        A worker that has run a user's solver runs no other solver. It runs only tasks
+        of one run, since it may hold the data of that run.
         """
         own: Worker | None = getattr(self._own, "worker", None)
         if own in self._all and own.owner in ("", owner) and own.run in ("", run):
@@ -286,14 +293,14 @@ class Children:
         return own
 
     def let_go(self, worker: Worker) -> int:
-        """Return the exit code of a worker that gets no other task."""
+        """End a worker, which gets no other task, and return its exit code."""
         self._all.discard(worker)
         return worker.end()
 
     def end(self, patience: float = PATIENCE) -> None:
-        """End all workers, at once without patience, and start no other.
+        """End all workers, and start no other ones; kill them if patience is 0.
 
-        With patience no thread may be waiting for its worker.
+        With patience, no thread may be waiting for its worker.
         """
         with self._starting:
             self._open = False
@@ -318,21 +325,21 @@ def run_in_child(
     ship: bool = False,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Answer:
-    """Run a task in a child of this thread, and return how it ended.
+    """Run a task in this thread's child process, and return how it ended.
 
     Parameters
     ----------
     number : int
-        Names the task in the answer.
+        Number of the task, which the answer repeats.
     task : sequence of tuple of Trial
-        Batches of one owner.
+        Batches whose solvers have one owner.
     job : Job
-        What the child must know.
+        Settings that all batches have in common.
     ship : bool
-        Whether the lines travel with the answer: the child writes into a folder of its
-        own on this machine. Else it writes into the results folder.
+        Whether the answer contains the recorded lines. The child then writes into a
+        folder of its own on this machine; otherwise into the results folder.
     wanted : callable
-        Returns whether somebody waits for the answer; if not, the child is ended.
+        Returns whether somebody waits for the answer; if not, the child is killed.
     """
     child = children.of_thread(task[0][0].owner, job.run)
     if ship:
@@ -363,9 +370,21 @@ def run_in_child(
 def run_on_host(
     number: int, task: Sequence[Batch], job: Job, wanted: Callable[[], bool]
 ) -> tuple[int, Answer]:
-    """Return the answer of a host that need not share a folder with the parent.
+    """Run a task on a host that shares no folder with the parent; return its answer.
 
-    Where its machine has no room for a process or a file, that is the answer's problem.
+    If its machine cannot start a process or write a file, the answer's ``problem`` says
+    so.
+
+    Parameters
+    ----------
+    number : int
+        Number of the task, which is returned with the answer.
+    task : sequence of tuple of Trial
+        Batches whose solvers have one owner.
+    job : Job
+        Settings that all batches have in common.
+    wanted : callable
+        Returns whether somebody waits for the answer; if not, the child is killed.
     """
     try:
         return number, run_in_child(number, task, job, True, wanted)
@@ -375,5 +394,5 @@ def run_on_host(
 
 @functools.cache
 def _secret_of_host() -> str:
-    """Return what the children of this host know each other by (`vouch_for_cache`)."""
+    """Return the secret that the children of this host share (`vouch_for_cache`)."""
     return secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""What is still to run, what hosts answer, and which trial is to blame for a loss."""
+"""The ledger of a run: waiting batches, answers of hosts, and the blame for losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dp_erm_bench.results.store import STATUSES, RecordWriter, failed_record
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 1000
-"""Characters of what an answer says is wrong."""
+"""Most characters of an answer's problem."""
 
 
 class Death(NamedTuple):
@@ -30,9 +30,9 @@ class Death(NamedTuple):
     code : int
         Its exit code; minus the number of the signal that ended it.
     overdue : bool
-        Whether its host ended it, since it took longer than it may.
+        Whether its host killed it because it exceeded its time limit.
     begun : dict of str to float
-        When it began each trial, in seconds since 1970.
+        The time at which it began each trial, in seconds since 1970.
     """
 
     code: int
@@ -47,22 +47,22 @@ class Death(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a host says of a task.
+    """A host's answer on a task.
 
     Attributes
     ----------
     number : int
-        The task's.
+        Number of the task.
     outcomes : list of Outcome
-        Of the trials that are recorded.
+        Outcomes of the trials that are recorded.
     seconds : float
-        What their batches took.
+        Seconds that their batches took.
     problem : str
         Why nothing more can be recorded; empty if it can.
     death : Death or None
         How the child ended; None if it lives.
     lines : bytes
-        Marks and records that belong into the results folder; empty where the child
+        Marks and records to be written into the results folder; empty if the child
         wrote them there itself.
     """
 
@@ -80,8 +80,8 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
     Raises
     ------
     ValueError
-        If it is no answer on this task: a line is damaged, of a trial that the task has
-        not, or the second record of one; or if it says nothing.
+        If it is not an answer on this task: a line is damaged, belongs to a trial of
+        another task, or is the second record of a trial. Also if it is empty.
     """
     if not isinstance(value, Answer):
         raise ValueError("it is no answer")
@@ -104,10 +104,10 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
 
 
 def parse_report(text: bytes, task: Sequence[Batch]) -> Report | None:
-    """Return the report of a worker on a task that a line holds; None if it is none.
+    """Return the report of a worker that a line contains; None if it is not a report.
 
-    A solver may write into the pipe: a report's outcomes are those of the first batches
-    of the task.
+    A solver may write into the pipe, too. So a report counts only if its outcomes are
+    those of the first batches of the task.
     """
     try:
         outcomes, batches, seconds, problem, full = json.loads(text)
@@ -123,14 +123,17 @@ def parse_report(text: bytes, task: Sequence[Batch]) -> Report | None:
 
 
 LOSSES = 3
-"""A batch, or a trial alone, is to blame once its host was lost so often."""
+"""Losses of a host after which the batch, or single trial, on it is to blame."""
 
 IN_A_ROW = 40
-"""So many hosts, and `LOSSES` per slot, lost without any answer end the run."""
+"""Hosts that may be lost in a row without any answer, plus `LOSSES` per slot.
+
+More losses end the run.
+"""
 
 
 class HostExit(NamedTuple):
-    """What is known of a host that was lost with its task.
+    """Information on a host that was lost with its task.
 
     Attributes
     ----------
@@ -139,7 +142,8 @@ class HostExit(NamedTuple):
     log : str
         The end of its log.
     joint : bool
-        Whether all tasks at work were lost with it, whoever is to blame.
+        Whether all tasks at work were lost with it, so that any of them may be to
+        blame.
     """
 
     host: str
@@ -149,14 +153,14 @@ class HostExit(NamedTuple):
 
 GROWTH = 4
 STILLBORN = 5
-"""So many workers in a row that end before their first batch end the run."""
+"""If this many workers in a row end before their first batch, the run ends."""
 
 
 class Task(NamedTuple):
-    """Batches of one owner that a host runs in one go.
+    """Batches whose solvers have one owner, and which a host runs in one go.
 
-    `alone`: no other task was at work when this one was handed out, and none is until
-    it comes back.
+    If `alone`, no other task was at work when this one was handed out, and none is
+    until it comes back.
     """
 
     batches: list[Batch]
@@ -164,28 +168,29 @@ class Task(NamedTuple):
 
 
 class Ledger:
-    """The batches of a run: waiting, at work, lost with a host, suspect.
+    """The batches of a run: waiting, at work, lost with a host, or suspect.
 
-    A task grows until it takes `TASK_SECONDS`. Of a task that was handed out the ledger
-    hears either the answer of its host, which outlives the worker and knows what that
-    had begun and how it ended, or that the host was lost too.
+    The number of batches in a task grows until a task takes `TASK_SECONDS`. For each
+    task that was handed out the ledger gets either an answer from its host, or the news
+    that the host was lost, too. A host outlives its worker, and knows which trials the
+    worker had begun and how it ended.
 
-    What a dead worker had recorded counts, what it had not begun waits again, and the
-    batch that it was at is suspect: its trials run again one by one. A trial that is
-    ended by its time limit is a `timeout`. Any other death may be none of its doing
-    (the kernel ends a process when memory is short), so that it is `killed` only if its
-    worker dies again while no other is at work.
+    If a worker dies, its records count, and the batches that it had not begun wait
+    again. The batch that was running is suspect: its trials run again one by one. A
+    trial that exceeds its time limit is a `timeout`. Any other death may not be its
+    fault (the kernel kills processes when memory is short). So it is `killed` only if
+    its worker dies again while no other is at work.
 
-    A host may be lost by nobody's fault: jobs are preempted, machines fail. What it
-    was at runs again, each batch as a task of its own. A batch whose host is lost
+    A host may be lost through nobody's fault: jobs are preempted, machines fail. Its
+    batches run again, each one as a task of its own. A batch whose host is lost
     `LOSSES` times runs trial by trial, and a trial whose host is lost so often is
-    `killed`. Where all tasks at work are lost together, each batch runs again alone,
-    and only such losses count. It may be asked by several threads.
+    `killed`. If all tasks at work are lost together, each batch runs again alone, and
+    only losses while alone count. Several threads may use a ledger.
 
     Parameters
     ----------
     job : Job
-        What all batches have in common.
+        Settings that all batches have in common.
     slots : int
         Tasks that may be at work at once; engines change it as workers come and go.
     """
@@ -202,15 +207,15 @@ class Ledger:
         self._lock = threading.RLock()
 
     def add(self, batches: Iterable[Batch]) -> None:
-        """Take batches to run: those of our own solvers first.
+        """Add batches to run, with those of the package's own solvers first.
 
-        A worker that has run a solver of the user's runs no other.
+        A worker that has run a user's solver runs no other solver.
         """
         with self._lock:
             self._waiting.extend(sorted(batches, key=_owner_of))
 
     def __len__(self) -> int:
-        """Return the number of batches without an end; those at work count one."""
+        """Return the number of waiting batches plus the number of tasks at work."""
         return sum(map(len, (self._waiting, self._doubtful, self._lost, self._at_work)))
 
     def tasks(self) -> Iterator[int]:
@@ -218,7 +223,7 @@ class Ledger:
         yield from iter(self.take, None)
 
     def take(self) -> int | None:
-        """Return the number of a task to hand out, None if there is none now."""
+        """Return the number of a task to hand out; None if there is none now."""
         with self._lock:
             if self._waiting:
                 task = Task(self._grow_task())
@@ -251,14 +256,14 @@ class Ledger:
         return task
 
     def settle(self, number: int, answer: Answer | HostExit) -> list[Outcome]:
-        """Return the outcomes of a task that is over; see to the rest of it.
+        """Return the outcomes of a task that is over; queue its other trials again.
 
         Parameters
         ----------
         number : int
-            The task's.
+            Number of the task.
         answer : Answer or HostExit
-            Its host's, or what is known of the host that was lost with it.
+            The answer of its host, or information on the host that was lost with it.
 
         Raises
         ------
@@ -290,7 +295,22 @@ class Ledger:
     def on_worker_death(
         self, task: Task, done: set[str], death: Death
     ) -> list[Outcome]:
-        """See to what a dead worker did not record; return whom it accuses."""
+        """Queue again what a dead worker did not record; return trials to blame.
+
+        Parameters
+        ----------
+        task : Task
+            The task of the worker.
+        done : set of str
+            Keys of the trials that it recorded.
+        death : Death
+            How it ended.
+
+        Raises
+        ------
+        UsageError
+            If too many workers in a row have ended before their first batch.
+        """
         accused: list[Outcome] = []
         for batch in reversed(task.batches):
             left = tuple(trial for trial in batch if trial.key not in done)
@@ -307,7 +327,7 @@ class Ledger:
         return accused
 
     def _suspect_batch(self, batch: Batch, task: Task, death: Death) -> list[Outcome]:
-        """Accuse the only trial of a batch if that is just, else have it run again."""
+        """Blame the only trial of a batch if it is at fault; else let it run again."""
         limit = self.job.limit
         timeout = limit is not None and death.code == -signal.SIGALRM
         if len(batch) > 1:
@@ -326,18 +346,18 @@ class Ledger:
     def _accuse_trial(
         self, batch: Batch, status: str, reason: str, seconds: float = 0.0
     ) -> Outcome:
-        """Record what is held against the only trial of a batch."""
+        """Record the only trial of a batch as failed, and return its outcome."""
         record = failed_record(batch[0].key, status, printable_text(reason))
         self._writer.append([record], seconds)
         return Outcome.from_record(record)
 
     def put_back(self, number: int) -> None:
-        """Have a task wait again that no host was lost with."""
+        """Let a task wait again if it came back without the loss of its host."""
         with self._lock:
             self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
 
     def _on_host_lost(self, task: Task, end: HostExit) -> list[Outcome]:
-        """See to a task that was lost with its host; return whom that accuses."""
+        """Queue again a task that was lost with its host; return trials to blame."""
         self._lost_in_a_row += 1
         if self._lost_in_a_row > IN_A_ROW + LOSSES * self.slots:
             raise UsageError(
@@ -352,7 +372,7 @@ class Ledger:
         key = batch[0].key
         self._losses[key] += 1
         if self._losses[key] < LOSSES:
-            # At once again: of many suspects a few are cleared at a time.
+            # It runs again at once, so that few of many suspects are open at a time.
             again.appendleft(batch)
             return []
         # These losses are explained, and say nothing against the hosts.

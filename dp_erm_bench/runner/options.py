@@ -1,4 +1,4 @@
-"""How an experiment is run: workers, batches, folder (never what it computes)."""
+"""Options of how an experiment is run; they do not affect what it computes."""
 
 import math
 import sys
@@ -14,7 +14,7 @@ from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.choice import check_engine
 
 LONGEST = 1e8
-"""Seconds; three years, and what every kernel's timers can count."""
+"""Seconds: three years, which the timers of every kernel can count."""
 
 MOST_JOBS = 1024
 LEAST = 1 << 20
@@ -25,23 +25,25 @@ LEASTS = {"n_jobs": 1, "n_checkpoints": 2, "batch_trials": 1, "report_trials": 1
 
 @dataclass
 class RunOptions(RunnerConfig):
-    """Choose how a list of blocks is run; nothing here but `n_checkpoints` is in a key.
+    """Options of how a list of blocks is run.
+
+    Only `n_checkpoints` is part of the key of a trial.
 
     Parameters
     ----------
     engine : {"local", "joblib", "dask"}
-        Who carries the trials; the keys that only one of them has are those of
+        The engine that carries the trials to workers; keys of one engine only are in
         `experiment.schema.EngineConfig`.
     n_jobs : int or None
-        Worker processes, one thread each; 1 means one worker, not the parent. None: as
-        many as the scheduler at an address has, or the active `joblib.parallel_config`
-        says.
+        Worker processes, one thread each; 1 means one worker, not the parent. None for
+        as many as the scheduler at an address has, or as the active
+        `joblib.parallel_config` says.
     retry : list of str
         Statuses (`error`, `timeout`, `killed`) of recorded trials to run again.
     progress : bool
-        Whether to report on stderr: a bar on a terminal, else a line a minute.
+        Whether to report on stderr: a bar on a terminal, otherwise one line a minute.
     output : bool
-        Whether workers show on stderr what a solver prints: its beginning is in the
+        Whether workers show on stderr what a solver prints. Its beginning is in the
         record, under `output`, in any case.
     n_checkpoints : int
         Rows of the trajectory of a sweep or report trial, the start included;
@@ -49,33 +51,34 @@ class RunOptions(RunnerConfig):
     batch_trials : int
         Most trials in one batch.
     report_trials : int or None
-        Most trials in one batch of what tuned lines report, None for `batch_trials`:
-        with 1 their times are their own, while tuning runs in lock-step.
+        Most trials in one batch of the reports of tuned lines, None for
+        `batch_trials`. With 1 each report is timed by itself, while the tuning trials
+        of a batch run in lock-step.
     batch_work : float
-        Work of one batch that splitting aims at, without what its trials share; 1e8 is
-        about a second.
+        Work of one batch that splitting aims at, without the work that its trials
+        share; 1e8 is about a second.
     time_limit : float or None
         Seconds that a trial may take before its worker is ended, and the trial is a
-        `timeout`; None for no limit. A batch, whose trials run at once, may take as
-        long; if it takes longer its trials run again one by one.
+        `timeout`; None for no limit. A batch, whose trials run at once, may take
+        equally long; if it takes longer, its trials run again one by one.
     worker_memory : float or None
-        Bytes of its own that a worker may hold after a batch: with more it is replaced
-        by a new one, the record stays. None for any.
+        Bytes of its own that a worker may hold after a batch. If it holds more, a new
+        worker replaces it, and the record stays. None for no limit.
     mode : {"run", "plan"}
         `plan` prints the counts and runs nothing.
     append_plan : bool
         Whether earlier trials of the folder stay in the table (ad-hoc sweeps);
         an experiment replaces the plan.
     profile : str
-        Name of the profile the blocks were resolved with, for the manifest.
+        Name of the profile that the blocks were resolved with, for the manifest.
     command : tuple of str
         The command line, for the manifest.
     config : mapping
         The resolved configuration, for the manifest.
     files : mapping of str to bytes
-        The files that the blocks come from, by name, to be kept.
+        The files that the blocks come from, by name; copies of them are kept.
     notice : str
-        What to say on stderr once all that is wrong would have been refused.
+        Text to print on stderr once all values have been checked.
     execute : str
         Dotted name of the function that runs one batch in a worker.
     """
@@ -92,7 +95,7 @@ class RunOptions(RunnerConfig):
     execute: str = EXECUTE
 
     def __post_init__(self) -> None:
-        """Refuse values out of range with one sentence."""
+        """Raise UsageError if a value is out of range."""
         self.cluster = self.cluster.lower()
         for name, least in LEASTS.items():
             value = getattr(self, name)
@@ -111,7 +114,7 @@ class RunOptions(RunnerConfig):
         check_engine(self)
 
     def most_of(self, phase: str) -> int:
-        """Return the most trials in a batch of a phase."""
+        """Return the largest number of trials in a batch of a phase."""
         alone = self.report_trials if phase == "report" else None
         return alone or self.batch_trials
 
@@ -119,7 +122,7 @@ class RunOptions(RunnerConfig):
 def run_options(
     config: Mapping[str, Any], command: Sequence[str], **changes: Any
 ) -> RunOptions:
-    """Return the runner's options of a resolved configuration.
+    """Return the options of a run from a resolved configuration.
 
     Parameters
     ----------
@@ -151,18 +154,18 @@ def run_options(
     if options.cluster != "local" and runner["worker_memory"] == "auto":
         from dp_erm_bench.runner.engines.cluster import job_memory  # imports Dask
 
-        # Half of what a worker's job has: one of the other half is its host.
+        # Half of the memory of a worker's job; its host needs some of the rest.
         options.worker_memory = job_memory(options) / 2
     return options
 
 
 def jobs_of(runner: Mapping[str, Any]) -> int | None:
-    """Return the number of workers that is asked for, None if elsewhere is their own.
+    """Return the requested number of workers; None if a cluster decides on it.
 
     Raises
     ------
     UsageError
-        If there are too many.
+        If the number is too large.
     """
     import joblib
 
@@ -178,20 +181,20 @@ def jobs_of(runner: Mapping[str, Any]) -> int | None:
 
 
 def worker_memory(value: Any, n_jobs: int) -> float | None:
-    """Return the bytes after which a worker is replaced, None for no limit.
+    """Return the bytes of memory above which a worker is replaced; None for no limit.
 
     Parameters
     ----------
     value : Any
-        Bytes, a size as 500M or 2G (of 1024), None, or `auto`: half the machine's
-        memory, shared by the workers.
+        Bytes, a size such as 500M or 2G (powers of 1024), None, or `auto`: half the
+        machine's memory, shared by the workers.
     n_jobs : int
-        Workers.
+        Number of workers.
 
     Raises
     ------
     UsageError
-        If it is no size, or less than 1 MB.
+        If the value is not a size, or less than 1 MB.
     """
     if value is None:
         return None

@@ -1,8 +1,9 @@
-"""mode=plan: count what an experiment would do, and say what such trials took before.
+"""mode=plan: count the trials that an experiment would run, and estimate their time.
 
-Nothing is run and nothing recorded, whoever wrote the solver. A trial is expected to
-take the median of the folder's recorded trials of its kind (`Trial.kind`), which share
-the seconds of their batches. Of trials of which there are none no time is said.
+No trial runs and nothing is recorded, for any solver. A trial is expected to take the
+median time of the folder's recorded trials of its kind (`Trial.kind`); a batch's
+seconds are divided among its trials. If no trial of its kind is recorded, no time is
+estimated.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.session import Label, Session, list_reasons
 
 SAMPLE = 30
-"""Records of a kind that are read; their median counts."""
+"""Most records of a kind that are read; their median is used."""
 
 
 class Tally(NamedTuple):
-    """The trials of a line: all, done, failed, and one for each that is to do.
+    """Trials of a line (the trials under one label): all, done, failed, and to do.
 
-    For those that a search has not proposed yet there are examples, each under a key of
-    its own.
+    If a search has not proposed a trial yet, an example takes its place, under a unique
+    key.
     """
 
     trials: int
@@ -40,11 +41,11 @@ class Tally(NamedTuple):
 
 
 def print_plan(session: Session) -> None:
-    """Print per line the trials in all, done, failed and to do, and their time.
+    """Print for each line the trials in total, done, failed and to do, and their time.
 
-    And how many of those to do are known to be refused, and why. Rounds of tuning that
-    depend on trials to do are counted as the most there may be. A trial of two lines
-    is counted in both, and once in all.
+    Also print how many of the trials to do will certainly be refused, and why. Rounds
+    of tuning that depend on trials to do count with their largest possible number. A
+    trial of two lines counts in both, and once in the total.
     """
     lines, named = count_lines(session)
     if not lines:
@@ -88,7 +89,7 @@ def _row_of_line(panel: str, line: str, *columns: object) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """Return a time in the largest unit that leaves at least two of it."""
+    """Return a time in words, in the largest unit of which it has at least two."""
     if seconds < 1:
         return "< 1 s"
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -98,14 +99,14 @@ def duration_in_words(seconds: float) -> str:
 
 
 def wall_time(costs: Collection[float], n_jobs: int) -> float:
-    """Return what trials take on some workers, never less than the longest."""
+    """Return the seconds that trials take on some workers, at least the longest one."""
     return max(math.fsum(costs) / n_jobs, max(costs, default=0.0))
 
 
 def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
-    """Return the lines of a plan, and all trials that are named.
+    """Return the tally of each line of a plan, and all trials that are known by now.
 
-    The stages are followed as far as the records go.
+    Rounds of tuning are followed as far as their records exist.
     """
     expected = session.expected_by_line()
     named: dict[Label, list[Trial]] = {label: [] for label in expected}
@@ -131,9 +132,9 @@ def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
 def _examples_of_line(
     left: int, tuners: Sequence[Tuner]
 ) -> Iterator[tuple[Trial, int]]:
-    """Yield examples of the trials of a line that have no name yet, and their number.
+    """Yield examples of the trials of a line that are not known yet, and their number.
 
-    Its reports come last.
+    Reports of the chosen setting come last.
     """
     reports = sum(len(tuner.tune.report) for tuner in tuners)
     for phase, number in (("tune", left - reports), ("report", min(left, reports))):
@@ -149,11 +150,11 @@ def median_costs(
     Parameters
     ----------
     store : Store
-        The records, of which at most `SAMPLE` are read of a kind.
+        The records; at most `SAMPLE` of each kind are read.
     named : iterable of Trial
-        Trials of these kinds, recorded or not; other seeds of theirs count, too.
+        Trials of these kinds, recorded or not; their other seeds count, too.
     kinds : collection of Kind
-        Those of which the seconds are asked for.
+        The kinds whose seconds are returned.
     """
     wanted = {
         _setting_of_spec(one.spec): one.kind for one in named if one.kind in kinds

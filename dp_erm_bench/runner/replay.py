@@ -1,10 +1,10 @@
-"""Run recorded trials again, with the trials that they ran with.
+"""Run recorded trials again, together with the other trials of their batches.
 
-`replay` is for one row, and raises an error if something is not as it was.
-`replay_rows` is for a results folder that may be anyone's, on any machine: it returns a
-verdict for each trial. Where code, versions and kind of processor are those of the run
-the numbers must be equal to the bit. Elsewhere the last digits differ. A noisy
-selection may then choose another index, after which two runs have nothing in common.
+`replay` is for one row, and raises an error if a number has changed. `replay_rows` is
+for a results folder from any author and any machine; it yields a verdict for each
+trial. If code, versions and kind of processor are those of the run, the numbers must be
+equal to the bit. Otherwise the last digits differ. A noisy selection may then choose
+another index, after which two runs have nothing in common.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ if TYPE_CHECKING:
 
 KEY = re.compile(r"[0-9a-f]{64}")
 FACTS = ("params", "epsilon_certified", "z", "batch_size", "optimum")
-"""What a record says of a trial that must come out again, beside the trajectory."""
+"""Facts in a record that must be reproduced, in addition to the trajectory."""
 DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
 UNREADABLE = f"a line of its batch in {PLAN} is damaged"
 
 SAME, DIFFERS, NOT = "same", "differs", "not replayed"
 WITHIN = 1e-9
-"""Largest relative difference of what is the same on another kind of machine."""
+"""Largest relative difference of numbers that count as the same on another machine."""
 FLOOR = 1e-6
-"""A number is compared with this share of the largest of its column at least."""
+"""Differences are relative to at least this share of the largest number in a column."""
 
 Spec = Mapping[str, Any]
 
 
 class NotReplayed(Exception):
-    """Why a trial is not run again."""
+    """A trial cannot be run again; the message says why."""
 
 
 def replay(
@@ -74,10 +74,10 @@ def replay(
 ) -> FitResult:
     """Run the batch of a recorded trial again and return the trial's result.
 
-    The same trials run in the same order on one thread. The trajectory is equal to
-    the recorded one to the bit, seconds excepted; else that is an error. Of what the
-    folder names nothing is executed: datasets and algorithms are those that this
-    installation has under these names, a solver's file is that of `algorithm`.
+    The same trials run in the same order on one thread. The trajectory, except for
+    seconds, must be equal to the recorded one to the bit; a difference is an error. No
+    code from the folder is executed. Datasets and algorithms are those that this
+    installation has under the recorded names, and a solver's file is `algorithm`.
 
     Parameters
     ----------
@@ -86,23 +86,24 @@ def replay(
     folder : str or Path
         The results folder.
     algorithm : str, optional
-        The path of the solver's file, for a row of one; it must hold what it held.
+        The path of the solver's file, if the row is of one; its content must be the
+        same as in the run.
     data : str or Path, optional
-        The folder in which a file of records is looked for first. No path of a plan is
-        opened that is absolute or holds `..`: its file is looked for here and in the
-        working folder.
+        The folder in which a file of records is looked for first. If a path in the
+        plan is absolute or contains `..`, it is not opened. A file of this name is
+        then looked for here and in the working folder.
 
     Returns
     -------
     FitResult
-        What `fit` would have returned for the trial in its batch.
+        The result that `fit` would have returned for the trial in its batch.
 
     Raises
     ------
     UsageError
-        If the trial has no record with a trajectory, the record or the line of the
-        plan of one of its batch is missing or damaged, the code, the data or the
-        solver's file changed since, or the numbers do.
+        If the trial has no record with a trajectory; if a record, or a line of the plan
+        for its batch, is missing or damaged; if the code, the data or the solver's file
+        has changed since; or if the numbers differ.
     DataUnavailable
         If the dataset is unavailable.
     Diverged
@@ -133,7 +134,7 @@ def replay(
 
 
 def _key_of_row(row: Any) -> str:
-    """Return the key of the one trial that a row, or some rows, are of."""
+    """Return the key of the one trial to which a row, or some rows, belong."""
     keys = {row} if isinstance(row, str) else set()
     with contextlib.suppress(KeyError, TypeError, IndexError):
         value = row["trial"]
@@ -181,10 +182,10 @@ def _specs_of_batch(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[S
 
 
 def _pin_algorithm(spec: Spec, algorithm: str | None, name: str) -> str:
-    """Return the name of the batch's algorithm, of a file the pin of the user's own.
+    """Return the pin of the batch's algorithm: its name, or the user's file for it.
 
-    A folder may come from anybody: a file is read where the user says, and executed
-    only if it holds what the plan says that it held.
+    A folder may come from anybody. So a file is read only from the path that the user
+    gives, and executed only if it has the content recorded in the plan.
     """
     try:
         called, held = str(spec["algorithm"]["name"]), spec["algorithm"].get("content")
@@ -216,8 +217,8 @@ def _rebuild_trials(
 ) -> tuple[list[Trial], Problem]:
     """Return the trials of a batch, rebuilt from their specs, and their problem.
 
-    The specs may name no file of code but that of the pin, and no file that parts of
-    their objective are in.
+    The specs may name no file of code except the pinned one, and no file that contains
+    a part of the objective.
     """
     trials = []
     try:
@@ -250,10 +251,10 @@ def _rebuild_trials(
 
 
 def _data_file(path: str, data: str | Path | None) -> str:
-    """Return where the file of records is that a plan names.
+    """Return the path of the file of records that a plan names.
 
-    Its name is looked for in the folder that is given, then in the working folder.
-    Without a folder a path that stays in the working folder is opened as it stands.
+    A file of this name is looked for in the given folder, then in the working folder.
+    Without a given folder, a path inside the working folder is opened as it is.
     """
     name, file = PurePath(path).name, Path(os.path.expanduser(path))
     inside = not file.is_absolute() and ".." not in file.parts
@@ -268,7 +269,7 @@ def _data_file(path: str, data: str | Path | None) -> str:
 
 
 def _reason_changed(trial: Trial, key: str, record: Spec) -> str:
-    """Return why the trials of a batch are no longer those that were run."""
+    """Return why the rebuilt trials of a batch differ from those that were run."""
     if trial.key == key:
         return f"{PLAN} was changed since, in a trial that ran with it"
     if trial.identity[:NAMED] != record.get("identity"):
@@ -282,10 +283,10 @@ def _reason_changed(trial: Trial, key: str, record: Spec) -> str:
 def _differing_values(
     record: Spec, solved: Run, place: int
 ) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield columns and facts that are not as recorded: recorded and new values."""
+    """Yield each column or fact that differs, with its recorded and new values."""
     sums = {k: v for k, v in facts_of_trial(solved, place).items() if k in FACTS}
     made = {"trajectory": trajectory_rows(solved.rows, place), "facts": sums}
-    # As a record spells them: what is no number is null.
+    # As in a record, where nan and infinity are null.
     for part, again in (parse_object(compact_json(made)) or {}).items():
         there = record.get(part)
         there = there if isinstance(there, Mapping) else {}
@@ -297,24 +298,25 @@ def _differing_values(
                 yield printable_text(name, 60), one, other
 
 
-# Rows of a folder of anyone's --------------------------------------------------------
+# Rows of a folder from any author ----------------------------------------------------
 
 
 class Replayed(NamedTuple):
-    """What came of running a trial again.
+    """The result of running a trial again.
 
     Attributes
     ----------
     key : str
+        Key of the trial.
     verdict : str
         `SAME`, `DIFFERS` or `NOT`.
     why : str
-        Why it is not the same.
+        Why it is not the same; empty if it is.
     difference : float
         The largest relative difference of its numbers, nan if it was not run.
     elsewhere : str
-        In what the machine differs from that of the run, or the code; empty where the
-        bits must be the same.
+        How the machine or the code differs from that of the run; empty if the numbers
+        must be equal to the bit.
     """
 
     key: str
@@ -327,18 +329,18 @@ class Replayed(NamedTuple):
 def replay_rows(
     folder: Path, keys: Sequence[str], trust: bool = False, data: Path | None = None
 ) -> Iterator[Replayed]:
-    """Yield what comes of running recorded trials again, batch by batch.
+    """Yield the results of running recorded trials again, batch by batch.
 
     Parameters
     ----------
     folder : Path
-        The results folder; it may be anyone's.
+        The results folder; it may come from anybody.
     keys : sequence of str
-        The trials.
+        Keys of the trials.
     trust : bool
-        Whether solvers that the folder has kept may be run.
+        Whether solvers' files that are kept in the folder may be executed.
     data : Path or None
-        Where files of records are looked for first.
+        The folder in which files of records are looked for first.
     """
     store = Store(folder)
     batches: dict[tuple[str, ...], dict[str, Spec]] = {}
@@ -394,7 +396,7 @@ def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
 
 
 def _differing_places(folder: Path, run: str, record: Spec, code: bool) -> str:
-    """Return in what this machine, or the code, is not that of a record."""
+    """Return how this machine, or the code, differs from that of a record."""
     if code:
         return "the code, or a version of numpy, scipy or numba, is another one"
     there = read_run(folder, run).get("computed_with")
@@ -415,7 +417,7 @@ def _differing_places(folder: Path, run: str, record: Spec, code: bool) -> str:
 def _judge_again(
     key: str, record: Spec, solved: Run, place: int, elsewhere: str
 ) -> Replayed:
-    """Return what came of a trial that was run again."""
+    """Return the verdict on a trial that was run again."""
     found = _differing_values(record, solved, place)
     apart = [(relative_distance(*pair), column) for column, *pair in found]
     largest, column = max(apart, default=(0.0, ""))
@@ -429,9 +431,11 @@ def _judge_again(
 
 
 def relative_distance(recorded: Sequence[Any], again: Sequence[Any]) -> float:
-    """Return the largest relative difference of two columns, infinite if unlike.
+    """Return the largest relative difference of two columns.
 
-    Relative to the larger of two numbers, or to `FLOOR` of the largest in the column.
+    A difference is relative to the larger of two numbers, or to `FLOOR` times the
+    largest in the column if that is more. It is infinite if the lengths differ, or if
+    one of two different entries is not a number.
     """
     if len(recorded) != len(again):
         return math.inf

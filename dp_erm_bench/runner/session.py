@@ -1,4 +1,4 @@
-"""One run of an experiment: planned, carried out, recorded, shown."""
+"""One run of an experiment: plan its trials, run and record them, show progress."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
 
 LEAST = 2
-"""Smaller batches are not made for balance: their kernels would be slower."""
+"""Batches are not split into smaller ones, whose kernels would be slower."""
 
 GAIN = 3.0
-"""A batch is not split below so many times the work that its trials share."""
+"""A batch is not split below this many times the work that its trials share."""
 
 
 def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
-    """Return batches of trials that may share one, the longest work first.
+    """Return trials grouped into batches, those with most work first.
 
     The batches depend on the trials only, never on the number of workers, so that
     any number of workers computes the same bits.
@@ -77,23 +77,23 @@ def _count_batches(one: Trial, members: int, most: int, aim: float) -> int:
     if not one.setting.batch_key.batchable:
         return members
     own, shared = one.work
-    # Each part of a batch would do again what its trials share.
+    # Each part of a split batch would repeat the work that its trials share.
     size = most if own <= 0 else int(min(max(aim, GAIN * shared) / own, most))
     return math.ceil(members / max(size, min(LEAST, most)))
 
 
 class Pool:
-    """The workers of a run: what they do is in a ledger, and an engine carries it.
+    """The workers of a run, with the ledger of their tasks and the engine between them.
 
-    Any number of workers, one too, are processes: all compute the same bits, and a
-    crash never reaches the parent.
+    All workers are processes, even a single one. So any number of them computes the
+    same bits, and a crash never reaches the parent.
 
     Parameters
     ----------
     engine : Engine
-        Who carries the tasks.
+        Carries the tasks to hosts.
     job : Job
-        What the workers must know.
+        Settings that all batches have in common.
     """
 
     def __init__(self, engine: Engine, job: Job) -> None:
@@ -103,7 +103,7 @@ class Pool:
         self._started = False
 
     def __enter__(self) -> Pool:
-        """Have SIGTERM end the run as Ctrl-C does."""
+        """Let SIGTERM end the run in the same way as Ctrl-C."""
         if threading.current_thread() is threading.main_thread():
             self._on_sigterm = signal.signal(signal.SIGTERM, _raise_terminated)
         return self
@@ -117,7 +117,8 @@ class Pool:
     def run(self, batches: Iterable[Batch]) -> Iterator[list[Outcome]]:
         """Yield the outcomes of batches as they come in, those of a task together.
 
-        The engine starts with the first: who has nothing to do asks no cluster.
+        The engine is started at the first call, so that a run without trials needs no
+        cluster.
 
         Raises
         ------
@@ -141,13 +142,23 @@ def _raise_terminated(number: int, frame: FrameType | None) -> None:
 
 OTHERS = ("skipped", "diverged")
 SHOWN = 8
-"""Reasons of a status that are listed."""
+"""Most reasons that are listed for a status."""
 MOST = 1000
-"""Records of a status that are read for their reasons."""
+"""Most records of a status that are read for their reasons."""
 
 
 def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
-    """Yield how many trials have a status, and the first lines of their messages."""
+    """Yield lines with the number of trials of a status and their most common reasons.
+
+    Parameters
+    ----------
+    status : str
+        The status, as the first line shows it.
+    total : int
+        Number of trials with it.
+    messages : iterable of str
+        Messages of those trials that were read; only their first lines count.
+    """
     found = Counter(printable_text(x.partition("\n")[0], LONGEST) for x in messages)
     shown = found.most_common(SHOWN)
     yield f"{status}: {count_with_noun(total, 'trial')}"
@@ -160,21 +171,21 @@ def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[s
 
 
 FIRST, PAUSE = 3.0, 60.0
-"""Seconds from the start to the first line, and between two of them."""
+"""Seconds from the start to the first line, and between two lines."""
 
 SOON = 0.5
-"""Seconds to the first line at least."""
+"""Least seconds to the first line."""
 
 
 def print_to_stderr(text: str) -> None:
-    """Print a line on stderr; that nobody can read it is no reason to end a sweep."""
+    """Print a line on stderr; a closed stderr does not end the sweep."""
     with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def repeat_calls(show: Callable[[], None], first: float) -> Iterator[None]:
-    """Call a function after `first` seconds, and then every `PAUSE` seconds."""
+    """Call a function after `first` seconds and then every `PAUSE` seconds."""
     over = threading.Event()
 
     def tick(due: float) -> None:
@@ -192,23 +203,23 @@ def repeat_calls(show: Callable[[], None], first: float) -> Iterator[None]:
 
 
 class Progress(contextlib.ExitStack):
-    """Count trials done and failed, and show them.
+    """Count the trials that are done and failed, and show these numbers.
 
-    On a terminal it is a bar. Elsewhere it is a line `FIRST` seconds after the run has
-    begun, one every `PAUSE` seconds, and one at the end if trials have run.
+    On a terminal this is a bar. Elsewhere there is a line `FIRST` seconds after the
+    start of the run, one every `PAUSE` seconds, and one at the end if trials have run.
 
     Parameters
     ----------
     title : str
-        What is counted.
+        Name of the run, shown first.
     enabled : bool
         Whether to show anything.
     total : int
-        Trials expected.
+        Number of trials expected.
     workers : function, optional
-        Returns how many there are; it is not shown without.
+        Returns the number of workers, which is shown if this is given.
     begun : float, optional
-        When the run began, by `time.monotonic`; now by default.
+        Start of the run by `time.monotonic`; now by default.
     """
 
     def __init__(
@@ -220,7 +231,7 @@ class Progress(contextlib.ExitStack):
         begun: float | None = None,
     ) -> None:
         super().__init__()
-        # A folder may be called anything, and Python filters no controls.
+        # A folder's name may contain control characters.
         self.title, self.enabled, self.total = escape_line(title), enabled, total
         self._workers = workers
         self.done = self.failed = self.ran = 0
@@ -235,7 +246,7 @@ class Progress(contextlib.ExitStack):
             from rich.console import Console
 
             self._bar = progress.Progress(
-                # A name is a text, not markup.
+                # The name is shown as it is, even if it looks like markup.
                 progress.TextColumn("{task.description}", markup=False),
                 progress.BarColumn(),
                 progress.MofNCompleteColumn(),
@@ -250,18 +261,18 @@ class Progress(contextlib.ExitStack):
             self.enter_context(self._bar)
         elif self.enabled:
             self.callback(self._print_line, last=True)
-            # What is recorded already is counted in no time.
+            # Trials that are recorded already are counted at once.
             first = max(SOON, self._begun + FIRST - time.monotonic())
             self.enter_context(repeat_calls(self._print_line, first))
         return self
 
     def announce(self, done: int, total: int) -> None:
-        """Set how many trials have a status by now, and how many are expected."""
+        """Set the number of trials with a status by now, and the expected number."""
         self.done, self.total = done, total
         self._update_line()
 
     def advance(self, statuses: Iterable[str]) -> None:
-        """Count the trials of a batch."""
+        """Count trials that have just run, by their statuses."""
         statuses = list(statuses)
         self.done += len(statuses)
         self.ran += len(statuses)
@@ -278,7 +289,7 @@ class Progress(contextlib.ExitStack):
             self._bar.update(self._bar.task_ids[0], **now)
 
     def _state_in_numbers(self) -> str:
-        """Return how many trials have failed, and how many workers there are."""
+        """Return the numbers of failed trials and of workers, in words."""
         workers = (
             f", {count_with_noun(self._workers(), 'worker')}" if self._workers else ""
         )
@@ -306,23 +317,23 @@ Blocks = Sequence[Mapping[str, Any]]
 
 
 class Session:
-    """The state of a run; the store alone would do to rebuild it.
+    """The state of a run; it could be rebuilt from the store of records alone.
 
     Parameters
     ----------
     name : str
-        Of the experiment.
+        Name of the experiment.
     folder : Path
         The results folder.
     options : RunOptions
         How to run.
     blocks : sequence of mapping
-        What to run, see `experiment`.
+        The blocks to run, see `runner.experiment`.
 
     Raises
     ------
     UsageError
-        For any value of a block out of range or unknown name.
+        If a block has a value out of range or an unknown name.
     """
 
     def __init__(
@@ -347,7 +358,7 @@ class Session:
         self._tuning: list[Batch] = []
 
     def expected_by_line(self) -> Counter[Label]:
-        """Return the number of trials of each line, of a search the most."""
+        """Return the number of trials of each line; of a search, the largest number."""
         expected: Counter[Label] = Counter()
         for line in self.lines:
             if line.tune is None:
@@ -357,11 +368,11 @@ class Session:
         return expected
 
     def stages(self) -> Iterator[list[Trial]]:
-        """Yield the trials of each round, those of all lines together.
+        """Yield the trials of each round, for all lines together.
 
-        A tuner goes on as soon as all trials of its last stage have a status. The
-        caller announces a round, and runs it if it means to, before it asks for the
-        next.
+        A tuner continues as soon as all trials of its last stage have a status. The
+        caller must announce a round, and run it if it wants to, before it takes the
+        next one.
         """
         rows = self.options.n_checkpoints
         sweeps = [line for line in self.lines if line.tune is None]
@@ -378,10 +389,10 @@ class Session:
         return all(self.statuses[one.key] != "planned" for one in planned)
 
     def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
-        """Take new trials into the plan; return them, and those that are to do.
+        """Add new trials to the plan; return them, and those of them still to run.
 
-        A trial wanted by two lines is to do once. The batches of a tuning stage depend
-        on the stage alone: of one that was torn all trials are to do again.
+        A trial of two lines runs once. The batches of a tuning stage depend on the
+        stage alone. If some trials of such a batch are missing, all of it runs again.
         """
         new: list[Trial] = []
         for labels, members in itertools.groupby(planned, lambda one: one.labels):
@@ -408,7 +419,7 @@ class Session:
         return new, todo
 
     def _read_finals(self, new: Iterable[Trial]) -> None:
-        """Read what tuners decide by, of all trials that are recorded, in one go."""
+        """Read the values that tuners decide by, for all recorded trials at once."""
         keys = [
             one.key
             for one in new
@@ -420,7 +431,7 @@ class Session:
         self.finals.update(zip(keys, found, strict=True))
 
     def run_stages(self, early: Worker | None) -> None:
-        """Run every round of an experiment; the workers stay between rounds."""
+        """Run every round of an experiment; the workers are kept between rounds."""
         options = self.options
         job = Job(
             str(self.folder),
@@ -430,7 +441,7 @@ class Session:
             options.worker_memory,
             secrets.token_hex(16),
             code=package_state(),
-            # A host's last words are looked up in its log.
+            # A lost host of Dask is explained by its log, so output must go there.
             shows=options.output or options.engine == "dask",
         )
         engine = engine_of(options, options.n_jobs, early)
@@ -440,26 +451,41 @@ class Session:
         with Pool(engine, job) as pool, Progress(*shown) as progress:
             for planned in self.stages():
                 todo = self.announce(planned)[1]
-                # What is wanted twice runs once.
+                # A trial of two lines runs once.
                 left = max(left - len(planned), 0)
                 known = len(self.statuses)
                 progress.announce(known - len(todo), known + left)
                 if todo:
                     self.write_plan()
                     self.execute(todo, pool, progress)
-            # A search may end before it has asked for all that it may.
+            # A search may end before it has used all of its trials.
             progress.announce(len(self.statuses), len(self.statuses))
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
-        """Run trials, keep their status and what tuners choose by."""
+        """Run trials, and keep their statuses and the values that tuners choose by.
+
+        Parameters
+        ----------
+        todo : list of Trial
+            The trials to run; those of tuning are batched when they are announced.
+        pool : Pool
+            The workers.
+        progress : Progress
+            Counts the outcomes.
+
+        Raises
+        ------
+        UsageError
+            If the results folder was removed, or as in `Pool.run`.
+        """
         others = self._batches_of(one for one in todo if one.phase != "tune")
         batches = sorted([*self._tuning, *others], key=work_of_batch, reverse=True)
         self._tuning = []
         for outcomes in pool.run(batches):
             check_run(self.folder, self.run)
             for key, status, finals in outcomes:
-                # Of 10^6 outcomes each would have a text of its own.
+                # Saves memory: 10^6 outcomes would each hold a string of their own.
                 self.statuses[key] = sys.intern(status)
                 if self.tuners:
                     self.finals[key] = finals
@@ -467,7 +493,7 @@ class Session:
             progress.advance(outcome.status for outcome in outcomes)
 
     def _batches_of(self, trials: Iterable[Trial]) -> list[Batch]:
-        """Return batches; reports have a size of their own, where one is asked for."""
+        """Return trials in batches; reports may have a batch size of their own."""
         most: defaultdict[int, list[Trial]] = defaultdict(list)
         for one in trials:
             most[self.options.most_of(one.phase)].append(one)
@@ -479,7 +505,10 @@ class Session:
         return dict(sorted(Counter(self.statuses.values()).items()))
 
     def reasons(self) -> Iterator[str]:
-        """Yield why trials are not ok, now or earlier, a few lines per status."""
+        """Yield the reasons why trials are not ok, a few lines for each status.
+
+        Trials of earlier runs are included.
+        """
         found: defaultdict[str, list[str]] = defaultdict(list)
         for key, status in self.statuses.items():
             found[status].append(key)
@@ -490,6 +519,6 @@ class Session:
                 yield from list_reasons(status, len(keys), messages)
 
     def write_plan(self) -> None:
-        """Write what was announced since the last call."""
+        """Write the trials announced since the last call into the plan."""
         self.plan.add(one.row(self.name) for one in self._unwritten)
         self._unwritten = []

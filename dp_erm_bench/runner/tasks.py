@@ -1,4 +1,4 @@
-"""The studies as tasks: what is done with the trials of a block that are no fits."""
+"""Studies as tasks: run the trials of a block that are not fits of a model."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ NO_PROBLEM = ("none", "none", "none", "none")
 
 
 def _budgets_of_block(block: Block) -> Iterator[dict[str, Any]]:
-    """Yield the budgets of a block, JSON-able."""
+    """Yield the budgets of a block as values that JSON can hold."""
     usual = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"}
     axes = {
         key: values_of(f"budget.{key}", value)
@@ -41,7 +41,7 @@ def _budgets_of_block(block: Block) -> Iterator[dict[str, Any]]:
 
 
 def _algorithms_of_block(block: Block) -> Iterator[tuple[str, str]]:
-    """Yield the names of a block's algorithms, all by default, and their targets."""
+    """Yield the names of a block's algorithms (all by default), and their targets."""
     asked = block.algorithm or ALL
     names = registry.names(registry.ALGORITHM)
     chosen = names if asked == ALL else values_of("algorithm", asked)
@@ -54,7 +54,7 @@ def _algorithms_of_block(block: Block) -> Iterator[tuple[str, str]]:
 def _spec_of_trial(
     parts: Parts, name: str, params: Spec, budget: Spec, **data: int
 ) -> Spec:
-    """Return the spec of a trial on the problem of these parts."""
+    """Return the spec of a trial on the problem with the given parts."""
     spec: Spec = {k: {"name": v} for k, v in zip(registry.PARTS, parts, strict=True)}
     spec["dataset"] |= data
     spec |= {"algorithm": {"name": name, "params": dict(params)}}
@@ -63,15 +63,15 @@ def _spec_of_trial(
 
 @dataclass(frozen=True)
 class AccountingTask(StudyTask):
-    """Ask every accountant for the noise of an algorithm's releases: nothing is run.
+    """Compute the noise of an algorithm's releases with every accountant, without runs.
 
     Parameters
     ----------
     lengths : tuple of int
-        T, numbers of iterations.
+        Numbers T of iterations.
     violation : bool
-        Whether to compute in its place where the printed noise of greedy coordinate
-        descent is too small (``papers.instances``).
+        Whether to compute instead where the printed noise of greedy coordinate descent
+        is too small (``papers.instances``).
     """
 
     lengths: tuple[int, ...] = (1, 10, 50, 100, 1000, 10000)
@@ -83,7 +83,7 @@ class AccountingTask(StudyTask):
         object.__setattr__(self, "lengths", tuple(seeds_of("task.lengths", values)))
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield every algorithm with a length, and budget."""
+        """Yield the spec and target of each algorithm, budget and length."""
         budgets = [*_budgets_of_block(block)]
         if self.violation:
             yield _spec_of_trial(NO_PROBLEM, VIOLATION, {}, budgets[0]), ""
@@ -102,32 +102,33 @@ class AccountingTask(StudyTask):
         return {"rows": [{"study": "noise", **asdict(row)} for row in rows]}
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the cost of a few calls of the PLD accountant, or of a search."""
+        """Return the work of a few calls of the PLD accountant, or of a search."""
         return 1.3e8 if self.violation else 1e7
 
 
 @dataclass(frozen=True)
 class AuditTask(StudyTask):
-    """Run an algorithm on one of its worst-case neighbours, many times.
+    """Run an algorithm many times on one of two worst-case neighbouring problems.
 
     Every algorithm is audited in all variants of its shape parameters
-    (``audit.pairs.variants``), on both sides; a seed is a chunk of runs.
+    (``audit.pairs.variants``), and on both problems of the pair. Each seed is a batch
+    of runs.
 
     Parameters
     ----------
     runs : int
-        Runs of one trial.
+        Number of runs in one trial.
     """
 
     runs: int = 2000
 
     def __post_init__(self) -> None:
-        """Refuse a number of runs that is none."""
+        """Raise UsageError unless the number of runs is an integer of at least 2."""
         if type(self.runs) is not int or self.runs < 2:
             raise UsageError(f"task.runs={self.runs}: must be an integer, at least 2")
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield every algorithm, variant, budget and side."""
+        """Yield the spec and target of each algorithm, variant, budget and side."""
         budgets = [*_budgets_of_block(block)]
         for name, target in _algorithms_of_block(block):
             for one in itertools.product(variants(name), budgets, SIDES):
@@ -138,7 +139,7 @@ class AuditTask(StudyTask):
                 )
 
     def facts(self, trial: Trial) -> dict[str, Any]:
-        """Return the statistic of every run, and the guarantee."""
+        """Return the test statistic of every run, and the guarantee under audit."""
         spec, algorithm = trial.spec, trial.spec["algorithm"]
         budget = Budget(**spec["budget"])
         attack = named_attack(algorithm["name"], algorithm["params"], budget)
@@ -156,7 +157,7 @@ class AuditTask(StudyTask):
         }
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the cost of some runs, most of a millisecond each if one by one."""
+        """Return the work of the runs, most of a millisecond each if one by one."""
         name = spec.get("algorithm", {}).get("name", "")
         known = name in registry.names(registry.ALGORITHM)
         alone = known and not registry.target(registry.ALGORITHM, name).batchable

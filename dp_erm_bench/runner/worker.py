@@ -1,4 +1,4 @@
-"""What runs inside a worker process: batches, their failures, their records."""
+"""Code of a worker process: run batches, catch their failures, record results."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import RecordWriter, failed_record, finals_of
 
 PAUSE = 0.1
-"""Seconds between beats: there may be thousands of batches in a second."""
+"""Least seconds between beats, since there may be thousands of batches in a second."""
 
 
 class Speaker:
     """A worker's end of the pipe to its parent; a solver may close it.
 
-    Reports are lines of JSON, so that nothing that a solver writes here is executed
-    by the parent, or kept for a report. An empty line is a *beat*: it starts the
-    clock of what runs now anew.
+    Reports are lines of JSON. So the parent executes nothing that a solver writes here,
+    and does not take it for a report. An empty line is a *beat*: it restarts the clock
+    of the trials that run now.
     """
 
     def __init__(self, handle: int) -> None:
@@ -42,7 +42,7 @@ class Speaker:
         self._last = -math.inf
 
     def beat(self) -> bool:
-        """Beat, if the last was not just now; return whether the parent takes it."""
+        """Send a beat unless one was sent just now; return whether the parent reads."""
         now = time.monotonic()
         if now - self._last < PAUSE:
             return True
@@ -50,7 +50,7 @@ class Speaker:
         return self._send_message(b"\n")
 
     def report(self, report: Sequence[object]) -> bool:
-        """Send a report; return whether it went. The next beat is not left out."""
+        """Send a report; return whether it was sent. The next beat is never skipped."""
         self._last = -math.inf
         return self._send_message(f"\n{json.dumps(report)}\n".encode())
 
@@ -67,10 +67,10 @@ class Speaker:
 
 PR_SET_PDEATHSIG = 1
 TASK_SECONDS = 1.0
-"""A worker hands back what it has not begun after this time."""
+"""After this time a worker hands back the batches that it has not begun."""
 
 MOST_PRINTED = 4000
-"""Characters that a record keeps of what a solver prints."""
+"""Most characters of a solver's output that a record keeps."""
 
 WARM_UP = "dp_erm_bench.runner.execute.warm_up"
 CHECK = "dp_erm_bench.runner.environment.check_batch"
@@ -80,16 +80,34 @@ Beat = Callable[[], bool]
 
 
 class Job(NamedTuple):
-    """What all batches of a pool have in common.
+    """Settings that all batches of a pool have in common.
 
-    The results `folder` and the id of the `run`; the dotted name of the function that
-    runs a batch; the seconds that a batch, or a trial alone, may take; the bytes after
-    which a worker is replaced; and the secret of the run, see `cached.vouch_for_cache`:
-    if it is empty, everything read is proved again. Data and files must be those of
-    `pins`, if that is not None (`environment.check_batch`); `cpu` is the parent's kind
-    where records of another shall name theirs. `code` is the state of the package of
-    which the keys tell (`code_identity`), empty for any. What a solver prints is shown
-    if `shows`.
+    Attributes
+    ----------
+    folder : str
+        The results folder.
+    run : str
+        Id of the run.
+    execute : str
+        Dotted name of the function that runs a batch.
+    limit : float or None
+        Seconds that a batch, or a trial alone, may take; None for no limit.
+    memory : float or None
+        Bytes above which a worker is replaced; None for no limit.
+    secret : str
+        Secret of the run, see `cached.vouch_for_cache`. If it is empty, every cached
+        value that is read is proved again.
+    pins : mapping or None
+        Identities that data and files must have (`environment.check_batch`); None for
+        no check.
+    cpu : str
+        The parent's kind of CPU, if records from another kind must name theirs; else
+        empty.
+    code : str
+        State of the package that the trials' keys were made with (`code_identity`);
+        empty for any.
+    shows : bool
+        Whether output of a solver is also shown on stderr.
     """
 
     folder: str
@@ -105,7 +123,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the parent learns of a trial; the rest is in the store.
+    """The key, status and last values of a trial; the rest is in the store.
 
     `finals` are its last values by quantity, see `store.finals_of`.
     """
@@ -116,15 +134,15 @@ class Outcome(NamedTuple):
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return the outcome of a record."""
+        """Return the outcome that a record describes."""
         return cls(record["key"], record["status"], finals_of(record))
 
 
 class Report(NamedTuple):
     """The outcomes of the first `batches` of a task, and the `seconds` they took.
 
-    `problem` is why nothing more can be recorded, if so; `full` whether the worker
-    holds more memory than it may.
+    `problem` says why nothing more can be recorded, and is empty otherwise. `full` says
+    whether the worker holds more memory than it may.
     """
 
     outcomes: list[Outcome]
@@ -135,10 +153,17 @@ class Report(NamedTuple):
 
 
 def serve(handle: str, parent: str, execute: str = "") -> None:
-    """Run the tasks that the process `parent` sends through a pipe until it closes.
+    """Run the tasks that the parent process sends through a pipe, until it closes.
 
-    No process that a solver starts may keep the pipe's file descriptor `handle`. What
-    the tasks will need, `execute`, is imported while none has come yet.
+    Parameters
+    ----------
+    handle : str
+        File descriptor of the pipe; processes that a solver starts do not inherit it.
+    parent : str
+        Process id of the parent.
+    execute : str
+        Dotted name of the function that runs a batch. It is imported before the first
+        task comes; empty to import nothing.
     """
     os.set_inheritable(int(handle), False)
     _die_with(int(parent))
@@ -152,19 +177,19 @@ def serve(handle: str, parent: str, execute: str = "") -> None:
             batches, job = pipe.recv()
             report = run_task(batches, job, line.beat)
             for stream in (sys.stdout, sys.stderr):
-                # Who is ended has no time for it. A solver may have closed them.
+                # Later the process may be killed. A solver may have closed them.
                 with contextlib.suppress(Exception):
                     stream.flush()
             listening = line.report(report)
-    # All is written: to take numba and scipy apart would keep the parent waiting.
+    # Everything is written: a clean exit of numba and scipy would take time.
     os._exit(0)
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent ends.
+    """Ask the kernel to kill this process when its parent ends (on Linux).
 
-    It does so when the *thread* that made this process ends, so that workers are
-    made from the main thread. Elsewhere a worker ends at the end of its batch.
+    The kernel does so when the *thread* that started this process ends, so workers are
+    started from the main thread. On other systems a worker ends after its batch.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -173,14 +198,24 @@ def _die_with(parent: int) -> None:
 
 
 def beat_of_nobody() -> bool:
-    """Stand for the beat of a worker that has no parent."""
+    """Return True in place of a beat, for a worker that has no parent."""
     return True
 
 
 def run_task(batches: Sequence[Batch], job: Job, beat: Beat = beat_of_nobody) -> Report:
-    """Run batches, one after the other, for about `TASK_SECONDS`.
+    """Run batches, one after the other, for about `TASK_SECONDS`; return a report.
 
-    It ends early where the memory is full, or where the parent no longer hears.
+    It ends early if the worker holds too much memory, or if the parent has closed the
+    pipe.
+
+    Parameters
+    ----------
+    batches : sequence of tuple of Trial
+        The batches of the task.
+    job : Job
+        Settings that all batches have in common.
+    beat : callable
+        Sends a beat to the parent; returns whether the parent reads.
     """
     if job.code and job.code != package_state():
         return Report([], 0, 0.0, CHANGED)
@@ -201,9 +236,9 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = beat_of_nobody) ->
 
 
 def own_memory() -> int:
-    """Return the bytes that this process holds alone: not files that it maps.
+    """Return the bytes of memory that belong to this process alone, not mapped files.
 
-    Where the kernel does not tell (other than Linux) it is the most it ever held.
+    On systems other than Linux it is the largest resident memory so far.
     """
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -215,12 +250,21 @@ def own_memory() -> int:
 
 
 def run_recorded(batch: Batch, job: Job, beat: Beat = beat_of_nobody) -> list[Outcome]:
-    """Run a batch, append its mark and its records, return outcomes.
+    """Run a batch, append its mark and its records to the store, and return outcomes.
+
+    Parameters
+    ----------
+    batch : tuple of Trial
+        The trials, which run together.
+    job : Job
+        Settings that all batches have in common.
+    beat : callable
+        Sends a beat to the parent.
 
     Raises
     ------
     UsageError
-        If they cannot be written, or data and files are not those of the run.
+        If records cannot be written, or data and files are not those of the run.
     """
     writer = RecordWriter(Path(job.folder), job.run)
     writer.begin([trial.key for trial in batch])
@@ -238,20 +282,34 @@ def run_recorded(batch: Batch, job: Job, beat: Beat = beat_of_nobody) -> list[Ou
 def run_guarded(
     trials: Sequence[Trial], job: Job, beat: Beat = beat_of_nobody
 ) -> list[dict[str, Any]]:
-    """Run a batch; what raises becomes a record, and an error is its trial's own.
+    """Run a batch and return its records; an exception becomes a record, too.
 
-    Where a batch ends in errors its trials run again one by one: what one raised
-    must not be written against the others. Each of these calls may take the
-    limit; what a new process must import first is none of theirs. A child that a
-    solver has forked and that comes back from its call ends here: the trials are those
-    of the process that was asked.
+    If a batch ends in errors, its trials run again one by one, since the error of one
+    must not be recorded for the others. Each of these calls may take as long as the
+    limit, without the time for imports in a new process. If a solver has forked, and
+    the child returns from its call, the child ends here: only the original process
+    records the trials.
+
+    Parameters
+    ----------
+    trials : sequence of Trial
+        The trials of the batch.
+    job : Job
+        Settings that all batches have in common.
+    beat : callable
+        Sends a beat to the parent, before and after the batch.
+
+    Raises
+    ------
+    Unlike
+        If data or files are not those of the run.
     """
     asked, heard = os.getpid(), Heard(job.shows)
     try:
         run = locate(job.execute)
         _warm_up(trials[0].spec, job)
         for name in (WARM_UP, CHECK) if job.pins is not None else ():
-            locate(name)  # to import them is not the trial's time
+            locate(name)  # imported here, so that it does not count as a trial's time
         streams = redirect_stdout(heard), redirect_stderr(heard)
         with _set_alarm(job.limit, beat), streams[0], streams[1]:
             if job.pins is not None:
@@ -263,7 +321,7 @@ def run_guarded(
         ]
     except Unlike:
         raise
-    except BaseException as error:  # Ctrl-C is not for workers: it is the solver's own
+    except BaseException as error:  # workers get no Ctrl-C: it comes from the solver
         results = [
             failed_record(trial.key, "error", traceback_text(error)) for trial in trials
         ]
@@ -279,10 +337,10 @@ def run_guarded(
 
 
 def _warm_up(spec: Mapping[str, Any], job: Job) -> None:
-    """Load or compile the machine code that trials of the package's own need.
+    """Load or compile the machine code that the package's own algorithms need.
 
-    Once in a process, before the clock of the first trial: it is the worker's start.
-    What a user's own solver or loss needs is its trial's, for it may take for ever.
+    This happens once per process, before the clock of the first trial starts. A user's
+    solver or loss is compiled in the time of its trial, since it may never finish.
     """
     parts = [spec.get("algorithm"), spec.get("loss")]
     ours = all(isinstance(one, Mapping) and "file" not in one for one in parts)
@@ -292,12 +350,12 @@ def _warm_up(spec: Mapping[str, Any], job: Job) -> None:
 
 
 class Heard(io.TextIOBase):
-    """A stream that keeps the beginning of what is printed.
+    """A stream that keeps the beginning of the text that is written to it.
 
     Parameters
     ----------
     shows : bool
-        Whether it goes to stderr all the same.
+        Whether the text is also written to stderr.
 
     Attributes
     ----------
@@ -309,11 +367,11 @@ class Heard(io.TextIOBase):
         self.kept, self.out = "", sys.stderr if shows else None
 
     def fileno(self) -> int:
-        """Return the handle of stderr, for who needs a file: that is not heard."""
+        """Return the file descriptor of stderr; text written to it is not kept."""
         return 2
 
     def write(self, text: str) -> int:
-        """Keep what there is room for."""
+        """Keep as much of the text as there is room for; return its length."""
         said = printable_text(text[:MOST_PRINTED], MOST_PRINTED)
         self.kept += said[: MOST_PRINTED - len(self.kept)]
         if self.out is not None:
@@ -323,9 +381,10 @@ class Heard(io.TextIOBase):
 
 @contextlib.contextmanager
 def _set_alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
-    """Have the kernel end this process after some time, even in native code.
+    """Let the kernel end this process after some time, even in native code.
 
-    A solver may not let it: the parent, who hears when it began, has a clock, too.
+    A solver may prevent that. So the parent, which gets a beat at the start, has a
+    clock, too.
     """
     beat()
     signal.setitimer(signal.ITIMER_REAL, seconds or 0.0)

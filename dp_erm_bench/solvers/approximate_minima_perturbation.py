@@ -13,12 +13,12 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 class ApproximateMinimaPerturbation(PerturbedObjective):
     """Approximate minima perturbation (AMP): no exact minimiser is needed.
 
-    A point whose gradient of the noisy objective has norm at most gamma is within
-    gamma / m of its minimiser, m being the modulus of strong convexity. Think of the
-    exact minimiser as published (objective perturbation); given it, the points of two
-    neighbours differ by at most 2 gamma / m, and Gaussian noise covers that. The proof
-    of the paper has gamma / m there: its output noise is too small by a factor of 2,
-    which its split of the budget makes up for.
+    A point at which the gradient of the noisy objective has norm at most gamma is
+    within gamma / m of the exact minimiser, where m is the modulus of strong convexity.
+    Regard the exact minimiser as published (objective perturbation). Given it, the
+    points of two neighbouring datasets differ by at most 2 gamma / m, and Gaussian
+    noise covers that. The proof of the paper has gamma / m there: its output noise is
+    too small by a factor of 2, for which its split of the budget makes up.
 
     References
     ----------
@@ -36,18 +36,38 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
     )
 
     def distance(self, problem: ERM) -> float:
-        """Return gamma / m."""
+        """Return gamma / m, the largest distance to the exact minimiser."""
         gamma = self.gradient or 1.0 / problem.n**2
         return gamma / self.modulus(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the exact minimiser, as if published, and the point near it."""
+        """Yield the exact minimiser, as if published, and the point near it.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         yield self.exact(problem, adjacency)
         reach = 2.0 * self.distance(problem)
         yield Gaussian("output", reach, 1, weight=self.output_weight)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return a point near the minimiser of the noisy objective, plus noise."""
+        """Return a point near the minimiser of the noisy objective, plus noise.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         problem = oracle.problem
         near = self.near(oracle, mechanisms, self.distance(problem))
         return nearest_feasible(problem, near)

@@ -1,4 +1,4 @@
-"""The contract of a solver, and its parameters."""
+"""The interface of a solver, and the fields of its hyper-parameters."""
 
 import dataclasses
 import math
@@ -27,19 +27,22 @@ Releases = Iterator[Release]
 
 
 def shape(default: Any, *, help: str, **limits: Any) -> Any:
-    """Return a field that must be equal in a batch of trials.
+    """Return the field of a parameter that all trials of a batch share.
 
-    Limits: ``choices`` (allowed values), ``least`` (smallest), ``above``, ``most``.
-    ``later=True`` marks a parameter that came after results had been published: it
-    enters the identity of a trial only off its default, which must do what was done
-    before.
+    Limits: ``choices`` (allowed values), ``words`` (strings allowed besides numbers),
+    ``least`` (smallest), ``above``, ``most``. ``later=True`` marks a parameter that was
+    added after results had been published. It enters the identity of a trial only if it
+    differs from its default, and the default must do what was done without it.
     """
     metadata = {"kind": "shape", "help": help, **limits}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def value(default: Any, *, help: str, **limits: Any) -> Any:
-    """Return a field that may differ in a batch: stacked to shape (B, 1)."""
+    """Return the field of a parameter that may differ between the trials of a batch.
+
+    A batch stacks the values of its trials to an array of shape (B, 1).
+    """
     return shape(default, help=help, kind="value", **limits)
 
 
@@ -73,19 +76,19 @@ def _check_parameter(field: "dataclasses.Field[Any]", value: Any) -> None:
 
 @dataclass(frozen=True)
 class Limit:
-    """A statement about a run at epsilon = inf: how near it gets to the minimum.
+    """A bound from theory on how near a run at epsilon = inf gets to the minimum.
 
     Attributes
     ----------
     solver : Solver
-        The parameters for which it is made; the length of the run among them.
+        The parameters to which the bound applies, including the length of the run.
     gap : float
-        Most that F(w) / min F - 1 may be at the end.
+        The largest allowed value of F(w) / min F - 1 at the end.
     slope : float or None
-        Most that the slope of log(gap) against log(iterations) may be over the last
-        decades of the run, as -1 where the theory says 1 / t; None: not stated.
+        The largest allowed slope of log(gap) against log(iterations) over the last
+        decades of the run: -1, for example, if the theory says 1 / t. None: not stated.
     trials : int
-        Over how many draws of the public randomness the gap is averaged.
+        The number of draws of the public randomness over which the gap is averaged.
     """
 
     solver: "Solver"
@@ -98,43 +101,44 @@ class Limit:
 class Solver(ABC):
     """An algorithm with its hyper-parameters.
 
-    A solver declares its releases, is calibrated from outside, and then runs with
-    mechanisms: it never sees a budget or a noise scale. The fields made by
-    :func:`value` hold one number each, or, after ``runs.stack_solvers``, arrays of
-    shape (B, 1) for a batch of B trials.
+    A solver declares its releases. Their noise is calibrated outside, and the solver
+    then runs with the mechanisms: it never sees a budget or a noise scale. The fields
+    made by :func:`value` hold one number each, or, after ``runs.stack_solvers``, arrays
+    of shape (B, 1) for a batch of B trials.
 
     Attributes
     ----------
     serves : type
-        The class of the problems that its methods take.
+        The class of the problems on which it runs.
     batchable : bool
-        False for a solver that runs with B = 1.
+        Whether several trials may run as one batch; if False, B = 1.
     constrained : bool
         Whether it keeps its iterates in the problem's constraint.
     any_penalty : bool
-        Whether it serves every penalty that has a value and a prox; False: separable
-        penalties only.
+        Whether it serves every penalty that has a value and a prox. If False, it serves
+        separable penalties only.
     smooth_losses : bool
         Whether it needs a loss with a smoothness constant that is finite and > 0.
     linear_losses : bool
-        Whether a constant of 0 will do, too.
+        Whether a smoothness constant of 0 is accepted, too.
     convex_losses : bool
         Whether its privacy rests on the convexity of the loss.
     uses_smoothness : bool
-        Whether its steps follow the problem's smoothness constants.
+        Whether its step sizes depend on the problem's smoothness constants.
     calibrations : tuple of str
-        The choices of conf/calibration that have a meaning for it.
+        The choices of conf/calibration that it supports.
     uncharged : mapping
-        Names of the values that it publishes by `uncharged`, which no budget pays
-        for, and the reason of each.
+        Names of the values that it publishes by `uncharged`, which no budget pays for,
+        and the reason for each.
     exempt : mapping
-        Checks of ``dp-erm-bench check`` that have no meaning for it, and why.
+        Checks of ``dp-erm-bench check`` that do not apply to it, and the reason for
+        each.
     may_stop_early : bool
-        Whether a run may make fewer uses than declared, by a rule that reads nothing
-        but answers. ``dp-erm-bench check`` replays whether it does; without it such a
-        run is an error, as what is certified was not run.
+        Whether a run may use its mechanisms less often than declared, by a rule that
+        reads only their answers. ``dp-erm-bench check`` tests this by a replay. If
+        False, such a run is an error, because it is not the run that was certified.
     worst_cases : tuple of mapping
-        Parameters under which it leaks most, for the statistical audit.
+        Parameters with which it leaks most, for the statistical audit.
     """
 
     serves: ClassVar[type[Problem]] = ERMProblem
@@ -162,30 +166,31 @@ class Solver(ABC):
     )
 
     def __post_init__(self) -> None:
-        """Check every parameter against its field."""
+        """Raise UsageError if a parameter does not fit its field."""
         for field in dataclasses.fields(self):
             _check_parameter(field, getattr(self, field.name))
 
     @property
     def printed_constant(self) -> str | None:
-        """Return the name of the constant that its paper prints."""
+        """Return the name of the noise constant that its paper prints, or None."""
         return None
 
     @property
     def unbounded_reason(self) -> str:
-        """Return why its parameters leave no finite sensitivity; empty if they do."""
+        """Return why its parameters make a sensitivity infinite, empty if none is."""
         return ""
 
     @property
     def clips(self) -> bool:
-        """Return whether derivatives are clipped per record."""
+        """Return whether the gradient of each record is clipped."""
         return getattr(self, "clip", None) is not None
 
     def refusal(self, problem: Problem) -> str | None:
-        """Return the reason why a problem is refused, None if it is served.
+        """Return why the solver cannot run on a problem, None if it can.
 
-        A solver serves problems of its class (by name: a file may be loaded again)
-        with losses that kernels compute and constraints that it keeps.
+        It runs on problems of its class, with losses that have kernels and constraints
+        that it keeps. Classes are compared by their ``kind``, because a file may be
+        loaded twice.
         """
         name = type(self).__name__
         if problem.kind != self.serves.kind:
@@ -199,23 +204,23 @@ class Solver(ABC):
         return reason or self.unsupported_reason(problem)
 
     def unsupported_reason(self, problem: Any) -> str | None:
-        """Return why its parameters or the penalty rule a problem out, or None."""
+        """Return why its parameters or the penalty rule out a problem, or None."""
         return None
 
     def printed_form(self) -> "Solver":
-        """Return the variant of the algorithm that the printed constant is for."""
+        """Return the variant of the algorithm to which the printed constant applies."""
         return self
 
     @classmethod
     def limits(cls, problem: Any, curvature: float) -> Iterator[Limit]:
-        """Yield the theory's statements on runs without noise; the tests verify them.
+        """Yield what theory says about runs without noise, for the tests to verify.
 
         Parameters
         ----------
         problem : ERM
-            Small and well conditioned, its smoothness constants known.
+            A small, well-conditioned problem with known smoothness constants.
         curvature : float
-            Modulus of strong convexity at the minimum; 0 where there is none.
+            Modulus of strong convexity at the minimum; 0 if there is none.
         """
         yield from ()
 
@@ -225,13 +230,14 @@ class Solver(ABC):
 
     @abstractmethod
     def passes_at(self, problem: Any, iteration: int) -> float:
-        """Return the work of some iterations in units of n record gradients.
+        """Return the work of the first iterations, in units of n record gradients.
 
-        0 at iteration 0; what is done once, before the first step, counts from 1 on.
+        It is 0 at iteration 0. Work that is done once, before the first step, counts
+        from iteration 1 on.
         """
 
     def step_work(self, problem: Any) -> StepWork:
-        """Return what an iteration does on average, by default what passes say."""
+        """Return the work of an average iteration, by default from `passes_at`."""
         return usual_step(self, problem)
 
     def plan(self, problem: Any, identities: Sequence[str]) -> Any:
@@ -240,17 +246,39 @@ class Solver(ABC):
 
     @abstractmethod
     def releases(self, problem: Any, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the declared releases with their sensitivities."""
+        """Yield the declared releases with their sensitivities.
+
+        Parameters
+        ----------
+        problem : Problem
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned.
+        """
 
     @abstractmethod
     def iterates(
         self, oracle: Any, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the iterates, shape (B, p), at each checkpoint (0 is the first)."""
+        """Yield the iterates, shape (B, p), at each checkpoint.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        checkpoints : sequence of int
+            Increasing iteration numbers at which to yield; the first is 0.
+        schedule : object
+            What `plan` returned.
+        """
 
 
 def objective_refusal(solver: Solver, problem: ERM) -> str | None:
-    """Return why a solver refuses an objective, None if it has all that it needs."""
+    """Return why a solver cannot run on an objective, None if it can."""
     reason = next(_loss_refusals(solver, problem), None)
     if reason:
         return reason
@@ -287,7 +315,7 @@ def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
 
 
 def _is_held(problem: ERM) -> bool:
-    """Return whether a linear loss has a minimum: a ridge or a bounded domain."""
+    """Return whether a linear loss has a minimum, by a ridge or a bounded domain."""
     box = problem.penalty.largest_margin(np.ones(problem.p), 1.0)
     ridge = problem.penalty.strong_convexity > 0.0
     return ridge or problem.constraint.bounded or bool(np.isfinite(box))

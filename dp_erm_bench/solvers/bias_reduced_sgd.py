@@ -1,4 +1,4 @@
-"""Stochastic gradient descent along bias-reduced means of random levels."""
+"""Stochastic gradient descent with bias-reduced means at random levels."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +29,11 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
 
 LEAST = 4
-"""Records without which there are no two levels."""
+"""Smallest number of records for which there are two levels."""
 
 
 class Levels(NamedTuple):
-    """The schedules of B trials: levels N_t, and coins of the output, (B, T) each."""
+    """The schedules of B trials: levels N_t, and coins for the output, (B, T) each."""
 
     levels: Indices
     coins: Array
@@ -43,23 +43,25 @@ class Levels(NamedTuple):
 class BiasReducedSGD(Prefixed):
     """SGD with a randomly stopped, bias-reduced estimator of the gradient.
 
-    A step draws a level N with probability p_N = C 2^-N, N = 0 .. M, M = floor(log2 n)
-    - 1; 2^(N+1) records B without replacement, whose first and second half in random
-    order are O and E; and one record I. With private means g of clipped gradients,
+    A step draws a level N with probability p_N = C 2^-N, for N = 0 .. M and
+    M = floor(log2 n) - 1. It samples 2^(N+1) records B without replacement, whose first
+    and second half in random order are O and E, and one more record I. With private
+    means g of clipped gradients, it moves along
 
         G = (g(B) - (g(O) + g(E)) / 2) / p_N + g(I),    x <- proj(x - step G).
 
-    A mean of k terms has noise S z / k, with the same multiplier z in all slots and
-    levels, so that g(B) of a level and g(O), g(E) of the next have equal laws: the
-    sum telescopes, and G has the mean of g of the largest batch. With ``projection`` g
-    is Algorithm 1, the point nearest to the noisy mean of gradients with s entries in
-    the l1 ball of radius sqrt(s) C; without, nothing is biased in the first place.
+    A mean of k terms has noise S z / k, with the same multiplier z for all means and
+    levels. So g(B) of one level has the same law as g(O) and g(E) of the next. The sum
+    over the levels telescopes, and the mean of G is that of g of the largest batch.
+    With ``mean=projection``, g is Algorithm 1: it projects the noisy mean on the l1
+    ball of radius sqrt(s) C, which holds all means of gradients with s entries.
+    Otherwise g is not biased in the first place.
 
-    The levels are public; B, O, E, I are secret samples of the mechanisms. A record is
-    in B and in one of O and E, so that the three sums together have the sensitivity
-    sqrt(2) S, S being that of a sum: 2 C, under ``zero_out`` C; g(I) is a release of
-    its own. The budget pays for the longest prefix of the drawn levels: its certificate
-    holds given the levels.
+    The levels are public; B, O, E and I are secret samples of the mechanisms. A record
+    of B is also in O or E, so the three sums together have sensitivity sqrt(2) S. Here
+    S is the sensitivity of one sum: 2 C, or C under ``zero_out``. g(I) is a separate
+    release. A run makes the longest prefix of the drawn steps that the budget pays for.
+    Its certificate holds given the levels.
 
     References
     ----------
@@ -91,26 +93,29 @@ class BiasReducedSGD(Prefixed):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that without noise it is SGD on single records, near the minimum."""
+        """State that it nears the minimum: noiseless, it is SGD on single records."""
         yield Limit(cls(n_iter=400, step=0.1), gap=0.2)
 
     @property
     def printed_constant(self) -> str:
-        """Return the name of the printed noise and end."""
+        """Return the name of the paper's noise and stopping rule."""
         return "ghazi2024"
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse fewer than four records, and penalties without projection."""
+        """Return why a problem is refused (few records, no projection), or None."""
         if problem.n < LEAST:
             return f"n={problem.n}: bias_reduced_sgd needs at least {LEAST} records"
         return projection_refusal(problem, "bias_reduced_sgd")
 
     def iterations(self, problem: ERM) -> int:
-        """Return T, at most; of a schedule that is followed, its length."""
+        """Return the length of the schedule that is followed, else T, the maximum."""
         return self.n_iter if self.drawn is None else self.drawn.levels.shape[1]
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes: 2^(N+1) + 1 records a step, by the mean if not drawn."""
+        """Return the passes over the records: each step reads 2^(N+1) + 1 of them.
+
+        If no schedule is followed yet, the mean over N is used.
+        """
         if self.drawn is None:
             return iteration * self.records(problem) / problem.n
         read = 2.0 ** (self.drawn.levels[0, :iteration] + 1) + 1
@@ -122,7 +127,7 @@ class BiasReducedSGD(Prefixed):
         return float(p @ 2.0 ** np.arange(1, p.size + 1)) + 1
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of sums over samples, four noises and a prox."""
+        """Return the work of sums over samples, four noise vectors and a prox."""
         work, p = sampled_step(problem, self.records(problem)), problem.p
         return work._replace(calls=1.0, draws=4 * p, features=12 * p)
 
@@ -141,7 +146,7 @@ class BiasReducedSGD(Prefixed):
         return Levels(schedule.levels[:, :steps], schedule.coins[:, :steps])
 
     def costs(self, problem: ERM, schedule: Levels) -> Array:
-        """Return a_t = (3 2^(N_t + 1) + 1) / (16 n), (T,)."""
+        """Return the costs a_t = (3 2^(N_t + 1) + 1) / (16 n) of the steps, (T,)."""
         return np.asarray(
             (3 * 2.0 ** (schedule.levels[0] + 1) + 1) / (16 * problem.n), np.float64
         )
@@ -149,7 +154,17 @@ class BiasReducedSGD(Prefixed):
     def releases(
         self, problem: ERM, adjacency: Adjacency, schedule: Levels
     ) -> Releases:
-        """Yield the sums of each level and the terms of single records."""
+        """Yield the sums of each level and the terms of single records.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : Levels
+            The levels and coins of the steps.
+        """
         kinds = self.kinds(problem, adjacency)
         times = np.bincount(schedule.levels[0], minlength=len(kinds))
         for (level, _), used in zip(kinds, times.tolist(), strict=True):
@@ -160,7 +175,7 @@ class BiasReducedSGD(Prefixed):
     def kinds(
         self, problem: ERM, adjacency: Adjacency
     ) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
-        """Return what a step of each level publishes: sums, and a single term."""
+        """Return the releases of a step at each level: its sums, and a single term."""
         n, change = problem.n, adjacency.of_sum(norm_bound(problem, self.clip))
         root, zeroed = math.sqrt(2), adjacency is Adjacency.ZERO_OUT
         how: dict[str, Any] = {"weight": 1 / root, "halves": True, "zeroed": zeroed}
@@ -174,12 +189,22 @@ class BiasReducedSGD(Prefixed):
         return tuple((sums(level), single) for level in range(probabilities(n).size))
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Levels) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : Levels
+            The levels and coins of the steps.
+        """
         return BiasReducedState(oracle, mechanisms, self, schedule)
 
 
 def probabilities(n: int) -> Array:
-    """Return p_k = C 2^-k for k = 0 .. floor(log2 n) - 1."""
+    """Return the level probabilities p_k = C 2^-k, k = 0 .. floor(log2 n) - 1."""
     weights = 2.0 ** -np.arange(n.bit_length() - 1)
     return np.asarray(weights / weights.sum())
 
@@ -204,7 +229,7 @@ class BiasReducedState(State):
         self.kept, self.done = oracle.w.copy(), 0
 
     def output(self) -> Array:
-        """Return the mean of x_0 .. x_t, or one of them."""
+        """Return the mean of x_0 .. x_t, or one of them drawn at random."""
         return self.kept
 
     def advance(self, k: int) -> None:
@@ -240,7 +265,7 @@ class BiasReducedState(State):
         return noisy / size
 
     def sample_records(self, name: str) -> Indices:
-        """Return the records that a mechanism samples for a use."""
+        """Return the records that a mechanism samples for one use."""
         records: Indices = self.mechanisms[name].sample(0, self.oracle.problem.n, 1)[0]
         return records
 

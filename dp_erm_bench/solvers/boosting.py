@@ -34,37 +34,39 @@ INNER: dict[str, type[Solver]] = {
     "sgd": SGD,
     "bias_reduced_sgd": BiasReducedSGD,
 }
-"""Algorithms whose runs are one mechanism, with a Renyi curve of its own."""
+"""Algorithms that may be repeated: each run is one mechanism with a Renyi curve."""
 
 
 @dataclass(frozen=True)
 class Boosting(SingleAnswer):
-    """The best of K runs of an algorithm by their noisy training objectives.
+    """The best of K runs of an algorithm, selected by their noisy training objectives.
 
-    K is geometric with mean 1/gamma. Its law is that of `RepeatAndSelect`: neither K
-    nor anything of a run that lost is published, and no more than 1000/gamma runs are
-    made. A run ends with a score, the mean of the records' losses, each clipped to
-    [0, B], plus Laplace noise; one record moves it by at most B/n under either
-    adjacency. The penalty reads no data and is added afterwards. A run that diverges
-    scores B and loses to any that does not; that is no event of its own, for what is
-    published is the output of the best run in any case.
+    K is geometric with mean 1/gamma, and at most 1000/gamma runs are made. The law is
+    that of `RepeatAndSelect`: neither K nor anything about a losing run is published. A
+    run ends with a score, the mean of the records' losses, each clipped to [0, B], plus
+    Laplace noise. One record changes this mean by at most B/n under either adjacency.
+    The penalty reads no data and is added afterwards. A run that diverges scores B and
+    loses to any run that does not. Divergence is not reported by itself: in any case
+    the output of the best run is published.
 
-    Runs of ``sgd`` have the curve of Poisson samples that `RepeatAndSelect` knows. A
-    run of ``bias_reduced_sgd`` draws its levels inside. Its noise has the given
-    ``multiplier``, and it makes as many steps as its part of the budget pays for: a
-    fixed Renyi curve, that of one Gaussian mechanism with the common multiplier, under
-    which `RenyiFilter` keeps each run. Neither levels nor lengths are published. Means
-    are projected where the records' non-zeros are declared (``mean=projection``).
+    Runs of ``sgd`` have the Renyi curve of Poisson samples, which `RepeatAndSelect`
+    knows. A run of ``bias_reduced_sgd`` draws its levels inside, and its noise has the
+    given ``multiplier``. It makes as many steps as its part of the budget pays for:
+    `RenyiFilter` keeps each run under a fixed Renyi curve, that of one Gaussian
+    mechanism with the common multiplier. Neither levels nor lengths are published.
+    Means are projected (``mean=projection``) if the non-zeros of the records are
+    declared.
 
-    The noise of the score has the common multiplier, so that it costs about as much as
-    one step, or as all of ``bias_reduced_sgd``. What is charged is about three times
-    the privacy of one run, whatever gamma; the number of runs is paid for by its
-    logarithm. ``passes`` are those of 1/gamma runs of ``n_iter`` steps, for what
-    was made is secret.
+    The noise of the score has the common multiplier. So the score costs about as much
+    as one step, or as a whole run of ``bias_reduced_sgd``. The charge is about three
+    times the privacy cost of one run for any gamma, and only the logarithm of the
+    number of runs enters it. ``passes`` counts 1/gamma runs of ``n_iter`` steps,
+    because the true number is secret.
 
     With ``calibration=paper`` a run has the printed share (eps/12, (delta / 4 K)^2) of
-    a budget, K = ceil(log(4/delta) / gamma), and a score Lap(12 B / (n eps)); what is
-    certified of these is in the table. As printed gamma is at most 1/2.
+    the budget, here with K = ceil(log(4/delta) / gamma), and its score has noise
+    Lap(12 B / (n eps)). The table shows what is certified for these. As printed, gamma
+    is at most 1/2.
 
     References
     ----------
@@ -84,7 +86,7 @@ class Boosting(SingleAnswer):
         "to B, which the losses of the small problems do not",
     }
 
-    # Enough steps to be seen, and noise under which they pass.
+    # Enough steps to show a leak, and noise with which the filter lets them pass.
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"inner": "bias_reduced_sgd", "multiplier": 2.0, "n_iter": 30, "gamma": 1.0},
     )
@@ -108,7 +110,7 @@ class Boosting(SingleAnswer):
 
     @property
     def algorithm(self) -> Solver:
-        """Return the algorithm that is run, with the parameters that it has."""
+        """Return the inner algorithm, with the parameters that it shares."""
         kind = INNER[self.inner]
         names = {field.name for field in fields(kind)} & {f.name for f in fields(self)}
         given = {name: getattr(self, name) for name in names}
@@ -119,36 +121,46 @@ class Boosting(SingleAnswer):
 
     @property
     def printed_constant(self) -> str:
-        """Return the printed rule."""
+        """Return the name of the printed rule."""
         return LIU_TALWAR
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that without noise it is the algorithm that is run."""
+        """State that without noise it nears the minimum as the inner algorithm does."""
         length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(n_iter=length), gap=1e-9)
 
     def iterations(self, problem: ERM) -> int:
-        """Return 1; 0 for runs of no step."""
+        """Return 1, or 0 if a run has no steps."""
         return min(1, self.n_iter)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse what the algorithm that is run refuses."""
+        """Return why the inner algorithm refuses a problem, or None."""
         algorithm: Any = self.algorithm
         reason: str | None = algorithm.refusal(problem)
         return reason
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes of 1/gamma runs: how many were made is secret."""
+        """Return the passes of 1/gamma runs: the true number of runs is secret."""
         return iteration * self.algorithm.passes_at(problem, self.n_iter) / self.gamma
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of 1/gamma runs."""
+        """Return the work of 1/gamma runs."""
         work = self.algorithm.step_work(problem)
         return work.times(max(1.0, self.n_iter / self.gamma))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the best run: all that a run releases, and its score."""
+        """Yield one release, the best run: all that a run releases, and its score.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         if not self.n_iter:
             return
         score = Laplace("score", self.bound / problem.n, 1)
@@ -172,14 +184,34 @@ class Boosting(SingleAnswer):
             yield from algorithm.releases(problem, adjacency, None)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the output of the best run."""
+        """Return the output of the best run.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         best: Array = mechanisms["best"](self.attempt)
         return best
 
     def attempt(
         self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any
     ) -> tuple[Array, float]:
-        """Return the output of one run, (1, p), and its noisy score."""
+        """Return the output of one run, (1, p), and its noisy score.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         w = self.output_of(oracle, mechanisms)
         noisy = mechanisms["score"](np.array([self.score(oracle, w)]))
         return w, float(noisy[0]) + penalty_at(oracle.problem, w)
@@ -196,7 +228,7 @@ class Boosting(SingleAnswer):
             return w.copy()
 
         def filtered_steps(mechanisms: Mechanisms, levels: Indices) -> Array:
-            # Their mean is returned, for which no coins are drawn.
+            # The mean of the iterates is returned, which needs no coins.
             schedule = Levels(levels[None], np.ones((1, levels.size)))
             return steps(mechanisms, schedule, levels.size)
 
@@ -206,18 +238,18 @@ class Boosting(SingleAnswer):
         return steps(mechanisms, None, algorithm.iterations(oracle.problem))
 
     def score(self, oracle: Oracle, w: Array) -> float:
-        """Return the mean of the clipped losses; B where a run diverged."""
+        """Return the mean of the clipped losses, B if the run diverged."""
         if not np.isfinite(w).all():
             return self.bound
         with np.errstate(over="ignore", invalid="ignore"):
             losses = oracle.loss.value(oracle.y, oracle.product(w)[0])
-        # What overflows is no number: it has the largest loss.
+        # A loss that is NaN after an overflow counts as the largest.
         losses = np.where(np.isnan(losses), self.bound, losses)
         return float(np.clip(losses, 0.0, self.bound).mean())
 
 
 def penalty_at(problem: ERM, w: Array) -> float:
-    """Return the penalty of a point, infinite where a run diverged."""
+    """Return the penalty of a point, infinite if the run diverged."""
     with np.errstate(over="ignore", invalid="ignore"):
         psi = float(np.ravel(problem.penalty.value(w))[0])
     return psi if math.isfinite(psi) and np.isfinite(w).all() else math.inf

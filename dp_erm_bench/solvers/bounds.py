@@ -1,4 +1,4 @@
-"""Bounds on derivatives and steps, projections, and what every class must declare."""
+"""Bounds on gradients and sensitivities, refusals, and rules for solver classes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,21 @@ NO_BOUND = (
 )
 
 ZEROS = "a column of zeros makes X'X singular, which is refused where there is no noise"
-"""Why methods that solve systems are exempt from running on such columns."""
+"""Why methods that solve linear systems are exempt from the check on such columns."""
 
 
 def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) -> None:
-    """Raise Unsupported if a release has no finite sensitivity."""
+    """Raise Unsupported if a release has no finite sensitivity.
+
+    Parameters
+    ----------
+    solver : Solver
+        The solver, named in the message.
+    releases : sequence of Release
+        What the solver declares.
+    problem : Problem
+        The problem, for advice in the message.
+    """
     for release in releases:
         if not np.isfinite(release.sensitivity).all():
             if solver.unbounded_reason:
@@ -49,10 +59,10 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) 
 def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on each record's derivative per coordinate, (1 or B, p).
 
-    With a threshold C: C_j = C sqrt(M_j / sum_k M_k), so that the C_j are C
-    together (Mangold et al., ICML 2022, section 5). Without: the Lipschitz
-    constant L_j = G R_j from declared bounds, infinite where there are none.
-    Zero where M_j is: such a coordinate is never updated.
+    With a threshold C it is C_j = C sqrt(M_j / sum_k M_k), so that the vector of all
+    C_j has norm2 C (Mangold et al., ICML 2022, section 5). Without a threshold it is
+    the Lipschitz constant L_j = G R_j from declared bounds, or infinite if none are
+    declared. It is 0 if M_j is 0: such a coordinate is never updated.
     """
     M = np.atleast_2d(problem.smoothness.columns)
     if clip is None:
@@ -73,7 +83,8 @@ def _has_declared_bounds(problem: ERM) -> Array:
 def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on the norm of each record's gradient, (1 or B, 1).
 
-    The clipping threshold, or without one G R_2 from declared bounds.
+    It is the clipping threshold, or G R_2 from declared bounds if there is no
+    threshold.
     """
     if clip is not None:
         return np.atleast_2d(clip)
@@ -85,9 +96,10 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
 def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
     """Return the l1 radius sqrt(s) C of means of clipped gradients, (1 or B, 1).
 
-    A gradient is a multiple of its record: it has at most s entries, s being the
-    declared number of non-zeros, else p, and a norm of at most C (``norm_bound``). The
-    sum over a Poisson sample, divided by the expected size, may be longer.
+    A gradient is a multiple of its record. So it has at most s entries other than zero
+    and a norm of at most C (``norm_bound``), where s is the declared number of
+    non-zeros, or p if none is declared. The sum over a Poisson sample, divided by the
+    expected size, may be longer.
     """
     bounds = problem.dataset.bounds
     entries = getattr(bounds, "nonzeros", None) or problem.p
@@ -95,11 +107,11 @@ def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def projected_means(noisy: Array, radius: Array | float) -> Array:
-    """Return the nearest points of l1 balls to noisy means, (B, p); radii (1 or B, 1).
+    """Return noisy means, (B, p), projected on l1 balls; radii have shape (1 or B, 1).
 
-    The balls are public, so that this costs no privacy. Of a ball that holds the mean
-    the projection is no farther from it than the noisy mean is, but biased towards 0.
-    Infinite radii change nothing.
+    The balls are public, so the projection costs no privacy. If the ball holds the
+    mean, the projection is no farther from it than the noisy mean is, but it is biased
+    towards 0. Infinite radii change nothing.
 
     References
     ----------
@@ -112,15 +124,15 @@ def projected_means(noisy: Array, radius: Array | float) -> Array:
 
 
 def record_bound(problem: ERM) -> float:
-    """Return R, the declared bound on norm2(x_i); infinite where there is none."""
+    """Return R, the declared bound on norm2(x_i), infinite if there is none."""
     bounds = problem.dataset.bounds
     return math.inf if bounds is None else bounds.norm
 
 
 def label_bound(problem: ERM) -> float:
-    """Return Y, the declared bound on |y_i|; infinite where there is none.
+    """Return Y, the declared bound on |y_i|, infinite if there is none.
 
-    1 for a classification, whose labels are -1 and +1.
+    It is 1 for classification, where labels are -1 and +1.
     """
     if problem.loss.classification:
         return 1.0
@@ -130,17 +142,27 @@ def label_bound(problem: ERM) -> float:
 
 
 def column_bounds(problem: ERM) -> Array:
-    """Return R_j, the declared bounds on |x_ij|, (p,); infinite without any."""
+    """Return R_j, the declared bounds on |x_ij|, (p,), infinite if there are none."""
     return np.array(np.broadcast_to(_has_declared_bounds(problem)[0], problem.p))
 
 
 def bounds_refusal(
     problem: ERM, solver: Solver, *, label: bool = False, weight: float = 1.0
 ) -> str | None:
-    """Return why a sum of outer products has no sensitivity, None if it has one.
+    """Return why a sum of outer products has no finite sensitivity, None if it has one.
 
-    A threshold on gradients does not bound it. ``label``: of X'y, too. ``weight``: A,
-    of a sum with weights in [0, A].
+    A clipping threshold on gradients does not bound such a sum.
+
+    Parameters
+    ----------
+    problem : ERM
+        Its declared bounds are used.
+    solver : Solver
+        The solver, named in the message.
+    label : bool
+        Whether X'y must have a finite sensitivity, too.
+    weight : float
+        A, if the terms of the sum have weights in [0, A].
     """
     name, data = type(solver).__name__, f"dataset {problem.dataset.name}"
     if not math.isfinite(record_bound(problem)):
@@ -186,23 +208,27 @@ def outer_change(
 ) -> float:
     """Return the sensitivity of sum_i q_i x_i x_i' in Frobenius norm, 0 <= q_i <= A.
 
-    A record's term q xx' is positive semidefinite, its Frobenius norm q norm2(x)^2 at
-    most A R^2. So (`Adjacency.of_sum`, proofs there) the sum changes by A R^2 under
-    ``zero_out``, and by sqrt(2) A R^2 under ``replace_one``, reached by orthogonal
-    records of norm R and weight A. For p = 1 there are none: terms are numbers in
-    [0, A R^2], which differ by A R^2. Weights in [-A, A] (``signed``) may be opposite
-    for one record twice: 2 A R^2 under ``replace_one``. Over a secret Poisson sample
-    (``sampled``) a term must be at most half of it: 2 A R^2, too.
+    A record's term q xx' is positive semidefinite, and its Frobenius norm q norm2(x)^2
+    is at most A R^2. So the sum changes by at most A R^2 under ``zero_out`` and by at
+    most sqrt(2) A R^2 under ``replace_one`` (see `Adjacency.of_sum` for proofs).
+    Orthogonal records of norm R and weight A reach the latter. For p = 1 no records are
+    orthogonal: terms are numbers in [0, A R^2], which differ by at most A R^2. Weights
+    in [-A, A] (``signed``) may be opposite for the same x in both datasets: 2 A R^2
+    under ``replace_one``. Over a secret Poisson sample (``sampled``) a record's term
+    must be at most half of the sensitivity: 2 A R^2, too.
 
-    It is that of the vector that `pack_symmetric` makes of the sum, as its length is
-    the matrix' norm: norm_F(S)^2 = sum_j S_jj^2 + 2 sum_{j<k} S_jk^2.
+    The vector that `pack_symmetric` makes of the sum has the same sensitivity, because
+    its length is the norm of the matrix: norm_F(S)^2 = sum_j
+    S_jj^2 + 2 sum_{j<k} S_jk^2.
 
     Parameters
     ----------
     problem : ERM
-        Its declared bound R; infinite without one, or where R^2 or A R^2 may overflow
-        in the sum, or lose digits: what vanishes has no noise, but may have a change.
+        Its declared bound R is used. The result is infinite without one, or if R^2 or
+        A R^2 may overflow in the sum or lose digits: a bound that vanishes would give
+        no noise, although the sum may change.
     adjacency : Adjacency
+        The relation between neighbouring datasets.
     weight : float
         A > 0.
     signed : bool
@@ -224,31 +250,34 @@ def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> fl
     """Return the sensitivity of X'X and X'y as one vector, X'X packed.
 
     The vector is (u X'X, v X'y) with weights u, v such that a = u R^2 and b = v R Y
-    bound the terms of a record. Under ``zero_out`` it is sqrt(a^2 + b^2). Under
-    ``replace_one`` let (x, y) become (z, r), and t = x.z. The square of the change is
+    bound the terms of a record. Under ``zero_out`` its sensitivity is sqrt(a^2 + b^2).
+    Under ``replace_one`` let (x, y) become (z, r), and let t = x.z. The square of the
+    change is
 
         u^2 (|x|^4 + |z|^4 - 2 t^2) + v^2 (y^2 |x|^2 + r^2 |z|^2 - 2 y r t).
 
-    In (y, r) the second part is a convex function, as t^2 <= |x|^2 |z|^2, so it is
-    largest at labels of size Y, those with y r t <= 0. Then all grows with |x| and with
-    |z| for a given t, so both are R, and t = c R^2, c in [0, 1] up to a sign:
+    In (y, r) the second part is a convex function, as t^2 <= |x|^2 |z|^2. So it is
+    largest at labels of size Y with y r t <= 0. Then the square grows with |x| and with
+    |z| for a given t, so both are R, and t = c R^2 with c in [0, 1] up to a sign:
 
-        2 a^2 (1 - c^2) + 2 b^2 (1 + c),
+        2 a^2 (1 - c^2) + 2 b^2 (1 + c).
 
-    largest at c = b^2 / (2 a^2) where that is <= 1: the sensitivity is the root of
+    This is largest at c = b^2 / (2 a^2) if that is <= 1. The sensitivity is the root of
 
-        2 a^2 + 2 b^2 + b^4 / (2 a^2)  for b^2 <= 2 a^2,   4 b^2  else,
+        2 a^2 + 2 b^2 + b^4 / (2 a^2)  for b^2 <= 2 a^2,   4 b^2  otherwise.
 
-    reached where p >= 2 by two records at the angle arccos(c) with opposite labels.
-    Published one by one with the same noise they cost 2 a^2 + 4 b^2: at a = b 6 for
-    4.5. For p = 1 this is an upper bound, and so is a^2 + 4 b^2. A record's own term
-    may be more than half of it: refused over a Poisson sample.
+    For p >= 2, two records at the angle arccos(c) with opposite labels reach it. Two
+    separate releases with the same noise would cost 2 a^2 + 4 b^2: at a = b = 1 this is
+    6 instead of 4.5. For p = 1 the above is an upper bound, and so is a^2 + 4 b^2. A
+    record's own term may be more than half of the sensitivity, so a release over a
+    Poisson sample refuses it.
 
     Parameters
     ----------
     problem : ERM
-        Its p.
+        Its number of features p is used.
     adjacency : Adjacency
+        The relation between neighbouring datasets.
     a, b : float
         Bounds on a record's weighted terms.
     """
@@ -267,8 +296,8 @@ def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> fl
 def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on each entry of a record's gradient, (1 or B, p).
 
-    With a threshold C: C for all entries, which suits sets of the L1 norm. Without:
-    L_j = G R_j from declared bounds.
+    With a threshold C it is C for all entries, which suits constraints in the L1 norm.
+    Without a threshold it is L_j = G R_j from declared bounds.
     """
     if clip is None:
         return np.asarray(problem.lipschitz * _has_declared_bounds(problem))
@@ -286,10 +315,11 @@ def inverse(M: Array) -> Array:
 
 
 def step_unit(problem: ERM, bound: Array) -> Array:
-    """Return 1 / beta; of a loss without curvature, 1 / the bound of a gradient's norm.
+    """Return the unit of step sizes: 1 / beta, or 1 / the bound on a gradient's norm.
 
-    Where there is no such bound either (at epsilon = inf alone) it is the root mean
-    square of the norms at zero, from the data.
+    The second is for losses without curvature. If there is no such bound either (only
+    at epsilon = inf), the root mean square of the gradients' norms at zero, from the
+    data, replaces it.
     """
     if problem.loss.is_curved:
         return inverse(np.atleast_2d(problem.smoothness.norm))
@@ -298,7 +328,7 @@ def step_unit(problem: ERM, bound: Array) -> Array:
 
 
 def convexity_refusal(problem: ERM, solver: str) -> str | None:
-    """Return the reason why no proof holds for the penalty, None if one may."""
+    """Return why a penalty not known to be convex is refused, or None."""
     if problem.penalty.convex:
         return None
     return (
@@ -311,11 +341,20 @@ def convexity_refusal(problem: ERM, solver: str) -> str | None:
 def projection_refusal(
     problem: ERM, solver: str, *, compiled: bool = False
 ) -> str | None:
-    """Return the reason why prox and projection make no step, None if they do.
+    """Return why prox and projection do not make a step together, None if they do.
 
-    Projecting after the prox of l2 is the prox of both: over a convex set the sum
-    norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, but for a constant, a multiple of
-    norm2(u - v / (1 + step l2))^2.
+    For an l2 penalty, the prox and then the projection make the prox of both. Over a
+    convex set, norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, up to a constant, a
+    multiple of norm2(u - v / (1 + step l2))^2.
+
+    Parameters
+    ----------
+    problem : ERM
+        Its constraint and penalty are used.
+    solver : str
+        Name of the solver, for the message.
+    compiled : bool
+        Whether the solver needs a compiled projection.
     """
     constraint, penalty = problem.constraint, problem.penalty
     if compiled and constraint.code == UNCOMPILED:
@@ -336,7 +375,7 @@ MUTABLE = (list, dict, set, bytearray, np.ndarray)
 
 
 def complaint_of_solver(solver: Any) -> str | None:
-    """Return the first requirement that a solver's class misses, None if it has all."""
+    """Return the first requirement that a solver's class does not meet, or None."""
     return next(_complaints_of(solver), None)
 
 
@@ -345,7 +384,7 @@ RENAMED = {
     "unbounded": "unbounded_reason",
     "printed": "printed_constant",
 }
-"""What a file of before the first release overrides in vain."""
+"""Former names of methods: overriding one of these would have no effect."""
 
 
 def _complaints_of(solver: Any) -> Iterator[str]:

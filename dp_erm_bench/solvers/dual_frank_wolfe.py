@@ -22,38 +22,43 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork
 
 PARTS = {"2/(t+2)": (2.0, 2.0), "1/(t+2)": (1.0, 3.0)}
-"""a, b: the part of step t = 0, 1, .. is a / (t + b); the paper counts from t = 1."""
+"""a, b of the step size a / (t + b), t = 0, 1, ..; the paper counts from t = 1."""
 ENOUGH = 1e-6
-"""Width of the interval in which a line search leaves its maximum."""
+"""Width of the interval around the maximum at which a line search ends."""
 
 
 @dataclass(frozen=True)
 class DualFrankWolfe(one_solve.StronglyConvex):
     """Frank-Wolfe on the dual of min_w L(w) + kappa Omega(w), Omega a structured norm.
 
-    L is the mean loss with the ridge and the penalty's l2, D-strongly convex by these
-    two alone: curvature of the data is not counted, for a neighbour may lack it. With
-    K = kappa |P|(F) the dual is the maximum over s in K of min_w L(w) + s.w, and
+    L is the mean loss plus the ridge and the penalty's l2 part, D-strongly convex by
+    these two alone. The curvature of the data does not count, because a neighbour may
+    lack it. With K = kappa |P|(F), the dual is the maximum over s in K of
+    min_w L(w) + s.w, and a step is
 
         theta(s) = argmin_w L(w) + s.w,
         s <- s + part (s_bar - s),   s_bar = argmax_{s in K} s.theta(s).
 
-    Let theta, theta' be those of neighbours with the same s. As g = L + s.w is
-    D-strongly convex, D norm2(theta - theta') is at most the norm of the gradient of
-    L - L' at theta', 2 Lambda / n (replace_one) or Lambda / n (zero_out) for losses of
-    Lipschitz constant Lambda: s is in both. Each computed point is within the tolerance
-    of its theta, which adds twice that; call the sum S. With release=gaussian T noisy
-    theta(s_t) are published; s_bar is that of the noisy point, so that s_(t+1) follows
-    from what is published. The answer is the mean of the noisy points. A penalty
-    without a norm has K = {0}.
+    Let theta, theta' be the minimisers on neighbouring datasets for the same s. As
+    g = L + s.w is D-strongly convex, D norm2(theta - theta') is at most the norm of the
+    gradient of L - L' at theta'. This norm is at most 2 Lambda / n (replace_one) or
+    Lambda / n (zero_out) for losses of Lipschitz constant Lambda, since s.w is in both.
+    Each computed point is within the tolerance of its theta, which adds twice the
+    tolerance; call the resulting bound S.
 
-    With release=selection s_bar is a noisy maximum over the vertices v of K: one record
-    moves the score v.theta by norm2(v) S at most. (s_t.theta, which the paper takes
-    off, is common to all.) theta(s_T) reads the data again, equation (13), which
-    the paper does not pay for: it is published once, with noise of sensitivity S.
+    With release=gaussian, T noisy theta(s_t) are published. s_bar is that of the noisy
+    point, so s_(t+1) follows from what is published. The answer is the mean of the
+    noisy points. A penalty without a norm has K = {0}.
 
-    The gap kappa Omega(theta) - s.theta, of theta(s_t) before noise, is what theta(s_t)
-    is above the minimum at most. It is the table's `dual_gap`, which is not released.
+    With release=selection, s_bar is a noisy maximum over the vertices v of K. One
+    record changes the score v.theta by at most norm2(v) S. (The paper also subtracts
+    s_t.theta, which all scores have in common.) theta(s_T) reads the data again,
+    equation (13), which the paper does not pay for. Here it is published once, with
+    noise of sensitivity S.
+
+    The gap kappa Omega(theta) - s.theta at theta(s_t), before noise, bounds how far
+    theta(s_t) is above the minimum. It is the column `dual_gap` of the table, which is
+    not released.
 
     References
     ----------
@@ -92,7 +97,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that it is the minimiser where there is no norm, else near it."""
+        """State that it is the minimiser if there is no norm, else near it."""
         if problem.penalty.quadratic:
             yield Limit(cls(n_iter=1), gap=1e-9)
         else:
@@ -109,7 +114,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         )
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse what is not strongly convex, and penalties that are no norms."""
+        """Return why a problem is refused (not strongly convex, no norm), or None."""
         penalty = problem.penalty
         if norm_part(penalty) is not None:
             reason = super().unsupported_reason(problem)
@@ -136,17 +141,26 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         return self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the number of solutions: the passes of a solver are not counted."""
+        """Return the number of solutions, whose own passes are not counted."""
         return float(iteration)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of one solution without the norm."""
+        """Return the work of one solution without the norm."""
         return super().step_work(without_norm(problem))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield theta(s_t), T times; or T selections and theta(s_T).
+        """Yield T noisy theta(s_t), or T selections and one noisy theta(s_T).
 
         A line search has no finite sensitivity.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
         """
         inner = without_norm(problem)
         change = adjacency.of_mean(norm_bound(inner, None), problem.n)
@@ -165,9 +179,21 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     def iterates(
         self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the answers so far, in the set, at the checkpoints.
+        """Yield the answers so far, in the constraint, at the checkpoints.
 
-        With release=selection there is one after the last step, and the start before.
+        With release=selection there is one answer, after the last step. Before it, the
+        start is yielded.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        checkpoints : sequence of int
+            Increasing iteration numbers at which to yield; the first is 0.
+        schedule : object
+            What `plan` returned; not used.
         """
         problem, inner = oracle.problem, without_norm(oracle.problem)
         part = norm_part(problem.penalty)
@@ -203,16 +229,42 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             yield problem.constraint.project(answer)
 
     def part(self, t: int, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
-        """Return the part of the way of step t = 0, 1, .."""
+        """Return the step size of step t = 0, 1, .., a part of the way to s_bar.
+
+        Parameters
+        ----------
+        t : int
+            Number of the step.
+        inner : ERM
+            The problem without the norm.
+        s : array of shape (p,)
+            The dual point.
+        towards : array of shape (p,)
+            The direction s_bar - s.
+        theta : array of shape (p,)
+            theta(s), where the search for minimisers begins.
+        """
         if self.steps in PARTS:
             over, shift = PARTS[self.steps]
             return over / (t + shift)
         return self.line_search(inner, s, towards, theta)
 
     def line_search(self, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
-        """Return the part with the largest dual value: its derivative is theta.towards.
+        """Return the step size in [0, 1] with the largest dual value.
 
-        The dual is concave, so that the derivative falls; it is halved upon.
+        The derivative of the dual value by the step size is theta.towards. The dual is
+        concave, so the derivative falls, and bisection finds its zero.
+
+        Parameters
+        ----------
+        inner : ERM
+            The problem without the norm.
+        s : array of shape (p,)
+            The dual point.
+        towards : array of shape (p,)
+            The direction s_bar - s.
+        theta : array of shape (p,)
+            theta(s), where the search for minimisers begins.
         """
         low, high = 0.0, 1.0
         if self._slope_at(inner, s, towards, theta, 1.0) >= 0.0:
@@ -231,7 +283,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
 
 def vertices_of(problem: ERM) -> Array | None:
-    """Return the vertices of K, (m, p), None where they are not listed or only 0."""
+    """Return the vertices of K, (m, p), None if they are not listed or K = {0}."""
     part = norm_part(problem.penalty)
     assert part is not None  # refused
     if part[1] == 0.0:

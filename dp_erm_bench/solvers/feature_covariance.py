@@ -1,4 +1,4 @@
-"""Private gradient descent in the geometry of a covariance that is published once."""
+"""Private gradient descent, preconditioned by a covariance that is published once."""
 
 import functools
 import math
@@ -34,20 +34,20 @@ from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
 
 @dataclass(frozen=True)
 class FeatureCovariance(FullGradient):
-    """Gradient descent that is preconditioned by X'X, published once (DP-FC).
+    """Gradient descent preconditioned by X'X, which is published once (DP-FC).
 
-    w - step Q Q' g, Q Q' = (A H / n + l2 I)^-1: A is X'X with noise of deviation s,
-    its eigenvalues raised to ``floor`` s sqrt(p), and H the loss's smoothness, so
-    that QQ' is no larger than the inverse of any Hessian, but for the noise: steps of
-    length 1 without noise never raise the objective. g is a noisy mean of clipped
-    gradients, the penalty's in it.
+    A step is w - step Q Q' g, where Q Q' = (A H / n + l2 I)^-1. A is X'X with noise of
+    deviation s, its eigenvalues raised to ``floor`` s sqrt(p). H is the loss's
+    smoothness. So Q Q' is no larger than the inverse of any Hessian, apart from noise,
+    and steps of length 1 without noise never raise the objective. g is a noisy mean of
+    clipped gradients, including the penalty's.
 
-    ``clip_in=euclidean`` (the paper's) clips gradients to C in the euclidean norm, and
+    ``clip_in=euclidean`` (the paper's) clips gradients to C in the Euclidean norm, and
     adds noise before the scaling. ``clip_in=covariance`` (ours) clips Q'g_i to C and
-    adds noise after it. Q follows from what was published: given it, a sum of vectors
-    of norm at most C changes by ``adjacency.of_sum(C)`` as ever. Without a threshold C
-    is G R |Q| >= norm2(Q'g_i), which nothing exceeds. It is known after A alone, so
-    what is published is the sum over C, of sensitivity of_sum(1).
+    adds noise after it. Q follows from what was published. Given it, a sum of vectors
+    of norm at most C changes by ``adjacency.of_sum(C)`` as usual. Without a threshold,
+    C is G R |Q| >= norm2(Q'g_i), which no record exceeds. This C is known only after A
+    is published, so the sum is published in units of C, with sensitivity of_sum(1).
 
     Without noise there is no floor, and a singular A is refused.
 
@@ -82,22 +82,32 @@ class FeatureCovariance(FullGradient):
         yield Limit(cls(n_iter=600, clip_in="covariance"), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse other penalties than l2, undeclared bounds, too many features."""
+        """Return why a problem is refused (penalty, bounds, large p), or None."""
         name = type(self).__name__
         if not problem.penalty.quadratic:
             return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
         return bounds_refusal(problem, self) or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a full gradient, and a part of what comes before the first."""
+        """Return the work of a full gradient and a share of the covariance."""
         p, gradient = problem.p, full_gradient(problem, True)
         step = gradient._replace(calls=1.5, draws=p, features=3 * p + p * p)
         once = matrix_work(problem).times(1.0 / max(self.n_iter, 1))
         return step.plus(once)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the covariance, and one noisy sum per step, in units of its bound."""
-        # No step, no covariance.
+        """Yield the covariance, and one noisy sum per step, in units of its bound.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
+        # Without steps no covariance is needed.
         once = min(self.n_iter, 1)
         covariance = Gaussian("covariance", outer_change(problem, adjacency), once)
         bound = norm_bound(problem, self.clip)
@@ -106,7 +116,7 @@ class FeatureCovariance(FullGradient):
         yield from divide_mu([(covariance, self.share), (gradient, 1.0 - self.share)])
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the noisy step in the geometry, which is published at the first."""
+        """Return the noisy step; the first one publishes the covariance."""
         problem, column = oracle.problem, (oracle.batch, 1)
         l2 = problem.penalty.strong_convexity
         charged = np.isfinite(norm_bound(problem, self.clip))
@@ -114,7 +124,7 @@ class FeatureCovariance(FullGradient):
 
         def step(t: int) -> None:
             Q, sums, bound = made()
-            # Private in units of itself is any threshold that is a usual float.
+            # In units of C the sum is private for any C that is a usual float.
             C = np.where(charged, np.clip(bound, *USUAL), bound)
             C = np.broadcast_to(C, column)
             unit = np.where(charged, C, 1.0)
@@ -129,9 +139,10 @@ class FeatureCovariance(FullGradient):
     def geometry(
         self, oracle: Oracle, mechanisms: Mechanisms
     ) -> tuple[Array, Callable[[Array], Array], Array]:
-        """Publish the covariance; return Q, the sums of clipped gradients, and C.
+        """Publish the covariance; return Q, a function for clipped sums, and C.
 
-        Q is (B, p, p), 0 where the records are declared to be 0: they move nothing.
+        Q has shape (B, p, p). It is 0 if the records are declared to be 0: they move
+        nothing.
         """
         problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
         covariance = mechanisms["covariance"]
@@ -151,6 +162,6 @@ class FeatureCovariance(FullGradient):
         if self.clip_in == "euclidean":
             return Q, oracle.clipped_sum, bound
         if self.clip is None:
-            with np.errstate(over="ignore"):  # a step takes a float in its place
+            with np.errstate(over="ignore"):  # a step clips it to a float
                 bound = bound * longest
         return Q, Geometry(oracle, Q).clipped_sum, bound

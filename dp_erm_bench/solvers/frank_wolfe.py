@@ -21,16 +21,16 @@ class FrankWolfe(FullBatch):
     """Differentially private Frank-Wolfe (DP-FW).
 
     Each step publishes only which vertex v of the constraint has the smallest
-    <v, gradient> after noise, and moves a part of the way towards it: after T steps w
-    is a mean of the start and of at most T vertices, which for l1_ball and simplex have
-    one entry other than zero each. One record changes <v, gradient> by at most
-    sum_j |v_j| L_j / n, or twice that, in either direction. An l2 penalty needs no
-    data: it is added to the gradient.
+    <v, gradient> after noise, and moves a part of the way towards it. After T steps w
+    is a mean of the start and of at most T vertices. For l1_ball and simplex, a vertex
+    has one entry other than zero. One record changes <v, gradient> by at most
+    sum_j |v_j| L_j / n (zero_out) or twice that (replace_one), in either direction. An
+    l2 penalty needs no data: it is added to the gradient.
 
     References
     ----------
     Talwar, Thakurta, Zhang, "Nearly optimal private LASSO", NIPS 2015, Algorithm 2
-    (the part 2 / (t + 2) is of the analysis; T steps are T selections).
+    (the step size 2 / (t + 2) is from the analysis; T steps are T selections).
     """
 
     uses_smoothness: ClassVar[bool] = False
@@ -60,13 +60,13 @@ class FrankWolfe(FullBatch):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State 1 / t for decreasing parts, and 1e-5 after 3000 steps."""
+        """State a gap like 1 / t for decreasing parts, and 1e-5 after 3000 steps."""
         yield Limit(cls(n_iter=3_000), gap=1e-5, slope=-0.9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse sets without vertices, and penalties that are not smooth.
+        """Return why a problem is refused (no vertices, penalty not smooth), or None.
 
-        An l2 penalty is smooth, and free of data: it is taken with the gradient.
+        An l2 penalty is smooth and needs no data: it is added to the gradient.
         """
         constraint, penalty = problem.constraint, problem.penalty
         if not constraint.vertex_count(problem.p):
@@ -79,7 +79,17 @@ class FrankWolfe(FullBatch):
         return None
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one selection per step."""
+        """Yield one selection per step.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         sizes = problem.constraint.vertex_sizes(entry_bounds(problem, self.clip))
         change = adjacency.of_mean(sizes, problem.n)
         yield SELECTORS[self.noise]("vertex", change, self.n_iter)
@@ -90,7 +100,7 @@ class FrankWolfe(FullBatch):
         return np.broadcast_to(np.ravel(size), (batch,)).astype(np.float64)
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the step of Algorithm 2, towards the vertex that is selected."""
+        """Return the step of Algorithm 2, towards the selected vertex."""
         problem, space = oracle.problem, oracle.problem.constraint
         bound = entry_bounds(problem, self.clip)
         clip = np.array(np.broadcast_to(bound, oracle.w.shape))

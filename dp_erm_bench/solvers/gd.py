@@ -21,12 +21,12 @@ from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 class GD(FullGradient):
     """Differentially private proximal gradient descent (DP-GD).
 
-    Each step publishes the sum of all records' clipped gradients with Gaussian noise;
-    the last iterate or the mean of all after the start is returned. With
-    ``mean=projection`` a step goes along the point nearest to the noisy mean in the l1
-    ball of radius sqrt(s) C, which holds all means of gradients with s entries and norm
-    C: free, for it reads the published mean alone. Each step ends with the projection
-    on the constraint, which the run starts in.
+    Each step publishes the sum of all records' clipped gradients with Gaussian noise.
+    The output is the last iterate or the mean of all iterates after the start. With
+    ``mean=projection`` a step follows the projection of the noisy mean on the l1 ball
+    of radius sqrt(s) C, which holds all means of gradients with s entries and norm at
+    most C. This projection costs no privacy, because it reads only the published mean.
+    Each step ends with the projection on the constraint, in which the run starts.
 
     References
     ----------
@@ -34,7 +34,7 @@ class GD(FullGradient):
     algorithms and tight error bounds", FOCS 2014, with all records in every step;
     Song, Chaudhuri, Sarwate, GlobalSIP 2013; Ghazi, Guzman, Kamath, Kumar, Manurangsi,
     "Differentially private optimization with sparse gradients", NeurIPS 2024, Algorithm
-    1, the projection.
+    1 (the projection).
     """
 
     any_penalty: ClassVar[bool] = True
@@ -44,12 +44,12 @@ class GD(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State linear convergence of the last iterate, 1 / t for the mean."""
+        """State linear convergence of the last iterate, and 1 / t for the mean."""
         yield Limit(cls(n_iter=300), gap=1e-9)
         yield Limit(cls(n_iter=500, output="average"), gap=1e-2, slope=-0.9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse penalties for which no step keeps the constraint."""
+        """Return why no step fits both the penalty and the constraint, or None."""
         return projection_refusal(problem, "gd")
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:

@@ -21,7 +21,7 @@ from dp_erm_bench.solvers.runs import FullBatch, Step, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 ROUNDING = 1.0 + 4e-15
-"""The ratio of equal sensitivities is below: no more than its own rounding."""
+"""A ratio of sensitivities below this is 1 up to rounding: they are equal."""
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
 
@@ -47,14 +47,26 @@ class SelectionRule(ABC):
     def scores(
         self, gradient: Array, w: Array, M: Array, penalty: SeparablePenalty
     ) -> Array:
-        """Return the scores, shape (B, p), at (B, p) iterates; M: (p,) or (B, p)."""
+        """Return the scores of all coordinates, shape (B, p).
+
+        Parameters
+        ----------
+        gradient : array of shape (B, p)
+            The gradient of the mean loss.
+        w : array of shape (B, p)
+            The iterates.
+        M : array of shape (p,) or (B, p)
+            Smoothness constant of each coordinate.
+        penalty : SeparablePenalty
+            The penalty psi.
+        """
         out = np.empty_like(gradient)
         psi = penalty.parameters()
         selection.all_scores(self.code, gradient, w, np.atleast_2d(M), psi, out)
         return out
 
     def lipschitz(self, M: Array, penalty: SeparablePenalty) -> Array:
-        """Return the Lipschitz constant of each score in g_j, of the shape of M."""
+        """Return the Lipschitz constant of each score in g_j, in the shape of M."""
         active = M > 0.0
         return np.where(
             active, self._score_slope(np.where(active, M, 1.0), penalty), 0.0
@@ -76,9 +88,9 @@ class SubgradientRule(SelectionRule):
 class ExcessRule(SubgradientRule):
     """GS-s without its floor: minus the distance to where the score is positive.
 
-    The same winner wherever a score of GS-s is positive. Where all are zero (the
-    dead zone of an L1 penalty) there are no ties, which would tell of every
-    coordinate at once that its noisy derivative lies in there.
+    It has the same winner as GS-s wherever a score of GS-s is positive. Where all are
+    zero (the dead zone of an L1 penalty) it has no ties. A tie would reveal about all
+    coordinates at once that their noisy derivatives lie in the dead zone.
     """
 
     code: ClassVar[int] = selection.EXCESS
@@ -98,9 +110,9 @@ class StepRule(SelectionRule):
 class DecreaseRule(SelectionRule):
     """GS-q: sqrt(2 q_j), with q_j the decrease of the quadratic model.
 
-    q_j itself has no sensitivity free of the data; its root has: with d the
-    minimiser of the model, q'(g) = -d and (M + l2) d^2 <= 2 q by strong convexity.
-    Both hold for any convex psi_j that is finite at w_j, a box among them.
+    q_j itself has no sensitivity that is free of the data, but its root has one. With d
+    the minimiser of the model, q'(g) = -d, and (M + l2) d^2 <= 2 q by strong convexity.
+    Both hold for any convex psi_j that is finite at w_j, including a box.
     """
 
     code: ClassVar[int] = selection.DECREASE
@@ -118,10 +130,11 @@ RULES: dict[str, SelectionRule] = {
 
 @dataclass(frozen=True)
 class GreedyCD(FullBatch):
-    """Private greedy coordinate descent.
+    """Differentially private greedy coordinate descent.
 
-    Each iteration selects the coordinate that a greedy rule scores highest, with
-    noise, and makes a proximal step on it with a freshly noised derivative.
+    Each iteration selects the coordinate with the highest score of a greedy rule, with
+    noise. It then makes a proximal step on this coordinate, with fresh noise on the
+    derivative.
 
     References
     ----------
@@ -152,7 +165,7 @@ class GreedyCD(FullBatch):
             yield Limit(cls(rule=rule, n_iter=400), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse poster noise where its privacy is not proved."""
+        """Return why the privacy of poster noise is not proved here, or None."""
         if self.noise != "poster":
             return None
         if problem.smoothness.kind == "private":
@@ -175,7 +188,15 @@ class GreedyCD(FullBatch):
         return None
 
     def printed_form(self) -> Solver:
-        """Return the poster's selection, for which the constant is printed."""
+        """Return the variant with Laplace noise, for which the constant is printed.
+
+        ``noise=auto`` becomes the poster's selection.
+
+        Raises
+        ------
+        Unsupported
+            For Gumbel noise.
+        """
         if self.noise == "gumbel":
             raise Unsupported(
                 "calibration=paper with noise=gumbel: the constant is printed for "
@@ -186,13 +207,24 @@ class GreedyCD(FullBatch):
     def greedy_rule(self) -> SelectionRule:
         """Return the rule that scores the coordinates.
 
-        With noise on the gradient ties have positive probability, and no proof.
+        With noise on the gradient, ties of GS-s would have positive probability, and no
+        proof covers them.
         """
         inside = self.noise == "poster" and self.rule == "GS-s"
         return ExcessRule() if inside else RULES[self.rule]
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield a selection and a measurement per iteration."""
+        """Yield a selection and a measured derivative per iteration.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         bound = coordinate_bounds(problem, self.clip)
         change = adjacency.of_mean(bound, problem.n)
         M = problem.smoothness.columns
@@ -229,7 +261,7 @@ class GreedyCD(FullBatch):
 def _spread_of_scores(scores: Array) -> float:
     """Return the ratio of the largest to the smallest positive score sensitivity.
 
-    Rounded upwards, so that thresholds of the same ratios have the same noise.
+    It is rounded upwards, so that thresholds with the same ratios get the same noise.
     """
     positive = np.where(scores > 0.0, scores, np.nan)
     if np.isnan(positive).all() or not np.isfinite(scores).all():

@@ -32,7 +32,7 @@ class MeanSolver(SingleAnswer):
     batchable: ClassVar[bool] = True
 
     def step_work(self, problem: MeanEstimation) -> StepWork:
-        """Return that of the noise on each coordinate, and of some passes over them."""
+        """Return the work of noise on each coordinate and of some passes over them."""
         p = problem.p
         return StepWork(calls=1.0, walked=problem.entries, draws=p, features=10.0 * p)
 
@@ -47,9 +47,10 @@ class MeanSolver(SingleAnswer):
 class MeanNoise(MeanSolver):
     """The Gaussian or the Laplace mechanism on the mean.
 
-    Records of norm2 at most L with at most s non-zeros: one of n moves the mean by
-    2 L / n (replace_one) or L / n (zero_out) in the l2 norm. In the l1 norm by sqrt(s)
-    times that, for norm1(z) <= sqrt(s) norm2(z) for each of the two records.
+    Records have norm2 at most L and at most s non-zeros. One of n records changes the
+    mean by at most 2 L / n (replace_one) or L / n (zero_out) in the l2 norm. In the l1
+    norm the change is at most sqrt(s) times that, because norm1(z) <= sqrt(s) norm2(z)
+    for each of the two records.
 
     References
     ----------
@@ -65,7 +66,17 @@ class MeanNoise(MeanSolver):
     def releases(
         self, problem: MeanEstimation, adjacency: Adjacency, schedule: Any
     ) -> Releases:
-        """Yield the mean."""
+        """Yield the release of the mean.
+
+        Parameters
+        ----------
+        problem : MeanEstimation
+            The records and their bounds.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         if self.noise == "laplace":
             change = adjacency.of_mean(problem.l1_radius, problem.n)
             yield L1Laplace("mean", change, 1)
@@ -75,5 +86,15 @@ class MeanNoise(MeanSolver):
     def answer(
         self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
     ) -> Array:
-        """Return the noisy mean."""
+        """Return the noisy mean.
+
+        Parameters
+        ----------
+        oracle : BaseOracle
+            The iterates of B trials, and their problem.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         return self.noisy_mean(oracle, mechanisms)

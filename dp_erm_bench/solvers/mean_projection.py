@@ -12,11 +12,11 @@ from dp_erm_bench.solvers.mean_noise import MeanNoise
 
 @dataclass(frozen=True)
 class MeanProjection(MeanNoise):
-    """The projection mechanism.
+    """The projection mechanism: the noisy mean, projected on an l1 ball.
 
     The mean of s-sparse records of norm2 at most L is in the l1 ball of radius
-    L sqrt(s). The noisy mean is projected on it, which costs no privacy, and never ends
-    farther from the mean than the noisy mean itself.
+    L sqrt(s). The projection of the noisy mean on this ball costs no privacy. It is
+    never farther from the mean than the noisy mean itself.
 
     References
     ----------
@@ -27,7 +27,17 @@ class MeanProjection(MeanNoise):
     def answer(
         self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
     ) -> Array:
-        """Return the projections of the noisy means."""
+        """Return the projections of the noisy means.
+
+        Parameters
+        ----------
+        oracle : BaseOracle
+            The iterates of B trials, and their problem.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         noisy = self.noisy_mean(oracle, mechanisms)
         for w in noisy:
             project((L1_BALL, oracle.problem.l1_radius), w)

@@ -18,7 +18,7 @@ from dp_erm_bench.solvers.mean_noise import MeanSolver
 from dp_erm_bench.solvers.work import StepWork
 
 FEWEST = 10
-"""Rows of a sketch whose number is not given."""
+"""Smallest number of rows of a sketch, unless ``rows`` is given."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class MeanSketch(MeanSolver):
     """Gaussian l1-recovery: compressed sensing of the mean.
 
     The mechanism publishes a random m x p matrix A and b = A mean + noise. The answer
-    is the z of least l1 norm with A z = b, found by linear programming, or 0 where it
-    is longer than 2 L.
+    is the z of least l1 norm with A z = b, found by linear programming. If its norm2 is
+    above 2 L, the answer is 0.
 
     References
     ----------
@@ -52,16 +52,17 @@ class MeanSketch(MeanSolver):
     )
 
     def sketch_length(self, problem: MeanEstimation) -> int:
-        """Return m: ``rows``, or by ``factor``, then at least 10."""
+        """Return m: ``rows`` if given, else from ``factor``, but at least 10."""
         if self.rows is not None:
             return self.rows
         sparsity = problem.nonzeros * math.log(max(problem.p / problem.nonzeros, 2.0))
         return max(FEWEST, round(self.factor * problem.n * math.sqrt(sparsity)))
 
     def unsupported_reason(self, problem: MeanEstimation) -> str | None:
-        """Refuse a sketch that is no shorter than the vector, as the paper does.
+        """Return why a sketch is too long for the vector, or None.
 
-        It asks for p >= m log(m)^2; where ``rows`` are given, for p > m only.
+        As in the paper, p >= m log(m)^2 is needed. If ``rows`` is given, p > m
+        suffices.
         """
         rows = self.sketch_length(problem)
         rule, least = "p > m", rows + 1
@@ -75,21 +76,41 @@ class MeanSketch(MeanSolver):
         return None
 
     def step_work(self, problem: MeanEstimation) -> StepWork:
-        """Return that of the draws, and of a linear programme."""
+        """Return the work of the draws and of a linear programme."""
         size = self.sketch_length(problem) * problem.p
         return StepWork(calls=1.0, draws=size, features=2000.0 * size)
 
     def releases(
         self, problem: MeanEstimation, adjacency: Adjacency, schedule: Any
     ) -> Releases:
-        """Yield the sketch of the mean."""
+        """Yield the release of the sketched mean.
+
+        Parameters
+        ----------
+        problem : MeanEstimation
+            The records and their bounds.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         change = adjacency.of_mean(problem.radius, problem.n)
         yield SketchedGaussian("sketch", change, 1, rows=self.sketch_length(problem))
 
     def answer(
         self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
     ) -> Array:
-        """Return the decoded sketch, (1, p)."""
+        """Return the decoded sketch, (1, p), as the answer.
+
+        Parameters
+        ----------
+        oracle : BaseOracle
+            The iterates of B trials, and their problem.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         problem = oracle.problem
         (published,) = mechanisms["sketch"](problem.mean[None, :])
         found = basis_pursuit(published[:, :-1], published[:, -1])
@@ -98,12 +119,14 @@ class MeanSketch(MeanSolver):
 
 
 def basis_pursuit(A: Array, b: Array) -> Array:
-    """Return a z of least norm1 with A z = b, zeros where none is found.
+    """Return a z of least norm1 with A z = b, or zeros if none is found.
 
     Parameters
     ----------
     A : array of shape (m, p)
+        The sketch matrix.
     b : array of shape (m,)
+        The sketch.
 
     References
     ----------

@@ -41,12 +41,12 @@ class MirrorDescent(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State 1 / t for the mean of the iterates; the last one is no worse."""
+        """State 1 / t for the mean of the iterates; the last iterate is no worse."""
         yield Limit(cls(n_iter=1_500, output="average"), gap=5e-2, slope=-0.9)
         yield Limit(cls(n_iter=1_500), gap=5e-3)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse sets without a potential, and penalties that are not smooth."""
+        """Return why a problem is refused (constraint or penalty), or None."""
         if problem.constraint.name not in MAPS:
             return (
                 f"constraint={problem.constraint.name}: mirror_descent has a potential "
@@ -76,18 +76,20 @@ class MirrorDescent(FullGradient):
 def smoothness_in_l1(problem: ERM) -> Array:
     """Return the smoothness of F in the L1 norm, (1 or B, 1).
 
-    The largest entry of the Hessian: |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j, and l2.
+    It bounds the largest entry of the Hessian: |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j,
+    plus l2.
     """
     M = np.atleast_2d(problem.smoothness.columns)
     return np.asarray(M.max(axis=1, keepdims=True) + problem.penalty.strong_convexity)
 
 
 class Mirror(ABC):
-    """The dual variables of a potential, and the step in them.
+    """The dual variables of a potential, and the mirror step in them.
 
     Parameters
     ----------
     problem : ERM
+        Its constraint gives the radius.
     w : array of shape (B, p)
         The start.
     """
@@ -98,7 +100,7 @@ class Mirror(ABC):
     def step(self, g: Array, size: Array) -> Array:
         """Return argmin_u <size g, u> + B(u, w) for the Bregman divergence B."""
         self.dual -= size * self.pull_gradient(g)
-        # So many rows at once as caches hold.
+        # As many rows at once as caches hold.
         rows = max(1, CHUNK // self.dual.shape[1])
         parts = range(0, len(self.dual), rows)
         return np.concatenate([self.primal(self.dual[i : i + rows]) for i in parts])
@@ -106,7 +108,7 @@ class Mirror(ABC):
     def start(self, w: Array) -> Array:
         """Return the dual variables of the start, (B, p): zeros.
 
-        They stand for the centre of the simplex, or for w = 0.
+        They correspond to the centre of the simplex, or to w = 0.
         """
         return np.zeros_like(w)
 
@@ -126,7 +128,7 @@ class Entropy(Mirror):
     """
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient over the radius, for the potential has it as a factor."""
+        """Return the gradient over the radius, which is a factor of the potential."""
         return g / self.radius
 
     def primal(self, dual: Array) -> Array:
@@ -138,7 +140,8 @@ class Entropy(Mirror):
 class SignedEntropy(Entropy):
     """EG+-: w = u - v for the weights (u, v) of the 2 p vertices of the L1 ball.
 
-    The dual variables of v are those of u with the other sign: only these are kept.
+    The dual variables of v are those of u with opposite signs, so only those of u are
+    kept.
     """
 
     def primal(self, dual: Array) -> Array:
@@ -166,7 +169,7 @@ class PNorm(Mirror):
         super().__init__(problem, w)
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient at the modulus of the potential."""
+        """Return the gradient, scaled by the modulus of the potential."""
         return (self.q - 1.0) / math.e**2 * g
 
     def primal(self, dual: Array) -> Array:

@@ -33,35 +33,37 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
 
 TRACE = 0.1
-"""The trace's part of what noise=direction spends on curvature."""
+"""The trace's share of what noise=direction spends on curvature."""
 
 LEAST = 1e-8
-"""The least floor of noise=direction over M: the exact matrix is then never singular,
-which a refusal would tell, and solved to far less than what a record moves."""
+"""The least floor of noise=direction over M. With it the exact matrix is never
+singular, which a refusal would reveal, and the solution is far more precise than what a
+record moves."""
 
 
 @dataclass(frozen=True)
 class Newton(FullBatch):
     """Noisy Newton steps w - step (H + l0 I + l2 I)^-1 g, with a floor l0 under H.
 
-    H = (1/n) sum_i q_i x_i x_i', q_i the loss's second derivative, or the curvature
-    of a parabola that lies above the loss (``curvature=bound``: steps of length 1
-    without noise never raise the objective). g is the noisy mean of clipped gradients,
-    the penalty's in it. ``lift=add`` adds l0 to all eigenvalues of H, those below 0
-    being 0; ``lift=clip`` raises those below l0 to it.
+    H = (1/n) sum_i q_i x_i x_i', where q_i is the loss's second derivative. With
+    ``curvature=bound`` it is the curvature of a parabola that lies above the loss: then
+    steps of length 1 without noise never raise the objective. g is the noisy mean of
+    clipped gradients, including the penalty's. ``lift=add`` adds l0 to all eigenvalues
+    of H, after raising those below 0 to 0; ``lift=clip`` raises those below l0 to l0.
 
-    ``noise=hessian`` publishes H, too, its floor in units of its own noise: floor s
-    sqrt(p) / n for noise of deviation s. ``noise=direction`` publishes no H, but the
-    direction alone: see `direction_unit`. Its floor is the cube root of tr(H)
-    (c M / n)^2, times ``floor``, for noise of c times the direction's sensitivity: at
-    about that l0 what the noise adds to the objective, tr(H) (c M / (n l0^2))^2
-    |g|^2 / 2, is what the floor leaves along eigenvalues of its size, |g|^2 / (8 l0).
-    tr(H) is published with noise: its terms q_i |x_i|^2 are in [0, M], M = A R^2. As
-    H is the exact one, the floor is at least `LEAST` M.
+    ``noise=hessian`` also publishes H. Its floor is in units of its own noise:
+    floor s sqrt(p) / n for noise of deviation s. ``noise=direction`` does not publish H
+    but only the direction (see `direction_unit`). Its floor is ``floor`` times the cube
+    root of tr(H) (c M / n)^2, for noise of c times the direction's sensitivity. At
+    about that l0, two terms are equal. The noise adds
+    tr(H) (c M / (n l0^2))^2 |g|^2 / 2 to the objective, and the floor leaves
+    |g|^2 / (8 l0) along eigenvalues of its size. tr(H) is published with noise: its
+    terms q_i |x_i|^2 are in [0, M], M = A R^2, where A is the loss's smoothness. As H
+    is exact here, the floor is at least `LEAST` M.
 
     Without noise there is no floor, and a singular matrix is refused.
 
-    With ``noise=hessian`` the last row of a run has its `predicted_excess`.
+    With ``noise=hessian`` the last row of a run contains its `predicted_excess`.
 
     References
     ----------
@@ -109,19 +111,22 @@ class Newton(FullBatch):
 
     @property
     def leaks_by(self) -> str:
-        """Return which record tells most: traces tell only that there is none."""
+        """Return which change of a record leaks most: to "orthogonal" or to "nothing".
+
+        Traces reveal only that a record is missing.
+        """
         return "orthogonal" if self.noise == "hessian" else "nothing"
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State linear convergence of majorants, a quadratic one of Newton's method."""
+        """State linear convergence for curvature=bound, quadratic for the Hessian."""
         yield Limit(cls(n_iter=150, curvature="bound"), gap=1e-9)
         if problem.loss.name in ("squared", "logistic"):
             yield Limit(cls(n_iter=15), gap=1e-9)
             yield Limit(cls(n_iter=15, noise="direction"), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse losses without a curvature, other penalties, undeclared bounds."""
+        """Return why a problem is refused (loss, penalty, bounds, large p), or None."""
         name, loss = type(self).__name__, problem.loss
         if not loss.is_curved:
             return (
@@ -137,12 +142,22 @@ class Newton(FullBatch):
         return reason
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a Hessian, a system and a gradient."""
+        """Return the work of a Hessian, a linear system and a gradient."""
         done = matrix_work(problem).plus(full_gradient(problem, True))
         return done._replace(calls=2.0)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield Hessians and gradients, or gradients, traces and directions."""
+        """Yield Hessians and gradients, or gradients, traces and directions.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         A, T = problem.loss.smoothness, self.n_iter
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         gradient = Gaussian("gradient", change, T), 1.0 - self.share
@@ -178,7 +193,7 @@ class Newton(FullBatch):
         return step
 
     def weights(self, oracle: Oracle) -> Array:
-        """Return the q_i at the iterates, in [0, A], (B, n)."""
+        """Return the weights q_i at the iterates, in [0, A], (B, n)."""
         return secants(oracle) if self.curvature == "bound" else curvatures(oracle)
 
     def by_hessian(
@@ -186,7 +201,17 @@ class Newton(FullBatch):
     ) -> Array:
         """Return (H + l0 I + l2 I)^-1 g for the noisy H, (B, p).
 
-        In the last step the excess is predicted, too: that takes eigenvalues.
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        g : array of shape (B, p)
+            The noisy mean gradient.
+        last : bool
+            Whether this is the last step, which also predicts the excess: that needs
+            eigenvalues.
         """
         n, p, hessian = oracle.problem.n, oracle.problem.p, mechanisms["hessian"]
         noisy = hessian(outer_products(oracle, self.weights(oracle)))
@@ -203,22 +228,30 @@ class Newton(FullBatch):
     ) -> Array:
         """Return what the noise of the last gradient adds to F on average, (B,).
 
-        Let M be what a step divides by, H + l0 I + l2 I with ``lift=add``. From a w
-        near the minimum w* a step of length 1 along M^-1 (g + e), e ~ N(0, s^2 I), ends
-        at w* - M^-1 e, but for what the floor and the noise on H leave of w - w*. There
-        F is to second order F* + e' M^-1 (H + l2 I) M^-1 e / 2: on average tr(M^-2 (H +
-        l2 I)) s^2 / 2 above F*, s the deviation of the noise on the mean gradient. The
-        noisy H stands for the exact one; its eigenvalues below l0, which its noise
-        hides, count as l0. All that enters was published or is public: it is
-        post-processing, and costs nothing. docs/table.md says how far it is off.
+        Let M be the matrix that a step inverts, H + l0 I + l2 I with ``lift=add``. From
+        a w near the minimum w*, a step of length 1 along M^-1 (g + e), e ~ N(0, s^2 I),
+        ends at w* - M^-1 e, apart from what the floor and the noise on H leave of
+        w - w*. To second order, F there is F* + e' M^-1 (H + l2 I) M^-1 e / 2. On
+        average this is tr(M^-2 (H + l2 I)) s^2 / 2 above F*, where s is the deviation
+        of the noise on the mean gradient. The noisy H replaces the exact one. Its
+        eigenvalues below l0, which its noise hides, count as l0. All inputs were
+        published or are public: this is post-processing and costs nothing.
+        docs/table.md says how far it is off.
 
-        nan where that is no prediction: without noise; where gradients may be clipped,
-        as their mean is then not that of F (a threshold below the declared bound, or no
-        bound that is declared); for other steps than 1, which leave a part of the noise
-        of earlier ones; for ``curvature=bound``, as H is then no second derivative.
+        The result is nan in four cases, where it would be no prediction:
+
+        - without noise;
+        - if gradients may be clipped (a threshold below the declared bound, or no
+          declared bound), because their mean is then not that of F;
+        - for steps other than 1, which leave a part of the noise of earlier steps;
+        - for ``curvature=bound``, because H is then no second derivative.
 
         Parameters
         ----------
+        problem : ERM
+            The objective and its records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
         noisy : array of shape (B, p (p + 1) / 2)
             n H as published, packed.
         floors : array of shape (B, 1)
@@ -235,24 +268,34 @@ class Newton(FullBatch):
             values = linalg.eigvalsh(matrix, check_finite=False)
             floor = float(floors[b, 0])
             M = lift_eigenvalues(values, floor, self.lift) + l2
-            # The squares of M and s may be no floats where their quotients are.
+            # The squares of M and s may overflow or vanish, their quotients do not.
             parts = (lift_eigenvalues(values, floor) + l2) / M * (s[b] / M)
             out[b] = 0.5 * float(s[b, 0] * parts.sum())
         return out
 
     def by_direction(self, oracle: Oracle, mechanisms: Mechanisms, g: Array) -> Array:
-        """Return the noisy (H + l0 I + l2 I)^-1 g, (B, p)."""
+        """Return the noisy (H + l0 I + l2 I)^-1 g, (B, p).
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        g : array of shape (B, p)
+            The noisy mean gradient.
+        """
         problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
-        # Where the records are declared to be 0 nothing is moved, in whatever units.
+        # If the records are declared to be 0 nothing is moved, so any unit will do.
         M = problem.loss.smoothness * record_bound(problem) ** 2 or 1.0
         trace, direction = mechanisms["trace"], mechanisms["direction"]
         q = self.weights(oracle)
         noisy = trace(q @ np.square(problem.dataset.row_norms))[:, None]
-        # In units of M: its cube may be no float.
+        # In units of M, because its cube may overflow or vanish.
         positive = np.maximum(noisy, trace.scale) / (n * M)
         floors = self.floor * np.cbrt(positive * np.square(direction.scale / n))
         floors = M * np.where(direction.scale > 0.0, np.maximum(floors, LEAST), 0.0)
-        # No longer than 1: quotients of the smallest floats may be.
+        # Of norm at most 1, which quotients of the smallest floats may exceed.
         length = norm2(g, axis=-1, keepdims=True)
         along = g / np.maximum(length, USUAL[0])
         exact = outer_products(oracle, q) / n
@@ -263,29 +306,41 @@ class Newton(FullBatch):
         return np.asarray(answer * unit * length * (record_bound(problem) > 0.0))
 
     def direction_unit(self, problem: ERM, floors: Array, M: float) -> Array:
-        """Return what a record moves (H + l0 I + l2 I)^-1 u by, |u| = 1 published.
+        """Return how far a record moves (H + l0 I + l2 I)^-1 u, u published, |u| = 1.
 
-        Let l = l0 + l2, l0 published, and A = n (H + l I) = B + s, where B is of the
-        other records, B >= b I, b = n l, and s = q xx' of the one, 0 <= q |x|^2 <= M.
+        Let l = l0 + l2 with l0 published, and A = n (H + l I) = B + s. B is the part of
+        the other records, with B >= b I and b = n l. s = q xx' is that of the one
+        record, with 0 <= q |x|^2 <= M.
 
-        *lift=add.* By Sherman and Morrison B^-1 - A^-1 = q B^-1 xx' B^-1 / (1 + t), t =
-        q x'B^-1 x <= M / b. That is positive semidefinite and of rank one, so its norm
-        is its trace q |B^-1 x|^2 / (1 + t) <= (1/b) t / (1 + t) <= M / (b (b + M)), as
-        |B^-1 x|^2 <= x'B^-1 x / b. Under ``zero_out`` this is how far the inverse
-        moves. Under ``replace_one`` it moves by the difference of two such matrices,
-        P - P', and -|P'| I <= P - P' <= |P| I: no more. Times n: M / (n l^2 + M l) in
-        both, reached where all others are 0 along x, |x| = R, if u is x / R.
+        *lift=add.* By Sherman and Morrison, B^-1 - A^-1 = q B^-1 xx' B^-1 / (1 + t)
+        with t = q x'B^-1 x <= M / b. This matrix is positive semidefinite and of rank
+        one. So its norm is its trace q |B^-1 x|^2 / (1 + t)
+        <= (1/b) t / (1 + t) <= M / (b (b + M)), as |B^-1 x|^2 <= x'B^-1 x / b. Under
+        ``zero_out`` this is how far the inverse moves. Under ``replace_one`` it moves
+        by the difference of two such matrices, P - P'. This is no more, as
+        -|P'| I <= P - P' <= |P| I. Times n it is M / (n l^2 + M l) in both cases. It is
+        reached if all other records are 0 along x, |x| = R and u = x / R.
 
-        *lift=clip.* The matrix is f(H), f(h) = 1 / (max(h, l0) + l2), and
+        *lift=clip.* The matrix is f(H) with f(h) = 1 / (max(h, l0) + l2), and
         |f(h) - f(h')| <= |h - h'| / l^2. In bases of eigenvectors v, v' of both
-        matrices norm_F(f(H) - f(H'))^2 = sum |f(h) - f(h')|^2 <v, v'>^2 is at most
-        sum |h - h'|^2 <v, v'>^2 / l^4 = norm_F(H - H')^2 / l^4. Now norm_F(H - H') is
-        at most M / n under ``zero_out``, sqrt(2) M / n under ``replace_one``
-        (`outer_change`): the unit is M / (n l^2), and the sensitivity 1 or sqrt(2).
+        matrices, norm_F(f(H) - f(H'))^2 = sum |f(h) - f(h')|^2 <v, v'>^2. This is at
+        most sum |h - h'|^2 <v, v'>^2 / l^4 = norm_F(H - H')^2 / l^4. Now norm_F(H - H')
+        is at most M / n under ``zero_out`` and sqrt(2) M / n under ``replace_one``
+        (`outer_change`). So the unit is M / (n l^2), and the sensitivity is 1 or
+        sqrt(2).
+
+        Parameters
+        ----------
+        problem : ERM
+            Its n and the modulus l2 of its penalty are used.
+        floors : array of shape (B, 1)
+            l0.
+        M : float
+            Bound on q |x|^2 for every record.
         """
         n, least = problem.n, floors + problem.penalty.strong_convexity
         added = M if self.lift == "add" else 0.0
-        # The quotients are floats where a square of l is none.
+        # The quotients are finite where a square of l may overflow or vanish.
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(M / least / (n * least + added))
 
@@ -294,7 +349,18 @@ class Newton(FullBatch):
     ) -> Array:
         """Return the solutions of the lifted systems of all trials, (B, p).
 
-        0 where the records are declared to be 0: there is nothing to learn.
+        They are 0 if the records are declared to be 0: there is nothing to learn.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        matrices : iterator of arrays of shape (p, p)
+            The matrix of each trial, before the floor and the ridge.
+        g : array of shape (B, p)
+            The right-hand sides.
+        floors : array of shape (B, 1)
+            l0.
         """
         out, l2 = np.zeros_like(g), oracle.problem.penalty.strong_convexity
         floors = np.broadcast_to(floors, (len(g), 1))

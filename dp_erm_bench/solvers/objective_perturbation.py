@@ -16,20 +16,20 @@ from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 WEIGHTS = {"gaussian": 32.0, "gamma": 256.0}
-"""Weight W of the noise on the answer: normal noise adds 1/W^2 to the square of what
-it costs, pure noise 1/W to the level, so that z grows by 0.05 % or 0.4 %."""
-# Noise on a zero of the minimiser is larger once in 5e8 entries.
+"""Weight W of the noise on the answer. Normal noise adds a part 1/W^2 to the square of
+the privacy cost, pure noise a part 1/W to epsilon: z grows by 0.05 % or 0.4 %."""
+# Noise on a zero entry of the minimiser exceeds this once in 5e8 entries.
 DEVIATIONS = 6.0
 
 
 @dataclass(frozen=True)
 class PerturbedObjective(one_solve.OneSolve):
-    """Methods that publish a point near the minimiser of F(w) + b.w / n, b secret.
+    """Methods that publish a point near the minimiser of F(w) + b.w / n, with secret b.
 
-    The derivation and its constants are in ``releases.objective_gaussian``: the
-    sensitivity of the gradient of the sum, log(1 + beta / ridge) for the curvature,
-    with beta = H R_2^2 and the ridge of the sum, n (l2 + ridge), and the noise that
-    covers the distance to the minimiser.
+    The derivation and its constants are in ``releases.objective_gaussian``. They are
+    the sensitivity of the gradient of the sum, log(1 + beta / ridge) for the curvature,
+    and the noise that covers the distance to the minimiser. Here beta = H R_2^2, and
+    the ridge is that of the sum, n (l2 + ridge).
     """
 
     any_penalty: ClassVar[bool] = True
@@ -41,7 +41,8 @@ class PerturbedObjective(one_solve.OneSolve):
     def curvature(self, problem: ERM) -> float:
         """Return log(1 + beta / ridge) on the scale of the sum, from declared bounds.
 
-        Zero without bounds: the sensitivity is infinite then, and the problem refused.
+        It is 0 without bounds: then the sensitivity is infinite, and the problem is
+        refused.
         """
         return math.log1p(
             problem.record_smoothness / (problem.n * self.modulus(problem))
@@ -54,12 +55,22 @@ class PerturbedObjective(one_solve.OneSolve):
             adjacency.of_sum(norm_bound(problem, None)),
             1,
             curvature=self.curvature(problem),
-            # The objectives of neighbours differ by the terms of so many records.
+            # The objectives of neighbours differ by the terms of this many records.
             terms=2 if adjacency is Adjacency.REPLACE_ONE else 1,
         )
 
     def near(self, oracle: Oracle, mechanisms: Mechanisms, distance: float) -> Array:
-        """Return a point within the distance of the minimiser, plus noise for that."""
+        """Return a point within a distance of the minimiser, plus noise to cover it.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        distance : float
+            Largest accepted distance to the minimiser.
+        """
         problem = oracle.problem
         linear = mechanisms["objective"](problem.p) / problem.n
         point = self.minimiser(problem, linear, distance)
@@ -69,13 +80,14 @@ class PerturbedObjective(one_solve.OneSolve):
 
 @dataclass(frozen=True)
 class ObjectivePerturbation(PerturbedObjective):
-    """Objective perturbation: the minimiser of F(w) + b.w / n, b being secret noise.
+    """Objective perturbation: the minimiser of F(w) + b.w / n, with secret noise b.
 
-    The proof of the papers is for the exact minimiser. The point that is computed is
-    within ``tolerance`` of it, and noise of sensitivity 2 tolerance covers the rest.
-    Entries that this noise alone explains are published as zeros where the penalty has
-    an L1 part or is a structured norm; the noisy point is projected on the set, or on a
-    penalty's box; with postprocess=prox its norm's prox comes first. All are free.
+    The proof of the papers is for the exact minimiser. The computed point is within
+    ``tolerance`` of it, and noise of sensitivity 2 tolerance covers the rest. If the
+    penalty has an L1 part or is a structured norm, entries that this noise alone
+    explains are published as zeros. The noisy point is projected on the constraint or
+    on the penalty's box. With postprocess=prox, the prox of the penalty's norm comes
+    first. These last steps cost no privacy.
 
     References
     ----------
@@ -96,7 +108,17 @@ class ObjectivePerturbation(PerturbedObjective):
         return "kifer2012" if self.noise == "gaussian" else "chaudhuri2011"
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the exact minimiser, as if published, and the point near it."""
+        """Yield the exact minimiser, as if published, and the point near it.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         if self.noise == "gamma":
             change = adjacency.of_sum(norm_bound(problem, None))
             bent = self.curvature(problem)
@@ -107,7 +129,17 @@ class ObjectivePerturbation(PerturbedObjective):
         yield one_solve.LAWS[self.noise]("output", reach, 1, weight)
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the minimiser of the noisy objective, plus noise, in the set."""
+        """Return the minimiser of the noisy objective, plus noise, in the constraint.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         problem = oracle.problem
         w = self.near(oracle, mechanisms, self.tolerance)
         psi = problem.penalty

@@ -23,30 +23,32 @@ from dp_erm_bench.solvers.work import StepWork
 
 @dataclass(frozen=True)
 class OnePassSGD(Iterative):
-    """One-pass noisy stochastic subgradient descent; losses need not be smooth.
+    """One-pass noisy stochastic subgradient descent for losses that need not be smooth.
 
-    Records are drawn with replacement until m = ceil(n / 2) different ones were. One
-    that comes again is not read, and its step adds noise alone:
+    Records are drawn with replacement until m = ceil(n / 2) different ones have been
+    drawn. A record that comes again is not read, and its step adds only noise:
 
         w <- Pi(w - eta (g + xi)),  g the clipped subgradient of a fresh record, or 0
 
-    The mean of the iterates before the m fresh steps is returned. The fresh records are
-    the first m of a uniform random order, which is secret. The steps of noise between
-    two of them are geometric in number, whatever the records are: they are drawn as the
-    public schedule. An iteration is a fresh step with the steps of noise before it.
+    The output is the mean of the iterates before the m fresh steps. The fresh records
+    are the first m of a uniform random order, which is secret. The number of noise
+    steps between two fresh ones is geometric, whatever the records are. So these
+    numbers are drawn as the public schedule. An iteration is a fresh step with the
+    noise steps before it.
 
-    With subgradients of at most L, the noise scale s, R = ``radius`` and tau steps, eta
-    is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At step = 1 the population's risk has
-    E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau] p s^2) for norm2(u - w_1) <= R (online
-    mirror descent); the printed D / (sqrt(n) (L + s sqrt(p))) is of this order. A
-    penalty is a proximal step after each fresh one. The steps of noise are not needed
-    for privacy: ``noise_only=off`` leaves them out.
+    With subgradients of norm at most L, the noise scale s, R = ``radius`` and tau
+    steps, eta is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At step = 1 the population
+    risk satisfies E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau] p s^2) for
+    norm2(u - w_1) <= R (online mirror descent). The printed step size
+    D / (sqrt(n) (L + s sqrt(p))) is of this order. A penalty is a proximal step after
+    each fresh one. Privacy does not need the noise steps: ``noise_only=off`` leaves
+    them out.
 
     References
     ----------
     Arora, Marinov, Ullah, "Private stochastic convex optimization: efficient algorithms
-    for non-smooth objectives", 2020, Algorithm 1; ``mirror=p_norm`` is their outlook,
-    an extension, no utility claim.
+    for non-smooth objectives", 2020, Algorithm 1; ``mirror=p_norm`` is from their
+    outlook, an extension without a utility claim.
     """
 
     batchable: ClassVar[bool] = False
@@ -96,7 +98,7 @@ class OnePassSGD(Iterative):
         return replace(self, noise_only="on", order="secret", mirror="euclidean")
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse what a mirror map has no step for."""
+        """Return why the mirror map has no step for a problem, or None."""
         if self.mirror == "euclidean":
             return projection_refusal(problem, "one_pass_sgd", compiled=True)
         if problem.constraint.bounded or not problem.penalty.quadratic:
@@ -109,11 +111,11 @@ class OnePassSGD(Iterative):
         return half if self.n_iter is None else min(self.n_iter, half)
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes over n records."""
+        """Return the passes over the n records."""
         return iteration / problem.n
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a fresh step and its share of the steps of noise."""
+        """Return the work of a fresh step and its share of the noise steps."""
         steps = self.expected_steps(problem) / max(1, self.iterations(problem))
         calls = 0.0 if self.mirror == "euclidean" else 1.0
         noise = StepWork(calls=calls, draws=problem.p, features=problem.p)
@@ -127,7 +129,7 @@ class OnePassSGD(Iterative):
         return float((n / (n - np.arange(m))).sum())
 
     def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
-        """Return the numbers of steps of noise before each fresh one, (B, m)."""
+        """Return the number of noise steps before each fresh step, (B, m)."""
         waits = np.zeros((len(identities), self.iterations(problem)), np.int64)
         if self.noise_only == "on":
             seeds = stream_seeds(identities, "noise_only")
@@ -136,32 +138,56 @@ class OnePassSGD(Iterative):
         return waits
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the noisy subgradients of one pass, and the noise between them."""
+        """Yield the noisy subgradients of one pass, and the noise between them.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : array of shape (B, m)
+            The number of noise steps before each fresh step.
+        """
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         m, drawn = self.iterations(problem), self.order == "secret"
         facts: Any = {"records": problem.n, "fresh": m, "drawn": drawn}
         yield SingleUseGaussian("gradient", change, m + int(schedule.sum()), **facts)
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Indices) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : array of shape (B, m)
+            The number of noise steps before each fresh step.
+        """
         state = OnePassState if self.mirror == "euclidean" else PNormState
         return state(oracle, mechanisms, self, schedule[0])
 
     def step_size(self, problem: ERM, noise: float) -> float:
-        """Return eta; L is the root mean square at zero where there is no bound."""
+        """Return eta for noise of a given scale.
+
+        Without a bound L, the root mean square of the gradients' norms at zero replaces
+        it, and the noise counts as 0.
+        """
         bound = float(np.ravel(norm_bound(problem, self.clip))[0])
         if math.isinf(bound):
             bound, noise = problem.gradient_rms, 0.0
         given = self.radius if self.radius is not None else problem.constraint.radius
         radius = float(np.ravel(given)[0]) if np.isfinite(given).all() else 1.0
-        with np.errstate(over="ignore"):  # a step of length 0 then
+        with np.errstate(over="ignore"):  # then the step is 0
             square = self.iterations(problem) * np.square(bound)
             square += self.expected_steps(problem) * problem.p * np.square(noise)
         return float(np.ravel(self.step)[0] * radius * inverse(np.sqrt([square]))[0])
 
 
 class OnePassState(State):
-    """The state of a trial; ``waits``, (m,): steps of noise before each fresh one."""
+    """The state of a trial, with the noise steps before each fresh one in ``waits``."""
 
     def __init__(
         self, oracle: Oracle, mechanisms: Mechanisms, solver: OnePassSGD, waits: Indices
@@ -180,9 +206,9 @@ class OnePassState(State):
         return self.total[None] / self.done if self.done else self.first
 
     def advance(self, k: int) -> None:
-        """Make k fresh steps and the steps of noise before them."""
+        """Make k fresh steps and the noise steps before them."""
         waits = self.waits[self.done : self.done + k]
-        if not self.noise:  # A projection again would change the last bits.
+        if not self.noise:  # Projecting again would change the last bits.
             self.gradient.spend(int(waits.sum()))
             waits = np.zeros_like(waits)
         fresh = np.zeros(k + int(waits.sum()), np.bool_)
@@ -197,7 +223,7 @@ class OnePassState(State):
         self.done += k
 
     def make_step(self, fresh: bool) -> None:
-        """Make one step, of a fresh record or of noise; the compiled body agrees."""
+        """Make one step, fresh or of noise, equal to that of the compiled code."""
         oracle, problem = self.oracle, self.oracle.problem
         moved = oracle.w - self.size * self.noisy(fresh)
         prox = problem.penalty.prox
@@ -214,7 +240,7 @@ class OnePassState(State):
         return np.asarray(self.gradient(gradient[None]))
 
     def make_steps(self, fresh: NDArray[np.bool_]) -> None:
-        """Make some steps, compiled: those of noise have empty batches."""
+        """Make some steps in compiled code, where noise steps have empty batches."""
         noise = self.gradient.take_vectors(fresh.size, self.total.size)[0]
         records = self.gradient.next_records(0, int(fresh.sum()))
         batches = records, np.concatenate([[0], np.cumsum(fresh)])
@@ -246,5 +272,5 @@ class Potential(PNorm):
     """Phi = norm_p(w)^2 / (2 (p - 1)), 1-strongly convex in norm_p for p in (1, 2]."""
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient in the dual space, in units of the link."""
+        """Return the gradient times p - 1, as the link is that of norm_p(w)^2 / 2."""
         return (self.q - 1.0) * g

@@ -1,4 +1,4 @@
-"""The base of methods that solve one problem to the end and publish its answer."""
+"""Base classes of methods that solve a problem to the end and publish the answer."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -25,26 +25,26 @@ LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
 
 
 NEWTON, PROXIMAL = 8, 400
-"""Steps of a usual solution, measured."""
+"""Measured numbers of Newton steps and proximal steps of a typical solution."""
 
 HESSIAN, CONJUGATE = 0.2, 8.0
-"""A Hessian's products with the features per column; those of a system without it."""
+"""Products with the features: per column of a Hessian, and per system without one."""
 
 
 def noise_field() -> Any:
-    """Return the field of the law of the noise on a vector."""
+    """Return the field that names the distribution of the noise on a vector."""
     words = "normal, or of density exp(-norm2), which is private at delta = 0"
     return shape("gaussian", choices=tuple(LAWS), help=words)
 
 
 def tolerance_field(default: float) -> Any:
-    """Return the field of the distance that a method accepts."""
+    """Return the field of the accepted distance to the exact minimiser."""
     most = "largest distance to the exact minimiser that is accepted"
     return shape(default, above=0.0, help=most)
 
 
 def postprocess_field() -> Any:
-    """Return the field of what is done to a noisy answer."""
+    """Return the field of the post-processing of a noisy answer."""
     return shape(
         "none",
         choices=("none", "prox"),
@@ -56,9 +56,9 @@ def postprocess_field() -> Any:
 
 @dataclass(frozen=True)
 class SingleAnswer(Solver):
-    """A method that publishes one vector at its end, and nothing on the way.
+    """A method that publishes one vector, at its end.
 
-    Its trajectory has two rows, the start and the answer.
+    Its trajectory has two rows: the start and the answer.
 
     References
     ----------
@@ -71,33 +71,55 @@ class SingleAnswer(Solver):
     uses_smoothness: ClassVar[bool] = False
 
     def iterations(self, problem: Any) -> int:
-        """Return 1."""
+        """Return 1: the only iteration computes the answer."""
         return 1
 
     def passes_at(self, problem: Any, iteration: int) -> float:
-        """Return the number of solutions: the passes of a solver are not counted."""
+        """Return the number of solutions, whose own passes are not counted."""
         return float(iteration)
 
     def iterates(
         self, oracle: Any, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the start and the answer."""
+        """Yield the start and the answer.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        checkpoints : sequence of int
+            Increasing iteration numbers at which to yield; the first is 0.
+        schedule : object
+            What `plan` returned.
+        """
         yield oracle.w
         for _ in checkpoints[1:]:
             yield self.answer(oracle, mechanisms, schedule)
 
     @abstractmethod
     def answer(self, oracle: Any, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the published vectors, of shape (B, p)."""
+        """Return the published vectors, of shape (B, p).
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned.
+        """
 
 
 @dataclass(frozen=True)
 class StronglyConvex(Solver):
     """A method that solves strongly convex problems to the end.
 
-    No iterate on the way to a solution is published. Its distance to the exact
-    minimiser is verified; where it is above the tolerance the run is an error, not an
-    answer.
+    Iterates on the way to a solution are not published. The distance of a solution to
+    the exact minimiser is verified. If it exceeds the tolerance, the run is an error,
+    not an answer.
     """
 
     batchable: ClassVar[bool] = False
@@ -116,7 +138,7 @@ class StronglyConvex(Solver):
         return problem.penalty.strong_convexity + self.ridge
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of Newton steps, or of proximal ones (``minimise_perturbed``)."""
+        """Return the work of Newton or proximal steps (see ``minimise_perturbed``)."""
         n, p, entries = problem.n, problem.p, problem.entries
         if problem.constraint.bounded or not problem.penalty.quadratic:
             done = full_gradient(problem, True)._replace(calls=2.0, features=3 * p)
@@ -127,7 +149,7 @@ class StronglyConvex(Solver):
         return step.times(NEWTON)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse problems that are not strongly convex, or have no projection."""
+        """Return why strong convexity or a projection is missing, or None."""
         name, penalty = type(self).__name__, problem.penalty
         if self.modulus(problem) <= 0.0:
             own = ", a penalty.l2" if hasattr(penalty, "l2") else ""
@@ -146,16 +168,25 @@ class StronglyConvex(Solver):
     ) -> Array:
         """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, (1, p).
 
-        The search begins at ``start``, (p,), by default at zero.
+        Parameters
+        ----------
+        problem : ERM
+            The objective F and its records.
+        linear : array of shape (p,) or (1, p)
+            The linear term.
+        tolerance : float
+            Largest accepted distance to the exact minimiser.
+        start : array of shape (p,), optional
+            Where the search begins; None: at zero.
 
         Raises
         ------
         NotSolved
-            If it cannot be verified to be within the tolerance.
+            If the point cannot be verified to be within the tolerance.
         """
         how = self.ridge, tolerance, start
         failed = Minimiser(np.zeros(problem.p), np.inf)
-        # What overflows is seen in the distance.
+        # An overflow shows in the distance.
         with np.errstate(over="ignore", invalid="ignore"):
             near: Minimiser = private_call(
                 minimise_perturbed, problem, np.ravel(linear), *how, instead=failed
@@ -170,7 +201,7 @@ class StronglyConvex(Solver):
 
 @dataclass(frozen=True)
 class OneSolve(StronglyConvex, SingleAnswer):
-    """A method that solves one strongly convex problem, and publishes no other point.
+    """A method that solves one strongly convex problem and publishes only its solution.
 
     References
     ----------
@@ -179,11 +210,11 @@ class OneSolve(StronglyConvex, SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that without noise it is the minimiser."""
+        """State that the answer without noise is the minimiser."""
         yield Limit(cls(), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse as the base does, and penalties that are not known to be convex."""
+        """Return the base's reason, or that the penalty is not known to be convex."""
         reason = super().unsupported_reason(problem)
         return reason or convexity_refusal(problem, type(self).__name__)
 
@@ -191,7 +222,7 @@ class OneSolve(StronglyConvex, SingleAnswer):
 def norm_prox(problem: ERM, w: Array) -> Array:
     """Return argmin_u norm2(u - w)^2 / 2 + kappa Omega(u) for the norm of the penalty.
 
-    Where it has none these are the points themselves.
+    If the penalty has no norm, return the points themselves.
     """
     part = norm_part(problem.penalty)
     return w if part is None else part[0].prox(w, part[1])
@@ -202,5 +233,5 @@ def nearest_feasible(problem: ERM, w: Array) -> Array:
 
     One of the two is the whole space, see ``bounds.projection_refusal``.
     """
-    # A step of length 0 leaves but the box of a penalty.
+    # The prox of a step of length 0 only projects on the penalty's box.
     return problem.constraint.project(problem.penalty.prox(w, 0.0))

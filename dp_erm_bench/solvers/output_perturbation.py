@@ -18,7 +18,7 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 LAWS = {**one_solve.LAWS, "l1_laplace": L1Laplace}
 KEPT = 8
-"""Minimisers of a dataset that are kept, of other ridges."""
+"""Number of minimisers, of different ridges, that are kept per dataset."""
 PROJECTIONS = ("l2", "linf", "none")
 
 
@@ -26,24 +26,27 @@ PROJECTIONS = ("l2", "linf", "none")
 class OutputPerturbation(one_solve.OneSolve):
     """Output perturbation: the minimiser plus noise.
 
-    Let F and F' be objectives of neighbours, both m-strongly convex, with minimisers w
-    and w'. Then m norm2(w - w') is at most the norm of the gradient of F - F' at w',
-    which is 2 Lambda / n (replace_one) or Lambda / n (zero_out), for the penalty, the
-    set and all other records are the same in both. Each point that is computed is
-    within the tolerance of its minimiser, which adds twice the tolerance.
+    Let F and F' be the objectives of neighbouring datasets, both m-strongly convex,
+    with minimisers w and w'. Then m norm2(w - w') is at most the norm of the gradient
+    of F - F' at w'. This norm is at most 2 Lambda / n (replace_one) or Lambda / n
+    (zero_out), because the penalty, the constraint and all other records are the same
+    in both. Each computed point is within the tolerance of its minimiser, which adds
+    twice the tolerance.
 
-    In the l1 norm (noise=l1_laplace), over R^p without an l1 part: m (w - w') is minus
+    In the l1 norm (noise=l1_laplace), over R^p without an l1 part, m (w - w') is minus
     the change of the mean gradient from w to w', plus the changed record's. Gradients
-    are multiples of records, of norm1 at most sqrt(s) times their norm2, s being the
-    declared number of non-zeros. One record's changes by at most H norm2(w - w') in
-    norm2, H = phi'' norm2(x)^2. So with d = norm2's bound above, m norm1(w - w') is at
-    most sqrt(s) ((n - 1) / n H d + m d); it is at most sqrt(p) m d, too. A distance of
-    the tolerance in norm2 is sqrt(p) times that in norm1.
+    are multiples of records, so their norm1 is at most sqrt(s) times their norm2, where
+    s is the declared number of non-zeros. One record's gradient changes by at most
+    H norm2(w - w') in norm2, where H = phi'' norm2(x)^2. With d the bound on
+    norm2(w - w') from above, m norm1(w - w') is at most
+    sqrt(s) ((n - 1) / n H d + m d). It is also at most sqrt(p) m d. A distance within
+    the tolerance in norm2 is at most sqrt(p) times the tolerance in norm1.
 
-    The noisy point is moved into the set, or into a penalty's box, which is free: to
-    the nearest point in norm2, or in the max norm, which keeps more of what Gaussian
-    noise on many coordinates leaves. So is the prox of a structured norm, which makes
-    structure of what the noise has undone (postprocess=prox).
+    The noisy point is moved into the constraint, or into a penalty's box, which costs
+    no privacy. It moves to the nearest point in norm2, or in the max norm, which keeps
+    more of what Gaussian noise on many coordinates leaves. The prox of a structured
+    norm costs no privacy either. It restores structure that the noise has destroyed
+    (postprocess=prox).
 
     References
     ----------
@@ -80,7 +83,7 @@ class OutputPerturbation(one_solve.OneSolve):
     postprocess: str = one_solve.postprocess_field()
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse as `OneSolve`, and what is not proved or not known of a set."""
+        """Return why a problem, a noise or a projection is refused, or None."""
         constraint, penalty = problem.constraint, problem.penalty
         if self.noise == "l1_laplace" and not (
             penalty.quadratic and not constraint.bounded
@@ -95,7 +98,17 @@ class OutputPerturbation(one_solve.OneSolve):
         return super().unsupported_reason(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the minimiser."""
+        """Yield the release of the minimiser.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         modulus, slack = self.modulus(problem), 2.0 * self.tolerance
         change = adjacency.of_mean(norm_bound(problem, None), problem.n)
         if self.noise == "l1_laplace":
@@ -104,7 +117,7 @@ class OutputPerturbation(one_solve.OneSolve):
         yield LAWS[self.noise]("minimiser", change / modulus + slack, 1)
 
     def spread(self, problem: ERM, modulus: float) -> float:
-        """Return a bound on norm1(w - w') / (d / m), the l1 norm's part."""
+        """Return a bound on norm1(w - w') / d, where d bounds norm2(w - w')."""
         n, bounds = problem.n, problem.dataset.bounds
         declared = None if bounds is None else bounds.nonzeros
         curvature = (n - 1) / n * problem.record_smoothness / modulus
@@ -112,13 +125,13 @@ class OutputPerturbation(one_solve.OneSolve):
         return min(sparse * (curvature + 1.0), math.sqrt(problem.p))
 
     def exact(self, problem: ERM) -> Array:
-        """Return the minimiser without noise, (1, p): of all seeds, solved once."""
+        """Return the minimiser without noise, (1, p), solved once for all seeds."""
 
         def solve_problem() -> Array:
             return self.minimiser(problem, np.zeros(problem.p), self.tolerance)
 
         made_of = self, problem.loss, problem.penalty, problem.constraint
-        # What is a user's own may hold what can be changed in place.
+        # Objects of users' own classes may have been changed in place.
         if not problem.is_fixed or any(origin_digest(type(one)) for one in made_of):
             return solve_problem()
         key = problem.key, repr(self)
@@ -127,7 +140,17 @@ class OutputPerturbation(one_solve.OneSolve):
         )
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the minimiser plus noise, in the set."""
+        """Return the minimiser plus noise, in the constraint.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         problem = oracle.problem
         noisy: Array = mechanisms["minimiser"](self.exact(problem))
         if self.postprocess == "prox":

@@ -24,29 +24,30 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 FARTHEST = 1e140
-"""Margins and labels up to this have finite gradients of records up to 1e150."""
+"""Margins and labels up to this give finite gradients of records up to 1e150."""
 
 
 @dataclass(frozen=True)
 class PermutationSGD(one_solve.SingleAnswer):
-    """SGD over a permutation without noise, and noise on its last iterate (bolt-on).
+    """SGD over a permutation, with noise only on its last iterate (bolt-on).
 
-    Let w_t, w'_t be the iterates on neighbours that differ in one record. A step on
-    other records is w - (eta / b) sum of gradients of convex functions that are
-    beta-smooth: it does not expand distances for eta <= 2 / beta (Hardt, Recht, Singer
-    2016, Lemma 3.7), nor does a clipped one: for x.w -> phi(x.w, y) the clipped
-    gradient is that of a convex function as smooth. Prox and projection do not expand,
-    the prox of an l2 penalty shrinks by c_t = 1 / (1 + eta_t l2). The step on the
-    record that differs adds at most eta_t s / b, s = 2 L or L by the adjacency. It
-    comes once a pass, always at the same place, which is not known:
+    Let w_t, w'_t be the iterates on neighbouring datasets, which differ in one record.
+    A step on other records is w - (eta / b) times a sum of gradients of convex
+    functions that are beta-smooth. It does not expand distances for eta <= 2 / beta
+    (Hardt, Recht, Singer 2016, Lemma 3.7). Nor does a clipped step: for x.w ->
+    phi(x.w, y) the clipped gradient is that of a convex function that is as smooth.
+    Prox and projection do not expand distances, and the prox of an l2 penalty shrinks
+    them by c_t = 1 / (1 + eta_t l2). The step on the record that differs adds at most
+    eta_t s / b, where s is 2 L or L depending on the adjacency. This step comes once
+    per pass, always at the same place, which is unknown:
 
         sensitivity = max over places, sum over passes: (eta_t s / b) prod_{u >= t} c_u
 
-    and the permutation may be known. A gradient that overflows at w_t or w'_t would
-    break that: runs that could lead so far, by public numbers, are refused, and labels
-    of that size. Without penalty and with constant steps the sensitivity is k eta s / b
-    for k passes (Wu et al., Algorithm 1); with batch_size=full it is
-    gradient descent with output noise (Zhang et al.).
+    The permutation itself may be known. A gradient that overflows at w_t or w'_t would
+    break this bound. So runs that could lead so far, judged by public numbers, are
+    refused, and so are labels of that size. Without penalty and with constant steps,
+    the sensitivity is k eta s / b for k passes (Wu et al., Algorithm 1). With
+    batch_size=full it is gradient descent with output noise (Zhang et al.).
 
     References
     ----------
@@ -73,12 +74,15 @@ class PermutationSGD(one_solve.SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that gradient descent reaches the minimum, and SGD comes near it."""
+        """State that gradient descent (full batches) reaches the minimum."""
         length = 3_000 if problem.constraint.bounded else 1_500
         yield Limit(cls(passes=length, batch_size="full", step=1.0), gap=1e-8)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse problems without declared bounds: they limit the step size."""
+        """Return why the proof does not cover a problem, or None if it does.
+
+        Declared bounds are needed because they limit the step size.
+        """
         if problem.dataset.bounds is None:
             return (
                 "permutation_sgd needs declared bounds, clipping or not: its step size "
@@ -94,10 +98,10 @@ class PermutationSGD(one_solve.SingleAnswer):
         return reason or self._overflow_refusal(problem)
 
     def _overflow_refusal(self, problem: ERM) -> str | None:
-        """Refuse iterates and labels with which a gradient could overflow.
+        """Return why a gradient could overflow at iterates or labels, or None.
 
-        Prox and projection are not expansive, so that they lead from a point no farther
-        than from 0, and by as much as they move 0.
+        Prox and projection are non-expansive. So the norm of a point after them is at
+        most its norm before, plus how far they move 0.
         """
         bounds, sizes = problem.dataset.bounds, self.sizes(problem)
         assert bounds is not None  # refused
@@ -122,11 +126,11 @@ class PermutationSGD(one_solve.SingleAnswer):
         )
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes of the one answer."""
+        """Return the passes over the records, all in one iteration."""
         return float(iteration * self.passes)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of all passes: they are one iteration."""
+        """Return the work of all passes, which are one iteration."""
         n, p = problem.n, problem.p
         if self.batch_size == "full":
             gradient = full_gradient(problem, self.clips)
@@ -134,19 +138,19 @@ class PermutationSGD(one_solve.SingleAnswer):
         else:
             steps = math.ceil(n / self.batch(problem))
             done = sampled.sampled_step(problem, n)._replace(features=p * steps)
-        # The permutation is sorted.
+        # The permutation is drawn by sorting.
         return done.times(self.passes).plus(StepWork(draws=20.0 * n))
 
     def batch(self, problem: ERM) -> int:
-        """Return b; a pass ends with a smaller batch where b does not divide n."""
+        """Return b; the last batch of a pass is smaller if b does not divide n."""
         return sampled.expected_batch(problem, self.batch_size)
 
     def sizes(self, problem: ERM) -> Array:
-        """Return the step size of every step, (k m,)."""
+        """Return the size of every step, (k m,), with m steps in each of k passes."""
         beta = problem.record_smoothness
         t = np.arange(self.passes * math.ceil(problem.n / self.batch(problem)))
         decay, step = (float(np.ravel(v)[0]) for v in (self.decay, self.step))
-        # Without data nothing moves, and any step is none.
+        # Without data nothing moves, and a step of size 0 will do.
         first = step / beta if beta > 0.0 else 0.0
         return np.asarray(first / (1.0 + decay * t))
 
@@ -156,7 +160,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         return np.stack([np.argsort(uniforms(s, 0, problem.n)) for s in seeds])
 
     def growth(self, problem: ERM) -> float:
-        """Return the sensitivity over s, from the formula above."""
+        """Return the sensitivity divided by s, from the formula of the class."""
         sizes = self.sizes(problem)
         if not sizes.size:
             return 0.0
@@ -166,7 +170,19 @@ class PermutationSGD(one_solve.SingleAnswer):
         return float(visits.max()) / self.batch(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the last iterate; without bounds at all its change is infinite."""
+        """Yield the release of the last iterate.
+
+        Without any bound its sensitivity is infinite.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         if np.isfinite(change).all():
             change = self.growth(problem) * change
@@ -175,10 +191,20 @@ class PermutationSGD(one_solve.SingleAnswer):
     def answer(
         self, oracle: Oracle, mechanisms: Mechanisms, schedule: Indices
     ) -> Array:
-        """Return the last iterate plus noise, in the set."""
+        """Return the last iterate plus noise, in the constraint.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : array of shape (B, n)
+            The permutation of each trial.
+        """
         problem, sizes = oracle.problem, self.sizes(oracle.problem)
         clip = float(np.ravel(norm_bound(problem, self.clip))[0])
-        # Iterates on the way are private: they are those of an oracle of its own.
+        # Iterates on the way are private, so a separate oracle holds them.
         own = type(oracle)(problem, oracle.batch)
         if self.batch_size == "full":
             for size in sizes:
@@ -189,7 +215,17 @@ class PermutationSGD(one_solve.SingleAnswer):
 
 
 def descend_once(oracle: Oracle, size: float, clip: float) -> None:
-    """Make one step of gradient descent."""
+    """Make one step of gradient descent without noise.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Holds the iterate, which the step moves.
+    size : float
+        The step size.
+    clip : float
+        Clipping threshold of a record's gradient, in norm2.
+    """
     problem = oracle.problem
     gradient = oracle.clipped_sum(np.array([[clip]])) / problem.n
     moved = problem.penalty.prox(oracle.w - size * gradient, size)
@@ -199,9 +235,20 @@ def descend_once(oracle: Oracle, size: float, clip: float) -> None:
 def walk_permutation(
     oracle: Oracle, permutation: Indices, sizes: Array, clip: float, batch: int
 ) -> None:
-    """Make steps of the given sizes over the permutation, compiled, without noise.
+    """Make the steps of all passes over a permutation, compiled, without noise.
 
-    The last batch of a pass may be smaller.
+    Parameters
+    ----------
+    oracle : Oracle
+        Holds the iterate, which the steps move.
+    permutation : array of shape (n,)
+        The order of the records in each pass.
+    sizes : array of shape (k m,)
+        The size of every step.
+    clip : float
+        Clipping threshold of a record's gradient, in norm2.
+    batch : int
+        b, the records of a step; the last batch of a pass may be smaller.
     """
     n = permutation.size
     batches = permutation, np.append(np.arange(0, n, batch), n)

@@ -1,7 +1,7 @@
-"""Functions for what a solver does with records beside its mechanisms.
+"""Functions for what a solver does with records apart from its mechanisms.
 
-In a run they cost nothing. In `dp-erm-bench check` records are private values (see
-docs/extending.md), and these functions say what is to become of one.
+They add no cost to a run. In `dp-erm-bench check` records are private values (see
+docs/extending.md), and these functions declare how the solver uses them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dp_erm_bench.errors import UsageError
 def private_call(
     function: Callable[..., Any], *args: Any, instead: Any, **keys: Any
 ) -> Any:
-    """Return what a function makes of private values, itself a private value.
+    """Return the result of a function of private values, itself a private value.
 
-    It is for functions that `check` cannot follow, and for those that raise an error
-    on some records: an error would tell of them.
+    Use it for functions that `check` cannot follow, and for functions that raise an
+    error on some records: the error would reveal something about them.
 
     Parameters
     ----------
     function : callable
-        It gets plain values. It must not print, and must keep nothing in its module.
+        It receives plain values. It must not print or keep anything in its module.
     *args, **keys
-        Its arguments.
+        The arguments of the function.
     instead : object
-        What is returned where it raises an error.
+        The result if the function raises an error.
     """
     try:
         return function(*args, **keys)
@@ -46,8 +46,10 @@ def once(data: Any, function: Callable[[Any], Any]) -> Any:
     Parameters
     ----------
     data : Dataset or Problem
+        The records.
     function : callable
-        A function of a module: one that is made anew in each run is called in each.
+        A function defined in a module. A function that each run creates is called in
+        each run.
 
     Returns
     -------
@@ -60,19 +62,19 @@ def once(data: Any, function: Callable[[Any], Any]) -> Any:
 
 
 class UnchargedUses:
-    """The uses of records that a solver declares, and the values of a run.
+    """The uncharged values that a run publishes, and their declaration.
 
     Parameters
     ----------
     declared : mapping of str to str
-        Names, and the reason of each.
-    told : sequence, optional
-        Values to return in place of the run's own, in their order: an auditor's.
+        The declared names, and the reason for each.
+    told : list, optional
+        Values that an auditor returns, in their order, in place of the run's own.
 
     Attributes
     ----------
     values : list
-        Those that the run published so far.
+        The values published so far.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class UnchargedUses:
         self.values: list[Any] = []
 
     def publish(self, value: Any, name: str) -> Any:
-        """Return a value, or what is told in its place."""
+        """Return a value, or the auditor's value in its place."""
         value = check_use(value, name, self.declared)
         if self.told is not None and len(self.values) < len(self.told):
             value = self.told[len(self.values)]
@@ -95,7 +97,7 @@ _uses: ContextVar[UnchargedUses | None] = ContextVar("uses", default=None)
 
 @contextlib.contextmanager
 def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
-    """Have `uncharged` publish by the declaration of a solver, as long as it lasts."""
+    """Check and record all values of `uncharged` in ``uses`` inside a with block."""
     token = _uses.set(uses)
     try:
         yield
@@ -104,28 +106,44 @@ def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
 
 
 def uncharged(value: Any, name: str) -> Any:
-    """Return a value that depends on records, which no budget pays for.
+    """Return a value that depends on records and that no budget pays for.
 
-    Each use weakens the certificate: rows, `fit` and captions list its name, and a
-    solver with one never passes `check` without a doubt.
+    Each use weakens the certificate: rows of results, `fit` and captions list its name,
+    and a solver with such a use never passes `check` without a doubt.
 
     Parameters
     ----------
     value : bool or number
+        The value to publish.
     name : str
-        One of the solver's ``uncharged``, a mapping of names to reasons.
+        A key of the solver's ``uncharged``, which maps names to reasons.
 
     Raises
     ------
     UsageError
-        For a name that the class does not declare, or for more than one value.
+        If the class does not declare the name, or if there is more than one value.
     """
     uses = _uses.get()
     return value if uses is None else uses.publish(value, name)
 
 
 def check_use(value: Any, name: str, declared: Mapping[str, str]) -> Any:
-    """Return one plain boolean or number, if a class declares the name."""
+    """Return an uncharged value as a plain boolean or number, if its name is declared.
+
+    Parameters
+    ----------
+    value : bool, number or array of size 1
+        The value to publish.
+    name : str
+        The name of the use.
+    declared : mapping of str to str
+        The declared names, and the reason for each.
+
+    Raises
+    ------
+    UsageError
+        If the name is not declared, or if the value is not one boolean or number.
+    """
     if name not in declared:
         known = ", ".join(declared) or "none"
         raise UsageError(f"uncharged: {name!r} is not declared; declared are {known}")

@@ -24,9 +24,9 @@ ORDERS = ("uniform", "cyclic", "cyclic_reversed")
 class RandomCD(Iterative):
     """Differentially private proximal coordinate descent (DP-CD).
 
-    The coordinates are picked without the data: uniformly (the algorithm as
-    printed), or in a cycle (as the authors' figures show). The privacy is the
-    same. Without ``n_inner`` the last iterate is returned, as in the figures.
+    The coordinates are picked without the data: uniformly (the algorithm as printed),
+    or in a cycle (as the authors' figures show). Both have the same privacy. Without
+    ``n_inner`` the last iterate is returned, as in the figures.
 
     References
     ----------
@@ -56,7 +56,7 @@ class RandomCD(Iterative):
             yield Limit(cls(order=order, n_iter=1600 * p, n_inner=K), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse an averaging period that does not divide the steps."""
+        """Return why ``n_inner`` is refused: it must divide the steps; or None."""
         if self.n_inner and self.iterations(problem) % self.n_inner:
             return (
                 f"n_inner={self.n_inner}: must divide the number of coordinate steps, "
@@ -73,7 +73,7 @@ class RandomCD(Iterative):
         return iteration / problem.p
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a compiled step: one column and one number of noise."""
+        """Return the work of a compiled step: one column and one noise value."""
         p, column = problem.p, problem.entries / problem.p
         if problem.by_moments(self.clips):
             done = StepWork(walked=p, draws=2.0)
@@ -93,12 +93,32 @@ class RandomCD(Iterative):
         return np.tile(row, (len(identities), 1))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one measurement per coordinate step."""
+        """Yield one measurement per coordinate step.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : array of shape (B, T K)
+            The coordinates of all steps.
+        """
         change = adjacency.of_mean(coordinate_bounds(problem, self.clip), problem.n)
         yield Gaussian("measure", change, schedule.shape[1])
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : array of shape (B, T K)
+            The coordinates of all steps.
+        """
         return CoordinateState(oracle, mechanisms, self, schedule)
 
 
@@ -120,7 +140,7 @@ class CoordinateState(State):
         steps = solver.step * inverse(problem.smoothness.columns)
         self.clip = np.ascontiguousarray(np.broadcast_to(bound, full))
         self.steps = np.ascontiguousarray(np.broadcast_to(steps, full))
-        # Summed only where Algorithm 1's mean is asked for: it costs O(p) a step.
+        # Summed only if Algorithm 1's mean is needed: it costs O(p) a step.
         self.total = np.zeros(full if solver.n_inner else (0, problem.p))
         self.done = 0
 
@@ -130,7 +150,7 @@ class CoordinateState(State):
         return self.mean(inner) if inner else self.oracle.w
 
     def mean(self, count: int) -> Array:
-        """Return the mean of some iterates; rounding must not leave the box."""
+        """Return the mean of ``count`` iterates, kept in the box despite rounding."""
         penalty = self.oracle.problem.separable
         mean: Array = self.total / count
         return np.clip(mean, penalty.lower, penalty.upper)
@@ -161,7 +181,7 @@ class CoordinateState(State):
             self.total += self.oracle.w
 
     def make_steps(self, coordinates: Indices) -> None:
-        """Make the next inner steps of each trial, compiled; coordinates: (B, k)."""
+        """Make the next inner steps of each trial, compiled, at coordinates (B, k)."""
         noise = self.measure.take(coordinates.shape[1], coordinates)
         constants = (self.clip, self.steps, self.total)
         self.oracle.coordinate_steps(coordinates, noise, *constants)

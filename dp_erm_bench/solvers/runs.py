@@ -1,4 +1,4 @@
-"""The bases of algorithms that advance step by step."""
+"""Base classes of algorithms that advance step by step."""
 
 from __future__ import annotations
 
@@ -32,7 +32,13 @@ def stack_solvers(solvers: Sequence[Solver]) -> Solver:
 
 
 def variants_of(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
-    """Return the variants of the algorithm that a calibration is meant for."""
+    """Return the solvers, in their printed form if the calibration is ``paper``.
+
+    Raises
+    ------
+    Unsupported
+        If the algorithm does not support the calibration.
+    """
     allowed = solvers[0].calibrations
     if calibration not in allowed:
         name = type(solvers[0]).__name__
@@ -45,7 +51,7 @@ def variants_of(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]
 
 
 def checkpoints_of(iterations: int, count: int) -> list[int]:
-    """Return at most ``count`` iteration numbers, evenly spread, ends included."""
+    """Return at most ``count`` iteration numbers, evenly spaced, ends included."""
     grid = np.linspace(0, iterations, max(count, 2))
     return sorted({round(point) for point in grid.tolist()})
 
@@ -62,7 +68,7 @@ def clip_field(what: str = "bound on a gradient's norm") -> Any:
 
 
 def mean_field(**how: Any) -> Any:
-    """Return the field of what becomes of a noisy mean of gradients."""
+    """Return the field that says how noisy means of gradients are post-processed."""
     return shape(
         "gaussian",
         choices=("gaussian", "projection"),
@@ -78,7 +84,7 @@ class State(ABC):
     Attributes
     ----------
     oracle : Oracle
-        At the iterates, which are the output unless ``output`` says otherwise.
+        Holds the iterates, which are the output unless ``output`` is overridden.
     """
 
     oracle: Oracle
@@ -97,12 +103,34 @@ class Iterative(Solver):
 
     @abstractmethod
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned.
+        """
 
     def iterates(
         self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the outputs, shape (B, p), at the checkpoints."""
+        """Yield the outputs, shape (B, p), at the checkpoints.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        checkpoints : sequence of int
+            Increasing iteration numbers at which to yield; the first is 0.
+        schedule : object
+            What `plan` returned.
+        """
         state = self.start(oracle, mechanisms, schedule)
         yield state.output()
         for k in steps_between(checkpoints):
@@ -112,7 +140,7 @@ class Iterative(Solver):
 
 @dataclass(frozen=True)
 class FullBatch(Solver):
-    """T steps in the problem's constraint, each of which reads all records."""
+    """An algorithm of T steps that each read all records and keep the constraint."""
 
     constrained: ClassVar[bool] = True
 
@@ -120,7 +148,7 @@ class FullBatch(Solver):
 
     @property
     def averages(self) -> bool:
-        """Return whether the mean of the iterates after the start is returned."""
+        """Return whether the output is the mean of the iterates after the start."""
         return False
 
     def iterations(self, problem: ERM) -> int:
@@ -128,11 +156,11 @@ class FullBatch(Solver):
         return self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes: one a step."""
+        """Return the passes over the records: one per step."""
         return float(iteration)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a step along one column: the margins follow."""
+        """Return the work of a step along one coordinate, which updates the margins."""
         p, done = problem.p, StepWork(calls=1.0, draws=problem.p)
         if problem.by_moments(self.clips):
             return done._replace(features=2 * p)
@@ -145,7 +173,19 @@ class FullBatch(Solver):
     def iterates(
         self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the iterates, or their means, at the checkpoints."""
+        """Yield the iterates, or their means, at the checkpoints.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        checkpoints : sequence of int
+            Increasing iteration numbers at which to yield; the first is 0.
+        schedule : object
+            What `plan` returned.
+        """
         step, mean, done = self.stepper(oracle, mechanisms), oracle.w.copy(), 0
         yield oracle.w
         for k in steps_between(checkpoints):
@@ -159,7 +199,7 @@ class FullBatch(Solver):
 
 @dataclass(frozen=True)
 class FullGradient(FullBatch):
-    """Steps along the sum of all clipped gradients, published with Gaussian noise."""
+    """An algorithm whose steps follow the noisy sum of all clipped gradients."""
 
     output: str = shape(
         "last", choices=("last", "average"), help="which iterate is returned"
@@ -168,21 +208,31 @@ class FullGradient(FullBatch):
 
     @property
     def averages(self) -> bool:
-        """Return whether the mean of the iterates after the start is returned."""
+        """Return whether the output is the mean of the iterates after the start."""
         return self.output == "average"
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one noisy sum per step."""
+        """Yield one noisy sum per step.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         yield Gaussian("gradient", change, self.n_iter)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a full gradient, its noise and a prox."""
+        """Return the work of a full gradient, its noise and a prox."""
         p, gradient = problem.p, full_gradient(problem, self.clips)
         return gradient._replace(calls=1.0, draws=p, features=3 * p)
 
     def noisy_mean(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
-        """Publish the noisy mean gradient at the iterates, (B, p)."""
+        """Publish and return the noisy mean gradient at the iterates, (B, p)."""
         bound = norm_bound(oracle.problem, self.clip)
         total = oracle.clipped_sum(np.broadcast_to(bound, (oracle.batch, 1)))
         noisy: Array = mechanisms["gradient"](total) / oracle.problem.n
@@ -190,21 +240,22 @@ class FullGradient(FullBatch):
 
 
 def multiplier_field(where: str = "") -> Any:
-    """Return the field of a noise multiplier that no budget changes."""
+    """Return the field of a noise multiplier that does not depend on the budget."""
     what = f"{where}z, noise scale / sensitivity of each answer"
     return shape(10.0, above=0.0, help=what)
 
 
 class Prefixed(Iterative):
-    """An algorithm that fixes its noise; the budget pays for a number of steps.
+    """An algorithm with fixed noise, whose number of steps the budget determines.
 
     Its schedule is drawn for ``n_iter`` steps, without the data. A run makes the first
-    steps of it that the budget pays for. Its class has the fields below.
+    steps of the schedule, as many as the budget pays for. Subclasses have the fields
+    below.
 
     Attributes
     ----------
     drawn : object
-        The schedule that is followed, None as long as the budget is not known.
+        The schedule to follow; None until the budget is known.
     """
 
     batchable: ClassVar[bool] = False
@@ -215,14 +266,14 @@ class Prefixed(Iterative):
 
     @abstractmethod
     def prefix(self, schedule: Any, steps: int) -> Any:
-        """Return the schedule of the first so many steps."""
+        """Return the schedule of the first ``steps`` steps."""
 
     @abstractmethod
     def costs(self, problem: Any, schedule: Any) -> Array:
-        """Return the parts of a budget that the paper charges for steps, (T,)."""
+        """Return the part of a budget that the paper charges for each step, (T,)."""
 
     def follow_schedule(self, schedule: Any) -> Self:
-        """Return the solver whose length and passes are those of a schedule."""
+        """Return a copy of the solver that follows a schedule, with its length."""
         follower = copy.copy(self)
         object.__setattr__(follower, "drawn", schedule)
         return follower

@@ -1,4 +1,4 @@
-"""The base of algorithms whose steps use sums over Poisson samples of the records."""
+"""The base of algorithms whose steps use sums over samples of the records."""
 
 import sys
 from abc import abstractmethod
@@ -13,7 +13,7 @@ from dp_erm_bench.solvers.runs import Iterative, State
 from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
-# Numbers of noise drawn at once per trial: half a megabyte, which caches hold.
+# Noise values drawn at once per trial: half a megabyte, which fits in caches.
 CHUNK = 1 << 16
 
 Batches = tuple[Indices, Indices]
@@ -25,43 +25,43 @@ def batch_field(what: str = "expected batch size q n, or full (q = 1)") -> Any:
 
 
 def expected_batch(problem: ERM, batch_size: int | str) -> int:
-    """Return q n."""
+    """Return the expected batch size q n."""
     return problem.n if batch_size == "full" else int(batch_size)
 
 
 def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
-    """Return the refusal of a batch larger than the data, None if it fits."""
+    """Return why a batch does not fit the data, or None if it does."""
     if expected_batch(problem, batch_size) > problem.n:
         return f"batch_size={batch_size}: must be at most n={problem.n}, or full"
     return None
 
 
 def sampled_step(problem: ERM, records: float) -> StepWork:
-    """Return the operations of a compiled step that reads some records, but noise."""
+    """Return the work of a compiled step on some records, without its noise."""
     return StepWork(walked=records * problem.entries / problem.n, records=records)
 
 
 class Sampled(Iterative):
-    """An algorithm on samples of the records; its class has the fields below."""
+    """An algorithm on samples of the records; subclasses have the fields below."""
 
     batch_size: int | str
     step: float
     clip: float | None
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse batches larger than the data."""
+        """Return why the batch does not fit the data, or None if it does."""
         return batch_refusal(problem, self.batch_size)
 
     def expected_batch(self, problem: ERM) -> float:
-        """Return q n."""
+        """Return the expected batch size q n."""
         return expected_batch(problem, self.batch_size)
 
     def rate(self, problem: ERM) -> float:
-        """Return q."""
+        """Return the sampling rate q."""
         return self.expected_batch(problem) / problem.n
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a compiled step, or of a full gradient where q is 1."""
+        """Return the work of a compiled step, or of a full gradient if q is 1."""
         p, size = problem.p, self.expected_batch(problem)
         if size == problem.n:
             gradient = full_gradient(problem, self.clips)
@@ -75,10 +75,13 @@ class SampledState(State):
     Parameters
     ----------
     oracle : Oracle
+        Holds the iterates of B trials and answers queries about the records.
     mechanisms : Mechanisms
+        The declared releases with their noise, by name.
     sampled : str
-        The release that samples the records, and publishes the sums.
+        Name of the release that samples the records and publishes the sums.
     solver : Sampled
+        The algorithm and its parameters.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class SampledState(State):
         self.done = 0
 
     def advance(self, k: int) -> None:
-        """Make k steps, compiled for small batches, else one by one."""
+        """Make k steps in each trial, compiled if q < 1, else one by one."""
         compiled = self.ahead and self.sampled.rate < 1.0
         most = max(1, CHUNK // self.oracle.problem.p) if compiled else 1
         while k:
@@ -108,16 +111,26 @@ class SampledState(State):
             k -= piece
 
     def prepare_step(self) -> int:
-        """Prepare the next step and return the number of steps that this serves."""
+        """Prepare the next step and return the number of steps that this prepares."""
         return sys.maxsize
 
     @abstractmethod
     def make_step(self) -> None:
-        """Make one step in each trial; the compiled body agrees."""
+        """Make one step in each trial, equal to a compiled step of `make_steps`."""
 
     @abstractmethod
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
-        """Make the next k steps of one trial, compiled; noise has shape (k, p)."""
+        """Make the next k steps of one trial in compiled code.
+
+        Parameters
+        ----------
+        trial : int
+            Index of the trial in the batch.
+        batches : (records, offsets)
+            Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+        noise : array of shape (k, p)
+            The noise of each step.
+        """
 
     def _take_compiled_steps(self, k: int) -> None:
         noise = self.sampled.take_vectors(k, self.oracle.problem.p)
@@ -129,7 +142,8 @@ class SampledState(State):
     def sums(self, *oracles: Oracle) -> Sequence[Array]:
         """Return sums of clipped gradients over each trial's sample, each (B, p).
 
-        One per oracle; the sample, drawn anew at each call, is the same for all.
+        There is one sum per oracle. Each call draws a new sample, which all oracles
+        share.
         """
         if self.sampled.rate == 1.0:
             return [oracle.clipped_sum(self.clip) for oracle in oracles]

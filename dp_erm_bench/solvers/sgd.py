@@ -26,13 +26,14 @@ class SGD(Sampled):
     """Differentially private stochastic proximal gradient descent (DP-SGD).
 
     Each record is in a step's batch with probability q, independently (Poisson
-    sampling), or in that of one step of t = 1 / q, drawn anew for each t steps (random
-    allocation); the sum of the clipped gradients gets Gaussian noise and is divided
-    by the expected batch size q n, so that an empty batch is a step of pure noise.
-    ``mean=projection`` is that of ``gd``; a batch larger than expected may leave the
-    ball without noise, too, and is moved into it: of equal gradients and 5 records a
-    batch .825 of the mean is left, of 200 .97.
-    Each step ends with the projection on the constraint, which the run starts in.
+    sampling). With random allocation it is in the batch of one step in each round of
+    t = 1 / q steps, and each round draws this step again. The sum of the clipped
+    gradients gets Gaussian noise and is divided by the expected batch size q n, so an
+    empty batch is a step of pure noise. ``mean=projection`` is that of ``gd``. A batch
+    larger than expected may leave the ball even without noise, and is moved into it: if
+    all gradients are equal, .825 of the mean is left with 5 records a batch, and .97
+    with 200. Each step ends with the projection on the constraint, in which the run
+    starts.
 
     References
     ----------
@@ -76,7 +77,7 @@ class SGD(Sampled):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that full batches reach the minimum, and samples like 1 / t."""
+        """State that full batches reach the minimum, and samples at a rate of 1 / t."""
         length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
         if problem.penalty.strong_convexity > 0.0 and problem.penalty.quadratic:
@@ -86,7 +87,7 @@ class SGD(Sampled):
                 yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse batches larger than the data, and penalties without projection."""
+        """Return why a problem is refused (too few records, no projection), or None."""
         reason = projection_refusal(problem, "sgd", compiled=True)
         return reason or super().unsupported_reason(problem)
 
@@ -101,25 +102,48 @@ class SGD(Sampled):
         return iteration * self.expected_batch(problem) / problem.n
 
     def expected_batch(self, problem: ERM) -> float:
-        """Return q n; of random allocation n / t, t = n / batch_size rounded."""
+        """Return the expected batch size q n.
+
+        For random allocation it is n / t, where t is n / batch_size, rounded.
+        """
         size = super().expected_batch(problem)
         if self.sampling == "poisson":
             return size
         return problem.n / max(1, round(problem.n / size))
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of `Sampled`; a projected mean is a step that is not compiled."""
+        """Return the work as `Sampled` does; projected means are not compiled."""
         work = super().step_work(problem)
         return work if self.mean == "gaussian" else work._replace(calls=1.0)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one noisy sum over a sample per step."""
+        """Yield one noisy sum per step, over a sample of the records.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         change, q = adjacency.of_sum(norm_bound(problem, self.clip)), self.rate(problem)
         kind = PoissonGaussian if self.sampling == "poisson" else AllocationGaussian
         yield kind("gradient", change, self.iterations(problem), rate=q)
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         return StochasticState(oracle, mechanisms, self)
 
 
@@ -135,7 +159,7 @@ class StochasticState(SampledState):
         decay = np.asarray(solver.decay, np.float64)
         self.decay = np.broadcast_to(decay, self.step.shape)
         self.averages = solver.output == "average"
-        # Of the iterates before each step; less the start that of those after.
+        # The sum of the iterates before each step, minus the start.
         self.total = -oracle.w if self.averages else np.zeros((0, 0))
 
     def output(self) -> Array:
@@ -163,7 +187,17 @@ class StochasticState(SampledState):
         oracle.move_to(problem.constraint.project(moved))
 
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
-        """Make the next steps of one trial, compiled."""
+        """Make the next k steps of one trial in compiled code.
+
+        Parameters
+        ----------
+        trial : int
+            Index of the trial in the batch.
+        batches : (records, offsets)
+            Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+        noise : array of shape (k, p)
+            The noise of each step.
+        """
         (steps,) = self.step_sizes(slice(trial, trial + 1), len(noise))
         clip, summed = self.clip[trial, 0], None
         if self.averages:

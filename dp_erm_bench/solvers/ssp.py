@@ -30,32 +30,34 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork, matrix_work
 
 THIRD = 1.0 / 3.0
-"""The share of mu^2 of the smallest eigenvalue: Wang 2018 has three equal parts."""
+"""Share of mu^2 for the smallest eigenvalue: Wang 2018 has three equal parts."""
 RHO = 0.05
-"""The probability with which the adaptive ridge may be too small (Wang 2018)."""
+"""Probability with which the adaptive ridge may be too small (Wang 2018)."""
 
 
 @dataclass(frozen=True)
 class SufficientStatistics(SingleAnswer):
     """Least squares from noisy X'X and X'y, which are one release.
 
-    The squared loss is solved exactly. Of the logistic loss, whose labels are -1 and
-    +1, log(1 + e^-m) is taken as the parabola log 2 - m / 2 + c m^2, so that the same
-    two sums tell all: its minimiser is not the loss' own.
+    The squared loss is solved exactly. For the logistic loss, whose labels are -1 and
+    +1, the parabola log 2 - m / 2 + c m^2 replaces log(1 + e^-m), and the same two sums
+    suffice. Its minimiser is not that of the loss.
 
-    The release is the vector (sqrt(k) X'X / R^2, sqrt(1 - k) X'y / (R Y)) for the
-    share k (`moments_change`). With noise of deviation s on X'X the solution is that
-    of X'X + noise, its eigenvalues at least 0, and the ridge r s sqrt(p), a measure of
-    the largest eigenvalue of the noise; without noise there is no ridge.
-    ridge=identity adds R^2, what a single record may add, whatever the noise: the plain
-    rival in the experiments of Wang 2018, whose records have norm 1.
+    The release is the vector (sqrt(k) X'X / R^2, sqrt(1 - k) X'y / (R Y)) for the share
+    k (`moments_change`). With noise of deviation s on X'X, the solution uses
+    X'X + noise with its eigenvalues raised to at least 0, plus a ridge. The ridge
+    r s sqrt(p) measures the largest eigenvalue of the noise; without noise there is no
+    ridge. ridge=identity adds R^2, the most that a single record may add, whatever the
+    noise. This is the simple competitor in the experiments of Wang 2018, whose records
+    have norm 1.
 
-    ridge=adaptive (AdaSSP) publishes the smallest eigenvalue l of X'X, too. It moves by
-    at most R^2: let M be the sum of the other records' xx', l0 its smallest eigenvalue;
-    l0 <= l <= l0 + R^2 with any record of norm at most R or none (Weyl), on both of
-    two neighbours. The ridge is what a bound on the noise' largest eigenvalue, s
-    sqrt(p log(2 p^2 / rho)), exceeds a lower bound on l by, in units of its own noise:
-    l minus sqrt(2 log(1 / rho)) deviations.
+    ridge=adaptive (AdaSSP) also publishes the smallest eigenvalue l of X'X. It moves by
+    at most R^2: let M be the sum of the other records' xx' and l0 its smallest
+    eigenvalue. Then l0 <= l <= l0 + R^2 with any record of norm at most R or none
+    (Weyl), on both of two neighbours. The ridge is the amount by which a bound on the
+    largest eigenvalue of the noise, s sqrt(p log(2 p^2 / rho)), exceeds a lower bound
+    on l. The lower bound is the noisy l minus sqrt(2 log(1 / rho)) deviations of its
+    noise.
 
     References
     ----------
@@ -94,12 +96,12 @@ class SufficientStatistics(SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that it is the minimum of the squared loss."""
+        """State that without noise the answer minimises the squared loss."""
         if problem.loss.name == "squared":
             yield Limit(cls(), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Refuse other losses and penalties, undeclared bounds, too many features."""
+        """Return why a problem is refused (loss, penalty, bounds, large p), or None."""
         name = type(self).__name__
         if problem.loss.name not in ("squared", "logistic"):
             return f"loss={problem.loss.name}: {name} serves squared and logistic only"
@@ -109,11 +111,21 @@ class SufficientStatistics(SingleAnswer):
         return reason or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of the sums, the noise and the eigenvalues."""
+        """Return the work of the sums, the noise and the eigenvalues."""
         return matrix_work(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the two sums as one, and the smallest eigenvalue if it is asked for."""
+        """Yield both sums as one, and for ridge=adaptive the smallest eigenvalue.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         a, b = math.sqrt(self.share), math.sqrt(1.0 - self.share)
         R, Y = record_bound(problem), label_bound(problem)
         change = moments_change(problem, adjacency, a * (R > 0.0), b * (R * Y > 0.0))
@@ -125,7 +137,17 @@ class SufficientStatistics(SingleAnswer):
             yield from divide_mu([(smallest, THIRD), (moments, 1.0 - THIRD)])
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the solutions of the noisy systems."""
+        """Return the solutions of the noisy systems.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         problem, p = oracle.problem, oracle.problem.p
         R, Y = record_bound(problem) or 1.0, label_bound(problem) or 1.0
         u = math.sqrt(self.share) / R**2
@@ -141,7 +163,7 @@ class SufficientStatistics(SingleAnswer):
         w = np.zeros_like(oracle.w)
         for b, row in enumerate(noisy):
             g = slope * row[-p:] / v
-            if not g.any():  # of records that are all 0: whatever X'X is
+            if not g.any():  # X'y = 0: w is 0 for any X'X
                 continue
             values, vectors = eigen_decomposition(unpack_symmetric(row[:-p] / u, p))
             least = s[b] if self.ridge == "adaptive" else 0.0
@@ -151,7 +173,7 @@ class SufficientStatistics(SingleAnswer):
         return w
 
     def parts(self, oracle: Oracle) -> tuple[Array, float]:
-        """Return what X'X, (B,), and X'y are times in the gradient of the sum."""
+        """Return the factors of X'X, (B,), and of X'y in the gradient of the sum."""
         bends = np.broadcast_to(2.0 * np.ravel(self.parabola), oracle.batch)
         if oracle.problem.loss.name == "squared":
             return np.ones_like(bends), 1.0
@@ -160,7 +182,21 @@ class SufficientStatistics(SingleAnswer):
     def ridges(
         self, gram: Array, s: Array, mechanisms: Mechanisms, p: int, R: float
     ) -> Array:
-        """Return the ridges that are added to X'X, (B,)."""
+        """Return the ridges that are added to X'X, (B,).
+
+        Parameters
+        ----------
+        gram : array of shape (B, p (p + 1) / 2)
+            X'X, packed, the same row for all trials.
+        s : array of shape (B,)
+            Deviation of the noise on the diagonal of X'X.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        p : int
+            The number of features.
+        R : float
+            The declared bound on the norm of a record, or 1 if that is 0.
+        """
         if self.ridge == "identity":
             return np.full_like(s, R**2)
         if self.ridge != "adaptive":

@@ -20,20 +20,21 @@ from dp_erm_bench.solvers.work import StepWork, full_gradient
 class SVRG(Sampled):
     """Differentially private stochastic variance-reduced gradient descent (DP-SVRG).
 
-    An epoch publishes the noisy gradient over all records at a snapshot u, then
-    makes m proximal steps along it plus a noisy correction: the sum, over a Poisson
-    sample of rate q, of clip(grad_i(w)) - clip(grad_i(u)), divided by q n. With a
-    threshold C the sum at u has sensitivity C (zero_out) or 2 C (replace_one), a
-    correction's record has norm at most 2 C, or C where phi(., y) is monotone
-    (:func:`correction_bound`). The S Gaussians and S m Poisson sampled Gaussians
-    are calibrated at once, the ratio of their multipliers being fixed before.
+    An epoch publishes the noisy gradient over all records at a snapshot u. It then
+    makes m proximal steps along this gradient plus a noisy correction. The correction
+    is the sum, over a Poisson sample of rate q, of clip(grad_i(w)) - clip(grad_i(u)),
+    divided by q n. With a threshold C, the sum at u has sensitivity C (zero_out)
+    or 2 C (replace_one). A record's term in a correction has norm at most 2 C, or C if
+    phi(., y) is monotone (:func:`correction_bound`). The S Gaussians and S m Poisson
+    sampled Gaussians are calibrated together, with a ratio of their multipliers that is
+    fixed before.
 
-    Of Johnson and Zhang are the estimator and the snapshot at the last inner
-    iterate (option I); of Wang, Ye and Xu is the private proximal SVRG that Mangold
-    et al. compare with. Theirs adds one noise per inner step to the whole direction,
-    for Lipschitz losses, with a constant that is not specified, and averages the
-    inner iterates. Clipping, separate noise for snapshots and corrections, Poisson
-    sampling and its accounting are not theirs.
+    The estimator and the snapshot at the last inner iterate (option I) are by Johnson
+    and Zhang. Wang, Ye and Xu propose the private proximal SVRG with which Mangold et
+    al. compare. Theirs adds one noise per inner step to the whole direction, for
+    Lipschitz losses, with a constant that is not specified, and averages the inner
+    iterates. Clipping, separate noise for snapshots and corrections, Poisson sampling
+    and its accounting are not theirs.
 
     References
     ----------
@@ -69,18 +70,18 @@ class SVRG(Sampled):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that constant steps reach the minimum, for samples as for all."""
+        """State that constant steps reach the minimum, with or without sampling."""
         yield Limit(cls(batch_size="full", n_epochs=400), gap=1e-8)
         yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
 
     def epoch_length(self, problem: ERM) -> int:
-        """Return m; 2 / q by default, as Johnson and Zhang use for q = 1/n."""
+        """Return m, by default 2 / q, which Johnson and Zhang use for q = 1/n."""
         if self.n_inner is not None:
             return self.n_inner
         return max(1, round(2 * problem.n / self.expected_batch(problem)))
 
     def iterations(self, problem: ERM) -> int:
-        """Return the number of inner steps, of whole epochs or of all passes.
+        """Return the number of inner steps, for whole epochs or for all passes.
 
         The last epoch may be shorter.
         """
@@ -94,12 +95,12 @@ class SVRG(Sampled):
         return int(epochs) * m + max(0, math.floor((rest - 1) / work))
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes: n gradients a snapshot, 2 q n an inner step."""
+        """Return the passes: n gradients per snapshot, 2 q n per inner step."""
         snapshots = epochs_begun(iteration, self.epoch_length(problem))
         return snapshots + 2 * self.rate(problem) * iteration
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return that of a step at two points, and its part of a snapshot."""
+        """Return the work of a step at two points, and its share of a snapshot."""
         step, snapshot = super().step_work(problem), full_gradient(problem, self.clips)
         often = step._replace(draws=0.0).plus(step)
         length = min(self.epoch_length(problem), max(self.iterations(problem), 1))
@@ -108,12 +109,13 @@ class SVRG(Sampled):
     def weight(self, problem: ERM) -> float:
         """Return z0 / z1, the ratio of the two noise multipliers.
 
-        Over an epoch the m steps move by m times the snapshot's noise, of variance
-        (z0 C / n)^2, and by m independent ones of variance (z1 a C / (q n))^2, a = 1
-        or 2. A Gaussian approximation of an epoch's privacy is 1/z0^2 + m q^2/z1^2.
-        Given that sum, m^2 z0^2 + m (z1 a / q)^2 is least at z0/z1 = sqrt(a / m) / q.
-        Any ratio is as private: it only splits the budget. Where q is so small that
-        z1 < 1, sampling amplifies less than that, and a smaller ratio is better.
+        Over an epoch, the m steps move by m times the snapshot's noise, of variance
+        (z0 C / n)^2, and by m independent noises of variance (z1 a C / (q n))^2, with
+        a = 1 or 2. A Gaussian approximation of an epoch's privacy is 1/z0^2 + m
+        q^2/z1^2. For a given value of it, m^2 z0^2 + m (z1 a / q)^2 is least at
+        z0/z1 = sqrt(a / m) / q. Any ratio is as private: it only splits the budget. If
+        q is so small that z1 < 1, sampling amplifies less than that, and a smaller
+        ratio is better.
         """
         if self.snapshot_weight is not None:
             return self.snapshot_weight
@@ -121,7 +123,17 @@ class SVRG(Sampled):
         return math.sqrt(ratio) / self.rate(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield a noisy sum per snapshot and one per inner step."""
+        """Yield a noisy sum per snapshot and one per inner step.
+
+        Parameters
+        ----------
+        problem : ERM
+            The objective and its records.
+        adjacency : Adjacency
+            The relation between neighbouring datasets.
+        schedule : object
+            What `plan` returned; not used.
+        """
         bound, q = norm_bound(problem, self.clip), self.rate(problem)
         T, m = self.iterations(problem), self.epoch_length(problem)
         snapshot = adjacency.of_sum(bound)
@@ -131,28 +143,38 @@ class SVRG(Sampled):
         yield PoissonGaussian("correction", correction, T, rate=q)
 
     def start(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            Holds the iterates of B trials and answers queries about the records.
+        mechanisms : Mechanisms
+            The declared releases with their noise, by name.
+        schedule : object
+            What `plan` returned; not used.
+        """
         return VarianceReducedState(oracle, mechanisms, self)
 
 
 def epochs_begun(iteration: int, length: int) -> int:
-    """Return the number of snapshots behind a number of inner steps."""
+    """Return the number of snapshots taken for a number of inner steps."""
     return -(-iteration // length)
 
 
 def correction_bound(problem: ERM) -> float:
     """Return a bound on norm2(clip(grad_i(w)) - clip(grad_i(u))) / C.
 
-    Both are multiples s x_i of the same record with |s| norm2(x_i) <= C, hence 2 in
-    general. Where phi(., y) is monotone both s have the same sign (scaling keeps it),
-    so that they differ by at most C / norm2(x_i): 1. Under zero_out the sum moves by
-    one such term, under replace_one by two (``Adjacency.of_sum``).
+    Both are multiples s x_i of the same record with |s| norm2(x_i) <= C, so the bound
+    is 2 in general. If phi(., y) is monotone, both s have the same sign (scaling keeps
+    it). Then they differ by at most C / norm2(x_i), and the bound is 1. Under zero_out
+    the sum moves by one such term, under replace_one by two (``Adjacency.of_sum``).
     """
     return 1.0 if problem.loss.monotone else 2.0
 
 
 class VarianceReducedState(SampledState):
-    """The state of DP-SVRG: the snapshot and where in its epoch the run is."""
+    """The state of DP-SVRG: the snapshot and the position in its epoch."""
 
     def __init__(self, oracle: Oracle, mechanisms: Mechanisms, solver: SVRG) -> None:
         super().__init__(oracle, mechanisms, "correction", solver)
@@ -178,7 +200,17 @@ class VarianceReducedState(SampledState):
         self.oracle.move_to(self.oracle.problem.penalty.prox(moved, self.step))
 
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:
-        """Make the next inner steps of one trial, compiled."""
+        """Make the next k inner steps of one trial in compiled code.
+
+        Parameters
+        ----------
+        trial : int
+            Index of the trial in the batch.
+        batches : (records, offsets)
+            Step t uses ``records[offsets[t]:offsets[t + 1]]``.
+        noise : array of shape (k, p)
+            The noise of each step.
+        """
         at = (self.anchor.w[trial], self.mean[trial])
         scales = (self.clip[trial, 0], self.step[trial, 0], self.expected)
         self.oracle.variance_reduced_steps(trial, at, batches, noise, scales)

@@ -1,4 +1,4 @@
-"""What an iteration of a solver does, counted; `experiment.lines` tells its time."""
+"""Operation counts of an iteration; `experiment.lines` turns them into time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ if TYPE_CHECKING:
     from dp_erm_bench.solvers.terms import ERM
 
 PRODUCTS = 2
-"""Products with the features of a full gradient: the margins, then the sum."""
+"""Products with the features in a full gradient: the margins, then the sum."""
 
 
 class StepWork(NamedTuple):
-    """Operations of one iteration of one trial, on average.
+    """Average numbers of operations of one iteration of one trial.
 
-    No field says how many trials run in lock-step: what they share is a property of
-    the operation.
+    No field counts the trials that run in lock-step: how much they share follows from
+    the kind of operation.
 
     Attributes
     ----------
     calls : float
-        Steps in Python, one for all trials of a batch; 0 where they are compiled.
+        Steps in Python, each for all trials of a batch at once; 0 if they are compiled.
     products : float
-        Stored entries of the features that products of all trials at once read.
+        Stored entries of the features that products for all trials at once read.
     walked : float
-        Stored entries that a compiled loop reads for one trial alone.
+        Stored entries of the features that a compiled loop reads for a single trial.
     records : float
         Records that a compiled loop looks up one by one.
     rows : float
@@ -32,7 +32,7 @@ class StepWork(NamedTuple):
     draws : float
         Random numbers.
     features : float
-        Entries of the iterate that elementwise operations (prox, scores) pass over.
+        Entries of the iterate that elementwise operations (prox, scores) process.
     """
 
     calls: float = 0.0
@@ -44,22 +44,23 @@ class StepWork(NamedTuple):
     features: float = 0.0
 
     def times(self, factor: float) -> StepWork:
-        """Return the operations of so many iterations."""
+        """Return the operations, multiplied by a factor."""
         return StepWork(*(factor * count for count in self))
 
     def plus(self, other: StepWork) -> StepWork:
-        """Return the operations of both."""
+        """Return the operations of both together."""
         return StepWork(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def usual_step(solver: Any, problem: Any) -> StepWork:
-    """Return the operations of a step in Python that makes the passes it says.
+    """Return the operations of a step in Python, derived from the solver's passes.
 
     Parameters
     ----------
     solver : Solver
-        Its ``iterations`` and ``passes_at`` are asked.
+        Its ``iterations`` and ``passes_at`` are called.
     problem : Problem
+        The problem on which it runs.
     """
     iterations = solver.iterations(problem)
     passes = solver.passes_at(problem, iterations) / max(iterations, 1)
@@ -76,17 +77,17 @@ def full_gradient(problem: ERM, clips: bool) -> StepWork:
     """Return the operations of a sum of all records' gradients, clipped in l2."""
     if problem.by_moments(clips):
         return StepWork(products=problem.p**2)
-    # Norms, factors and their product pass over the records, too.
+    # Norms, factors and their product are passes over the records, too.
     return StepWork(products=PRODUCTS * problem.entries, rows=3 * problem.n)
 
 
 EIGEN, COLUMNS = 0.4, 0.2
-"""Operations on p features of an eigenvalue problem, over p^2; products with the
+"""Passes over p features in an eigenvalue problem, divided by p^2; products with the
 features per column of X'X."""
 
 
 def matrix_work(problem: ERM) -> StepWork:
-    """Return the operations of a sum of outer products, its noise and eigenvalues."""
+    """Return the operations of a noisy sum of outer products and its eigenvalues."""
     n, p = problem.n, problem.p
     size = p * (p + 1) / 2
     step = StepWork(calls=1.0, draws=size, features=EIGEN * p**3 + 10.0 * size)

@@ -1,7 +1,7 @@
-"""Every privacy bound a second time, from dp_accounting and plain numerics.
+"""A second implementation of every privacy bound, by dp_accounting and plain numerics.
 
-Nothing here imports a release or an accountant, so that one mistake cannot hide in
-both: the twins are asked. Slow and meant for few steps.
+Nothing here imports a release or an accountant, so one mistake cannot hide in both
+implementations. The laws are those of the twins. It is slow and meant for few steps.
 """
 
 import math
@@ -32,10 +32,14 @@ def proved_epsilon(
     Parameters
     ----------
     uses : iterable of Twin
-        The mechanisms of a run. Vectors join the rest by basic composition.
+        The mechanisms of a run. The levels of those that take a share of the budget
+        are added to the rest by basic composition.
     delta : float
+        In [0, 1).
     adjacency : Adjacency
+        The neighbouring relation of the budget.
     accountant : {'gdp', 'rdp', 'pld', 'pure', 'profile', 'none'}
+        The accountant of the calibration.
 
     Raises
     ------
@@ -60,7 +64,10 @@ def proved_epsilon(
 
 
 def deviation_of(uses: Sequence[Twin], full: bool = False) -> float:
-    """Return mu of all Gaussian uses together; ``full``: there must be no other."""
+    """Return the mu of all Gaussian uses together.
+
+    With ``full``, raise ValueError if there are other uses.
+    """
     squares = [use.mu_square for use in uses if use.mu_square is not None]
     if full and len(squares) < len(uses):
         raise ValueError("Gaussian accounting knows no other noise")
@@ -68,10 +75,10 @@ def deviation_of(uses: Sequence[Twin], full: bool = False) -> float:
 
 
 def epsilon_of_gaussians(mu: float, delta: float) -> float:
-    """Return the root of the profile of N(mu, 1) against N(0, 1).
+    """Return the epsilon at which the profile of N(mu, 1) against N(0, 1) is ``delta``.
 
-    Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML
-    2018, Theorem 8.
+    The profile is that of Balle and Wang, "Improving the Gaussian mechanism for
+    differential privacy", ICML 2018, Theorem 8.
     """
 
     def excess(epsilon: float) -> float:
@@ -88,17 +95,27 @@ def epsilon_of_gaussians(mu: float, delta: float) -> float:
 def epsilon_by_pld(
     uses: Sequence[Twin], delta: float, adjacency: Adjacency, least: bool = False
 ) -> float:
-    """Return the epsilon of the library's privacy-loss distribution of all uses.
+    """Return the epsilon that dp_accounting's PLD accountant finds for all uses.
 
-    ``least``: of exact instances and rounded down, so that it is a lower bound; else of
-    dominating pairs, rounded up.
+    Parameters
+    ----------
+    uses : sequence of Twin
+        The mechanisms of a run.
+    delta : float
+        In [0, 1).
+    adjacency : Adjacency
+        The neighbouring relation of the budget.
+    least : bool
+        Whether to compose exact instances and round down, for a lower bound. Otherwise
+        dominating pairs are composed and rounded up.
     """
-    # An interval short against the loss of one use: the rounding of few losses is not
-    # averaged out. It divides the levels of equally loud mechanisms: their atoms stay.
+    # The interval is short compared with the loss of one use, because the rounding of
+    # few losses does not average out. It divides the pure levels of equally loud
+    # mechanisms, so that their atoms do not move.
     finer = 5 if sum(use.times for use in uses) < FEW else 1
     step = min(use.typical_loss for use in uses) / (finer * LATTICE)
     mu = deviation_of(uses)
-    # One Gaussian that all of them amount to.
+    # All Gaussian uses together are one Gaussian use.
     parts = [GaussianTwin(1 / mu, 1).distribution(step, adjacency, least)] if mu else []
     for use in uses:
         if use.mu_square is None:
@@ -108,17 +125,32 @@ def epsilon_by_pld(
     epsilon = float(whole.get_epsilon_for_delta(delta))
     if not EXPONENTIAL < epsilon < math.inf:
         return epsilon
-    # Beyond, e^-loss is 0 in the library: what it found is a quantile of the loss.
+    # Beyond, e^-loss is 0 in the library, which then returns a quantile of the loss.
     return _root_of(lambda at: whole.get_delta_for_epsilon(at) - delta, epsilon)
 
 
 def epsilon_by_profile(
     uses: Sequence[Twin], delta: float, adjacency: Adjacency
 ) -> float:
-    """Return the root of the profile of the one use that is not Gaussian.
+    """Return the epsilon of the profile of one use, alone or with Gaussian uses.
 
-    Its own, or that of its losses, as often as it says. Gaussian uses beside it: the
-    mean of their profile at epsilon less each loss.
+    The profile is the one that the twin knows, or else ``terms`` times that of its
+    ``losses``. Gaussian uses enter by the mean of their profile at epsilon minus each
+    loss.
+
+    Parameters
+    ----------
+    uses : sequence of Twin
+        The mechanisms of a run, of which exactly one is not Gaussian, used once.
+    delta : float
+        In (0, 1).
+    adjacency : Adjacency
+        The neighbouring relation of the budget.
+
+    Raises
+    ------
+    ValueError
+        If no profile is known for these uses.
     """
     rest, mu = [use for use in uses if use.mu_square is None], deviation_of(uses)
     if len(rest) != 1 or rest[0].times != 1:
@@ -144,7 +176,7 @@ def epsilon_by_profile(
 
 
 def _root_of(excess: Callable[[float], float], top: float = 1.0) -> float:
-    """Return where a falling function is 0, from ``top`` on if it is not yet there."""
+    """Return the root of a falling function; ``top`` is doubled until it is beyond."""
     if excess(0.0) <= 0:
         return 0.0
     while excess(top) > 0:
@@ -153,7 +185,7 @@ def _root_of(excess: Callable[[float], float], top: float = 1.0) -> float:
 
 
 def epsilon_by_renyi(uses: Sequence[Twin], delta: float) -> float:
-    """Return the library's conversion of the summed curves."""
+    """Return the epsilon that dp_accounting converts from the sum of Renyi curves."""
     from dp_accounting.rdp import compute_epsilon
 
     total = np.sum([use.times * use.renyi(ORDERS) for use in uses], axis=0)
@@ -165,8 +197,18 @@ def epsilon_by_renyi(uses: Sequence[Twin], delta: float) -> float:
 def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> float:
     """Return an epsilon below which the composition is not private at ``delta``.
 
-    Mechanisms without an exact instance are left out, and selections of unequal
-    noise: the others are a function of all releases, hence at least as private.
+    Mechanisms without an exact instance are left out, as are selections of unequal
+    noise. The other mechanisms are a function of all releases, hence at least as
+    private.
+
+    Parameters
+    ----------
+    uses : iterable of Twin
+        The mechanisms of a run.
+    delta : float
+        In [0, 1).
+    adjacency : Adjacency
+        The neighbouring relation of the budget.
     """
     uses = tuple(uses)
     if any(use.ratio == 0 for use in uses):
@@ -176,6 +218,6 @@ def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> f
         return 0.0
     if all(use.mu_square is not None for use in kept):
         return epsilon_of_gaussians(deviation_of(kept), delta)
-    # The library moves 1e-15 of a composition to infinity: at delta = 0 an epsilon at
-    # a larger delta bounds it from below.
+    # The library moves 1e-15 of the mass of a composition to infinity. So at delta = 0
+    # the epsilon at a larger delta serves as the lower bound.
     return epsilon_by_pld(kept, max(delta, CUT_OFF), adjacency, least=True)

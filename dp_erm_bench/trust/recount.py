@@ -1,12 +1,12 @@
 """The actual uses of a finished run's mechanisms, and the epsilon of these.
 
-A second implementation of every bound, which shares no code with the first: it takes
-the noise scales that were used, not the multiplier that was meant, and the uses that
-were counted, not the ones that were declared.
+This is a second implementation of every bound, which shares no code with the first. It
+takes the noise scales that were used, not the intended multiplier, and the uses that
+were counted, not the declared ones.
 
-A mechanism's own account, its scale, its count and its place in the stream, is not
-believed either where a run was listened to: every answer is compared with the draws
-that the trial's stream, as it was before the run, holds at that place.
+If witnesses observed the run, a mechanism's own scale, count and place in the random
+stream are not trusted either. Every answer is compared with the draws at that place of
+the trial's stream, as it was before the run.
 """
 
 import functools
@@ -24,30 +24,30 @@ from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism, Ru
 from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.trust.twins.base import Array, Twin, required_twin, twin_of
 
-# By which two implementations of one bound may differ: orders of Renyi, lattices.
+# Two implementations of one bound may differ by these: Renyi orders, lattices.
 TOLERANCES = {"rdp": 1e-3, "none": 0.0}
 OTHERS = 1e-4
-# Of a noise that is read off a published number.
+# Relative error of noise that is computed from a published number.
 ROUNDING = 1e-6
 
 
 class Witness:
-    """Listens to one mechanism: knows its streams as they were before the run.
+    """Check the answers of one mechanism against its streams from before the run.
 
     Parameters
     ----------
     mechanism : Mechanism
-        Before the run.
+        As it is before the run.
 
     Attributes
     ----------
     uses : int
-        Answers published.
+        Number of answers published.
     ratio : float
-        The smallest noise / (draw * sensitivity) of all numbers published: scale /
-        sensitivity if the noise is the stream's, arbitrary otherwise. Infinite for a
-        selection whose winners are those of the stream's draws at its scale, and for a
-        kind without a twin.
+        The smallest noise / (draw * sensitivity) of all numbers published. It equals
+        scale / sensitivity if the noise is the stream's, and is arbitrary otherwise. It
+        is infinite for a kind without a twin, and for a selection whose winners are
+        those of the stream's draws at its scale.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -59,22 +59,22 @@ class Witness:
             mechanism.listen = self._hear_run
 
     def _hear_run(self, mechanisms: Mechanisms) -> None:
-        """Listen to the mechanisms of one of many runs, or of its steps."""
+        """Add witnesses of the mechanisms of a nested run, or of its steps."""
         mechanisms.ahead, self.uses = False, 1
         self.runs.extend(listen_to_run(mechanisms).values())
 
     def least(self) -> float:
-        """Return the ratio; of what has others inside, the least of theirs in its z."""
+        """Return the smallest ratio, including those of nested mechanisms."""
         weight = self.release.weight
         inside = [one.least() / one.release.weight * weight for one in self.runs]
         return float(min([self.ratio, *inside]))
 
     def is_as_loud(self, z: float, rounding: float = ROUNDING) -> bool:
-        """Return whether the noise was at least that of a multiplier z."""
+        """Return whether the noise was at least that of the common multiplier z."""
         return bool(self.ratio >= z * self.release.weight * (1 - rounding))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
-        """Return the answer, compared with the draws at its place in the stream."""
+        """Return the answer, after comparing it with the draws of the stream."""
         answer, size = publish(), self.release.draws_of(query.value.shape[1])
         draw = type(self.release).unit
         places = [(seed, self._place, 1, size) for seed in self._seeds]
@@ -97,13 +97,15 @@ class Recount:
     Attributes
     ----------
     uses : tuple of Twin
-        Every mechanism that was called, with scale / sensitivity as it was.
+        The twin of every mechanism that was called, with its actual scale /
+        sensitivity.
     epsilon : float
-        Proved for them at the budget's delta, by the accountant of the calibration.
+        The epsilon proved for these uses at the budget's delta, by the accountant of
+        the calibration.
     least : float
-        The composition is (epsilon, delta)-private for no smaller epsilon.
+        A lower bound: the uses are (epsilon, delta)-private for no smaller epsilon.
     tolerance : float
-        Relative, of ``epsilon``.
+        Relative tolerance of ``epsilon``.
     """
 
     uses: tuple[Twin, ...]
@@ -114,7 +116,7 @@ class Recount:
     def complaint(self, calibration: Calibration, early: bool = False) -> str:
         """Return how the run departs from its certificate, empty if it does not.
 
-        One that may stop ``early`` may spend less.
+        A run that may stop ``early`` may spend less than is certified.
         """
         claimed, budget = calibration.epsilon_certified, calibration.budget.epsilon
         allowed = claimed * (1 + self.tolerance)
@@ -142,16 +144,16 @@ def recount(
     Parameters
     ----------
     mechanisms : mapping of str to Mechanism
-        After the run, which ``listen_to_run`` or ``watch_runs`` came before if it
-        repeats runs.
+        The mechanisms after the run, by release. If the solver repeats runs,
+        ``listen_to_run`` or ``watch_runs`` must have been called before the run.
     calibration : Calibration
-        Its budget, and its accountant, whose bound is computed a second time.
+        Gives the budget, and the accountant whose bound is computed a second time.
     declared : mapping of str to Release, optional
         The releases whose sensitivities are those of the budget's adjacency. By
         default each mechanism's own.
     witnesses : mapping of str to Witness, optional
-        Listeners of the run, by release. If they saw less noise or more uses than the
-        mechanisms say, these are counted.
+        The witnesses of the run, by release. If they saw less noise or more uses than
+        the mechanisms report, these are counted.
     """
     budget, accountant = calibration.budget, calibration.accountant
     question = (budget.number, budget.adjacency, accountant.removesuffix("+pure"))
@@ -176,7 +178,16 @@ def uses_of(
     declared: Mapping[str, Release] | None = None,
     witnesses: Mapping[str, Witness] | None = None,
 ) -> tuple[Twin, ...]:
-    """Return the twin of each mechanism, with smallest scale / sensitivity and uses.
+    """Return the twin of each mechanism with its smallest scale / sensitivity and uses.
+
+    Parameters
+    ----------
+    mechanisms : mapping of str to Mechanism
+        The mechanisms after the run, by release.
+    declared : mapping of str to Release, optional
+        The releases whose sensitivities count; by default each mechanism's own.
+    witnesses : mapping of str to Witness, optional
+        The witnesses of the run, by release; those of less noise or more uses count.
 
     Raises
     ------
@@ -198,7 +209,7 @@ def uses_of(
             np.divide(sensitivity, scale, out=inverse, where=sensitivity > 0)
         worst = inverse.max()
         ratio = float(1 / worst) if worst > 0 else np.inf
-        # Rounding of a published number is no departure.
+        # Rounding of a published number may make the noise look smaller.
         if least < ratio * (1 - ROUNDING):
             ratio = least
         if count and ratio < np.inf:
@@ -207,17 +218,17 @@ def uses_of(
 
 
 def watch_runs(mechanisms: Mapping[str, Mechanism]) -> None:
-    """Have repeated runs seen, the steps of which may be compiled, for a recount."""
+    """Make mechanisms that repeat runs keep each run, for a recount afterwards."""
     for mechanism in mechanisms.values():
         if isinstance(mechanism, RepeatAndSelectMechanism):
             mechanism.audit = Runs()
 
 
 def listen_to_run(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
-    """Return a witness of each mechanism, who listens to the run to come.
+    """Attach a witness to each mechanism before a run, and return the witnesses.
 
-    It hears plain steps only (``mechanisms.ahead = False``), and not the minimiser of a
-    perturbed objective, which answers no query.
+    A witness sees only steps that are not compiled (``mechanisms.ahead = False``). The
+    minimiser of a perturbed objective has none, because it answers no query.
     """
     watch_runs(mechanisms)
     witnesses = {

@@ -1,14 +1,14 @@
 """The replay audit: feed the same released values to a run on a neighbour.
 
-A solver is run on a dataset D, and what its mechanisms were asked and answered is
-written down. Then it is run on a neighbour D' and gets the answers of the first
-run. If data flow through the mechanisms alone,
+A solver is run on a dataset D, and the queries and answers of its mechanisms are
+recorded. Then it is run on a neighbour D' and gets the answers of the first run. If
+data flow only through the mechanisms,
 
 1. each query differs by at most the declared sensitivity, and
 2. all iterates are equal to the bit.
 
-It is deterministic and takes milliseconds, but for pairs of records at the
-extremes of the bounds and loud noise it finds the errors that count.
+The audit is deterministic and takes milliseconds. Given pairs of records at the
+extremes of the bounds, and loud noise, it finds the errors that matter.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ PAST = "iterates depend on the data past the mechanisms"
 
 @dataclass
 class Exchange:
-    """One query of a run and the answer that it got."""
+    """One query of a run and its answer."""
 
     query: Query
     answer: Any
@@ -36,8 +36,8 @@ class Exchange:
 class Log:
     """The queries of a run with their answers, its iterates, and its uses by release.
 
-    Of a release that was made several times, inside of others, ``uses`` has each.
-    ``steps`` are those of the iterates, if anybody knows them.
+    ``uses`` lists each mechanism, so a release inside of others may occur several
+    times. ``steps`` are the step numbers of the iterates, if they are known.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
@@ -53,11 +53,11 @@ class ReplayReport:
     Attributes
     ----------
     ratios : dict
-        Per release, the largest difference of a query / its declared sensitivity.
+        By release, the largest difference of a query / its declared sensitivity.
     departures : list of str
-        What else differs, in sentences: the iterates, of which two are equal if they
-        are to the bit; the releases that are asked, in order; the uses of a mechanism;
-        the sensitivities, hence the noise scales.
+        Sentences on everything else that differs: the iterates, which are compared to
+        the bit; the releases in the order of their use; the number of uses of a
+        mechanism; the sensitivities, hence the noise scales.
     """
 
     ratios: dict[str, float] = field(default_factory=dict)
@@ -73,16 +73,16 @@ class ReplayReport:
 
 
 class Writer:
-    """Records a run; replays the answers of another run, if there is one.
+    """Record a run, and replay the answers of another run if one is given.
 
     Parameters
     ----------
     log : Log
-        Filled as the run goes.
+        Filled during the run.
     first : Log, optional
         The run whose answers are replayed, use by use.
     counts : bool
-        Whether uses are counted where such an answer is given.
+        Whether a use that is answered by replay is counted by its mechanism.
     """
 
     def __init__(self, log: Log, first: Log | None = None, counts: bool = True) -> None:
@@ -90,8 +90,8 @@ class Writer:
         self.fed = iter(() if first is None else tuple(first.exchanges))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
-        """Return a copy of the answer: a solver may change its array."""
-        # Copied: it may change an array that it published, too.
+        """Return a copy of the answer, because a solver may change its array."""
+        # The query is copied because a solver may change a published array too.
         value, declared = query.value.copy(), np.array(query.sensitivity)
         recorded = replace(query, value=value, sensitivity=declared)
         told = next(self.fed, None)
@@ -130,7 +130,7 @@ def compare_logs(first: Log, second: Log) -> ReplayReport:
 
 
 def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
-    """Return where iterates k differ first, and how, in words."""
+    """Return in words at which step iterate k differs, and how."""
     step = f"step {steps[k]}" if k < len(steps) else "the end"
     if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
         step = f"steps {steps[k - 1] + 1} to {steps[k]}"
@@ -139,19 +139,19 @@ def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
 
 
 def _are_same(one: Array, other: Array) -> bool:
-    """Return whether numbers are the same, zeros with their signs."""
+    """Return whether all numbers are the same, including the signs of zeros."""
     signs = np.signbit(one), np.signbit(other)
     return np.array_equal(one, other) and np.array_equal(*signs)
 
 
 def relative_changes(a: Query, b: Query) -> Array:
-    """Return the changes of a query / its declared sensitivity, a row per trial."""
+    """Return each trial's change of a query relative to its declared sensitivity."""
     same = (a.value == b.value) & np.isinf(a.value)  # what is excluded in both runs
     with np.errstate(invalid="ignore", over="ignore"):
         change = np.where(same, 0.0, np.abs(a.value - b.value))
         if a.vector:
             change = np.linalg.norm(change, a.order, axis=1, keepdims=True)
         declared = np.broadcast_to(a.sensitivity, change.shape)
-        # A release of sensitivity 0 must not move at all, but for rounding.
+        # A release of sensitivity 0 must not change at all, except by rounding.
         quotient = np.divide(change, declared, out=change * 1e12, where=declared > 0.0)
     return np.where(np.isnan(quotient), np.inf, quotient)

@@ -24,6 +24,7 @@ from dp_erm_bench.results.table import collect_table, load_results
 from dp_erm_bench.runner import experiment, replay, session
 from dp_erm_bench.runner.options import RunOptions
 from tests.contract.own import broken
+from tests.pages import ROOT, code_blocks
 from tests.runner.conftest import InlinePool
 
 CSV = "a,b,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(40))
@@ -41,8 +42,7 @@ OWN = broken(
         "        for k in",
     ),
 )
-README = Path(__file__).resolve().parents[2] / "README.md"
-LOSS = README.parent / "tests" / "extending" / "loss"
+LOSS = ROOT / "tests" / "extending" / "loss"
 HELPER = "def same(step):\n    return step\n"
 TRACE = "\n\nopen({!r}, 'w').close()\n"
 SMALL = {"name": "log1", "n": 60, "p": 5}
@@ -379,10 +379,9 @@ def test_a_loss_of_ones_own_is_not_repeated(tmp_path, told, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_recipe_of_the_readme_runs_for_a_new_user(tmp_path, environment):
+def test_the_recipe_of_the_page_runs_for_a_new_user(tmp_path, environment):
     """Typed as it stands, on an empty home, in another folder than the author's."""
-    text = README.read_text().partition("### A reviewer with a zip\n")[2]
-    first, second = re.findall(r"```sh\n(.*?)```", text, flags=re.S)[:2]
+    first, second = code_blocks("share", "sh")
     bins = tmp_path / "bin"
     bins.mkdir()
     (bins / "dp-erm-bench").write_text(

@@ -28,6 +28,7 @@ from dp_erm_bench.report.view import View, rows_of_view, summary_of
 from dp_erm_bench.results.runs import read_manifest
 from dp_erm_bench.results.tuned import tuned_choices
 from tests.loops import each
+from tests.pages import find_block
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = (
@@ -78,6 +79,7 @@ from dataclasses import dataclass
 
 from dp_erm_bench.extend import Gaussian, Solver, UsageError, shape, value
 from dp_erm_bench.extend import steps_between
+from tests.pages import find_block
 
 
 @dataclass(frozen=True)
@@ -371,9 +373,7 @@ def test_splits_repeat_all_of_it_over_the_seed_of_the_data(here, capsys):
 
 def test_a_solver_of_ones_own_is_searched_under_any_profile(here, capsys):
     """In all fields that have limits; what is searched of them is told."""
-    text = (ROOT / "docs" / "extending.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
-    (here / "own.py").write_text(next(one for one in blocks if "MomentumSGD(" in one))
+    (here / "own.py").write_text(find_block("class MomentumSGD"))
     line = ["tune", *TINY, "algorithm=./own.py"]
     fields = ["n_iter", "step", "clip", "batch_size", "momentum"]
     wide = ["tune.axes.own.momentum=0,0.5,0.9", "tune.axes.own.batch_size=2,5"]

@@ -1,35 +1,19 @@
-"""What README.md and docs/experiments.md have a user type, typed in an empty folder."""
+"""What the tutorial on own data and the page on experiments have a user type."""
 
 import re
-import shlex
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from dp_erm_bench.cli.main import main
+from tests.pages import code_blocks, command_lines
 
-ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
-EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text()
 QUICK = ["runner.n_jobs=1", "runner.progress=false"]
 
 
-def block(text, heading, language="sh"):
-    """Return the first block of code of a language below a heading."""
-    return re.search(f"(?:^|\n)#+ {heading}\n.*?```{language}\n(.*?)```", text, re.S)[1]
-
-
-def commands(code):
-    """Return the command lines of a block, without the program's name."""
-    lines = [shlex.split(one) for one in code.replace("\\\n", " ").splitlines()]
-    assert {line[0] for line in lines} == {"dp-erm-bench"}
-    return [line[1:] for line in lines]
-
-
-def test_the_commands_of_the_readme(here, capsys):
-    typed = commands(block(README, "From a csv to a paper"))
-    assert len(typed) == 6
+def test_the_commands_of_the_tutorial(here, capsys):
+    typed = command_lines(*code_blocks("own_data", "sh"))
+    assert len(typed) == 7
     said = {}
     for line in typed:
         searches = line[0] == "tune"
@@ -50,10 +34,8 @@ def test_the_commands_of_the_readme(here, capsys):
 
 
 def test_the_example_of_experiments(here, capsys):
-    (here / "mine.yaml").write_text(
-        re.search("```yaml\n(.*?)```", EXPERIMENTS, re.S)[1]
-    )
-    (line,) = commands(block(EXPERIMENTS, "Experiments"))
+    (here / "mine.yaml").write_text(code_blocks("experiments", "yaml")[0])
+    (line,) = command_lines(*code_blocks("experiments", "sh"))
     assert main([*line, *QUICK]) == 0
     said = capsys.readouterr().out
     assert "1 not judged" in said and "Tuning pays: gradient " in said

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.cli.options import INSTEAD
 from tests.loops import each
+from tests.pages import read_page
 
 BY_NAME = [
     ("dataset=log3", "did you mean log"),
@@ -356,7 +356,7 @@ def test_no_value_gives_a_traceback(key, text, line, capsys):
         ("hydra.launcher.n_jobs=2", "runner.n_jobs"),
         ("hydra/sweeper=optuna", "axes"),
         ("hydra.sweeper.n_trials=3", "axes"),
-        ("hydra.verbose=true", "README.md"),
+        ("hydra.verbose=true", "docs/sweeps.md"),
     ],
 )
 def test_what_is_hydras_alone_says_what_to_use(typed, instead, capsys):
@@ -366,9 +366,8 @@ def test_what_is_hydras_alone_says_what_to_use(typed, instead, capsys):
     assert said.count("\n") == 1 and instead in said
 
 
-def test_the_readme_lists_hydras_options():
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-    table = text.partition("| Hydra | here |")[2].partition("\n\n")[0]
+def test_a_page_lists_hydras_options():
+    table = read_page("sweeps").partition("| Hydra | here |")[2].partition("\n\n")[0]
     for name in ("--cfg", "--multirun", "--config-dir", "--package", "--resolve"):
         assert f"`{name}" in table
     for name in INSTEAD:

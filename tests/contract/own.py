@@ -1,19 +1,10 @@
-"""The solver of docs/extending.md, sound and broken."""
-
-import re
-from pathlib import Path
+"""The solver of the tutorial, sound and broken."""
 
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import Candidate
+from tests.pages import find_block
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
-
-
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", DOC.read_text(), flags=re.S)
-
-
-SOUND = blocks("python")[0]
+SOUND = find_block('"""Noisy gradient descent."""')
 
 
 def broken(*changes):

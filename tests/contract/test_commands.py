@@ -1,11 +1,9 @@
-"""docs/extending.md does what it says; `check` from the command line."""
+"""What the pages on solvers show does what they say; `check` of the command line."""
 
 import json
-import shlex
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,19 +14,13 @@ from dp_erm_bench.api import fit, load_problem
 from dp_erm_bench.cli.main import main
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import NotApplicable, candidate_of, require
-from dp_erm_bench.contract.problems import (
-    FAMILIES,
-    neighbours,
-    small_problem,
-    well_conditioned_problem,
-)
 from dp_erm_bench.contract.suite import Check
 from dp_erm_bench.plugins.names import GROUP
-from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.releases.gaussian import GaussianLaw
 from tests.contract.corpus import Made
-from tests.contract.own import DOC, SOUND, TWINS, blocks, check_named
+from tests.contract.own import SOUND, TWINS, check_named
 from tests.contract.own import few as few_of
+from tests.pages import code_blocks, command_lines, find_block
 
 LOSS = Path(__file__).parents[1] / "extending" / "loss"
 
@@ -38,11 +30,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "noisy_gd.py").write_text(SOUND)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def commands():
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
-    return [shlex.split(line)[1:] for line in lines]
 
 
 def planned(capsys):
@@ -62,7 +49,7 @@ def kept(told):
 
 
 def test_the_commands_of_the_doc_run(folder, capsys):
-    check, sweep, _ = commands()
+    check, sweep, _ = command_lines(*code_blocks("own_solver", "sh"))
     assert main(check) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "noisy_gd" and len(told) == len(suite.CHECKS) + 2
@@ -89,26 +76,27 @@ def test_the_commands_of_the_doc_run(folder, capsys):
 
 
 def test_the_loss_of_the_doc_runs(folder):
-    (text,) = (block for block in blocks("python") if "class Tilted" in block)
+    text = find_block("class Tilted")
     assert text == (LOSS / "tilted.py").read_text()
     (folder / "tilted.py").write_text(text)
-    assert main([*commands()[2], *QUIET, "dataset.n=50", "dataset.p=4"]) == 0
+    assert (
+        main(
+            [
+                *command_lines(find_block("tilted.py", "sh"))[0],
+                *QUIET,
+                "dataset.n=50",
+                "dataset.p=4",
+            ]
+        )
+        == 0
+    )
     table = pd.read_parquet(folder / "results" / "sweep" / "results.parquet")
     assert set(table["status"]) == {"ok"} and set(table["loss"]) == {"tilted"}
     assert table["trial"].nunique() == 2
 
 
-def test_the_python_of_the_doc_runs(folder):
-    problem = load_problem("log1", n=50, p=4)
-    found = {"fit": fit, "problem": problem}
-    (text,) = (block for block in blocks("python") if block.startswith("fit("))
-    made = eval(text, found)
-    assert made.releases[0].name == "gradient"
-    assert made.epsilon_certified <= 1.0
-
-
 def test_the_doc_names_the_group_and_the_package_line():
-    (toml,), (yaml,) = blocks("toml"), [b for b in blocks("yaml") if "_target_" in b]
+    toml, yaml = find_block("entry-points", "toml"), find_block("_target_", "yaml")
     assert list(tomllib.loads(toml)["project"]["entry-points"]) == [GROUP]
     usual = (registry.conf_dir() / "algorithm" / "svrg.yaml").read_text()
     usual = usual.partition("# Where `dp-erm-bench tune`")[0]
@@ -132,7 +120,7 @@ def test_runs_that_no_method_makes_are_to_be_rewritten(folder, capsys):
 
 
 def test_the_sampled_example_of_the_doc_runs(folder, capsys):
-    (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
+    text = find_block("class MomentumSGD")
     (folder / "momentum_sgd.py").write_text(text)
     assert main(["check", "momentum_sgd.py"]) == 0
     told = capsys.readouterr().out.splitlines()
@@ -151,7 +139,7 @@ def test_the_sampled_example_of_the_doc_runs(folder, capsys):
 
 def test_the_tree_of_the_doc_runs(folder):
     """A level is charged as one vector, and prefixes are made of few nodes."""
-    (text,) = (block for block in blocks("python") if "class TreeSums" in block)
+    text = find_block("class TreeSums")
     (folder / "tree_sums.py").write_text(text)
     made = few_of(candidate_of("tree_sums.py"))
     for name in (
@@ -171,7 +159,7 @@ def test_the_tree_of_the_doc_runs(folder):
 
 @pytest.mark.slow
 def test_the_tree_of_the_doc_passes_check(folder, capsys):
-    (text,) = (block for block in blocks("python") if "class TreeSums" in block)
+    text = find_block("class TreeSums")
     (folder / "tree_sums.py").write_text(text)
     assert main(["check", "tree_sums.py"]) == 0
     kept(capsys.readouterr().out.splitlines())
@@ -179,7 +167,7 @@ def test_the_tree_of_the_doc_passes_check(folder, capsys):
 
 def test_a_larger_batch_is_not_taken_for_a_schedule_that_knows_the_noise(tmp_path):
     """Half of the records in a sample: its draw weighs as much as the noise."""
-    (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
+    text = find_block("class MomentumSGD")
     path = tmp_path / "momentum_sgd.py"
     path.write_text(text.replace("shape(5, least=1", "shape(20, least=1"))
     check = check_named("noise_is_news_to_the_solver")
@@ -187,33 +175,16 @@ def test_a_larger_batch_is_not_taken_for_a_schedule_that_knows_the_noise(tmp_pat
 
 
 def test_a_batch_that_check_has_no_records_for_is_said(tmp_path, monkeypatch, capsys):
-    (text,) = (block for block in blocks("python") if "class MomentumSGD" in block)
+    text = find_block("class MomentumSGD")
     path = tmp_path / "momentum_sgd.py"
     path.write_text(text.replace("shape(5, least=1", "shape(64, least=1"))
     said = check_named("runs_repeat").result(candidate_of(str(path))).reason
     assert said.endswith("serves no problem: batch_size=64: must be at most n=40")
-    assert said.partition("-64 ")[2] in " ".join(DOC.read_text().split())
     checks = (check_named("runs_repeat"),)
     monkeypatch.setattr("dp_erm_bench.cli.check.CHECKS", checks)
     assert main(["check", str(path)]) == 1
     told = capsys.readouterr().out
     assert said in told and "momentum_sgd: 1 of 1 checks fail" in told
-
-
-def test_the_problems_of_check_are_those_of_the_doc():
-    text = DOC.read_text()
-    small, corner = (
-        small_problem("logistic", "l2"),
-        neighbours(Adjacency.REPLACE_ONE, ("logistic", "l2", "none"))[0][0],
-    )
-    limit = well_conditioned_problem("logistic", "l2")
-    for problem in (small, corner, limit):
-        assert f"| {problem.n} x {problem.p} |" in text
-    rng = np.random.default_rng(0)
-    sizes = [family(rng).X.shape for family in FAMILIES.values()]
-    (n, p), (N, P) = min(sizes), max(sizes)
-    assert f"neighbours of {len(sizes)} kinds | {n} x {p} to {N} x {P}, the" in text
-    assert "the widest {} x {} |".format(*max(sizes, key=lambda s: s[1] / s[0])) in text
 
 
 def test_blocks_of_an_experiment_name_files(folder, capsys):

@@ -1,4 +1,4 @@
-"""Write what came of every fault on every engine into docs/harness.md.
+"""Write what came of every fault on every engine into docs/faults.md.
 
 `python tests/engines/table.py FILE`, FILE as the tests have left it.
 """
@@ -15,7 +15,7 @@ sys.path[:0] = map(str, (HERE.parent / "faults", HERE.parent / "runner"))
 
 from engines import ENGINES  # noqa: E402
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "harness.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
 START, END = "<!-- faults: by make test-engines -->\n", "<!-- end of faults -->"
 PACKAGES = ("joblib", "distributed", "dask-jobqueue")
 

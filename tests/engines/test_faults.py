@@ -1,4 +1,4 @@
-"""Faults on every engine: what came of each is the table of docs/harness.md.
+"""Faults on every engine: what came of each is the table of docs/faults.md.
 
 `make test` kills hosts of one engine, `make test-slow` runs each kind of fault on one
 engine with hosts of its own, `make test-engines` every fault on every engine.

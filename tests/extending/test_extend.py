@@ -8,9 +8,10 @@ import pytest
 
 from dp_erm_bench import extend, registry
 from dp_erm_bench.errors import UsageError
+from tests.pages import read_page
 
 HERE = Path(__file__).parent
-DOC = (HERE.parents[1] / "docs" / "extending.md").read_text()
+DOC = read_page("solver_api")
 FOLDERS = ("cube", "group_norm", "loss", "private_mean")
 FILES = sorted(path for folder in FOLDERS for path in (HERE / folder).glob("*.py"))
 

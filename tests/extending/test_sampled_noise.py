@@ -1,6 +1,6 @@
 """A release of a vector with a secret sample, from a folder outside of the package.
 
-Two files, the release and its twin, and a row of docs/privacy.md; a solver uses it.
+Two files, the release and its twin, and a row of docs/accounting.md; a solver uses it.
 """
 
 import re
@@ -27,6 +27,7 @@ from dp_erm_bench.releases.base import make_mechanisms
 from dp_erm_bench.run import Run
 from dp_erm_bench.trust.recount import listen_to_run, recount
 from dp_erm_bench.trust.twins.base import twin_of
+from tests.pages import read_page
 from tests.solvers.cases import few_replays
 
 FILES = Path(__file__).parent / "sampled_noise"
@@ -74,10 +75,9 @@ def solver_of(folder):
 
 
 def table_row(folder):
-    """A row of docs/privacy.md has as many columns as those that are there."""
+    """A row of docs/accounting.md has as many columns as those that are there."""
     (row,) = (FILES / "row.md").read_text().splitlines()
-    doc = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
-    (head,) = re.findall(r"^\| release \|.*$", doc, flags=re.M)
+    (head,) = re.findall(r"^\| release \|.*$", read_page("accounting"), flags=re.M)
     return row, head
 
 

@@ -1,6 +1,6 @@
 """Solvers that do something bad to their process, and what is to come of it.
 
-Each fault is a line of the table in docs/harness.md: title, code, status. The code is
+Each fault is a line of the table in docs/faults.md: title, code, status. The code is
 run once the solver has begun; what it defines at its own top level is of no matter.
 """
 

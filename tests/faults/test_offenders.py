@@ -16,8 +16,8 @@ from offenders import FAILING, HANGING, HARMLESS, SOUND, Fault
 from pandas.testing import assert_frame_equal
 
 from dp_erm_bench.results.table import load_results
+from tests.pages import read_page
 
-DOCS = Path(__file__).parents[2] / "docs" / "harness.md"
 CLOCK = ["seconds", "run", "cost"]
 BYSTANDERS = [SOUND.name, "random_cd"]
 GROUPS = {
@@ -138,7 +138,7 @@ def test_no_trial_is_twice_in_the_table_and_no_process_is_left(seen, name):
 
 def test_every_fault_is_a_line_of_the_documentation():
     said = re.findall(
-        r"^\| a solver (.+) \| `(\w+)` \| (\d) \|", DOCS.read_text(), re.M
+        r"^\| a solver (.+) \| `(\w+)` \| (\d) \|", read_page("faults"), re.M
     )
     assert said == [
         (fault.told, fault.status, str(code))

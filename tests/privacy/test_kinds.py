@@ -19,13 +19,14 @@ from dp_erm_bench.releases.single_use_gaussian import SingleUseGaussian
 from dp_erm_bench.releases.sketched_gaussian import SketchedGaussian
 from dp_erm_bench.trust.twins.base import twin_of
 from tests.loops import each
+from tests.pages import read_page
 from tests.privacy.made import built_in, release_of
 from tests.privacy.test_perturbation import SECRET
 from tests.privacy.test_releases import ADDITIVE, SELECTIONS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOT = REPOSITORY / "dp_erm_bench"
-DOC = (REPOSITORY / "docs" / "privacy.md").read_text()
+DOC = read_page("accounting")
 # Kinds whose draws are compared with the law that is accounted.
 FITTED = {*ADDITIVE, *SELECTIONS, *SECRET, NormLaplace, L1Laplace}
 FITTED |= {SingleUseGaussian, SketchedGaussian}  # test_single_use, test_sketched
@@ -93,7 +94,7 @@ def lacking(kind):
     elif twin_of(kind).__name__ != f"{kind.__name__}Twin":
         found.append(f"a twin called {kind.__name__}Twin")
     if f"\n| `{kind.__name__}` |" not in DOC:
-        found.append("its row in docs/privacy.md")
+        found.append("its row in docs/accounting.md")
     if kind not in FITTED:
         found.append("the goodness of fit of its draws")
     return found
@@ -109,7 +110,7 @@ def test_a_new_kind_is_told_what_it_lacks():
     new = type("Cauchy", (NormLaplace,), {"__module__": module})
     assert lacking(new) == [
         "its twin, trust/twins/cauchy.py",
-        "its row in docs/privacy.md",
+        "its row in docs/accounting.md",
         "the goodness of fit of its draws",
     ]
 

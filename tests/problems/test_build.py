@@ -1,8 +1,6 @@
 """Problems from names: what auto stands for, and every sentence."""
 
 import dataclasses
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from dp_erm_bench.problems.erm.build import (
     strength_of,
 )
 from tests.loops import each
+from tests.pages import find_block
 
 X = np.asfortranarray(np.random.default_rng(0).normal(size=(8, 3)))
 LABELS = np.array([1.0, -1.0] * 4)
@@ -191,9 +190,7 @@ def test_what_is_neither_a_name_nor_a_mapping_is_refused(group, part, said):
 
 @pytest.mark.parametrize("value", ["much", None, [1.0], True, 1j])
 def test_a_parameter_of_a_file_s_loss_must_be_a_number(value, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
-    source = re.search(r'```python\n("""The smoothed quantile.*?)```', page, re.S)[1]
-    (tmp_path / "tilted.py").write_text(source)
+    (tmp_path / "tilted.py").write_text(find_block("The smoothed quantile loss"))
     loss = {"name": str(tmp_path / "tilted.py"), "tau": value}
     assert sentence(DATA, loss=loss) == f"loss.tau={value} of tilted: must be a number"
 

@@ -653,10 +653,11 @@ def test_the_page_says_who_is_better_on_other_data(table):
     assert answers[0][1].startswith(
         "`gd` is ahead of most. On other data its error is smaller than that of "
         "`sgd`, the nearest rival, with probability "
-        f"{100 * rival['better']:.0f} %, in the mean {rival['ratio']:.2g} times as "
-        "large; "
+        f"{100 * rival['better']:.0f} %, and {rival['ratio']:.2g} times as large on "
+        "average. "
     )
-    assert answers[1][1] == "here is one family of data, which tells nothing of others."
+    words = "there is one family of data here, which says nothing about others."
+    assert answers[1][1] == words
     assert "**wins**" not in head and "## Rules" in l1
     # 4 sets, of which a5a and a9a are one; random_cd is refused on madelon.
     assert (
@@ -666,7 +667,7 @@ def test_the_page_says_who_is_better_on_other_data(table):
     heads = next(line for line in l2.splitlines() if line.startswith("|  |"))
     assert heads == "|  | gd | sgd | random_cd |"
     assert "| random_cd | 0 / 0 | 0 / 0 |  |" in l2
-    assert "Nothing is told of other data: adult is one family." in l1
+    assert "Nothing is said about other data: adult is one family." in l1
 
 
 def test_pairs_of_lines_are_a_table_of_their_own(table):

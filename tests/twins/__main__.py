@@ -1,4 +1,4 @@
-"""Write docs/broken-twins.md."""
+"""Write the page broken_twins."""
 
 from tests.twins.table import DOC, all_found, text
 

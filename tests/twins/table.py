@@ -1,28 +1,27 @@
-"""docs/broken-twins.md: which check finds which twin."""
-
-from pathlib import Path
+"""The page broken_twins: which check finds which twin."""
 
 from tests.contract.corpus import BROKEN, SOUND
+from tests.pages import find_page
 from tests.twins.breaks import BREAKS, TWINS
 from tests.twins.checks import CONTRACT, QUICK, SLOW, complaints
 from tests.twins.kinds import KINDS
 
-DOC = Path(__file__).resolve().parents[2] / "docs" / "broken-twins.md"
+DOC = find_page("broken_twins")
 HEAD = """\
 # Broken twins
 
-Each kind of release is taken in a solver of the package, broken in one way at a time,
-and put through the checks that every algorithm is put through. A cell lists the checks
-that find the twin; a twin that none finds fails the tests, and so does a sound solver
-that one complains of (`tests/twins`, `tests/contract/test_twins.py`). Empty: the break
+Each kind of release is used in a solver of the package, broken in one way at a time,
+and put through the checks that every algorithm must pass. A cell lists the checks that
+find the fault. A fault that no check finds fails the tests, and so does a sound solver
+that a check accuses (`tests/twins`, `tests/contract/test_twins.py`). Empty: the fault
 has no meaning for the release. Written by `python -m tests.twins`; do not edit.
 
-Twins of samples of fixed size are in `tests/solvers/test_bias_reduced_sgd.py`, those of
-random allocation in `tests/privacy/test_allocation.py`, those of random sketches in
-`tests/solvers/test_mean.py`, those of repeated runs (one of boosting not counted, K
-published) in `tests/solvers/test_boosting.py`, those of minimisers on the dual (no
-ridge, 1 / n for 2 / (D n), the last point unpaid) in
-`tests/solvers/test_dual_frank_wolfe.py`.
+Faults in the other kinds are tested elsewhere: samples of fixed size in
+`tests/solvers/test_bias_reduced_sgd.py`, random allocation in
+`tests/privacy/test_allocation.py`, random sketches in `tests/solvers/test_mean.py`,
+repeated runs (a run that is not counted, K published) in
+`tests/solvers/test_boosting.py`, minimisers on the dual (no ridge, 1 / n instead of
+2 / (D n), the last point unpaid) in `tests/solvers/test_dual_frank_wolfe.py`.
 
 """
 WORDS = {

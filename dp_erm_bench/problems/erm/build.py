@@ -1,4 +1,4 @@
-"""Problems from names and from arrays: what ``auto`` and '1/n' stand for."""
+"""Build problems from names and from arrays, and resolve ``auto`` and '1/n'."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from dp_erm_bench.problems.erm.objective import check_loss
 from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
 
 HIDDEN = ("name", "_target_", "file", "content")
-"""Keys of a part's spec that are no parameters."""
+"""Keys of a part's spec that are not parameters."""
 
 
 def erm_from_arrays(
@@ -45,38 +45,39 @@ def erm_from_arrays(
     Parameters
     ----------
     X : array, sparse matrix or DataFrame of shape (n, p)
-        A sparse one stays sparse, an entry that stands in it twice is the sum, as for
-        scipy; a DataFrame names the features.
+        The features. A sparse matrix stays sparse, and repeated entries are summed, as
+        in scipy. A DataFrame names the features.
     y : array of shape (n,)
-        Labels; for classification -1 and +1, 0 and 1, booleans, or any with
-        ``positive`` or ``classes``. That 0 stands for -1 is read off them.
+        Labels. For classification -1 and +1, 0 and 1, or booleans, or any labels with
+        ``positive`` or ``classes``. That 0 means -1 is read from them.
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
         Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
         loss may be a file.
     strength : float or '1/n', optional
-        The strength of the penalty, where that is not an object.
+        The strength of the penalty, if that is not an object.
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
         one number or p numbers) or ``norm`` (R_2), or both, and optionally ``label``
-        and ``nonzeros``. What is no mapping bounds the columns. A column's may be a
-        range ``[low, high]``; ``columns`` may be a mapping of names, such as
-        ``{'age': [0, 100]}``, with a ``default`` beside it.
+        and ``nonzeros``. A number or an array bounds the columns. The bound of a column
+        may be a range ``[low, high]``. ``columns`` may be a mapping of names, such as
+        ``{'age': [0, 100]}``; next to it, ``default`` bounds all other columns.
     positive : label or list of labels, optional
-        What becomes +1 (``'yes'``, ``1``), all other labels becoming -1.
+        Labels that become +1 (``'yes'``, ``1``); all other labels become -1.
     clip_to_bounds : bool
         Whether records are clipped to the bounds, each by itself, instead of refused.
     intercept : float, optional
         The constant of a last column that is added; None or 0 for none.
     classes : list of labels, optional
-        All labels that there may be (``['no', 'yes']``); of two numbers the larger
-        becomes +1 without ``positive``. None: they are read off y where ``positive`` is
-        given, unless y is a Series of categories, or 0 stands for -1, and `uncharged`
-        lists them.
+        All labels that may occur (``['no', 'yes']``). Of two numbers the larger becomes
+        +1 without ``positive``. If None, they are read from y if ``positive`` is given
+        or 0 means -1, and `uncharged` lists them. That is so even if y is a Series of
+        categories.
     scale : {'bounds'}, optional
-        Whether columns are mapped to [-1, 1] by their declared bounds or ranges, which
-        costs nothing; ``norm`` bounds the mapped record, and a fitted model maps, too.
+        ``bounds`` to map columns to [-1, 1] by their declared bounds or ranges, which
+        costs no budget. ``norm`` then bounds the mapped record, and a fitted model maps
+        records, too. None to map nothing.
     public : bool
-        Whether the records may be known: pickled results keep their trajectory.
+        Whether the records are public; then pickled results keep their trajectory.
 
     Raises
     ------
@@ -121,7 +122,7 @@ def _set_strength(
 
 
 def erm_of_spec(spec: Mapping[str, Any]) -> ERMProblem:
-    """Return the problem of a spec, be it of a trial, a sweep or a single fit.
+    """Return the problem that the spec of a trial, a sweep or a fit describes.
 
     Parameters
     ----------
@@ -146,21 +147,20 @@ def build_problem(
     penalty: str | Mapping[str, Any] | Penalty = "auto",
     constraint: str | Mapping[str, Any] | Constraint = "none",
 ) -> ERMProblem:
-    """Return the problem of a dataset and an objective by names.
+    """Return the problem of a dataset and an objective that is given by names.
 
     Parameters
     ----------
     dataset : Dataset
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
         A name of conf/, a mapping with ``name`` and parameters, or an object; a loss
-        may be a file.
-        ``auto`` stands for the dataset's usual objective.
+        may be a file. ``auto`` means the dataset's usual objective.
 
     Raises
     ------
     UsageError
-        For unknown names, wrong parameters or labels, a loss of one's own that is not
-        what it says, or where ``auto`` has no meaning.
+        For unknown names, wrong parameters or labels, a loss of your own that breaks
+        its declarations, or ``auto`` for a dataset without a usual objective.
     """
     if (dataset.loaded or {}).get("task") == UNLABELLED:
         hint = "take problem=mean, or a task with labels"
@@ -184,7 +184,17 @@ def build_problem(
 
 
 def strength_of(value: float | str, n: int, key: str = "strength") -> float:
-    """Return a strength as a number; ``'1/n'`` is the inverse of n records."""
+    """Return a strength as a number; ``'1/n'`` is the inverse of n records.
+
+    Parameters
+    ----------
+    value : float or str
+        A number >= 0, or ``'1/n'``; otherwise UsageError.
+    n : int
+        Number of records.
+    key : str
+        The parameter's name in the message.
+    """
     if isinstance(value, str) and value.replace(" ", "") == "1/n":
         return 1.0 / n
     try:
@@ -198,7 +208,7 @@ def strength_of(value: float | str, n: int, key: str = "strength") -> float:
 
 
 def _build_loss(name: str, parameters: Mapping[str, Any]) -> Loss:
-    """Return a loss by name; one from a file is checked for what it says."""
+    """Return a loss by name; one from a file is checked against its declarations."""
     if name == "auto":
         raise UsageError(
             "loss=auto: dataset arrays names no usual objective; name a loss"
@@ -223,7 +233,7 @@ def _split_name(group: str, spec: object) -> tuple[str, dict[str, Any]]:
         raise value_error(group, spec, f"one of {allowed}")
     if "name" not in spec:
         raise UsageError(f"{spec}: must have a name beside its parameters")
-    # Numbers of numpy are as good as Python's.
+    # Numbers of numpy are accepted like Python's.
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.items()}
     return named_in(spec), {k: v for k, v in plain.items() if k not in HIDDEN}
 
@@ -231,7 +241,7 @@ def _split_name(group: str, spec: object) -> tuple[str, dict[str, Any]]:
 def _index_groups(
     part: str, parameters: dict[str, Any], dataset: Dataset
 ) -> dict[str, Any]:
-    """Return the parameters with the names of features in groups as their indices."""
+    """Return the parameters with feature names in groups replaced by their indices."""
     groups, lists = parameters.get("groups"), (list, tuple)
     if not (
         isinstance(groups, lists) and all(isinstance(row, lists) for row in groups)
@@ -256,7 +266,7 @@ def _require_usual(key: str, dataset: Dataset) -> Usual:
 
 
 def _build_penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty:
-    """Return a penalty by name, its strength resolved where it has one."""
+    """Return a penalty by name, with its strength resolved if it has one."""
     strength = parameters.pop("strength", "auto")
     if hasattr(registry.build("penalty", name), "strength"):
         usual = dataset.usual
@@ -271,5 +281,5 @@ def _build_penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> P
         if "l2" in parameters:
             parameters["l2"] = strength_of(parameters["l2"], dataset.n, "l2")
     elif strength != "auto":
-        parameters["strength"] = strength  # refused, as a parameter that it has not
+        parameters["strength"] = strength  # refused, as an unknown parameter
     return cast(Penalty, registry.build("penalty", name, **parameters))

@@ -1,18 +1,19 @@
 """The objective: a dataset, a loss, a penalty, a constraint, and their constants.
 
-**Declared constants.** Sensitivities rest on a loss's G (`lipschitz`) wherever nothing
-is clipped, and on `monotone`; the accounting of objective perturbation on H
-(`smoothness`) and `convex`. That of a published minimiser rests on a penalty's modulus
-of strong convexity, and bounds on derivatives on the largest margin over the domain.
-Wrong ones make a certified epsilon wrong, so each, where it is from outside the
-package, is compared with what the part itself computes: a loss on a wide grid, the
-others at random points. That finds mistakes, and is no proof: between the points of the
-grid, beyond margins of 10^6 and labels of 40, the constants are the author's word.
+**Declared constants.** Sensitivities depend on a loss's G (`lipschitz`) wherever
+nothing is clipped, and on `monotone`. The accounting of objective perturbation depends
+on H (`smoothness`) and `convex`. The sensitivity of a published minimiser depends on a
+penalty's modulus of strong convexity, and bounds on derivatives on the largest margin
+over the domain. A wrong constant makes a certified epsilon wrong. Each constant of a
+part from outside the package is therefore compared with what the part itself computes:
+a loss on a wide grid, the others at random points. This finds mistakes but is no proof.
+Between the points of the grid, and beyond margins of 10^6 and labels of 40, the
+constants are the author's word.
 
 **Smoothness constants** of the data term are public, from the data, or published.
 Nothing here is private by itself: ``releases.smoothness`` adds the noise. What depends
-on the features alone is kept with the dataset (`compute_once`), so that all problems,
-batches and fits on it share it. It is not kept on disk: to check an eigenvalue that was
+only on the features is kept with the dataset (`compute_once`), so that all problems,
+batches and fits on it share it. It is not kept on disk. Checking an eigenvalue that was
 read costs as much as computing it, since a vector shows only that the largest one is no
 smaller.
 """
@@ -50,14 +51,14 @@ from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable_s
 from dp_erm_bench.plugins.names import origin_digest
 
 ENTRIES = 10**6
-"""Numbers of one set of random points at most."""
+"""Largest size of one set of random points, in numbers."""
 
 SLACK = 1e-9
 ROUNDED = 1.0 + 1e-6
-"""Times a constant of a loss: what rounding may make of it."""
+"""Factor by which rounding may exceed a constant of a loss."""
 
 PLACES = 20
-"""Cells of the largest change, and as many of the largest slope, are halved at once."""
+"""Cells that are halved at once: so many of largest change, and of largest slope."""
 
 _LABELS = (-40.0, -3.5, -1.0, 0.0, 0.25, 1.0, 2.0, 30.0)
 _SIZES = np.concatenate([np.logspace(-6, 0, 60), np.linspace(1, 50, 981), [1e3, 1e6]])
@@ -66,7 +67,7 @@ _GRID = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 @functools.cache
 def check_loss(loss: Loss) -> None:
-    """Refuse a loss from outside the package that breaks its declarations.
+    """Raise UsageError if a loss from outside the package breaks its declarations.
 
     Raises
     ------
@@ -81,7 +82,16 @@ def check_loss(loss: Loss) -> None:
 def check_intercept(
     constant: float, p: int, penalty: Penalty, constraint: Constraint
 ) -> None:
-    """Refuse a domain that leaves the last of p weights, an intercept's, one sign.
+    """Raise UsageError if a domain leaves the weight of the intercept one sign only.
+
+    Parameters
+    ----------
+    constant : float
+        The constant of the intercept's column, for the message.
+    p : int
+        Number of weights; the last is the intercept's.
+    penalty : Penalty
+    constraint : Constraint
 
     Raises
     ------
@@ -105,7 +115,16 @@ def check_intercept(
 
 
 def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None:
-    """Refuse a penalty or a constraint from outside that breaks its declarations.
+    """Raise UsageError if a penalty or constraint from outside breaks its declarations.
+
+    Parameters
+    ----------
+    part : Penalty or Constraint
+        A part that is not of the package.
+    p : int
+        Number of features.
+    bounds : Bounds or None
+        Declared bounds on a record; None to test records with entries of -1 and 1.
 
     Raises
     ------
@@ -123,7 +142,7 @@ def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None
     sizes = norm2(x, axis=-1, keepdims=True)
     x *= np.minimum(1.0, norm / np.maximum(sizes, 1e-300))
     if math.isfinite(bound):
-        # What is far in the direction of x is nearest to where x.w is largest.
+        # The point nearest to one far away in the direction of x has the largest x.w.
         if isinstance(part, Penalty):
             key, nearest = "penalty", part.prox(1e6 * x, 0.0)
         else:
@@ -186,11 +205,11 @@ def _refine_grid(loss: Loss, label: float) -> Array:
         widths = np.diff(z)
         changes = np.abs(np.diff(loss.derivative(np.full(z.size, label), z)))
         changes[widths < 1e-6] = 0.0
-        # By slope alone, the places of a steep stretch would hide a steeper short one.
+        # By slope alone, the cells of a steep stretch would hide a short steeper one.
         near = changes * (widths < 1.0)
         steep = np.argsort(changes / widths)[-PLACES:]
         most = np.unique([*steep, *np.argsort(near)[-PLACES:]])
-        # Unique: at a kink they end at neighbouring numbers.
+        # Unique: at a kink the cells shrink to neighbouring numbers.
         z = np.unique(np.insert(z, most + 1, 0.5 * (z[most] + z[most + 1])))
     return z
 
@@ -200,10 +219,11 @@ def _compare_derivatives(
 ) -> list[tuple[str, Array, Any]]:
     """Return the possible faults, each with margins and whether it occurs there.
 
-    ``v``, ``d`` and ``dd`` are the values and both derivatives at z, in order.
+    ``v``, ``d`` and ``dd`` are the values, first and second derivatives at z, which
+    increases.
     """
     step, least, most = np.diff(z), np.minimum(d[1:], d[:-1]), np.maximum(d[1:], d[:-1])
-    # What rounding of values and of derivatives makes of their differences.
+    # Rounding errors in differences of values, and of derivatives.
     blur = 1e-12 * np.maximum(np.abs(v[1:]), np.abs(v[:-1])) + 1e-12
     fuzz = 1e-12 * np.maximum(np.abs(least), np.abs(most)) + 1e-12
     G, H, size = loss.lipschitz, loss.smoothness, np.abs(d)
@@ -235,7 +255,7 @@ def _compare_derivatives(
 
 
 def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
-    """Return whether the compiled derivative, and that of any subset, is the same."""
+    """Return whether the derivative is the same compiled, and on half the records."""
     from dp_erm_bench.kernels.losses import residuals
 
     compiled, half = np.empty(z.size), slice(None, None, 2)
@@ -247,7 +267,7 @@ def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
 
 
 def _check_modulus(penalty: Penalty, p: int) -> None:
-    """Compare the modulus m with the prox, of which 1 + step m must be a contraction.
+    """Raise UsageError if the prox contradicts the modulus m of strong convexity.
 
     For u = prox(a) and v = prox(b), <a - b, u - v> >= (1 + step m) norm2(u - v)^2.
     """
@@ -272,7 +292,7 @@ def _check_modulus(penalty: Penalty, p: int) -> None:
 
 KINDS = ("auto", "public", "data", "private")
 SOURCES = ("auto", "declared", "data")
-# Above this many columns the largest eigenvalue is found by Lanczos.
+# If both n and p exceed this, the largest eigenvalue is found by Lanczos.
 _DENSE_EIGENVALUES = 1000
 LEAST = 1e-300
 """Curvatures up to this count as 0: steps of their inverse would overflow."""
@@ -287,9 +307,9 @@ class Smoothness:
     kind : {'auto', 'public', 'data'}
         ``public``: from the declared bounds, M_j = H R_j^2 and beta = H R_2^2.
         ``data``: M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n), a use
-        of the data that no budget pays for; records whose squares do not add up to
-        finite numbers have no say in it. ``auto``: public where bounds are
-        declared, else data.
+        of the data that no budget pays for. Records whose squares do not add up to
+        finite numbers count as zeros. ``auto``: public if bounds are declared, else
+        data.
     dataset : Dataset
     loss : Loss
     """
@@ -299,7 +319,7 @@ class Smoothness:
     loss: Loss
 
     def __post_init__(self) -> None:
-        """Resolve ``auto``; refuse ``public`` without declared bounds."""
+        """Resolve ``auto``; raise Unsupported for ``public`` without bounds."""
         if self.kind not in KINDS:
             raise value_error("smoothness", self.kind, f"one of {', '.join(KINDS)}")
         if self.kind == "private":
@@ -343,9 +363,9 @@ class Smoothness:
 
 
 def _multiply_by_squares(H: float, squares: Array | float) -> Array:
-    """Return H times squares, 0 where they are, also for an infinite H.
+    """Return H times squares; 0 where a square is 0, even for an infinite H.
 
-    So are squares of which a step size has no finite inverse.
+    Squares whose inverse, a step size, would not be finite count as 0.
     """
     squares = np.asarray(squares)
     return np.multiply(H, squares, out=np.zeros_like(squares), where=squares > LEAST)
@@ -354,7 +374,7 @@ def _multiply_by_squares(H: float, squares: Array | float) -> Array:
 def mean_squares_of(X: Any) -> Array:
     """Return mean_i x_ij^2, shape (p,); X is dense or sparse.
 
-    Records whose squares do not add up to finite numbers have no say in it.
+    Records whose squares do not add up to finite numbers count as zeros.
     """
     with np.errstate(over="ignore", under="ignore"):
         squares = np.square(X) if isinstance(X, np.ndarray) else X.power(2)
@@ -372,13 +392,13 @@ def squares_add_up(X: Any) -> bool:
 
 
 def zero_overflowing(X: Any) -> Any:
-    """Return features with zeros for the records whose squares do not add up."""
+    """Return features with zeros for records whose squares may add up to infinity."""
     most = 0.5 * np.sqrt(np.finfo(np.float64).max / X.shape[0])
     return scale_features(X, rows=record_norms(X) <= most)
 
 
 def _largest_eigenvalue(X: Any) -> float:
-    """Return the largest eigenvalue of X'X / n, of records whose squares add up."""
+    """Return the largest eigenvalue of X'X / n; see `mean_squares_of` for overflow."""
     n, p = X.shape
     X = X if squares_add_up(X) else zero_overflowing(X)
     side = min(n, p)
@@ -393,7 +413,7 @@ def _largest_eigenvalue(X: Any) -> float:
     def product(v: Array) -> Array:
         return np.asarray((X.T @ (X @ v) if p <= n else X @ (X.T @ v)) / n)
 
-    # Generic, unlike the ones, which opposite columns make orthogonal to the answer.
+    # Random: opposite columns make a vector of ones orthogonal to the answer.
     start = np.random.default_rng(0).standard_normal(side)
     operator = LinearOperator((side, side), matvec=product, dtype=np.float64)
     return float(eigsh(operator, k=1, v0=start)[0][0])
@@ -408,7 +428,7 @@ class ReleasedSmoothness:
     columns : array of shape (B, p)
         M_j of each trial.
     source : {'declared', 'data'}
-        The source of the bounds b_j on one record's share.
+        The source of the bounds b_j on the contribution of one record.
     """
 
     kind: ClassVar[str] = "private"
@@ -418,12 +438,12 @@ class ReleasedSmoothness:
 
     @property
     def norm(self) -> Array:
-        """Return sum_j M_j, which stands for beta, shape (B, 1).
+        """Return sum_j M_j, which is used in place of beta, shape (B, 1).
 
-        The largest eigenvalue of H X'X / n is at most its trace, the sum of the
-        exact M_j: up to the noise of the M_j a bound on beta, at most p times too
-        large. It is a function of what was published, so it costs no budget; it
-        scales step sizes only, and no sensitivity.
+        The largest eigenvalue of H X'X / n is at most its trace, the sum of the exact
+        M_j. Up to the noise of the M_j, the sum is therefore a bound on beta, at most p
+        times too large. It is a function of what was published, so it costs no budget.
+        It scales only step sizes, and no sensitivity.
         """
         return np.asarray(self.columns.sum(axis=-1, keepdims=True))
 
@@ -434,21 +454,23 @@ class ReleasedSmoothness:
 
 
 def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str]:
-    """Return b_j, the bounds on H x_ij^2, and where they come from.
+    """Return the bounds b_j on H x_ij^2, shape (p,), and where they come from.
 
     Parameters
     ----------
-    dataset, loss
+    dataset : Dataset
+    loss : Loss
     source : {'auto', 'declared', 'data'}
         ``declared``: H R_j^2. ``data``: the largest H x_ij^2, as in the papers'
-        figures. It sets the scale of the noise: the release is private given the
-        b_j as public numbers, terms of other records being cut off at them, and
-        ``uncharged`` lists ``smoothness_bounds``. ``auto``: declared where they are.
+        figures. The b_j set the scale of the noise. The release is private given the
+        b_j as public numbers, since terms of other records are cut off at them, and
+        ``uncharged`` lists ``smoothness_bounds``. ``auto``: declared if there are
+        bounds, else data.
 
     Raises
     ------
     Unsupported
-        For ``declared`` where no bounds are, or a loss without curvature.
+        For ``declared`` without declared bounds, or a loss without curvature.
     """
     if not loss.is_curved:
         reason = f"loss={loss.name} has no constant to publish"
@@ -465,7 +487,16 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
 
 
 def clipped_squares(dataset: Dataset, loss: Loss, bounds: Array) -> Array:
-    """Return mean_i min(H x_ij^2, b_j), shape (p,)."""
+    """Return mean_i min(H x_ij^2, b_j), shape (p,).
+
+    Parameters
+    ----------
+    dataset : Dataset
+    loss : Loss
+        H is its smoothness constant.
+    bounds : array of shape (p,)
+        The b_j of `square_bounds`.
+    """
     exact: Array = compute_once(dataset, _clipped_squares, loss.smoothness, bounds)
     return exact
 
@@ -481,7 +512,7 @@ def _clipped_squares(X: Any, H: float, bounds: Array) -> Array:
 
 
 def _largest_squarable(X: Any) -> Array:
-    """Return the largest absolute values of columns whose squares are finite."""
+    """Return each column's largest absolute value, over records with finite squares."""
     largest = largest_of_columns(X)
     usual = bool(largest.max() <= USUAL[1])
     return largest if usual else largest_of_columns(zero_overflowing(X))
@@ -495,7 +526,7 @@ def largest_of_columns(X: Any) -> Array:
 
 
 BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
-"""The members that sensitivities depend on."""
+"""The members on which sensitivities depend."""
 
 MOST_FEATURES = 4096
 """Above this many features X'X no longer pays (128 MB)."""
@@ -517,8 +548,8 @@ class ERM:
     Attributes
     ----------
     origin : ERM or None
-        The problem that this is but for its smoothness constants. A copy with other
-        parts (``dataclasses.replace``) has none.
+        The problem from which this one differs only in its smoothness constants. A copy
+        with other parts (``dataclasses.replace``) has none.
     """
 
     kind: ClassVar[str] = "empirical risk minimisation"
@@ -532,7 +563,7 @@ class ERM:
     origin: Self | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse labels and sets that do not fit, and false declarations of parts."""
+        """Check that labels and sets fit, and that parts are what they declare."""
         # No solver runs on a loss that cannot be compiled.
         if self.loss.source and not self.loss.reason_not_compiled:
             check_loss(self.loss)
@@ -546,7 +577,7 @@ class ERM:
             check_intercept(self.dataset.intercept, self.p, *parts)
 
     def __init_subclass__(cls) -> None:
-        """Refuse constants that are not those of the parts."""
+        """Raise TypeError if a subclass sets constants that follow from the parts."""
         own = sorted(set(BOUNDS) & set(vars(cls)))
         if own and not cls.__module__.startswith(f"{__package__}."):
             raise TypeError(
@@ -570,7 +601,7 @@ class ERM:
         return int(self.dataset.X.size)
 
     def by_moments(self, clipped: bool) -> bool:
-        """Return whether gradients follow from X'X: least squares need no records."""
+        """Return whether gradients come from X'X: least squares without clipping."""
         small = self.p <= min(self.n, MOST_FEATURES)
         squared = isinstance(self.loss, Squared)
         return squared and small and not clipped and not self.dataset.sparse
@@ -586,16 +617,16 @@ class ERM:
 
     @cached_property
     def key(self) -> str:
-        """Return the digest of the content and the objective."""
+        """Return the digest of the dataset's content and the objective."""
         contents = [self.loss.source["content"]] if self.loss.source else []
-        # Arrays of a user's part as they are: numpy shortens long ones, and digits.
+        # Arrays of a user's part in full: numpy shortens long ones, and digits.
         with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
             parts = [*map(repr, (self.loss, self.penalty, self.constraint))]
         return digest_of_json([self.dataset.content_hash, *parts, *contents])
 
     @property
     def separable(self) -> SeparablePenalty:
-        """Return the penalty, for whoever takes its four numbers.
+        """Return the penalty, for code that needs the four numbers of a separable one.
 
         Raises
         ------
@@ -620,7 +651,7 @@ class ERM:
         return Smoothness(self.smoothness_kind, self.dataset, self.loss)
 
     def with_smoothness(self, kind: str) -> Self:
-        """Return the same problem with smoothness constants of another origin."""
+        """Return the same problem with smoothness constants of another source."""
         return self._with_constants(kind, None)
 
     def with_released(self, constants: ReleasedSmoothness) -> Self:
@@ -645,14 +676,14 @@ class ERM:
         return np.asarray(self.dataset.X.T @ residual) / self.n
 
     def start(self, batch: int) -> Array:
-        """Return the point of the constraint that is nearest to zero, (B, p).
+        """Return the point of the constraint nearest to zero, B times, shape (B, p).
 
         Bounds on derivatives hold only in the constraint.
         """
         return self.constraint.project(np.zeros((batch, self.p)))
 
     def square_bounds(self, source: str) -> tuple[Array, str]:
-        """Return b_j, and where they come from (`square_bounds` of this module)."""
+        """Return b_j, and where they come from, see `square_bounds` of this module."""
         return square_bounds(self.dataset, self.loss, source)
 
     def clipped_squares(self, bounds: Array) -> Array:
@@ -680,7 +711,7 @@ class ERM:
     def gradient_rms(self) -> float:
         """Return rms_i norm2(grad loss_i(0)), the unit of clipping thresholds.
 
-        It is computed from the data: using it is tuning, and uncharged.
+        It is computed from the data. Using it is tuning, for which no budget pays.
         """
         y, lengths = self.dataset.y, self.dataset.row_norms
         slopes = self.loss.derivative(y, np.zeros_like(y))
@@ -698,19 +729,19 @@ def lipschitz_constant(
 ) -> float:
     """Return a bound on |phi'(x.w, y)| over the domain of w.
 
-    The loss's own constant where it is finite. Otherwise, for records within the
-    declared bounds: with |x.w| <= Z over the domain and |y| <= Y that of the
-    squared loss is Z + Y. Infinite where the domain is unbounded, or where no
-    bounds, or none of the label, are declared. Nothing here is computed from the
-    data.
+    It is the loss's own constant if that is finite. Otherwise it holds for records
+    within the declared bounds: with |x.w| <= Z over the domain and |y| <= Y, the bound
+    for the squared loss is Z + Y. It is infinite if the domain is unbounded, or if no
+    bounds, or none on the label, are declared. Nothing here is computed from the data.
 
     Parameters
     ----------
     loss : Loss
     penalty : Penalty
-        The points where it is finite are a part of the domain.
+        The points where it is infinite are not in the domain.
     constraint : Constraint
     bounds : Bounds or None
+        Declared bounds on a record.
     """
     if math.isfinite(loss.lipschitz) or bounds is None or bounds.label is None:
         return loss.lipschitz

@@ -1,4 +1,4 @@
-"""First-order oracle over a batch of trials: what a solver may ask of the data."""
+"""First-order oracle over a batch of trials: the queries that solvers may make."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -16,21 +16,22 @@ from dp_erm_bench.problems.erm.objective import ERM
 Indices = NDArray[np.int64]
 
 EXTREME = 1e100
-"""Entries and labels up to this have finite gradients at all usual iterates."""
+"""Entries and labels up to this give finite gradients at all usual iterates."""
 
 
 class Oracle(base.BaseOracle, ABC):
     """Gradients and steps at the iterates of B trials.
 
-    They start at zero, or at the point of the domain that is nearest to it. Its kind
-    (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
+    The iterates start at zero, or at the point of the domain that is nearest to it. The
+    kind of the oracle (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
 
-    **What is not finite.** With a finite threshold a record contributes 0 to a query
-    where its margin, its derivative or the norm of its gradient is no finite float.
-    Its contribution depends on the record, the iterate and the threshold alone, and
-    zero is within every threshold: sensitivities are those of clipped contributions,
-    for records that are replaced as for those that are taken out. Without a threshold
-    nothing is private, and a run that overflows is seen to diverge.
+    **Values that are not finite.** With a finite clipping threshold, a record
+    contributes 0 to a query if its margin, its derivative or the norm of its gradient
+    is not a finite float. Its contribution depends only on the record, the iterate and
+    the threshold, and zero is within every threshold. Sensitivities are therefore those
+    of clipped contributions, for records that are replaced as for those that are
+    removed. Without a threshold nothing is private, and a run that overflows is seen to
+    diverge.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class Oracle(base.BaseOracle, ABC):
     kernels : namespace
         The kernels over this kind of matrix.
     columns, rows
-        The features in the forms that the kernels walk by column and by record.
+        The features in the forms that kernels walk by column and by record.
     """
 
     problem: ERM
@@ -75,7 +76,7 @@ class Oracle(base.BaseOracle, ABC):
 
     @property
     def margins(self) -> Array:
-        """Return X w of each trial, shape (B, n), computed anew where stale."""
+        """Return X w of each trial, shape (B, n), recomputed if stale."""
         if self._margins is None:
             self._margins = self.product(self.w)
         return self._margins
@@ -88,7 +89,7 @@ class Oracle(base.BaseOracle, ABC):
     def residuals(self) -> Array:
         """Return phi'(x_i.w, y_i), shape (B, n); valid until the next call.
 
-        0 where it or the margin is not finite.
+        It is 0 where it or the margin is not finite.
         """
         r = self._compute_derivatives()
         without_nan(r.ravel())
@@ -110,7 +111,7 @@ class Oracle(base.BaseOracle, ABC):
         return bool(np.max(ends) > EXTREME)
 
     def clipped_sum(self, clip: Array) -> Array:
-        """Return sum_i of the gradients clipped in l2 to clip_b, shape (B, p).
+        """Return the sum of the gradients, each clipped in l2 to clip_b, shape (B, p).
 
         ``clip`` has shape (B, 1).
         """
@@ -119,9 +120,18 @@ class Oracle(base.BaseOracle, ABC):
         return self.transposed_product(r)
 
     def prox_step(self, coordinates: Indices, value: Array, step: Array) -> None:
-        """Set w_j to prox_{step psi_j}(w_j - step value) at each trial's j.
+        """Make a proximal step of one coordinate j of each trial.
 
-        All arguments have shape (B,); the margins follow.
+        w_j becomes prox_{step psi_j}(w_j - step value), and the margins follow.
+
+        Parameters
+        ----------
+        coordinates : int array of shape (B,)
+            The coordinate j of each trial.
+        value : array of shape (B,)
+            The derivative along it.
+        step : array of shape (B,)
+            The step size.
         """
         at = np.arange(self.batch), coordinates
         old = self.w[at]
@@ -130,13 +140,22 @@ class Oracle(base.BaseOracle, ABC):
         self.w[at] = new
 
     def _follow_step(self, coordinates: Indices, change: Array) -> None:
-        """Update the margins, or their substitute, for a coming step of ``w``."""
+        """Update the margins, or what replaces them, before a step changes ``w``."""
         self.kernels.move_coordinates(self.columns, self.margins, coordinates, change)
 
     def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
-        """Set w to (1 - part) w + part v, v having one entry other than zero.
+        """Move each trial's w towards a point v that has one entry other than zero.
 
-        All arguments have shape (B,); the margins follow in O(n).
+        w becomes (1 - part) w + part v, and the margins follow in O(n).
+
+        Parameters
+        ----------
+        coordinates : int array of shape (B,)
+            Where v has its entry, in each trial.
+        values : array of shape (B,)
+            That entry.
+        part : array of shape (B,)
+            The weight of v.
         """
         self._follow_towards(coordinates, values, part)
         self.w *= 1.0 - part[:, None]
@@ -153,11 +172,11 @@ class Oracle(base.BaseOracle, ABC):
         self.touch()
 
     def touch(self) -> None:
-        """Declare the margins stale, after ``w`` was changed in place."""
+        """Mark the margins as stale, after ``w`` was changed in place."""
         self._margins = None
 
     def objective(self, w: Array) -> Array:
-        """Return F at some points, (B, p) to (B,); free of a product at ``self.w``."""
+        """Return F at given points, (B, p) to (B,); ``self.w`` uses known margins."""
         margins = self.margins if w is self.w else self.product(w)
         sums = [loss_sum(self.loss, self.y, z) for z in margins]
         means = np.array(sums) / self.problem.n
@@ -172,9 +191,10 @@ class Oracle(base.BaseOracle, ABC):
         """Return X' r of each row of r, (B, n) to (B, p)."""
 
     def gradient(self, clip: Array) -> Array:
-        """Return mean_i clip(grad_j loss_i(w), +-clip_bj), shape (B, p).
+        """Return the mean of the gradients, each clipped by coordinate, shape (B, p).
 
-        ``clip`` has shape (B, p); infinite where no clipping is wanted.
+        An entry is mean_i clip(grad_j loss_i(w), +-clip_bj). ``clip`` has shape (B, p)
+        and is infinite where nothing is to be clipped.
         """
         out = np.empty_like(self.w)
         self.kernels.clipped_gradients(
@@ -183,13 +203,13 @@ class Oracle(base.BaseOracle, ABC):
         return out
 
     def _finite_derivatives(self, clip: Array) -> Array:
-        """Return the derivatives, 0 of gradients that are not finite where clipped."""
+        """Return the derivatives, 0 for gradients that are clipped and not finite."""
         r, clipped = self._compute_derivatives(), np.isfinite(clip).all(axis=1)
         drop_lengths(r, self.problem.dataset.row_norms, clipped)
         return r
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
-        """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
+        """Return entry j_b of each trial's clipped gradient; all have shape (B,)."""
         out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
         if self._may_overflow:
             r = self._finite_derivatives(clip[:, None])
@@ -203,7 +223,21 @@ class Oracle(base.BaseOracle, ABC):
         return out
 
     def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
-        """Return the sum of some records' gradients, clipped in l2, of one trial."""
+        """Return the sum of some records' gradients, clipped in l2, of one trial.
+
+        Parameters
+        ----------
+        trial : int
+            Its index in the batch.
+        records : int array
+            Indices of the records.
+        clip : float
+            Clipping threshold of the norm of a record's gradient.
+
+        Returns
+        -------
+        array of shape (p,)
+        """
         out = np.empty(self.problem.p)
         data, w = self._rows_with_norms, self.w[trial]
         self.kernels.record_sum(self.loss, data, w, records, clip, out)
@@ -221,8 +255,12 @@ class Oracle(base.BaseOracle, ABC):
 
         Parameters
         ----------
-        coordinates, noise : arrays of shape (B, k)
+        coordinates : int array of shape (B, k)
+            The coordinate of each step.
+        noise : array of shape (B, k)
+            It is added to the coordinate's clipped gradient.
         clip, steps : arrays of shape (B, p)
+            Clipping thresholds and step sizes of the coordinates.
         total : array of shape (B, p), or of no rows
             The sum of the iterates is added to it.
         """
@@ -247,19 +285,27 @@ class Oracle(base.BaseOracle, ABC):
         expected: float,
         summed: tuple[Array, NDArray[np.bool_]] | None = None,
     ) -> None:
-        """Make k noisy proximal stochastic steps of one trial; call ``touch`` after.
+        """Make k noisy proximal stochastic steps of one trial; then call ``touch``.
 
-        Each ends with the projection on the constraint.
+        Each step ends with the projection on the constraint.
 
         Parameters
         ----------
+        trial : int
+            Its index in the batch.
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
         noise : array of shape (k, p), or (0, p) for none; else ValueError
-        clip, expected : float
+            It is added to the sum of clipped gradients.
+        clip : float
+            Clipping threshold of the norm of a record's gradient.
         steps : array of shape (k,)
+            Step sizes.
+        expected : float
+            Expected batch size, by which the noisy sum is divided.
         summed : (array of shape (p,), bool array of shape (k,)), optional
-            A total, and whose iterates are added before the step; else free of psi.
+            A total, and the steps before which the iterate is added to it. The other
+            steps leave out the l1 and l2 of the penalty. None to add up nothing.
         """
         if len(noise) not in (0, len(steps)):
             raise ValueError(f"{len(noise)} rows of noise for {len(steps)} steps")
@@ -283,16 +329,20 @@ class Oracle(base.BaseOracle, ABC):
         noise: Array,
         scales: tuple[float, float, float],
     ) -> None:
-        """Make k noisy variance-reduced steps of one trial; call ``touch`` after.
+        """Make k noisy variance-reduced steps of one trial; then call ``touch``.
 
         Parameters
         ----------
+        trial : int
+            Its index in the batch.
         anchor : (array of shape (p,), array of shape (p,))
             The snapshot, and the noisy mean gradient there.
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
         noise : array of shape (k, p)
+            It is added to the sum of the differences of clipped gradients.
         scales : (clip, step, expected)
+            Clipping threshold, step size, and expected batch size.
         """
         data, at = self._rows_with_norms, (self.w[trial], *anchor)
         steps, draws = self.kernels.variance_reduced_steps, (*batches, noise)

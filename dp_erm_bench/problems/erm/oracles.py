@@ -14,7 +14,7 @@ from dp_erm_bench.kernels.products import PAIR, products
 from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 
-# Steps after which the gradient is computed anew, against rounding.
+# Steps after which the gradient is recomputed, because rounding errors add up.
 REFRESH = 1000
 
 # The share of non-zeros up to which a product goes by columns.
@@ -47,13 +47,13 @@ class DenseOracle(Oracle):
 
 
 class SparseOracle(Oracle):
-    """Gradients by a walk along stored entries; nothing is made dense."""
+    """Gradients by a walk along stored entries; no matrix is made dense."""
 
     kernels: ClassVar[Any] = sparse
 
     @staticmethod
     def form(matrix: Any) -> tuple[Array, Indices, Indices]:
-        """Return (data, indices, indptr), of columns (CSC) or of rows (CSR)."""
+        """Return (data, indices, indptr) of the columns (CSC) or of the rows (CSR)."""
         return matrix.data, matrix.indices, matrix.indptr
 
     def product(self, w: Array) -> Array:
@@ -78,7 +78,7 @@ class SparseOracle(Oracle):
 
     @property
     def wide(self) -> bool:
-        """Whether p > n: then rows are long, and cheaper than columns for one trial."""
+        """Whether p > n: rows are then long, and cheaper than columns for one trial."""
         return self.problem.p > self.problem.n
 
 
@@ -89,12 +89,12 @@ def second_moments(data: Dataset) -> tuple[Array, Array]:
 
 
 class GramOracle(DenseOracle):
-    """Gradients in O(p) a coordinate step, whatever the number of records.
+    """Gradients in O(p) per coordinate step, for any number of records.
 
-    For the squared loss where no derivative is clipped: at epsilon = inf, or on a
-    bounded domain, on which the thresholds L_j are never reached. Lower thresholds,
-    which a solver may have without saying so (``Solver.clips``), are kept record by
-    record.
+    It serves the squared loss if no derivative is clipped: at epsilon = inf, or on a
+    bounded domain, on which the thresholds L_j are never reached. A solver may have
+    lower thresholds without declaring it (``Solver.clips``). Then gradients are clipped
+    record by record.
     """
 
     def __init__(self, problem: ERM, batch: int) -> None:
@@ -123,7 +123,7 @@ class GramOracle(DenseOracle):
     def _is_out_of_domain(self) -> bool:
         """Return whether a derivative may exceed the bound that holds on the domain."""
         problem, bounds = self.problem, self.problem.dataset.bounds
-        # Finite for declared bounds alone.
+        # Finite only if bounds are declared.
         if not np.isfinite(problem.lipschitz) or bounds is None or bounds.label is None:
             return False
         w = np.where(bounds.columns > 0.0, self.w, 0.0)
@@ -141,14 +141,14 @@ class GramOracle(DenseOracle):
         return self._gradient.copy()
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
-        """Return entry j_b of each trial's clipped gradient; all of shape (B,)."""
+        """Return entry j_b of each trial's clipped gradient; all have shape (B,)."""
         if self._may_be_clipped(clip, self._derivative_bounds[0][coordinates]):
             return super().coordinate_gradient(coordinates, clip)
         products: Array = np.einsum("bp,bp->b", self.G[coordinates], self.w)
         return products - self.c[coordinates]
 
     def clipped_sum(self, clip: Array) -> Array:
-        """Return sum_i of the clipped gradients, (B, p)."""
+        """Return the sum of the clipped gradients, (B, p)."""
         if self._may_be_clipped(clip, self._derivative_bounds[1]):
             return super().clipped_sum(clip)
         return self.problem.n * self.gradient(np.empty(0))
@@ -174,7 +174,19 @@ class GramOracle(DenseOracle):
         steps: Array,
         total: Array,
     ) -> None:
-        """Make k noisy proximal coordinate steps of each trial."""
+        """Make k noisy proximal coordinate steps of each trial.
+
+        Parameters
+        ----------
+        coordinates : int array of shape (B, k)
+            The coordinate of each step.
+        noise : array of shape (B, k)
+            It is added to the coordinate's clipped gradient.
+        clip, steps : arrays of shape (B, p)
+            Clipping thresholds and step sizes of the coordinates.
+        total : array of shape (B, p), or of no rows
+            The sum of the iterates is added to it.
+        """
         if _is_below(clip, self._derivative_bounds[0]):
             super().coordinate_steps(coordinates, noise, clip, steps, total)
             self._gradient = None
@@ -184,12 +196,12 @@ class GramOracle(DenseOracle):
         self.touch()
 
     def touch(self) -> None:
-        """Declare margins and gradient stale, after ``w`` was changed in place."""
+        """Mark margins and gradient as stale, after ``w`` was changed in place."""
         super().touch()
         self._gradient = None
 
 
 def _is_below(clip: Array, bounds: Array | float) -> bool:
-    """Return whether thresholds are below the bounds; 0 is that of an empty column."""
+    """Return whether a threshold above 0 is below its bound; 0: an empty column."""
     low = (clip > 0.0) & (clip < np.multiply(bounds, 1.0 - 1e-12))
     return bool(low.any())

@@ -36,21 +36,23 @@ def minimise_perturbed(
         A constraint other than the whole space needs a penalty without L1 part and
         box.
     linear : array of shape (p,)
+        Gradient of the linear term.
     ridge : float
         ridge plus the penalty's own modulus must be positive.
     tolerance : float
         The distance that is sought. It is not promised: read ``distance``.
     start : array of shape (p,), optional
-        Where the search starts, by default at zero.
+        Where the search starts; None for zero.
 
     Returns
     -------
     Minimiser
-        Of Newton's method where the objective is smooth, which ends at rounding, or
-        near it for sparse features; else of proximal Newton steps, where they are the
-        cheaper ones; and from there of accelerated proximal gradient steps with
-        restarts (``composite.accelerated_points``): the momentum that strong convexity
-        tells is that of the ridge, which on a face of the set says little.
+        If the objective is smooth, the point of Newton's method, which ends at
+        rounding, or near it for sparse features. Otherwise the point of proximal Newton
+        steps, if these are cheaper. From there accelerated proximal gradient steps with
+        restarts follow (``composite.accelerated_points``). A momentum derived from
+        strong convexity would be that of the ridge, which says little on a face of the
+        set.
     """
     steps = PerturbedSteps(problem, linear, ridge)
     w = np.zeros(problem.p) if start is None else start
@@ -71,7 +73,7 @@ def minimise_perturbed(
 
 
 def without_norm(problem: ERM) -> ERM:
-    """Return the problem with the l2 part of its penalty alone."""
+    """Return the problem with only the l2 part of its penalty."""
     if problem.penalty.quadratic:
         return problem
     return replace(problem, penalty=L2(problem.penalty.strong_convexity))
@@ -80,21 +82,23 @@ def without_norm(problem: ERM) -> ERM:
 def maximise_shifted_dual(
     problem: ERM, linear: Array, ridge: float, gap: float = 1e-13
 ) -> tuple[Array, Array]:
-    """Maximise the dual of F(w) + (ridge/2) norm2(w)^2 + linear.w, F with a norm.
+    """Maximise the dual of F(w) + (ridge/2) norm2(w)^2 + linear.w, for a norm penalty.
 
-    Let F = L + kappa Omega, L with the penalty's l2 and the ridge, K = kappa |P|(F).
-    The dual is the maximum over u in K + linear of min_w L(w) + u.w: linear = b / n
-    shifts its set by b / n. The maximiser is not, as the paper says, the old one
-    plus b / n.
+    Let F = L + kappa Omega, where L includes the penalty's l2 part and the ridge, and
+    let K = kappa |P|(F). The dual is the maximum over u in K + linear of min_w L(w) +
+    u.w. Hence linear = b / n shifts its set by b / n. Contrary to the paper, the
+    maximiser is not the old one plus b / n.
 
     Parameters
     ----------
     problem : ERM
-        On the whole space; its penalty a norm and an l2 part.
+        On the whole space; its penalty is a norm and an l2 part.
     linear : array of shape (p,)
+        Gradient of the linear term.
     ridge : float
+        Strength of the added l2 term.
     gap : float
-        Between primal and dual value, at which accelerated projected steps end.
+        The gap between primal and dual value at which accelerated projected steps end.
 
     Returns
     -------
@@ -116,7 +120,7 @@ def maximise_shifted_dual(
     for _ in range(MAX_STEPS):
         theta = minimise_perturbed(inner, ahead + linear, ridge, 0.0, theta).w
         moved = norm.project(ahead + pace * theta, kappa)
-        # Started anew where the momentum leads downhill.
+        # Restarted where the momentum leads downhill.
         later = 0.5 + math.sqrt(0.25 + momentum**2) if theta @ (moved - s) >= 0 else 1.0
         ahead = moved + (momentum - 1.0) / later * (moved - s)
         s, momentum = moved, later

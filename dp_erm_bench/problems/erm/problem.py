@@ -1,8 +1,8 @@
-"""Empirical risk minimisation, as the harness asks for it, and what models are worth.
+"""Problems of empirical risk minimisation, and measures of their models.
 
-The population risk of a model is its expected loss, without the penalty: of fresh
-records, or by their law. That is no private output: it reads records that no mechanism
-reads, or their law.
+The population risk of a model is its expected loss, without the penalty. It is computed
+from fresh records or from their law. It is not a private output: it uses records that
+no mechanism reads, or their law.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
 
 
 def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
-    """Return what the test part says of B models, (B, p) to (B,) each.
+    """Return measures of B models on the test part, (B, p) to (B,) each.
 
-    Without a test part nothing. `test_risk` is the mean loss, `test_objective` the
-    same with the penalty; for a classification there are `test_accuracy` and
-    `balanced_accuracy`, the latter nan where the test part has one class; for a
-    regression `rmse` and `r2`, of the margins as predictions.
+    Without a test part there are none. `test_risk` is the mean loss, and
+    `test_objective` that plus the penalty. For a classification there are
+    `test_accuracy` and `balanced_accuracy`; the latter is nan if the test part has one
+    class. For a regression there are `rmse` and `r2`, with the margins as predictions.
     """
     data = problem.dataset
     if data.X_test is None or data.y_test is None:
@@ -90,7 +90,8 @@ def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
 def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
     """Return `rmse` and `r2` of B predictions of n labels, (B, n) to (B,) each.
 
-    The latter is 1 - mean squared error / variance of the labels, nan if that is 0.
+    The latter is 1 - mean squared error / variance of the labels; nan if the variance
+    is 0.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
         squares = np.square(predictions - y).mean(axis=1)
@@ -102,7 +103,7 @@ def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
 def ranking_measures(problem: ERM, w: Array) -> dict[str, Array]:
     """Return `auc` of B models on the test part of a classification, if it has one.
 
-    It takes a sort, which at every checkpoint would take a fifth of the time of a run.
+    It needs a sort, which at every checkpoint would take a fifth of the time of a run.
     """
     data = problem.dataset
     if data.X_test is None or data.y_test is None or not problem.loss.classification:
@@ -111,17 +112,17 @@ def ranking_measures(problem: ERM, w: Array) -> dict[str, Array]:
 
 
 def reference_models(problem: ERM, optimum: Optimum) -> dict[str, dict[str, float]]:
-    """Return what is known of models to compare with: what answers without features.
+    """Return measures of models to compare with: the optimum and constant models.
 
     Returns
     -------
     dict
-        By name of the model its measures. With a test part ``optimum``, where one is
-        certified, and of a regression ``mean``, which answers the mean of the training
-        part's labels. The constant model (`constant_model`) is ``base_rate`` of a
-        classification, ``mean`` of the squared loss, ``constant`` of others; beside
-        what the test part says it has `train_risk`, and with an intercept `objective`
-        and `relative_error`.
+        Measures by the name of the model. With a test part there is ``optimum``, if one
+        is certified, and for a regression ``mean``, which predicts the mean label of
+        the training part. The constant model (`constant_model`) is called ``base_rate``
+        for a classification, ``mean`` for the squared loss and ``constant`` for other
+        losses. Besides the measures on the test part it has `train_risk`, and with an
+        intercept `objective` and `relative_error`.
     """
     data, loss = problem.dataset, problem.loss
     margin, constant = constant_model(problem, optimum.value)
@@ -152,7 +153,7 @@ def reference_models(problem: ERM, optimum: Optimum) -> dict[str, dict[str, floa
 
 
 def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, float]]:
-    """Return the number that is the best answer to every record, and how good it is.
+    """Return the best constant margin for all records, and measures of it.
 
     Parameters
     ----------
@@ -164,12 +165,13 @@ def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, 
     -------
     margin : float
         It minimises the mean loss of the training part over constant margins, without
-        penalty and constraint: the log-odds, the mean, Huber's location. Infinite where
-        the mean loss has no minimum, as of the logistic loss on one class.
+        penalty and constraint: the log-odds, the mean, or Huber's location. Infinite if
+        the mean loss has no minimum, as for the logistic loss on one class.
     measures : dict
-        `train_risk`, that mean loss. With an intercept, the best point whose other
-        weights are 0 has `objective` (its own weight counts in the penalty and in the
-        constraint) and, where a minimum is certified, `relative_error`.
+        `train_risk` is that mean loss. With an intercept, `objective` is that of the
+        best point whose other weights are 0; its own weight counts in the penalty and
+        in the constraint. If a minimum is certified, `relative_error` is that of this
+        point.
     """
     data, loss = problem.dataset, problem.loss
     y, counts = np.unique(data.y, return_counts=True)
@@ -204,7 +206,7 @@ def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, 
 
 
 def _span_of_axis(problem: ERM, axis: Array) -> tuple[float, float]:
-    """Return the least and the largest multiple of an axis that the domain holds."""
+    """Return the least and the largest multiple of an axis in the domain."""
     from scipy.optimize import bisect
 
     penalty, constraint = problem.penalty, problem.constraint
@@ -237,12 +239,12 @@ def least_along(
     Parameters
     ----------
     function : callable
-        It may have kinks. If it falls without end, the place is infinite, as is the
-        value where it is negative by then.
+        It may have kinks. If it keeps falling, the place is infinite; so is the value
+        if it is negative by then.
     start : float
-        Near the minimum: the search is exact to 1e-8 of the distance from it.
+        A point near the minimum. The search is exact to 1e-8 of the distance from it.
     low, high : float
-        The interval that is searched, which holds 0.
+        The interval that is searched; it contains 0.
     """
     # Not at the top: scipy takes long to import.
     from scipy.optimize import minimize_scalar
@@ -271,14 +273,14 @@ def least_along(
             )
             places.append(start + float(found.x))
         values = {place: function(place) for place in places}
-    # What rounding makes of a value is no gain over the start.
+    # A difference due to rounding is no gain over the start.
     gained = min(values.values()) < values[start] * (1.0 - 1e-13)
     best = min(values, key=lambda at: values[at]) if gained else start
     return best, values[best]
 
 
 def reason_not_judged(problem: ERM, quantity: str) -> str:
-    """Return why models cannot be judged by a quantity, empty if they can.
+    """Return why models cannot be judged by a quantity; empty if they can.
 
     Parameters
     ----------
@@ -308,9 +310,9 @@ def reason_not_judged(problem: ERM, quantity: str) -> str:
 def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
     """Return the area under the ROC curve of B score vectors.
 
-    The share of the pairs of a positive and a negative record in which the positive
-    one has the larger score; ties count one half. One sort for each vector:
-    O(B n log n) time.
+    It is the share of the pairs of a positive and a negative record in which the
+    positive one has the larger score; ties count one half. It takes one sort for each
+    vector, O(B n log n) time.
 
     Parameters
     ----------
@@ -320,7 +322,7 @@ def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
     Returns
     -------
     array of shape (B,)
-        nan where a score is nan, or all records are of one class.
+        nan if a score is nan, or all records are of one class.
     """
     n, first = positive.size, int(positive.sum())
     if first in (0, n):
@@ -342,7 +344,7 @@ def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
 
 
 STREAM = 0x5EED
-"""Beside the dataset's seed, that of its fresh records."""
+"""Part of the seed of fresh records, next to the dataset's seed."""
 
 
 class Population(ABC):
@@ -364,16 +366,17 @@ class Population(ABC):
     @property
     @abstractmethod
     def optimum(self) -> float:
-        """Return the least risk over the constraint; nan where none is certified."""
+        """Return the least risk over the constraint; nan if none is certified."""
 
     def excess(self, w: Array) -> Array:
-        """Return the risks above the least one, (B, p) to (B,)."""
+        """Return the risks minus the least risk, (B, p) to (B,)."""
         return self.risk(w) - self.optimum
 
     def excess_objective(self, w: Array) -> Array:
-        """Return the risks with the penalty above the least such sum, (B, p) to (B,).
+        """Return the risks plus penalty, minus the least such sum, (B, p) to (B,).
 
-        Without a penalty that is `excess`; else nan, unless a subclass knows the least.
+        Without a penalty this is `excess`. Otherwise it is nan, unless a subclass knows
+        the least sum.
         """
         plain = isinstance(self.problem.penalty, NoPenalty)
         return self.excess(w) if plain else np.full(len(w), math.nan)
@@ -389,8 +392,8 @@ class Population(ABC):
 class MedianPopulation(Population):
     """The expected absolute loss under the law of median_regression.
 
-    It depends on w by norm2(w - w*) alone and grows with it: over a convex set it is
-    least at the projection of w*.
+    It depends on w only through norm2(w - w*) and grows with it. Over a convex set it
+    is therefore least at the projection of w*.
     """
 
     problem: Any
@@ -413,7 +416,7 @@ class MedianPopulation(Population):
         return self.law.noise + self._projection_loss
 
     def excess(self, w: Array) -> Array:
-        """Return the excess without subtracting risks that are nearly equal."""
+        """Return the excess risks, without subtracting risks that are nearly equal."""
         return self.law.excess_absolute(w) - self._projection_loss
 
 
@@ -421,8 +424,8 @@ class MedianPopulation(Population):
 class FreshSample(Population):
     """The mean loss over records that no mechanism reads.
 
-    The least one is that of the sample, as far as it is certified: it is at most the
-    population's on average, so that an excess is rather too large.
+    The least risk is that of the sample, if it is certified. On average it is at most
+    that of the population, so an excess is rather too large.
     """
 
     problem: Any
@@ -437,7 +440,7 @@ class FreshSample(Population):
 
     @cached_property
     def optimum(self) -> float:
-        """Return the least mean loss over the constraint, nan if none is certified."""
+        """Return the least mean loss over the constraint; nan if none is certified."""
         return self._least(NoPenalty())
 
     @cached_property
@@ -451,16 +454,16 @@ class FreshSample(Population):
         return math.nan if least is None else least
 
     def excess_objective(self, w: Array) -> Array:
-        """Return the mean losses with the penalty above the least such sum."""
+        """Return the mean losses plus penalty, minus the least such sum."""
         objective: Array = self.risk(w) + self.problem.penalty.value(w)
         return objective - self._least_objective
 
 
 def population_of(problem: Any) -> Population | None:
-    """Return what fresh records say of a problem, None without ``dataset.n_fresh``.
+    """Return the population risk of a problem, or None without ``dataset.n_fresh``.
 
-    They are drawn from the law of the dataset where that is known, else they are the
-    first of the held-out part.
+    Fresh records are drawn from the law of the dataset if it is known. Otherwise they
+    are the first of the held-out part.
 
     Raises
     ------
@@ -497,11 +500,11 @@ def population_of(problem: Any) -> Population | None:
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """The linear model of one point.
+    """The linear model that one point defines.
 
-    Records are those of the problem: where its columns were standardised or its
-    records clipped, these must be, too. Where columns were mapped by declared bounds
-    (``scale=bounds``), records are in their units, and are mapped as those of the fit.
+    Records must be as those of the problem: standardised or clipped, if those were. If
+    columns were mapped by declared bounds (``scale=bounds``), records are given in the
+    original units, and are mapped as those of the fit.
 
     Attributes
     ----------
@@ -513,13 +516,13 @@ class LinearModel:
     intercept : float
         The constant of the last feature, which records may lack; 0 if there is none.
     categories : mapping of str to tuple of str or float
-        The categories of each column whose indicators are features: a table
-        may have the column itself, of texts or numbers, in their place.
+        The categories of each column whose indicators are features. Instead of the
+        indicators, a table may have the column itself, of texts or numbers.
     ranges : Ranges or None
-        By which records are mapped and, if those of the fit were, clipped.
+        The ranges by which records are mapped and, if those of the fit were, clipped.
     mapped : tuple of Features
-        The problem's own records, which are mapped already, as are slices of dense
-        ones. A copy of some is taken for raw records, and a pickled model knows none.
+        The problem's own records, which are already mapped, as are slices of dense
+        ones. A copy of them counts as raw records, and a pickled model has none.
     """
 
     w: Array
@@ -545,15 +548,15 @@ class LinearModel:
         Parameters
         ----------
         X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
-            Without the constant column of an intercept or with it. The columns of a
-            table are found by name, and texts become indicators of their categories.
+            With or without the constant column of an intercept. The columns of a table
+            are found by name, and texts become indicators of their categories.
 
         Raises
         ------
         UsageError
-            For another number of columns, a column that is missing or stands twice, a
-            value that is missing or not finite, or a word that is no category; for one
-            outside of its declared bounds if those of the fit were refused, too.
+            For a wrong number of columns, a missing or repeated column, a value that is
+            missing or not finite, or a word that is no category. Also for a value
+            outside its declared bounds, if such values were refused in the fit.
         """
         features = self._features_of(X)
         p = self.w.size
@@ -594,7 +597,7 @@ class LinearModel:
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the accuracy of a classification, else R^2.
 
-        It is computed from the records given: it is no private output.
+        It is computed from the given records, so it is not a private output.
 
         Parameters
         ----------
@@ -671,14 +674,14 @@ class LinearModel:
 
     @property
     def _columns_of_indicators(self) -> dict[str, str]:
-        """Return the column of texts that each indicator is made of."""
+        """Return the column of texts from which each indicator is made."""
         given = self.categories.items()
         return {
             name: k for k, chosen in given for name in _names_of_indicators(k, chosen)
         }
 
     def _missing_indicators(self, X: Any, there: set[str]) -> dict[str, Array]:
-        """Return the indicators that a table lacks and whose columns it has."""
+        """Return the indicators that a table lacks, made from the columns it has."""
         made: dict[str, Array] = {}
         for name, chosen in self.categories.items():
             if name in there and not _names_of_indicators(name, chosen) <= there:
@@ -693,8 +696,8 @@ class LinearModel:
 def feature_names(data: Dataset) -> tuple[str, ...]:
     """Return the names of a dataset's features: a table's own, else x0, x1, ...
 
-    Where columns without entries were dropped, which ones depends on the records: the
-    others are numbered.
+    Features are numbered, too, if columns without entries were dropped, because the
+    records decide which ones.
     """
     p = data.p - bool(data.intercept)
     names = data.columns if len(data.columns) == p else [f"x{j}" for j in range(p)]
@@ -707,9 +710,9 @@ def _names_of_indicators(column: str, categories: tuple[Any, ...]) -> set[str]:
 
 
 def categories_of(data: Dataset) -> dict[str, tuple[Any, ...]]:
-    """Return the categories of a dataset's columns: declared, or read and spelled.
+    """Return the categories of a dataset's columns, declared or read from the names.
 
-    A column whose indicators have no names of their own is left out.
+    A column is left out if its indicators are not features with names of their own.
     """
     if data.loaded is None:
         return {}
@@ -719,7 +722,7 @@ def categories_of(data: Dataset) -> dict[str, tuple[Any, ...]]:
     chosen = {
         k: tuple(n[len(k) + 1 :] for n in names if n.startswith(f"{k}=")) for k in found
     }
-    # A declared list also tells a column `a` with `b=c` from one called `a=b`.
+    # A declared list also separates a column `a` with `b=c` from one called `a=b`.
     chosen |= {k: declared for k, declared in found.items() if declared is not None}
     return {k: c for k, c in chosen.items() if _names_of_indicators(k, c) <= {*names}}
 
@@ -735,7 +738,7 @@ def _frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _check_numbers(key: str, found: Features) -> None:
-    """Refuse numbers that are missing or not finite, naming the first record."""
+    """Raise UsageError if a number is missing or not finite, naming the record."""
     if isinstance(found, np.ndarray):
         base.check_missing(key, found)
     check_finite_numbers(f"{key}:", found)
@@ -749,22 +752,23 @@ SILENT = (
     *("_target_", "usual", "usual_standardised", "usual_regression", "path"),
     FRESH,
 )
-"""Keys of a dataset's yaml that its content or the objective already tell.
+"""Keys of a dataset's yaml that its content or the objective already determine.
 
-By how many fresh records a model is judged moves no draw of its run.
+The number of fresh records that judge a model does not change the draws of its run.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class ERMProblem(ERM, Problem):
-    """An objective with its certified optimum, its oracles and its facts."""
+    """An objective with its certified optimum, its oracles and its measures."""
 
     @property
     def spec(self) -> dict[str, Any]:
         """Return the part of a trial's spec that describes the problem.
 
-        `dataset` as ``Dataset.spec``; `loss`, `penalty`, `constraint` by name, with
-        all their parameters; of a loss from outside the package also its source.
+        `dataset` is as in ``Dataset.spec``; `loss`, `penalty` and `constraint` are
+        given by name, with all their parameters. A loss from outside the package also
+        has its source.
         """
         return {
             "dataset": self.dataset.spec,
@@ -782,7 +786,7 @@ class ERMProblem(ERM, Problem):
             for part, described in self.spec.items()
             if part != "dataset"
         }
-        # Its content tells a file, not its place.
+        # A file is identified by its content, not by its place.
         parts["loss"].pop("file", None)
         data = self.dataset
         return digest_of_json([data.content_hash, keys, parts, *data.bounds_by_name])
@@ -797,8 +801,9 @@ class ERMProblem(ERM, Problem):
     def optimum(self) -> Optimum:
         """Return the reference optimum with its certificate, cached on disk.
 
-        Smoothness constants do not move it: a problem with others asks its origin, so
-        that it is found once for all batches and fits.
+        It does not depend on smoothness constants. A problem with other constants
+        therefore takes it from its origin, so that it is found once for all batches and
+        fits.
         """
         if self.population is not None and self.population.exact:
             return Optimum(reason="runs are judged by their population risk alone")
@@ -818,7 +823,7 @@ class ERMProblem(ERM, Problem):
 
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
         """Return the oracle that serves the problem best, see `Problem.oracle`."""
-        # Not at the top: who plans trials need not wait for numba.
+        # Not at the top: planning trials need not wait for numba.
         from dp_erm_bench.problems.erm import oracles
 
         if self.dataset.sparse:
@@ -838,12 +843,13 @@ class ERMProblem(ERM, Problem):
         }
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return what the test set and the population say, if there are any.
+        """Return measures on the test part and the population, if there are any.
 
-        See `held_out_measures`, `Population.measures` and `structure`. Where the loss
-        is not convex also `gradient_norm`, norm2(w - v) for the point v that a step of
-        length 1 along the gradient, the prox and the projection lead to: of the
-        gradient itself without penalty and constraint, 0 where w is stationary.
+        See `held_out_measures`, `Population.measures` and `structure`. If the loss is
+        not convex, there is also `gradient_norm`. It is norm2(w - v), where v is the
+        point after a gradient step of length 1 from w, the prox and the projection.
+        Without penalty and constraint it is the norm of the gradient. It is 0 where w
+        is stationary.
         """
         said = held_out_measures(self, w)
         if self.population is not None:
@@ -856,11 +862,12 @@ class ERMProblem(ERM, Problem):
         return said
 
     def structure(self, w: Array) -> dict[str, Array]:
-        """Return what is to be said of the zeros of points, (B, p) to (B,) each.
+        """Return measures of which entries of points are zero, (B, p) to (B,) each.
 
-        `support_f1` where the true weights are known, 2 |S and T| / (|S| + |T|) for the
-        coordinates S, T that are not 0 in w and in them, 1 where there are none; and
-        what the norm of the penalty or the ball says (`SubmodularNorm.structure`).
+        If the true weights are known, `support_f1` is 2 |S and T| / (|S| + |T|), where
+        S and T are the coordinates that are not 0 in w and in the true weights. It is 1
+        if there are none. The norm of the penalty or of the ball may add measures
+        (`SubmodularNorm.structure`).
         """
         said: dict[str, Array] = {}
         if self.dataset.w_true is not None:
@@ -876,14 +883,15 @@ class ERMProblem(ERM, Problem):
 
     @cached_property
     def population(self) -> Population | None:
-        """Return what fresh records say, None without ``dataset.n_fresh``."""
+        """Return the population risk, or None without ``dataset.n_fresh``."""
         return population_of(self)
 
     def last_measures(self, w: Array) -> dict[str, Array]:
-        """Return the AUC on the test set, if there is one, see `ranking_measures`.
+        """Return the AUC on the test part, if there is one, see `ranking_measures`.
 
-        Where nothing else is to be compared with the constant model, for want of an
-        intercept and of a test part, the mean loss of the training part, `train_risk`.
+        Without an intercept and a test part, nothing else can be compared with the
+        constant model. In this case return the mean loss of the training part,
+        `train_risk`.
         """
         data = self.dataset
         if data.intercept or data.y_test is not None:
@@ -892,7 +900,7 @@ class ERMProblem(ERM, Problem):
             return {"train_risk": self.loss.value(data.y, w @ data.X.T).mean(axis=-1)}
 
     def model(self, w: Array) -> LinearModel:
-        """Return what a point predicts for records, shape (p,)."""
+        """Return the linear model that a point, shape (p,), defines."""
         data, classification = self.dataset, self.loss.classification
         named = feature_names(data), data.intercept, categories_of(data)
         if data.ranges is None or not data.ranges.scaled:
@@ -902,9 +910,10 @@ class ERMProblem(ERM, Problem):
 
     @cached_property
     def references(self) -> dict[str, dict[str, float]]:
-        """Return what is known of the optimum and the constant model, see `references`.
+        """Return measures of models to compare with, see `reference_models`.
 
-        A problem with other smoothness constants asks its origin, as for the optimum.
+        A problem with other smoothness constants takes them from its origin, like the
+        optimum.
         """
         origin = self.origin
         if origin is not None and self.is_fixed and origin.key == self.key:

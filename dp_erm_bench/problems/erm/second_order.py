@@ -1,13 +1,13 @@
 """Second-order queries of an oracle: outer products, curvatures, geometries.
 
-They stand beside the oracle, not in it: who asks first-order queries alone has no part
-of them in its keys. The noise is not here; which change of a record's is to be hidden
-is in ``solvers.bounds`` (`outer_change`, `moments_change`).
+They are outside the oracle, so that this code is not part of the keys of solvers that
+make only first-order queries. The noise is not here. The change of a record that is to
+be hidden is bounded in ``solvers.bounds`` (`outer_change`, `moments_change`).
 
 A symmetric matrix is published as the vector of its entries on and above the diagonal,
-those above it times sqrt 2 (`pack_symmetric`): its length is the matrix' Frobenius
-norm, and noise of deviation s on it is, on the matrix that is rebuilt
-(`unpack_symmetric`), of deviation s on the diagonal and s / sqrt 2 off it.
+with those above it times sqrt 2 (`pack_symmetric`). The norm of the vector is the
+matrix' Frobenius norm. Noise of deviation s on the vector has, on the rebuilt matrix
+(`unpack_symmetric`), the deviation s on the diagonal and s / sqrt 2 off it.
 """
 
 import functools
@@ -28,23 +28,23 @@ from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 
 MOST_BYTES = 1 << 27
-"""Of a matrix of p x p numbers, of each trial of a batch: p up to 4096."""
+"""Most bytes of a p x p matrix, in each trial of a batch: p is at most 4096."""
 
 BLOCK = 1 << 22
-"""Entries of the records that are weighted, or seen in a geometry, at once (32 MB)."""
+"""Entries of records that are weighted, or mapped by a geometry, at once (32 MB)."""
 
 NEAR = 1e-5
 """Distance to the centre below which a secant's slope is the tangent's."""
 
 TINY = float(np.finfo(np.float64).tiny)
-"""More than what underflows in the image of a record of up to 1e6 features."""
+"""More than what underflow takes from a length, for a record of up to 1e6 features."""
 
 SINGULAR = 1e-14
 """Least eigenvalue, as a part of the largest, that is not rounding."""
 
 
 def matrix_refusal(problem: ERM) -> str | None:
-    """Return why no matrix of p x p numbers is made, None if one may be."""
+    """Return why a p x p matrix is too large to be made, or None if it is not."""
     p, size = problem.p, 8 * problem.p**2
     if size <= MOST_BYTES:
         return None
@@ -56,7 +56,7 @@ def matrix_refusal(problem: ERM) -> str | None:
 
 @functools.lru_cache(maxsize=2)
 def _packed_places(p: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Return rows and columns of a packed matrix' entries, and what they are times."""
+    """Return rows and columns of a packed matrix' entries, and their factors."""
     i, j = np.triu_indices(p)
     return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
 
@@ -78,14 +78,14 @@ def unpack_symmetric(vectors: Array, p: int) -> Array:
 def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
     """Return sum_i q_i x_i x_i' of each trial, packed, (B, p (p + 1) / 2).
 
-    Dense records are weighted in blocks, sparse ones as they are read: nothing but the
-    sums has p x p entries, 8 p^2 bytes a trial.
+    Dense records are weighted in blocks, sparse ones as they are read. Only the sums
+    have p x p entries, 8 p^2 bytes a trial.
 
     Parameters
     ----------
     oracle : Oracle
     weights : array of shape (B, n), optional
-        q, of any sign; by default 1: X'X, the same row for all trials.
+        q, of any sign. None for 1, which gives X'X, the same row for all trials.
     """
     data = oracle.problem.dataset
     if weights is None:
@@ -96,43 +96,44 @@ def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
 
 
 def _gram_of_columns(X: Any) -> Array:
-    """Return X'X of features by columns; of sparse ones the upper triangle."""
+    """Return X'X of features by columns; for sparse ones only the upper triangle."""
     if isinstance(X, np.ndarray):
         return np.asarray(X.T @ X)
     return _weighted_gram(X.tocsr(), np.ones(X.shape[0]))
 
 
 def _weighted_gram(rows: Any, q: Array) -> Array:
-    """Return sum_i q_i x_i x_i', (p, p); of sparse rows the upper triangle."""
+    """Return sum_i q_i x_i x_i', (p, p); for sparse rows only the upper triangle."""
     n, p = rows.shape
     out = np.zeros((p, p))
     if not isinstance(rows, np.ndarray):
         upper_weighted_gram((rows.data, rows.indices, rows.indptr), q, out)
         return out
     roots = np.sqrt(np.abs(q))[:, None]
-    # Each block adds up p x p numbers: no fewer records than some p.
+    # Each block adds p x p numbers, so it has at least a few times p records.
     m = max(BLOCK // p, 4 * p)
     for start in range(0, n, m):
         block = slice(start, start + m)
         Z = rows[block] * roots[block]
         out += Z.T @ Z
         if (q[block] < 0.0).any():
-            # What was added once, and ought to be taken away, twice.
+            # Terms of negative weight were added once, so they are subtracted twice.
             Z *= q[block, None] < 0.0
             out -= 2.0 * (Z.T @ Z)
     return out
 
 
 def label_products(oracle: Oracle) -> Array:
-    """Return X'y = sum_i y_i x_i, (1, p): it is the same for all trials."""
+    """Return X'y = sum_i y_i x_i, (1, p), the same for all trials."""
     return oracle.transposed_product(oracle.y[None])
 
 
 def curvatures(oracle: Oracle) -> Array:
     """Return phi''(x_i.w, y_i) of each trial, (B, n), 0 where a margin is not finite.
 
-    Cut off at [0, H] for a convex loss, else at [-H, H], H its smoothness constant:
-    what sensitivities rest on holds whatever the loss computes.
+    They are cut off at [0, H] for a convex loss, else at [-H, H], where H is its
+    smoothness constant. The bounds on which sensitivities depend thus hold, whatever
+    the loss computes.
     """
     with np.errstate(all="ignore"):
         q = oracle.loss.second_derivative(oracle.y, oracle.margins)
@@ -142,12 +143,13 @@ def curvatures(oracle: Oracle) -> Array:
 def secants(oracle: Oracle) -> Array:
     """Return q_i = (phi'(z_i) - phi'(c_i)) / (z_i - c_i) at z = x_i.w, (B, n).
 
-    Where phi is an even function of z - c with a concave function of (z - c)^2 in it,
-    up to linear terms, the parabola through z with the slope of phi there and the
-    curvature q lies nowhere below phi (de Leeuw and Lange, "Sharp quadratic
-    majorization in one dimension", 2009). That is so of the logistic loss with c = 0,
-    q = tanh(z / 2) / (2 z), and of the squared, the Huber and the smoothed hinge loss
-    with c = y. A mean value of phi'', q is in [0, H], and cut off there.
+    Suppose that, up to linear terms, phi is an even function of z - c and a concave
+    function of (z - c)^2. Then the parabola through z with the slope of phi there and
+    the curvature q is nowhere below phi (de Leeuw and Lange, "Sharp quadratic
+    majorization in one dimension", 2009). This holds for the logistic loss with c = 0,
+    for which q = tanh(z / 2) / (2 z), and for the squared, the Huber and the smoothed
+    hinge loss with c = y. As a mean value of phi'', q is in [0, H], and it is cut off
+    there.
     """
     loss, y, z = oracle.loss, oracle.y, oracle.margins
     c = np.zeros_like(y) if isinstance(loss, Logistic) else y
@@ -160,7 +162,7 @@ def secants(oracle: Oracle) -> Array:
 
 
 def secant_refusal(problem: ERM) -> str | None:
-    """Return why `secants` bound no loss from above, None if they do."""
+    """Return why `secants` give no upper bound on the loss, or None if they do."""
     known = (Logistic, Squared, Huber, SmoothedHinge)
     if type(problem.loss) in known:
         return None
@@ -179,13 +181,13 @@ def _cut_to_bounds(oracle: Oracle, q: Array) -> Array:
 
 
 class Geometry:
-    """Gradients that are measured by norm2(Q'g), Q of each trial public or published.
+    """Gradients measured by norm2(Q'g), where each trial's Q is public or published.
 
     Parameters
     ----------
     oracle : Oracle
     Q : array of shape (B, p, p)
-        Not from the data but through what was published.
+        It depends on the data only through what was published.
 
     Attributes
     ----------
@@ -202,9 +204,9 @@ class Geometry:
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of Q'g_i, clipped in l2 to clip_b, (B, p); clip: (B, 1).
 
-        A term is Q'g_i min(1, C / norm2(Q'g_i)): of norm C at most, so that the sum
-        changes by ``adjacency.of_sum(C)``. Divided by C, as one publishes it where C
-        follows from what was published, by ``adjacency.of_sum(1.0)``.
+        A term is Q'g_i min(1, C / norm2(Q'g_i)). Its norm is at most C, so the sum
+        changes by ``adjacency.of_sum(C)``. The sum divided by C, which is published if
+        C follows from what was published, changes by ``adjacency.of_sum(1.0)``.
         """
         r = self.oracle.residuals()
         for b, lengths in enumerate(self.lengths):
@@ -221,24 +223,33 @@ def _lengths_in_metric(rows: Any, Q: Array) -> Array:
     parts = (rows[start : start + m] @ Q for start in range(0, n, m))
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.concatenate([norm2(one, axis=-1) for one in parts])
-    # Clipping needs no shorter ones than they are: nor 0, nor what is no number.
+    # For clipping, no length may be too short, nor 0, nor NaN.
     return np.where(np.isnan(lengths), np.inf, lengths + TINY)
 
 
 def eigen_decomposition(matrix: Array) -> tuple[Array, Array]:
     """Return the eigenvalues, increasing, and the eigenvectors of a symmetric matrix.
 
-    Of a published one: all that follows from it costs nothing. nan, if an entry is not
-    finite.
+    The matrix is a published one, so what follows from it costs no budget. All results
+    are nan if an entry is not finite.
     """
-    if not np.isfinite(matrix).all():  # LAPACK fails there, or not, by p
+    if not np.isfinite(matrix).all():  # whether LAPACK fails there depends on p
         return np.full(len(matrix), np.nan), np.full(matrix.shape, np.nan)
     values, vectors = linalg.eigh(matrix, check_finite=False, driver="evd")
     return np.asarray(values), np.asarray(vectors)
 
 
 def lift_eigenvalues(values: Array, floor: float, lift: str = "clip") -> Array:
-    """Return eigenvalues >= floor: max(l, floor), or max(l, 0) + floor (``add``)."""
+    """Return eigenvalues >= floor: max(l, floor), or max(l, 0) + floor (``add``).
+
+    Parameters
+    ----------
+    values : array of shape (p,)
+        The eigenvalues l.
+    floor : float
+        The least eigenvalue of the result.
+    lift : {'clip', 'add'}
+    """
     if lift == "add":
         return np.asarray(np.maximum(values, 0.0) + floor)
     return np.asarray(np.maximum(values, floor))
@@ -247,7 +258,7 @@ def lift_eigenvalues(values: Array, floor: float, lift: str = "clip") -> Array:
 def check_regular(values: Array, what: str) -> None:
     """Raise Unsupported if the eigenvalues are those of a singular matrix.
 
-    With noise a floor keeps them apart from 0; without there is none.
+    With noise, a floor keeps them away from 0; without noise there is no floor.
     """
     if not values.min() > SINGULAR * values.max():
         raise Unsupported(
@@ -261,16 +272,27 @@ def solve_system(
 ) -> Array:
     """Return (lifted matrix + ridge I)^-1 g of a symmetric matrix, (p,).
 
-    Eigenvalues are sought only if there is one that is cut: whether Cholesky's factor
-    exists tells, in a tenth of the time.
+    Eigenvalues are computed only if one of them has to be lifted. Whether a Cholesky
+    factor exists shows this, in a tenth of the time.
+
+    Parameters
+    ----------
+    matrix : array of shape (p, p)
+    g : array of shape (p,)
+    floor : float
+        Least eigenvalue of the lifted matrix.
+    ridge : float
+        Added to all eigenvalues.
+    lift : {'clip', 'add'}
+        As for `lift_eigenvalues`.
 
     Raises
     ------
     Unsupported
-        If what is solved is singular.
+        If the matrix of the system is singular.
     """
     cut, added = (0.0, floor + ridge) if lift == "add" else (floor, ridge)
-    # As they are: what scipy wraps them in costs more than a small system.
+    # LAPACK itself: scipy's wrappers cost more than a small system.
     _, lacking = linalg.lapack.dpotrf(_shift_diagonal(matrix, -cut))
     if not lacking:
         factor, found, lacking = linalg.lapack.dposv(_shift_diagonal(matrix, added), g)

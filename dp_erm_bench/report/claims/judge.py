@@ -1,11 +1,14 @@
-"""Claims of papers: refused before anything runs, judged once it has run.
+"""Claims of papers: checked before anything runs, judged after the run.
 
-A verdict is the first of `lookup.VERDICTS` that applies. `vacuous`: the line that the
-claim calls good does not beat w = 0 where the claim is decided, or the bound that it is
-held against is above the error of w = 0, or the claim would hold, too, if the runs of
-that line had stayed at w = 0; publishing w = 0 would do as well, whatever the value is.
-So it is of a line that is not as far below w = 0 as the claim asks besides.
-`undecided`: the interval contains the threshold.
+A verdict is the first of `lookup.VERDICTS` that applies. A claim is `vacuous` if
+publishing w = 0 would do as well, whatever the claim measures. The cases are:
+
+- The line that the claim calls good does not beat w = 0 where the claim is decided.
+- The bound that the line is compared with is above the error of w = 0.
+- The claim would also hold if the runs of that line had stayed at w = 0.
+- The line is not as far below w = 0 as the claim also requires.
+
+A claim is `undecided` if its interval contains the threshold.
 """
 
 from __future__ import annotations
@@ -63,19 +66,25 @@ OPTIONAL = (
     "below_zero",
 )
 WHOSE = ("paper", "authors' figure", "ours", "as reported")
-"""Where a claim stands: in the paper; in a figure of the authors' that is decoded; in
-neither, as we ask it; or in a paper that is known from another one or its abstract. All
-but ours name the place, their `source`."""
+"""Whose a claim is.
+
+It is made in the paper; in a decoded figure of the authors; by us; or in a paper that
+is known only from another one or from its abstract. All claims but ours name the place
+as their `source`.
+"""
 
 KINDS = ("claim", "fact", "arithmetic")
-"""What a row is: a statement on errors of algorithms; a fact of data, of noise or of a
-line that does not move; or a formula beside itself."""
+"""Kinds of claims.
+
+A claim is about errors of algorithms. A fact is about data, noise or a line that does
+not move. Arithmetic checks a formula against another form of itself.
+"""
 
 STILL = 1e-3
-"""A line whose error has changed by no larger a part than this stands still."""
+"""A line whose error changes by a smaller part than this stays at w = 0."""
 
 NO_LINE = "none"
-"""What is good in a claim that calls no line good; its `reason` says why not."""
+"""Value of `good` in a claim that calls no line good; its `reason` says why."""
 
 EXPECTED = VERDICTS[VERDICTS.index(VACUOUS) :]
 FORMS: Mapping[tuple[str, ...], str] = {
@@ -97,30 +106,30 @@ WORDS = {
     **{"whose": [*WHOSE], "kind": [*KINDS], "at": [*AUTHORS]},
 }
 LISTS = ("figure", "line", "under", "over", "other", "at", "epsilon")
-"""Keys of which a list stands for one claim per value.
+"""Keys that may have a list of values, which gives one claim per value.
 
-A measure over sets takes all figures and epsilons of such a list together.
+A measure over sets uses all figures and epsilons of such a list together.
 """
 
 
 def check_claims(
     claims: Sequence[Any], lines: LinesOf, figures: Sequence[Figure] = ()
 ) -> None:
-    """Refuse claims that could not be judged once everything has run.
+    """Raise UsageError for claims that could not be judged after the run.
 
     Parameters
     ----------
     claims : sequence
-        As in an experiment's yaml.
+        The claims as in an experiment's yaml.
     lines : mapping of str to list of str
-        The lines of the experiment's panels.
+        The lines of each panel of the experiment.
     figures : sequence of Figure
-        Its figures, of which those of noise have lines, too.
+        The figures of the experiment; those of noise have lines, too.
 
     Raises
     ------
     UsageError
-        Naming the claim, the key, its value and what is allowed.
+        With a message that names the claim, the key, its value and what is allowed.
     """
     noise = {
         name: list(one.releases) for name, one in sources_of(figures, Noise).items()
@@ -183,7 +192,7 @@ def _check_lines(claim: Claim, lines: LinesOf) -> None:
 
 
 def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
-    """Refuse a good line that does not run, and none without a reason."""
+    """Raise UsageError if the good line does not run, or is none without a reason."""
     good = _good_line(claim)
     if good == NO_LINE:
         if not claim.get("reason"):
@@ -199,12 +208,12 @@ def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
 
 
 def _good_line(claim: Claim) -> str:
-    """Return the line that a claim calls good; empty of one that names none."""
+    """Return the line that a claim calls good, empty if `good` is not given."""
     return _fill_braces("good", claim) if claim.get("good") else ""
 
 
 def _fill_braces(key: str, claim: Claim) -> str:
-    """Return words of a claim, with the claim's keys in the place of their braces."""
+    """Return a text of a claim, with keys in braces replaced by their values."""
     try:
         return str(claim.get(key, "")).format(**claim)
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
@@ -215,7 +224,7 @@ def _fill_braces(key: str, claim: Claim) -> str:
 
 
 def _several_values(key: str, value: Any) -> list[Any]:
-    """Return the values of a key, of which some may be lists."""
+    """Return the values of a key as a list; it may have one value or several."""
     if key not in LISTS or not isinstance(value, list):
         return [value]
     if not value:
@@ -224,7 +233,7 @@ def _several_values(key: str, value: Any) -> list[Any]:
 
 
 def measure_of(claim: Claim) -> Measure:
-    """Return the measure that a claim names; refuse an unknown one."""
+    """Return the measure that a claim names; raise UsageError if it is unknown."""
     name = claim.get("measure")
     registry.check_choice("measure", name, sorted(MEASURES))
     return MEASURES[str(name)]
@@ -253,19 +262,23 @@ def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFr
     table : DataFrame
         The tidy table of the experiment, one row per checkpoint.
     config : mapping
-        The experiment's resolved yaml: `claims`, `profile` and `figures`; its name as
-        `paper`; the manifest's `not_run` and the folder's `choices`, if any.
+        The experiment's resolved yaml with `claims`, `profile` and `figures`. Also the
+        experiment's name as `paper`, and if they exist the manifest's `not_run` and the
+        folder's `choices`.
 
     Returns
     -------
     DataFrame
-        One row per claim, `COLUMNS`. `interval` is that of the value, `of_zero` the
-        error of the line that is good over that of w = 0 with its interval, both where
-        the claim is decided. Open are its lines beyond whose settings better ones may
-        lie, and why. The verdict is one of `lookup.VERDICTS`, its reason in
-        parentheses.
+        One row per claim, with `COLUMNS`. `interval` is that of the value. `of_zero` is
+        the error of the good line over that of w = 0, with its interval. Both are
+        measured where the claim is decided. `open` names the lines beyond whose
+        settings better ones may lie, and why. `verdict` is one of `lookup.VERDICTS`,
+        with its reason in parentheses.
 
-    Raises UsageError if a claim states no threshold.
+    Raises
+    ------
+    UsageError
+        If a claim states no threshold.
     """
     import pandas as pd
 
@@ -351,7 +364,7 @@ def _row_of_claim(
 def _open_choices(
     claim: Claim, panels: Collection[str], config: Mapping[str, Any]
 ) -> str:
-    """Return which choices, at the epsilon of a claim, are open, and why."""
+    """Return in words which choices at the epsilon of a claim are open, and why."""
     measure = measure_of(claim)
     if not measure.tuned:
         return ""
@@ -367,9 +380,10 @@ def _interval_in_words(estimate: Estimate) -> str:
 def _beside_zero(
     lookup: Lookup, good: str, found: Evidence
 ) -> tuple[str, str, Estimate]:
-    """Return the error of the good line over that of w = 0, and why it says nothing.
+    """Return the good line's error over that of w = 0 in words, and why it is vacuous.
 
-    The last is the largest of it at any point, where the claim asks for that, too.
+    The third value is that quotient as an estimate. If the claim has `below_zero` along
+    an axis, it is the largest quotient over all points.
     """
     share, zero = lookup.beside_zero(good, found.at)
     said = f"{share.point:.3g} {_interval_in_words(share)}"
@@ -386,9 +400,10 @@ def _beside_zero(
 
 
 def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
-    """Return the number of a claim if the runs of its line had stayed at w = 0.
+    """Return the number of a claim if the runs of its good line had stayed at w = 0.
 
-    Of a claim that calls no line good, its own line; nan if there is none, or no value.
+    If the claim calls no line good, its own line is used. The number is nan if there is
+    no such line or no value.
     """
     claim = lookup.claim
     line = good if good != NO_LINE else claim.get("line", claim.get("under", ""))
@@ -402,7 +417,7 @@ def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
 
 
 def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> str:
-    """Return what standing still scores, and which lines of the claim do so."""
+    """Return in words the number at w = 0, and which lines of the claim stay there."""
     claim, said = lookup.claim, []
     if not math.isnan(standing.point):
         said.append(f"{standing.point:.3g}")
@@ -421,12 +436,13 @@ def _lines_of_claim(claim: Claim) -> list[str]:
 
 
 def _verdict_of(claim: Claim, estimate: Estimate, share: Estimate) -> str:
-    """Compare an interval with the claim's threshold, and so the part of w = 0's error.
+    """Return the verdict of a claim: compare its interval with its threshold.
 
     Parameters
     ----------
     claim : mapping
-        With its threshold, and `below_zero` if it asks for a part.
+        The claim with its threshold. If it has `below_zero`, this is the largest value
+        of `share` that it allows.
     estimate, share : Estimate
         The number of the claim, and the good line's error over that of w = 0.
     """

@@ -1,9 +1,9 @@
-"""Measures, and the runs that a claim names, on which they are taken.
+"""Measures, and the look-up of the runs that a claim names.
 
-Every measure is a number with its interval. What is independent are the report seeds of
-a line on one data set; of several data sets the unit is the data set, as all runs on it
-share its records and its chosen settings. The settings that were chosen are given: how
-they were chosen adds nothing to an interval.
+Every measure is a number with its interval. On one data set, the independent units are
+the report seeds of a line. With several data sets the unit is the data set, since all
+runs on it share its records and its chosen settings. Chosen settings count as given:
+how they were chosen adds nothing to an interval.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ none."""
 SMOKE, NOT_JUDGED, NOT_RUN = "smoke", "not judged", "not run"
 VACUOUS, UNDECIDED, HOLDS, FAILS = "vacuous", "undecided", "holds", "fails"
 VERDICTS = (NOT_JUDGED, NOT_RUN, VACUOUS, UNDECIDED, HOLDS, FAILS)
-"""The first that applies is the verdict. The first of all is that of the profile smoke,
-which only shows that all of it runs."""
+"""The first of these that applies is the verdict.
+
+`not judged` is that of the profile smoke, which only shows that everything runs.
+"""
 
 UNJUDGED = (
     "profile smoke: it shows that all of it runs; verdicts would mean nothing, so that "
@@ -58,11 +60,11 @@ GIVEN = (
     "given: what their choice adds is not in them."
 )
 WRONG = (1.0 - LIKELY) / 2
-"""A verdict by an interval is wrong at most so often: one of its ends is beyond."""
+"""Largest probability that a verdict by an interval is wrong: that of one tail."""
 
 
 def without_repetitions(reasons: Iterable[str]) -> list[str]:
-    """Return reasons, each in words the first time only: how to get data is long."""
+    """Return reasons, which may be long, with repetitions replaced by `as above`."""
     every = [*reasons]
     return [
         "as above" if one and one in every[:place] else one
@@ -71,12 +73,12 @@ def without_repetitions(reasons: Iterable[str]) -> list[str]:
 
 
 def by_chance(rows: Iterable[Mapping[str, str]]) -> str:
-    """Return how many verdicts of claims.csv are wrong by chance, in a sentence.
+    """Return a sentence on how many verdicts of claims.csv are wrong by chance.
 
     Parameters
     ----------
     rows : iterable of mapping
-        Of claims.csv; the sentence is empty where none rests on an interval.
+        Rows of claims.csv. The sentence is empty if no verdict rests on an interval.
     """
     decided = [row for row in rows if row["verdict"] in (HOLDS, FAILS)]
     texts = [row.get("interval") or "" for row in decided]
@@ -92,15 +94,16 @@ def by_chance(rows: Iterable[Mapping[str, str]]) -> str:
 
 
 class Evidence(NamedTuple):
-    """What decides a claim, and where.
+    """The number that decides a claim, and where it was measured.
 
     Attributes
     ----------
     estimate : Estimate
+        The number with its interval.
     at : float or None
         The passes, or the value of the axis, that decide; None for the last.
     bound : float
-        A proved bound on the error there, not a number if the claim is of none.
+        A proved bound on the error there; nan if the claim is about none.
     """
 
     estimate: Estimate
@@ -110,7 +113,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """Look up runs in a table by line.
+    """The runs that a claim names, looked up in a table by line.
 
     Attributes
     ----------
@@ -119,14 +122,15 @@ class Lookup:
     config : mapping
         The experiment's resolved yaml.
     claim : mapping
-        Its `figure` is the panel, or the family of panels; `epsilon` that of the runs,
-        1 if not given; `statistic` averages the runs, their mean if not given.
+        The claim. Its `figure` is the panel, or the family of panels. `epsilon` is that
+        of the runs, 1 if not given. `statistic` says how runs are averaged, by default
+        by their mean.
     asked : list of Finals
-        What measures averaged.
+        The values that measures have averaged.
     seen : dict
-        Runs that were looked up already, by what names them: of all claims of a table.
+        Runs that were looked up already, by their names, for all claims of a table.
     still : str
-        A line in whose place w = 0 stands; none if empty.
+        Label of a line whose runs are replaced by w = 0; empty for none.
     """
 
     table: pd.DataFrame
@@ -147,7 +151,7 @@ class Lookup:
         return str(self.claim.get("statistic", "mean"))
 
     def __call__(self, line: str) -> LineErrors:
-        """Return the report runs of a line; raises `Missing` if there are none."""
+        """Return the report runs of a line; raise `Missing` if there are none."""
         named = self.figure, line, float(self.claim.get("epsilon", 1.0))
         if named not in self.seen:
             self.seen[named] = line_errors(self.table, *named)
@@ -155,16 +159,26 @@ class Lookup:
         return found.standing_still if line == self.still else found
 
     def finals(self, line: str, passes: float | None = None) -> Finals:
-        """Return the errors of a line's runs at their end, or at some passes.
+        """Return the errors of a line's runs at their end, or after some passes.
 
-        At least `FLOOR`, to which the optimum is certified.
+        Errors below `FLOOR`, the precision of the certified optimum, are raised to it.
         """
         values, sets = self(line).finals(passes)
         self.asked.append(Finals(np.maximum(values, FLOOR), sets))
         return self.asked[-1]
 
     def along(self, line: str, axis: str, quantity: str | None = None) -> Scaling:
-        """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`."""
+        """Return the final values of a line along an axis.
+
+        Parameters
+        ----------
+        line : str
+            Label of the line.
+        axis : str
+            The axis, such as `n`, `p`, `epsilon` or `quotient`.
+        quantity : str or None
+            The column of the values, empty for excess risks; None for the claim's.
+        """
         quantity = str(self.claim.get("quantity", "")) if quantity is None else quantity
         named = self.figure, axis, line, quantity
         if named not in self.seen:
@@ -187,7 +201,7 @@ class Lookup:
 
     @property
     def over(self) -> str:
-        """Return how many runs were averaged, at least, in words."""
+        """Return in words the least number of runs that were averaged."""
         if not self.asked:
             return ""
         runs = min(len(one.values) for one in self.asked)
@@ -203,10 +217,10 @@ class Lookup:
         Parameters
         ----------
         groups : sequence of sequence of (Finals, float)
-            Values and weights. Those of a group are at the same point: where they are
-            of the same data sets these are drawn together.
+            Values and weights. Those of a group belong to the same point. If they have
+            the same data sets, these are resampled together.
         share : float
-            Of the interval.
+            Coverage of the interval, between 0 and 1.
         """
         self.asked.extend(one for group in groups for one, _ in group)
         if self.statistic == "median":
@@ -218,7 +232,15 @@ class Lookup:
         return estimate_sum(parts, share=share)
 
     def ratio(self, over: Finals, under: Finals, share: float = LIKELY) -> Estimate:
-        """Return the average of some values divided by that of others."""
+        """Return the average of some values divided by that of others.
+
+        Parameters
+        ----------
+        over, under : Finals
+            The values in the numerator and in the denominator.
+        share : float
+            Coverage of the interval, between 0 and 1.
+        """
         return self.logs([[(over, 1.0), (under, -1.0)]], share).map(bounded_exp)
 
     def average(self, values: Finals, share: float = LIKELY) -> Estimate:
@@ -226,16 +248,17 @@ class Lookup:
         return self.logs([[(values, 1.0)]], share).map(bounded_exp)
 
     def beside_zero(self, line: str, at: float | None) -> tuple[Estimate, float]:
-        """Return the error of a line over that of w = 0, and the latter.
+        """Return the error of a line over that of w = 0, and the error of w = 0.
 
-        Both are where the claim is decided, on the line's own problem and records.
+        Both errors are those where the claim is decided, on the line's own problem and
+        records.
 
         Parameters
         ----------
         line : str
             Label of the line.
         at : float or None
-            As in `Evidence`.
+            The passes, or the value of the axis, as in `Evidence`.
         """
         quantity = str(self.claim.get("quantity", ""))
         quantity = quantity if quantity in COMPARED else ""
@@ -252,9 +275,9 @@ class Lookup:
         if is_better_higher(quantity):
             values, zeros = 1.0 - values, 1.0 - zeros
         zero = float(Finals(zeros, sets).units().mean())
-        if not (zeros > 0.0).all():  # unknown, or the best that there is
+        if not (zeros > 0.0).all():  # unknown, or already the best value
             return unknown_estimate(math.nan), zero
-        # Without noise an error is zero but for rounding, on either side.
+        # Without noise an error is zero up to rounding, on either side.
         values = np.maximum(values, FLOOR * zeros)
         pair = [(Finals(values, sets), 1.0), (Finals(zeros, sets), -1.0)]
         if self.statistic == "median":
@@ -267,7 +290,7 @@ class Lookup:
 def _samples_of_group(
     group: Sequence[tuple[Finals, float]], together: bool = False
 ) -> list[Part]:
-    """Return the samples of values at one point: one where data sets are drawn."""
+    """Return the samples of values at one point: a single one if units are paired."""
     units = [one.units() for one, _ in group]
     weights = np.array([weight for _, weight in group])
     seeds = [np.unique(one.sets) for one, _ in group]
@@ -278,7 +301,7 @@ def _samples_of_group(
 
 
 def bounded_exp(x: float) -> float:
-    """Return the exponential, infinite beyond the largest number."""
+    """Return exp(x), infinite if it exceeds the largest number."""
     with np.errstate(over="ignore"):
         return float(np.exp(x))
 
@@ -292,15 +315,15 @@ class Measure:
     words : str
         Its description in claims.csv, with the claim's keys in braces.
     value : callable or str
-        Maps a `Lookup` and the claim's keys to a number in which nothing is random, an
-        `Estimate`, or `Evidence`; or the dotted name of such a function, which takes
-        long to import.
+        A function of a `Lookup` and the claim's keys. It returns a number in which
+        nothing is random, an `Estimate`, or `Evidence`. A function that is slow to
+        import is given by its dotted name.
     lines : str
-        One of `RUNS`, `NOISE` and `NOTHING`.
+        What the claim's lines are: one of `RUNS`, `NOISE` and `NOTHING`.
     tuned : bool
-        Whether the settings that were chosen have a part in it.
+        Whether the number depends on the chosen settings.
     over_sets : bool
-        Whether it is one number over all figures and epsilons of a claim.
+        Whether there is one number over all figures and epsilons of a claim.
     """
 
     words: str
@@ -311,17 +334,17 @@ class Measure:
 
     @cached_property
     def function(self) -> Callable[..., float | Estimate | Evidence]:
-        """Return what measures."""
+        """Return the function that measures, imported if it was given by name."""
         value = self.value
         return registry.locate(value) if isinstance(value, str) else value
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the keys of a claim that it reads, beside those of every claim."""
+        """Return the keys of a claim that it reads, besides those of every claim."""
         return tuple(inspect.signature(self.function).parameters)[1:]
 
     def __call__(self, lookup: Lookup) -> Evidence:
-        """Return what decides; raises `Missing` with the reason if there is nothing."""
+        """Return the evidence on a claim; raise `Missing` with the reason if none."""
         found = self.function(lookup, **{key: lookup.claim[key] for key in self.needs})
         if isinstance(found, Evidence):
             return found
@@ -338,7 +361,13 @@ MEASURES: dict[str, Measure] = {}
 def says(
     words: str, lines: str = RUNS, tuned: bool = True, over_sets: bool = False
 ) -> Callable[[Value], Value]:
-    """Enter a function into `MEASURES`."""
+    """Return a decorator that enters a function into `MEASURES`.
+
+    Parameters
+    ----------
+    words, lines, tuned, over_sets
+        As in `Measure`.
+    """
 
     def enter(function: Value) -> Value:
         MEASURES[function.__name__] = Measure(words, function, lines, tuned, over_sets)

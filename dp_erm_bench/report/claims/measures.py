@@ -1,9 +1,10 @@
 """The measures of claims: a number with its interval, from runs, studies or noise.
 
-The keyword parameters of a measure are the keys of a claim that it reads. A measure is
-a number in which nothing is random, an `Estimate`, or `Evidence` where it is decided
-elsewhere than at the end. What is heavy to import is named: claims are checked before
-anything runs. What needs no run is in `papers.claims`, and so are bounds.
+The keyword parameters of a measure are the keys of a claim that it reads. A measure
+returns a number in which nothing is random, an `Estimate`, or `Evidence` if it is
+decided elsewhere than at the end. Functions that are slow to import are given by name,
+because claims are checked before anything runs. Measures that need no run, and bounds,
+are in `papers.claims`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ from dp_erm_bench.results.statistics import (
 )
 
 LOW, HIGH = 0.2, 0.8
-"""Ends of a band: of 20 runs an interval of these can be told, of the extremes none."""
+"""Quantiles at the ends of a band.
+
+From 20 runs these have an interval; the extremes have none.
+"""
 
 
 def _slope_of_average(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
@@ -60,7 +64,17 @@ def _slope_of_average(runs: Lookup, lines: Mapping[str, float], axis: str) -> Es
 
 @says("slope of the {statistic} of {line} against {axis}, log-log least squares")
 def slope(runs: Lookup, line: str, axis: str) -> Estimate:
-    """Return the slope of the final average along an axis."""
+    """Return the slope of the final average along an axis, on log-log scales.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    """
     return _slope_of_average(runs, {line: 1.0}, axis)
 
 
@@ -68,7 +82,21 @@ def slope(runs: Lookup, line: str, axis: str) -> Estimate:
 def slope_of_one_pass(
     runs: Lookup, line: str, axis: str, p: int, radius: float
 ) -> Evidence:
-    """Return the slope of one-pass SGD's excess, and its bound at the last point."""
+    """Return the slope of one-pass SGD's excess, and its bound at the last point.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    p : int
+        Number of features, for the bound.
+    radius : float
+        Radius R of the bound, see `papers.claims.excess_bound`.
+    """
     at = float(runs.along(line, axis).x[-1])
     bound = _bound_at(runs, line, axis, at, "one_pass_bound", p=p, radius=radius)
     return Evidence(_slope_of_average(runs, {line: 1.0}, axis), bound=bound)
@@ -76,7 +104,17 @@ def slope_of_one_pass(
 
 @says("slope against {axis}, {other} less {line}")
 def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> Estimate:
-    """Return by how much one slope exceeds another."""
+    """Return the slope of `other` minus that of `line`, on log-log scales.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line, other : str
+        Labels of the two lines.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    """
     return _slope_of_average(runs, {line: -1.0, other: 1.0}, axis)
 
 
@@ -98,7 +136,17 @@ def _pairs_of_lines(
 
 @says("largest quotient of the {statistic}s of {over} and {under} along {axis}")
 def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
-    """Return the largest average of a line over that of another one along an axis."""
+    """Return the largest quotient of the averages of two lines along an axis.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the denominator and in the numerator.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    """
     pairs = _pairs_of_lines(runs, over, under, axis)
 
     def make(share: float) -> list[Estimate]:
@@ -112,7 +160,7 @@ def _largest_of(
     x: Sequence[float],
     bounds: Sequence[float] = (),
 ) -> Evidence:
-    """Return the largest of some numbers; it is decided where that is."""
+    """Return the largest of some numbers, with its point of the axis and its bound."""
     place = int(np.argmax([one.point for one in make(LIKELY)]))
     bound = bounds[place] if bounds else math.nan
     return Evidence(estimate_of_largest(make), float(x[place]), bound)
@@ -120,27 +168,71 @@ def _largest_of(
 
 @says("{statistic} at the least {axis}, {over} / {under}")
 def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
-    """Return the average at the start of the axis of one line over another's."""
+    """Return the quotient of the averages of two lines at the start of the axis.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the denominator and in the numerator.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    """
     x, first, second = _pairs_of_lines(runs, over, under, axis)[0]
     return Evidence(runs.ratio(first, second), x)
 
 
 @says("{statistic} at the largest {axis}, {over} / {under}")
 def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
-    """Return the average at the end of the axis of one line over another's."""
+    """Return the quotient of the averages of two lines at the end of the axis.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the denominator and in the numerator.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    """
     x, first, second = _pairs_of_lines(runs, over, under, axis)[-1]
     return Evidence(runs.ratio(first, second), x)
 
 
 @says("{statistic} {quantity} of {line} at the largest {axis}")
 def average_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> Estimate:
-    """Return the average of a column at the end of the axis."""
+    """Return the average of a column at the end of the axis.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    quantity : str
+        The column, which the look-up reads from the claim.
+    """
     return runs.average(runs.along(line, axis).finals(-1))
 
 
 @says("part of the excess at 0 {line} has lost at the largest {axis} ({statistic})")
 def excess_lost(runs: Lookup, line: str, axis: str) -> Estimate:
-    """Return the part of the excess at w = 0 that is lost, whatever a run's length."""
+    """Return the relative decrease of the excess from w = 0, at the end of the axis.
+
+    Final values are compared, whatever the length of the runs.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    """
     runs.asked.append(runs.along(line, axis).finals(-1))
     return runs.beside_zero(line, None)[0].map(_complement)
 
@@ -162,7 +254,7 @@ def _bound_at(
 def _share_of_bounds(
     runs: Lookup, line: str, axis: str, bound: str, **keys: float
 ) -> Evidence:
-    """Return the largest quotient of averages and a bound at the points."""
+    """Return the largest quotient of average and bound over the points of an axis."""
     found = runs.along(line, axis)
     bounds = [_bound_at(runs, line, axis, at, bound, **keys) for at in found.x.tolist()]
 
@@ -175,10 +267,21 @@ def _share_of_bounds(
 
 @says("largest {statistic} of {line} / the bound of its expectation, over {axis}")
 def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Evidence:
-    """Return the largest quotient of the projection mechanism's mean and bound.
+    """Return the largest quotient of the projection mechanism's mean and its bound.
 
-    With few coordinates the bound is attained but for 1 / (4 p): a mean of finitely
-    many runs is above it by chance, which the interval tells.
+    With few coordinates the bound is attained up to 1 / (4 p). A mean of finitely many
+    runs may exceed it by chance, which the interval shows.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    nonzeros : int
+        Non-zeros of a record, for the bound.
     """
     return _share_of_bounds(runs, line, axis, "mean_bound", nonzeros=nonzeros)
 
@@ -187,7 +290,21 @@ def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Ev
 def share_of_bound(
     runs: Lookup, line: str, axis: str, p: int, radius: float
 ) -> Evidence:
-    """Return the largest quotient of one-pass SGD's mean and bound over n records."""
+    """Return the largest quotient of one-pass SGD's mean excess and its bound.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    p : int
+        Number of features, for the bound.
+    radius : float
+        Radius R of the bound, see `papers.claims.excess_bound`.
+    """
     return _share_of_bounds(runs, line, axis, "one_pass_bound", p=p, radius=radius)
 
 
@@ -202,7 +319,19 @@ def share_of_output_bound(
     epsilon: float,
     delta: float,
 ) -> Evidence:
-    """Return the largest quotient of output perturbation's mean and bound over n."""
+    """Return the largest quotient of output perturbation's mean excess and its bound.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    axis : str
+        The axis along which the panels or runs vary, such as `n`.
+    p, kappa, radius, epsilon, delta
+        As in `papers.claims.output_bound`.
+    """
     keys = {"p": p, "kappa": kappa, "radius": radius}
     keys |= {"epsilon": epsilon, "delta": delta}
     return _share_of_bounds(runs, line, axis, "output_bound", **keys)
@@ -210,7 +339,7 @@ def share_of_output_bound(
 
 @says("relative error at w = 0", tuned=False)
 def error_at_zero(runs: Lookup, line: str) -> float | Estimate:
-    """Return the relative error of the start of a line."""
+    """Return the relative error of a line where its runs start, at w = 0."""
     run = runs(line)
     start = run.errors[:, 0]
     if (start == start[0]).all():
@@ -220,13 +349,29 @@ def error_at_zero(runs: Lookup, line: str) -> float | Estimate:
 
 @says("{statistic} final error, {over} / {under}")
 def ratio(runs: Lookup, under: str, over: str) -> Estimate:
-    """Return the average final error of one line divided by that of another."""
+    """Return the average final error of one line divided by that of another.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the denominator and in the numerator.
+    """
     return runs.ratio(runs.finals(over), runs.finals(under))
 
 
 @says("{statistic} final error, {under} / {over}")
 def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
-    """Return `ratio` the other way round."""
+    """Return the average final error of `under` divided by that of `over`.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the numerator and in the denominator.
+    """
     return runs.ratio(runs.finals(under), runs.finals(over))
 
 
@@ -239,6 +384,13 @@ def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
     """Return the share of panels and epsilons at which one line ends no higher.
 
     The interval is that of a bootstrap over panels.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim, which lists panels and epsilons.
+    under, over : str
+        Labels of the line that ends at or below the other, and of the other.
     """
     shares = []
     for one in runs.claim["figure"]:
@@ -257,12 +409,21 @@ def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
     "of the higher of their two ends"
 )
 def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> Estimate:
-    """Return the time of one line over that of another, until both are as good.
+    """Return the time that a line needs to become as good, over that of another line.
 
-    The time is that of the first checkpoint from which on the average error of a line
-    is at most ``factor`` times the higher of the two final ones. Which checkpoint that
-    is is given, like the settings. A line came there after the checkpoint before: where
-    steps lie between the two, the interval holds the times of both.
+    The time of a line is that of its first checkpoint from which on the average error
+    is at most ``factor`` times the higher of the two final ones. This checkpoint counts
+    as given, like the settings. The line reached that error after the checkpoint
+    before. If steps lie between the two checkpoints, the interval covers both times.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the denominator and in the numerator.
+    factor : float
+        Factor over the higher final error within which the error has to stay.
     """
     average = np.median if runs.statistic == "median" else np.mean
     means = {line: average(runs(line).errors, axis=0) for line in (over, under)}
@@ -283,8 +444,8 @@ def _seconds_within(
 ) -> tuple[Finals, Finals]:
     """Return times before and at the first checkpoint from which on errors stay low.
 
-    What is there at w = 0 is there at the first checkpoint after it. Without a step
-    between the two checkpoints both times are the second one's.
+    Errors that are low at w = 0 already count from the first checkpoint after it.
+    Without a step between the two checkpoints, both times are those of the second one.
     """
     found, sets = runs(line), runs(line).finals().sets
     at = max(len(errors) - int(np.argmin([*(errors <= target)[::-1], False])), 1)
@@ -300,7 +461,7 @@ def _seconds_within(
 def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
     """Return the lower end of one band over the upper end of another.
 
-    Of several data sets it is the geometric mean of what it is on each.
+    With several data sets it is the geometric mean over them.
     """
     seeds = [np.unique(one.sets) for one in (over, under)]
 
@@ -322,13 +483,29 @@ def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Es
 
 @says("20 % quantile of {over} / 80 % quantile of {under}, at the end (above 1: apart)")
 def band_gap(runs: Lookup, under: str, over: str) -> Estimate:
-    """Return the factor between the band above and the band below."""
+    """Return the 20 % quantile of one line's final errors over another's 80 % quantile.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    under, over : str
+        Labels of the lines in the denominator and in the numerator.
+    """
     return _gap_of_bands(runs, runs.finals(over), runs.finals(under), LIKELY)
 
 
 @says("factor between the final bands of {line} and {other} (at most 1: overlap)")
 def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
-    """Return the factor between two bands, whichever is above."""
+    """Return the factor between the final bands of two lines, whichever is above.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line, other : str
+        Labels of the two lines.
+    """
     first, second = runs.finals(line), runs.finals(other)
 
     def make(share: float) -> list[Estimate]:
@@ -340,11 +517,21 @@ def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
 
 @says("part of the mean decrease of {line} after {iterations} iterations")
 def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
-    """Return the part of the final decrease reached after some passes."""
+    """Return the part of the final decrease that is reached after some passes.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    iterations : float
+        Number of iterations, each of which is a pass.
+    """
     run = runs(line)
     start, end = run.errors[:, 0], run.errors[:, -1]
     early, sets = run.finals(iterations)
-    # Lost runs have made no progress that can be divided.
+    # Lost runs have no progress to divide by.
     if not np.isfinite([early, end]).all():
         return unknown_estimate(math.nan)
     runs.asked.append(Finals(end, sets))
@@ -355,7 +542,7 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
 
 
 def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
-    """Return the error over the error at 0."""
+    """Return the error at the end, or after some passes, over the error at w = 0."""
     values, sets = runs.finals(line, passes)
     both = [Finals(one, sets).units() for one in (values, runs(line).errors[:, 0])]
     return estimate_sum([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(
@@ -365,25 +552,43 @@ def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimat
 
 @says("part of the error at 0 that {line} loses in {passes} passes (mean)")
 def loss_of_error(runs: Lookup, line: str, passes: float) -> Evidence:
-    """Return the part of the error at 0 that is lost after some passes."""
+    """Return the relative decrease of the error from w = 0 after some passes.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    passes : float
+        Number of passes over the data.
+    """
     return Evidence(_error_left(runs, line, passes).map(_complement), passes)
 
 
 @says("mean final error of {line} / error at 0")
 def share_left(runs: Lookup, line: str) -> Estimate:
-    """Return the final error over the error at 0."""
+    """Return the final error over the error at w = 0."""
     return _error_left(runs, line)
 
 
 @says("part of the error at 0 that {line} has lost at its end (mean)")
 def share_lost(runs: Lookup, line: str) -> Estimate:
-    """Return the part of the error at 0 that is lost at the end."""
+    """Return the relative decrease of the error from w = 0 to the end."""
     return _error_left(runs, line).map(_complement)
 
 
 @says("mean final error of {line} / 80 % quantile of the final errors of {other}")
 def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
-    """Return the mean end of one line over the upper end of another's band."""
+    """Return a line's mean final error over the 80 % quantile of another's.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line, other : str
+        Labels of the line, and of the line whose band is compared.
+    """
     first, second = runs.finals(line), runs.finals(other)
     parts = [(first.units(), None, 1.0), (second.units(), HIGH, -1.0)]
     return estimate_of_quantiles(parts).map(bounded_exp)
@@ -391,14 +596,27 @@ def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
 
 @says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
 def excess_nonzeros(runs: Lookup, line: str) -> float:
-    """Return the largest excess of the non-zeros over the passes: one refutes."""
+    """Return the largest excess of non-zeros over passes, over all checkpoints.
+
+    A single run with an excess refutes the claim.
+    """
     run = runs(line)
     return float(np.max(run.nnz - run.x))
 
 
 @says("{statistic} error of {line} in {share} of the passes of {other} / its end")
 def ratio_at_share(runs: Lookup, line: str, other: str, share: float) -> Evidence:
-    """Return the error in a part of another line's passes over the latter's end."""
+    """Return an early error of a line divided by the final error of another line.
+
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line, other : str
+        Labels of the line, and of the line that it is compared with.
+    share : float
+        Part of the passes of `other` after which `line` is taken.
+    """
     passes = share * float(runs(other).x[-1])
     early = runs.finals(line, passes)
     return Evidence(runs.ratio(early, runs.finals(other)), passes)
@@ -409,10 +627,20 @@ AUTHORS = END, PASSES = "at the end", "at their passes"
 
 @says("{statistic} error of {line} / that of the authors' curve, {at}")
 def ratio_to_authors(runs: Lookup, line: str, curve: str, at: str) -> Evidence:
-    """Return a line's error over that of the authors' figure.
+    """Return a line's error divided by that of a curve of the authors' figure.
 
-    At the end: of both, whatever their passes. At their passes: the largest quotient
-    over their points, our error being that after as many passes.
+    Parameters
+    ----------
+    runs : Lookup
+        The runs of the claim.
+    line : str
+        Label of the line.
+    curve : str
+        The authors' name of the curve.
+    at : str
+        One of `AUTHORS`. At the end, final errors are compared, whatever the passes. At
+        the authors' passes, it is the largest quotient over their points, where our
+        error is that after as many passes.
     """
     passes, errors = decoded_curves(runs.figure)[curve][0].T
     begun = passes > 0.0  # their first point is w = 0
@@ -431,7 +659,7 @@ def ratio_to_authors(runs: Lookup, line: str, curve: str, at: str) -> Evidence:
 
 @says("epsilon certified for {line}")
 def certified_epsilon(runs: Lookup, line: str) -> float:
-    """Return the epsilon that is proved for a line's noise."""
+    """Return the certified epsilon of a line's noise."""
     value = runs(line).certified_epsilon
     if math.isnan(value):
         raise Missing("no accountant certifies this noise")
@@ -440,33 +668,73 @@ def certified_epsilon(runs: Lookup, line: str) -> float:
 
 @says("slope of the noise of {line} against p, log-log", NOISE)
 def noise_slope(noise: Lookup, line: str) -> float:
-    """Return the slope of the noise's deviation against the number of features."""
+    """Return the log-log slope of the noise's deviation against the features p."""
     figure = noise.noise
     return log_slope(np.array(figure.values, float), figure.along(line))
 
 
 @says("scale of the noise of {line} at T = {n_iter}, n = {n}, in units of L_1", NOISE)
 def selection_scale(noise: Lookup, line: str, n_iter: int) -> float:
-    """Return the scale of the noise of some private selections."""
+    """Return the scale of the noise of a line that selects privately.
+
+    Parameters
+    ----------
+    noise : Lookup
+        The figure of noise that the claim names.
+    line : str
+        Label of the line.
+    n_iter : int
+        Number of iterations T.
+    """
     return noise.noise.noise_of_line(line, n_iter).scale
 
 
 @says("scale of the noise of {under} / that of {over} at T = {n_iter}, n = {n}", NOISE)
 def selection_quotient(noise: Lookup, under: str, over: str, n_iter: int) -> float:
-    """Return the scale of one noise divided by that of another."""
+    """Return the noise scale of one line divided by that of another.
+
+    Parameters
+    ----------
+    noise : Lookup
+        The figure of noise that the claim names.
+    under, over : str
+        Labels of the lines in the numerator and in the denominator.
+    n_iter : int
+        Number of iterations T.
+    """
     first, second = (noise.noise.noise_of_line(line, n_iter) for line in (under, over))
     return float(first.scale / second.scale)
 
 
 @says("epsilon certified for the noise of {line} at T = {n_iter}, n = {n}", NOISE)
 def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
-    """Return the epsilon that is proved for the noise of some selections."""
+    """Return the certified epsilon of the noise of a line that selects privately.
+
+    Parameters
+    ----------
+    noise : Lookup
+        The figure of noise that the claim names.
+    line : str
+        Label of the line.
+    n_iter : int
+        Number of iterations T.
+    """
     return noise.noise.noise_of_line(line, n_iter).epsilon_certified
 
 
 @says("{column} of the row of the claim", NOTHING)
 def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
-    """Return the column of the one row with given values of other columns."""
+    """Return the value of a column in the one row with given values of other columns.
+
+    Parameters
+    ----------
+    study : Lookup
+        The table of the study.
+    column : str
+        The column to read.
+    where : mapping of str to value
+        Values of the other columns.
+    """
     rows = study.table
     for name, value in where.items():
         if name not in rows:
@@ -512,7 +780,7 @@ OF_PAPERS = {
     "share_of_bias": "length of the estimator's bias / that of a batch of 2",
     "mean_steps": "mean steps to the printed end, n = {n}, {seeds} runs",
 }
-"""Measures of `papers.claims`, which need no run, and their words."""
+"""Measures of `papers.claims`, which need no run, and their descriptions."""
 
 MEASURES.update(
     (name, Measure(words, f"{PAPERS}.{name}", NOTHING))

@@ -1,6 +1,6 @@
 """The report: one file of HTML that needs no network and sends nothing.
 
-What it shows comes from folders that anyone may have made: the template escapes it.
+The folders that it shows need not be trusted: the template escapes their contents.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST = 15_000_000
-"""Bytes of a report."""
+"""Largest size of a report in bytes."""
 
 LARGEST_PICTURE = 1_000_000
-"""Bytes of a picture that is taken into the page."""
+"""Largest size in bytes of a picture that is embedded in the page."""
 
 MOST_ROWS, LONGEST_CELL = 1500, 400
 WIDE = 800
-"""Pixels of a picture that is as wide as a page, not as a column."""
+"""A picture with more pixels across is shown as wide as the page."""
 
 NAME = "report.html"
 HERE = Path(__file__).parent
 AUDITS = "audits.csv"
 EPSILON = "_epsilon"
-"""End of the name of a panel's second picture."""
+"""Ending of the name of a panel's second picture, against epsilon."""
 
 NOTHING, BEYOND = "may be no better than", "beyond nominal"
 HELD_OUT = ("test_accuracy", "balanced_accuracy", "auc", "test_risk", "rmse", "r2")
@@ -82,8 +82,10 @@ CLAIM = {
     **{"standing": "value of w = 0 in its place", "expected": "expected"},
     **{"why not": "why not", "open": "open"},
 }
-"""Columns of claims.csv that are shown, as far as a folder has them, and their heads;
-`why not` is what a verdict has in parentheses."""
+"""Columns of claims.csv that are shown if a folder has them, with their headings.
+
+`why not` is the reason that a verdict has in parentheses.
+"""
 
 CHOICE = ("panel", "line", "epsilon", "chosen", "mean", "settings", "trials", "open")
 LINKS = ("link_open", "link_close", "image")
@@ -98,9 +100,9 @@ class PageTable:
     title : str
     rows : DataFrame
     about : str
-        A sentence before it.
+        A sentence above the table.
     is_open : bool
-        Whether it is unfolded at first.
+        Whether the table is unfolded when the page opens.
     """
 
     title: str
@@ -109,22 +111,22 @@ class PageTable:
     is_open: bool = True
 
     def __post_init__(self) -> None:
-        """Leave empty columns out."""
+        """Drop the columns that are empty."""
         shown = self.rows.replace("", None).dropna(axis=1, how="all")
         self.rows = shown.reset_index(drop=True)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture within the page.
+    """A picture that is embedded in the page.
 
     Attributes
     ----------
     name, caption : str
     data : str
-        Its PNG in base64.
+        The PNG file in base64.
     width, height : int
-        Its pixels.
+        Size of the picture in pixels.
     """
 
     name: str
@@ -136,30 +138,30 @@ class Picture:
 
 @dataclass
 class Chapter:
-    """What the report says of a results folder.
+    """The chapter of the report on one results folder.
 
     Attributes
     ----------
     name : str
     folder : Path
     about : str
-        What its experiment is, of one that is part of the package.
+        Description of the experiment; empty unless it is part of the package.
     notes : list of str
         Sentences that a reader has to know first.
     asked : dict of str to str
-        The problem of each panel.
+        The problem of each panel, in words.
     answers : list of str
-        Who is the best.
+        Sentences on which line is best.
     facts : dict of str to str
         Command, machine, commit, versions.
     verdicts : mapping of str to int
-        How many claims have each verdict.
+        Number of claims with each verdict.
     open : int
-        The number of open choices.
+        Number of open choices: better settings may lie beyond those tried.
     pictures : list of Picture
     grids : list of PageTable
     pages : list of (str, str)
-        Heading and HTML of pages, as a leaderboard's.
+        Heading and HTML of further pages, such as a leaderboard's.
     """
 
     name: str
@@ -177,7 +179,7 @@ class Chapter:
 
     @contextlib.contextmanager
     def note_errors(self, what: str) -> Iterator[None]:
-        """Note that a part cannot be shown where a folder does not fit it."""
+        """Turn an error in reading a part of the folder into a note of the chapter."""
         try:
             yield
         except (UsageError, *UNREADABLE) as error:
@@ -186,18 +188,22 @@ class Chapter:
             self.notes.append(f"{what} cannot be shown: {why}")
 
     def link_of(self, name: str) -> int | str:
-        """Return the number of a panel's picture, s for all where it has none."""
+        """Return the ending of a link to the picture of a panel.
+
+        It is the number of the picture, or `s`, for all pictures, if there is none.
+        """
         own = (name, f"{name}{EPSILON}")
         return next((k for k, p in enumerate(self.pictures, 1) if p.name in own), "s")
 
 
 def chapter_of(folder: Path) -> Chapter:
-    """Return the chapter of a folder, with a sentence for all that it lacks.
+    """Return the chapter of a folder, with a note on each part that it cannot show.
 
     Parameters
     ----------
     folder : Path
-        A results folder of anyone's: nothing that it names is imported or run.
+        A results folder, which need not be trusted: nothing that it names is imported
+        or run.
     """
     manifest, made = read_manifest(folder), Chapter(folder.resolve().name, folder)
     with made.note_errors("manifest.json"):
@@ -218,7 +224,7 @@ def chapter_of(folder: Path) -> Chapter:
         audits = _read_csv(folder, AUDITS)
         made.grids.append(PageTable(title, audits, is_open=False))
         if len(audits):
-            twins = prose_as_html(_page_of_docs("broken-twins"))
+            twins = prose_as_html(_shipped_page("broken_twins"))
             made.pages.append(("Broken twins: which check finds which", twins))
     with made.note_errors("errata"):
         if errata := errata_of_paper(experiment_of_folder(folder, manifest)):
@@ -228,7 +234,7 @@ def chapter_of(folder: Path) -> Chapter:
 
 
 def _fill_origin(made: Chapter, manifest: Mapping[str, Any]) -> None:
-    """Fill in what a manifest says of its run: machine, commit, versions, changes."""
+    """Fill in the origin of a run from its manifest: machine, commit and versions."""
     version = manifest.get("version")
     if manifest and version != __version__:
         made.notes.append(
@@ -253,7 +259,7 @@ def _line_of_words(value: Any) -> str:
 
 
 def experiment_notes(name: str) -> str:
-    """Return what the file of an experiment of the package says at its head."""
+    """Return the comment at the head of a built-in experiment's file, else nothing."""
     if name not in registry.built_in("experiment"):
         return ""
     path = registry.conf_dir() / "experiment" / f"{name}.yaml"
@@ -262,19 +268,18 @@ def experiment_notes(name: str) -> str:
     return " ".join(line.removeprefix("#").strip() for line in head)
 
 
-def _page_of_docs(name: str) -> str:
-    """Return a page of the documentation: the checkout's, else the wheel's."""
-    path = registry.conf_dir().parent / "docs" / f"{name}.md"
-    return path.read_text(encoding="utf-8")
+def _shipped_page(name: str) -> str:
+    """Return the text of a page that the package ships."""
+    return Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8")
 
 
 def errata_of_paper(experiment: str) -> str:
-    """Return the section of docs/errata.md on an experiment's paper, if there is one.
+    """Return the section of the errata on an experiment's paper, empty if none.
 
-    An experiment is named after the paper's first author and its year.
+    An experiment is named after the first author and the year of its paper.
     """
     author, year = experiment[:-4], experiment[-4:]
-    for section in _page_of_docs("errata").split("\n## ")[1:]:
+    for section in _shipped_page("errata").split("\n## ")[1:]:
         title, _, text = section.partition("\n")
         if (
             re.match(rf"{re.escape(author)}\b", title.lower())
@@ -286,7 +291,7 @@ def errata_of_paper(experiment: str) -> str:
 
 
 def _load_table(made: Chapter) -> pd.DataFrame:
-    """Return the table of a folder; note where records are newer than it."""
+    """Return the table of a folder, and note if records are newer than the table."""
     folder = made.folder
     if (folder / "results.parquet").is_file() and is_stale(folder):
         made.notes.append(
@@ -300,7 +305,7 @@ def _load_table(made: Chapter) -> pd.DataFrame:
 
 
 def _read_csv(folder: Path, name: str) -> pd.DataFrame:
-    """Return the rows of a CSV of a folder as texts, none if there is none."""
+    """Return the rows of a CSV file as texts, no rows if the file does not exist."""
     import pandas as pd
 
     text = read_text(folder, name)
@@ -310,7 +315,7 @@ def _read_csv(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
-    """Fill in what was asked, the answer, the ends of the runs, and failures."""
+    """Fill in the problems, the best lines, the final results and the failures."""
     made.grids.append(failures_grid(final_rows(table[table["status"].ne("ok")])))
     if table["objective"].isna().all():  # of a study, or nothing but failures
         return
@@ -337,12 +342,12 @@ def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
 
 
 def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
-    """Return the ends of the runs that judge, and what is certified of them.
+    """Return a table of the final results of report runs and their certified epsilon.
 
     Parameters
     ----------
     rows, summary : DataFrame
-        The rows of a view against epsilon, and what `summary_of` says of it.
+        The rows of a view against epsilon, and the result of `summary_of` for it.
     """
     import pandas as pd
 
@@ -390,9 +395,9 @@ def failures_grid(failed: pd.DataFrame) -> PageTable:
 
 
 def _fill_pictures(made: Chapter, table: pd.DataFrame | None) -> None:
-    """Take a folder's pictures, and its page.
+    """Add a folder's pictures, and its leaderboard if it has one.
 
-    Without pictures, what `dp-erm-bench plot` draws of its table stands in for them.
+    If it has no pictures, those that `dp-erm-bench plot` draws of its table are added.
     """
     folder = made.folder
     names = [name for name in latest_figures(folder) if name.endswith(".png")]
@@ -406,7 +411,7 @@ def _fill_pictures(made: Chapter, table: pd.DataFrame | None) -> None:
 
 
 def _draw_plots(made: Chapter, table: pd.DataFrame) -> None:
-    """Take what `plot` draws of a folder, without writing into it."""
+    """Add what `plot` draws of a folder, without writing into that folder."""
     kinds: list[tuple[str, View]] = []
     with made.note_errors("plots"):
         kinds.extend(all_of(table, View(folder=made.folder)))
@@ -421,17 +426,17 @@ def _draw_plots(made: Chapter, table: pd.DataFrame) -> None:
 
 
 def picture_of(path: Path, folder: Path) -> Picture:
-    """Return the picture of a PNG file with the caption beside it.
+    """Return the picture of a PNG file, with the caption in the .txt file next to it.
 
     Parameters
     ----------
     path, folder : Path
-        The file, and the folder that it may not lead out of.
+        The file, and the folder that it must not lead out of, for instance by a link.
 
     Raises
     ------
     UsageError
-        If it cannot be read, is no PNG, is too large or damaged.
+        If the file cannot be read, is not a PNG, is too large or is damaged.
     """
     from PIL import Image
 
@@ -451,7 +456,7 @@ def picture_of(path: Path, folder: Path) -> Picture:
 
 
 def _fill_claims(made: Chapter) -> None:
-    """Fill in the claims, and what their verdicts are worth."""
+    """Fill in the claims, and notes on how far their verdicts can be trusted."""
     claims = _read_csv(made.folder, CLAIMS)
     if claims.empty:
         return
@@ -466,7 +471,7 @@ def _fill_claims(made: Chapter) -> None:
 
 
 def _fill_choices(made: Chapter) -> None:
-    """Fill in the choices, the open ones first."""
+    """Fill in the choices of settings, the open ones first."""
     import pandas as pd
 
     rows = sorted(read_choices(made.folder) or [], key=lambda row: not row["open"])
@@ -477,9 +482,9 @@ def _fill_choices(made: Chapter) -> None:
 
 
 def prose_as_html(text: str) -> Markup:
-    """Return Markdown as HTML, two levels of headings lower and without its links.
+    """Return Markdown as HTML, with headings two levels lower and without links.
 
-    HTML in the text is escaped; links would lead out of the page.
+    HTML in the text is escaped. Links are dropped since they lead out of the page.
     """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = reader.parse(printable_text(text, len(text)))
@@ -492,7 +497,7 @@ def prose_as_html(text: str) -> Markup:
 
 
 def cell_text(value: object) -> str:
-    """Return a value as a cell, numbers to four digits."""
+    """Return a value as the text of a cell, numbers with four digits."""
     text = "" if value is None or value != value else str(value)
     with contextlib.suppress(ValueError):
         text = text if text.isdecimal() else f"{float(text):.4g}"
@@ -500,7 +505,7 @@ def cell_text(value: object) -> str:
 
 
 def printable_value(value: object) -> object:
-    """Return what the template shows: of a text what can be printed."""
+    """Return a value for the template: texts with control characters escaped."""
     return printable_text(value, LARGEST) if type(value) is str else value
 
 
@@ -510,11 +515,12 @@ def write_report(folders: Sequence[Path], path: Path, first: str = "") -> Path:
     Parameters
     ----------
     folders : sequence of Path
-        Of experiments and sweeps; one without results is a sentence in the report.
+        Results folders of experiments and sweeps. For one without results, the report
+        says so.
     path : Path
         The file to write.
     first : str
-        What the report says first.
+        Text at the beginning of the report.
 
     Raises
     ------
@@ -532,8 +538,8 @@ def write_report(folders: Sequence[Path], path: Path, first: str = "") -> Path:
 def report_page(folders: Sequence[Path], first: str = "") -> str:
     """Return the report of results folders as HTML.
 
-    All that is read from folders is escaped. The policy in the page's head forbids
-    every request, and every script but the page's own.
+    Everything that is read from folders is escaped. The policy in the page's head
+    forbids all requests, and all scripts except the page's own.
     """
     script = (HERE / "page.js").read_text(encoding="utf-8")
     environment = Environment(

@@ -1,4 +1,4 @@
-"""What the runner asks of an engine: whatever carries tasks to their hosts."""
+"""The interface of engines, which carry tasks to their hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HANG = {
 }
 """Backends of joblib that wait for ever once a worker was killed.
 
-Their classes, and what to use.
+Each has its class name, and an alternative.
 """
 
 ACTIVE = "active"
@@ -24,28 +24,38 @@ ACTIVE = "active"
 class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
     """Carries the tasks of a ledger to hosts, and their answers back.
 
-    It is entered once for all rounds of a run. Leaving it ends all that it started.
+    It is entered once for all rounds of a run. On exit it ends everything that it has
+    started.
     """
 
     def __enter__(self) -> Self:
-        """Start what hosts the tasks."""
+        """Start the hosts of the tasks."""
 
     @property
     def slots(self) -> int:
-        """Return the number of tasks that may be at work now."""
+        """Return the number of tasks that may be at work at once."""
 
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the number of each task and its answer, until none can be handed out.
 
-        In place of an answer comes what is known of a host that was lost with the task.
-        What is handed back meanwhile may wait for the next call.
+        If a host was lost with its task, the answer is replaced by information on the
+        host. Batches that come back in the meantime may wait for the next call.
         """
 
 
 def believe_answer(value: object, number: int, ledger: Ledger) -> Answer | HostExit:
-    """Return the answer on a task that a host has sent.
+    """Return a host's answer on a task after checking it.
 
-    If it is none, the task counts as lost with its host.
+    If it is not a valid answer, the task counts as lost with its host.
+
+    Parameters
+    ----------
+    value : object
+        The object that the host sent.
+    number : int
+        Number of the task.
+    ledger : Ledger
+        The ledger in which the task is at work.
     """
     try:
         return check_answer(value, ledger.batches(number))
@@ -54,7 +64,7 @@ def believe_answer(value: object, number: int, ledger: Ledger) -> Answer | HostE
 
 
 def hanging_backend_error(setting: str, backend: str) -> UsageError:
-    """Return the refusal of a backend of joblib that waits for ever."""
+    """Return the error for a joblib backend that waits for ever after a kill."""
     return UsageError(
         f"{setting}: joblib waits for ever there once a worker was killed; "
         f"use {HANG[backend][1]}"
@@ -63,12 +73,12 @@ def hanging_backend_error(setting: str, backend: str) -> UsageError:
 
 @contextlib.contextmanager
 def explain_missing_dask(where: str) -> Iterator[None]:
-    """Have what fails when Dask is imported be one sentence.
+    """Turn any error in importing Dask into a UsageError of one sentence.
 
     Parameters
     ----------
     where : str
-        The keys that ask for Dask.
+        The configuration key and value that need Dask.
     """
     try:
         yield
@@ -76,6 +86,6 @@ def explain_missing_dask(where: str) -> Iterator[None]:
         raise UsageError(
             f"{where}: {error.name}: not installed; pip install 'dp_erm_bench[dask]'"
         ) from None
-    except Exception as error:  # another version, or a yaml of Dask's that is none
+    except Exception as error:  # another version, or an invalid yaml file of Dask
         why = " ".join(str(error).split())
         raise UsageError(f"{where}: Dask cannot be imported: {why}") from None

@@ -1,4 +1,4 @@
-"""Engines: what carries tasks to the processes that host them, by name."""
+"""Choose and check the engine that carries tasks to their hosts, by its name."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ OWNERS = {
     **dict.fromkeys(("queue", "walltime", "memory", "interface"), JOBS),
     **dict.fromkeys(("job_extra_directives", "adapt"), JOBS),
 }
-"""Who has a key of an engine."""
+"""The engine that each key of the configuration belongs to."""
 
 BRIEF = 5.0
-"""Seconds in which a scheduler must answer who only wants to know."""
+"""Seconds in which a scheduler must answer if only its size is asked."""
 
 ADDRESS = re.compile(r"(tcp|tls)://([\w.-]+|\[[\da-fA-F:]+\]):([1-9]\d{0,4})")
-"""A scheduler's address."""
+"""Pattern of a scheduler's address."""
 
 
 def check_engine(options: RunnerConfig) -> None:
-    """Refuse, in a sentence, an engine's key that is wrong, or of another engine.
+    """Raise UsageError if an engine's key is wrong or belongs to another engine.
 
     Raises
     ------
     UsageError
-        With key, value, and what is allowed.
+        The message has the key, its value, and the allowed values.
     """
     check_choice("runner", options.engine, [*ENGINES])
     jobs = options.engine == "dask" and options.cluster != "local"
@@ -79,7 +79,7 @@ def check_engine(options: RunnerConfig) -> None:
 
 
 def is_exposed(address: str) -> bool:
-    """Return whether others on the network can listen at an address, or speak."""
+    """Return whether others on the network can read or write at an address."""
     protocol, host = address.split("://", 1)
     name = host.rpartition(":")[0].strip("[]")
     with contextlib.suppress(ValueError):
@@ -95,16 +95,16 @@ def engine_of(
     Parameters
     ----------
     options : EngineConfig
-        Checked ones.
+        The configuration, already checked.
     n_jobs : int or None
-        Workers; None: as many as there are.
+        Number of workers; None for as many as there are.
     early : Worker, optional
-        One that was started already, for an engine of this process.
+        A worker that was started already, for an engine in this process.
 
     Raises
     ------
     UsageError
-        If a package is missing, or what it needs is not there.
+        If a package is missing, or something that it needs.
     """
     if options.engine == "dask":
         connection = _connection_of(options, n_jobs)
@@ -130,7 +130,7 @@ def _connection_of(options: EngineConfig, n_jobs: int | None) -> Connection:
 
 
 def workers_of(options: RunnerConfig) -> int:
-    """Return how many trials, or batches, an engine will run at once; start nothing.
+    """Return the number of batches that an engine will run at once; start nothing.
 
     Raises
     ------

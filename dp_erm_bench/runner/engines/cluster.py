@@ -1,8 +1,8 @@
-"""Dask clusters: of this machine, or of the jobs of a batch system.
+"""Dask clusters on this machine, or of jobs of a batch system.
 
-The jobs are those of any cluster class of dask-jobqueue, with what its own yaml says,
-and what is wrong with them is mostly said by dask-jobqueue. SLURM alone is asked more:
-whether it would take a job, what a job waits for, and how it ended.
+Any cluster class of dask-jobqueue may make the jobs, with the settings of its own yaml,
+and dask-jobqueue reports most of the problems with them. Only SLURM is asked for more:
+whether it would accept a job, what a job waits for, and how it ended.
 """
 
 from __future__ import annotations
@@ -39,48 +39,48 @@ from dp_erm_bench.runner.host import hold_interrupts
 
 LOOPBACK, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 LOGS = "DP_ERM_BENCH_WORKER_LOGS"
-"""Names the folder in which a worker keeps its log."""
+"""Environment variable with the folder in which a worker keeps its log."""
 
 LAST_LINES = 20
 TAIL = 1 << 14
-"""Bytes of a log in which its last lines are looked for."""
+"""Bytes at the end of a log that are searched for its last lines."""
 
 ENDED = ("closed", "failed")
 
 
 class Elsewhere:
-    """Workers that others have started, of which nothing is known here."""
+    """Workers of a scheduler that others have started; nothing is known about them."""
 
     def note_ended(self) -> None:
-        """See to workers that have ended: there is nothing to do."""
+        """Do nothing about workers that have ended, since others have started them."""
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none here."""
         return ""
 
     def reason_of_waiting(self) -> str:
-        """Return what workers wait for in the queue of a batch system, if they do."""
+        """Return what workers wait for in a batch system's queue; empty if unknown."""
         return ""
 
     def reason_of_absence(self) -> str:
-        """Return why there may be no worker, as far as a batch system knows."""
+        """Return why there may be no worker, from a batch system; empty if unknown."""
         return ""
 
 
 class LocalWorkers(Elsewhere):
-    """Processes of this machine that are one worker each; those that end are replaced.
+    """Processes of this machine with one worker each; those that end are replaced.
 
     Parameters
     ----------
     n_jobs : int or None
-        Workers to have.
+        Number of workers.
     cluster : type
-        Dask's LocalCluster.
+        Dask's class LocalCluster.
 
     Attributes
     ----------
     cluster : Cluster
-        Dask's, while the context lasts.
+        Dask's cluster, while the context lasts.
     """
 
     def __init__(self, n_jobs: int | None, cluster: Any) -> None:
@@ -88,8 +88,8 @@ class LocalWorkers(Elsewhere):
 
     def __enter__(self) -> Self:
         """Start the scheduler in this process, and the workers."""
-        # Its thread and processes inherit that they never hear of Ctrl-C, if the first
-        # of them need not start this one, which has its thread hear again.
+        # The cluster's thread and processes inherit that Ctrl-C is blocked. If they had
+        # to start the resource tracker, that would unblock it in their thread.
         resource_tracker.ensure_running()
         with hold_interrupts():
             self.cluster = self._class(
@@ -99,7 +99,7 @@ class LocalWorkers(Elsewhere):
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": ANY_PORT},
                 silence_logs=logging.CRITICAL,
-                # Its children, which hold what there is, have a limit of their own.
+                # The memory is held by its children, which have a limit of their own.
                 memory_limit=0,
                 preload=[__name__],
                 env={LOGS: scratch_folder()},
@@ -109,14 +109,14 @@ class LocalWorkers(Elsewhere):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the workers, at once after an exception, and then the scheduler."""
         for nanny in list(self.cluster.workers.values()) if kind else ():
-            # Dask would let them end what they are at.
+            # Dask would let them finish their tasks.
             nanny.auto_restart = False
             with contextlib.suppress(OSError, TypeError):
                 os.kill(nanny.pid, signal.SIGKILL)
         self.cluster.close()
 
     def note_ended(self) -> None:
-        """Replace workers whose nannies have given up, as if a start takes too long."""
+        """Replace workers whose nannies gave up, for example after a slow start."""
         nannies = list(self.cluster.workers.items())
         ended = [name for name, one in nannies if one.status.name in ENDED]
         for name in ended:
@@ -130,10 +130,10 @@ class LocalWorkers(Elsewhere):
 
 
 def log_end(folder: Path, number: str) -> str:
-    """Return the last lines of the logs that have a number in their names."""
+    """Return the last lines of the logs with a given number in their file names."""
     named = re.compile(rf"(?<!\d){re.escape(number.split('.')[0])}(?!\d)")
     lines: list[str] = []
-    # To list a folder makes a network file system look.
+    # Listing the folder makes a network file system update it.
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
             if named.search(path.name):
@@ -142,9 +142,9 @@ def log_end(folder: Path, number: str) -> str:
 
 
 def dask_setup(worker: Any) -> None:
-    """Let a worker, and its children, write into a log that outlives it.
+    """Redirect the output of a worker and its children into a log that outlives it.
 
-    Dask calls it in every worker of a local cluster, by this name.
+    Dask calls this function by its name in every worker of a local cluster.
     """
     path = Path(os.environ[LOGS], f"{worker.address.rpartition(':')[2]}.log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -153,15 +153,15 @@ def dask_setup(worker: Any) -> None:
     os.close(log)
     for handler in logging.getLogger("distributed").handlers:
         handler.setLevel(logging.WARNING)
-    # Ctrl-C is for the parent to handle, which ends its workers.
+    # The parent handles Ctrl-C, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def silence_connections() -> Iterator[None]:
-    """Let what is said of lost connections be one sentence, and ours.
+    """Silence the loggers of Dask, so that the package alone reports a lost connection.
 
-    It stays so where the process is about to end.
+    They stay silent if the process is about to end.
     """
     every = logging.root.manager.loggerDict
     loggers = [logging.getLogger(x) for x in every if x.partition(".")[0] in NOISY]
@@ -179,7 +179,7 @@ def silence_connections() -> Iterator[None]:
 def run_to_end(function: Callable[..., object], *given: object) -> None:
     """Call a function in a thread of its own, which Ctrl-C and SIGTERM do not reach.
 
-    They raise here when it has returned: what Dask has half made it cannot end.
+    They take effect when it has returned, since Dask cannot end a half-made cluster.
     """
     with ThreadPoolExecutor(1) as pool:
         pool.submit(function, *given).result()
@@ -189,17 +189,20 @@ NOISY = ("distributed", "tornado", "asyncio")
 SLURM = "slurm"
 WALLTIME = re.compile(r"\d{1,4}-\d{1,4}:[0-5]\d:[0-5]\d")
 HOURS, MEMORY = "02:00:00", "2G"
-"""Of a job, where neither a key nor the user's yaml says. LSF's has no seconds."""
+"""Walltime and memory of a job by default, if no key and no yaml of the user sets them.
+
+LSF's walltime has no seconds.
+"""
 
 LEAST_MEMORY = 1 << 20
 MARGIN = 60
-"""Seconds of a job that are left to start a worker and to end it."""
+"""Seconds of a job that are reserved to start a worker and to end it."""
 
 ANSWER = 30.0
 """Seconds in which a command of a batch system must answer."""
 
 WAITING, ALIVE = "PENDING", ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING")
-"""States of jobs."""
+"""SLURM's states of jobs that wait, and of those that have not ended."""
 
 GONE = ["ENDED", "a while ago"]
 """State and reason of a job that SLURM has forgotten."""
@@ -212,7 +215,7 @@ HOPELESS = (
 
 
 def cluster_class(name: str) -> Any:
-    """Return the class of dask-jobqueue that is called NAMECluster, in any case.
+    """Return dask-jobqueue's class NAMECluster for a name in upper or lower case.
 
     Raises
     ------
@@ -222,7 +225,8 @@ def cluster_class(name: str) -> Any:
     before = signal.getsignal(signal.SIGINT)
     with explain_missing_dask(f"runner.cluster={name}"):
         import dask_jobqueue
-    # It has Ctrl-C end the process with exit code 0; in the main thread alone.
+    # The import makes Ctrl-C end the process with exit code 0. A handler can only be
+    # set in the main thread.
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, before)
     offered = {
@@ -235,14 +239,15 @@ def cluster_class(name: str) -> Any:
 
 
 def check_jobs(options: RunnerConfig) -> None:
-    """Refuse jobs in which a trial may not end, or whose number or memory is not known.
+    """Raise UsageError if jobs are too short for a trial, or not fully specified.
 
-    A trial that takes longer than its job may take one job after the other for ever.
+    A trial that takes longer than a job would be started again in one job after another
+    for ever. The number and the memory of jobs must be known.
 
     Raises
     ------
     UsageError
-        With key, value, and what is allowed.
+        The message has the key, its value, and the allowed values.
     """
     if options.n_jobs is None:
         raise UsageError(
@@ -257,10 +262,19 @@ def check_jobs(options: RunnerConfig) -> None:
 
 
 def setting_of(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
-    """Return who says what jobs shall have, and what.
+    """Return the value of a setting of jobs, after the name of the key that sets it.
 
-    It is a key of ours, the user's own yaml of Dask, or else what is usual here. What
-    dask-jobqueue has for a default does not count.
+    The value is that of the runner's key, of the user's own yaml for Dask, or the
+    default of this package, in this order. Defaults of dask-jobqueue are ignored.
+
+    Parameters
+    ----------
+    options : EngineConfig
+        The configuration, already checked.
+    key : str
+        Name of the setting, as ``memory``.
+    usual : str
+        The default of this package.
     """
     theirs, ours = f"jobqueue.{options.cluster}.{key}", getattr(options, key)
     said = dask.config.get(theirs, None, config=dask.config.collect())
@@ -268,12 +282,12 @@ def setting_of(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
 
 
 def job_memory(options: EngineConfig) -> float:
-    """Return the bytes of a job: the key's, the yaml's, 2 GB.
+    """Return the memory of a job in bytes: from the key, the yaml, or 2 GB.
 
     Raises
     ------
     UsageError
-        If they are none, or so few that SLURM would give all of a node.
+        If it is not a size, or so small that SLURM would give all of a node.
     """
     key, value = setting_of(options, "memory", MEMORY)
     with contextlib.suppress(ValueError, TypeError, AttributeError):
@@ -285,12 +299,14 @@ def job_memory(options: EngineConfig) -> float:
 
 
 def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
-    """Return who says how long a job may take, how long, and that in seconds.
+    """Return the key that sets the walltime of jobs, the walltime, and its seconds.
+
+    The seconds are infinite if the cluster's jobs have no walltime.
 
     Raises
     ------
     UsageError
-        If it is no time; a yaml takes 12:00:00 for a number.
+        If it is not a time; in a yaml file, 12:00:00 without quotes is a number.
     """
     kind = cluster_class(options.cluster)
     if "walltime" not in inspect.signature(kind.job_cls).parameters:
@@ -310,24 +326,25 @@ def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
 def job_options(
     options: EngineConfig, logs: Path, secrets: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what dask-jobqueue needs to make the jobs of workers, one core each.
+    """Return dask-jobqueue's arguments for the jobs of workers, with one core each.
 
-    What is left out is what its yaml says.
+    Arguments that are left out are set by its yaml.
 
     Parameters
     ----------
     options : EngineConfig
-        Checked ones.
+        The configuration, already checked.
     logs : Path
         Folder for the logs of the jobs.
     secrets : mapping of str to str
-        Certificates and keys in PEM form, by the name of Dask's key of configuration.
-        They travel in the script, so that no file need be shared for them: only the
-        user and the batch system can read it, but HTCondor's and LSF's queues show it.
+        Certificates and keys in PEM form, by the name of the environment variable of
+        Dask's configuration key. They are part of the job script, so that no shared
+        file is needed. Only the user and the batch system can read the script, but the
+        queues of HTCondor and LSF show it.
     """
     settings = {
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
-        # What is told of a lost job is the end of its log.
+        # The end of a lost job's log is shown to the user.
         "DASK_LOGGING__DISTRIBUTED": "warning",
         **secrets,
     }
@@ -340,7 +357,7 @@ def job_options(
         options, "job-extra-directives"
     )
     if options.cluster == SLURM:
-        # A job that is put back into the queue goes on with its log.
+        # A job that is put back into the queue appends to its log.
         directives = ["--open-mode=append", *directives]
     prologue = listed_lines(options, "job-script-prologue")
     return {
@@ -351,7 +368,7 @@ def job_options(
         "job_extra_directives": directives,
         "log_directory": str(logs),
         "job_script_prologue": [*prologue, *export_lines(settings)],
-        # The batch system limits the memory. Nobody listens to the workers' pages.
+        # The batch system limits the memory. Nobody reads the workers' dashboards.
         "worker_extra_args": [
             *("--memory-limit", "0", "--no-dashboard"),
             *("--dashboard-address", ANY_PORT),
@@ -361,15 +378,15 @@ def job_options(
 
 
 def listed_lines(options: EngineConfig, key: str) -> Any:
-    """Return the lines that the yaml of Dask has for a key; a text is one line."""
+    """Return the list of lines that Dask's yaml has for a key; a string is one line."""
     value = dask.config.get(f"jobqueue.{options.cluster}.{key}", None) or []
     return [value] if isinstance(value, str) else value
 
 
 def export_lines(settings: Mapping[str, str]) -> list[str]:
-    """Return the lines of a script that hand on settings, and those of this package.
+    """Return lines of a script that export settings and this package's variables.
 
-    A value of several lines is written in one: HTCondor has its script in one.
+    A value of several lines is written in one line, since HTCondor's script has one.
     """
     own = {k: v for k, v in os.environ.items() if k.startswith("DP_ERM_BENCH_")}
     return [
@@ -381,7 +398,7 @@ def export_lines(settings: Mapping[str, str]) -> list[str]:
 def ask_batch_system(
     *command: str, script: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of a batch system to its end, without raising if it fails."""
+    """Run a command of a batch system and return its result; a failure is no error."""
     try:
         return subprocess.run(
             command, input=script or "", capture_output=True, text=True, timeout=ANSWER
@@ -391,12 +408,12 @@ def ask_batch_system(
 
 
 def check_script(options: EngineConfig, script: str) -> None:
-    """Refuse a job that the batch system would refuse, as far as it says so.
+    """Raise UsageError if the batch system would refuse a job, as far as it says so.
 
     Raises
     ------
     UsageError
-        If there is no such system on this machine, or SLURM does not take the script.
+        If this machine has no such system, or SLURM does not accept the script.
     """
     submit = cluster_class(options.cluster).job_cls.submit_command
     if shutil.which(submit) is None:
@@ -414,7 +431,7 @@ def check_script(options: EngineConfig, script: str) -> None:
 
 
 def describe_jobs(options: EngineConfig) -> str:
-    """Return the keys of which a batch system may refuse one."""
+    """Return the keys, with values, for which a batch system may refuse a job."""
     keys = ("cluster", "queue", "memory", "walltime", "interface")
     pairs = [(key, getattr(options, key)) for key in (*keys, "job_extra_directives")]
     return " ".join(
@@ -423,13 +440,13 @@ def describe_jobs(options: EngineConfig) -> str:
 
 
 def complaint_in_a_line(text: str) -> str:
-    """Return what a command complains of, in one line."""
+    """Return the error messages of a command in one line."""
     lines = [re.sub(r"^\w+: (error: )?", "", line) for line in text.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, map(str.strip, lines)))) or "no"
 
 
 def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return state and reason of some jobs of SLURM by their id; {} if it says none."""
+    """Return the state and reason of SLURM's jobs by their ids; {} if it fails."""
     if not ids:
         return {}
     asked = ask_batch_system(
@@ -437,14 +454,14 @@ def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
     )
     if asked.returncode and "invalid" not in asked.stderr.lower():
         return {}
-    # A federation has headings among the lines.
+    # In a federation of clusters there are headings among the lines.
     lines = (f"{line} - ".split(maxsplit=2) for line in asked.stdout.splitlines())
     found = {job: [state, why.strip("() -")] for job, state, why in lines if job in ids}
     return dict.fromkeys(ids, GONE) | found
 
 
 UNWRITABLE = "JobLaunchFailure"
-"""What SLURM says of a job whose node cannot write its log: it shares no folder."""
+"""SLURM's reason for a job whose node cannot write its log, as it shares no folder."""
 
 END = 30.0
 """Seconds in which a cluster must end its jobs and itself."""
@@ -453,30 +470,30 @@ ASK = 10.0
 """Seconds between two questions to the batch system about jobs without a worker."""
 
 CHECK = 1.0
-"""Seconds between two questions what jobs wait for."""
+"""Seconds between two questions about what jobs wait for."""
 
 STILLBORN = 3
-"""So many jobs, for each there shall be, are submitted again that had no worker."""
+"""Of jobs that ended without a worker, this many times `n_jobs` are submitted again."""
 
 
 class Jobs(Elsewhere):
-    """Jobs that are one worker each; those that end are replaced.
+    """Jobs of a batch system with one worker each; those that end are replaced.
 
-    They know each other by certificates that are made for this run alone.
+    They authenticate each other by certificates that are made for this run alone.
 
     Parameters
     ----------
     options : EngineConfig
-        Checked ones.
+        The configuration, already checked.
     n_jobs : int
-        Jobs to have.
+        Number of jobs.
     security : Security
-        Dask's; of its temporary ones.
+        Dask's object with temporary certificates.
 
     Attributes
     ----------
     cluster : Cluster
-        Dask's, while the context lasts.
+        Dask's cluster, while the context lasts.
     """
 
     def __init__(self, options: EngineConfig, n_jobs: int, security: Any) -> None:
@@ -524,9 +541,9 @@ class Jobs(Elsewhere):
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Cancel the jobs; their logs stay if an error may be explained by them."""
-        # Where a job was not taken the cluster cannot end as it should; what it knows
-        # of its jobs may be torn. Those that are known are cancelled all the same.
+        """Cancel the jobs; keep their logs if they may explain an error."""
+        # If a job was not accepted, the cluster cannot end normally, and its list of
+        # jobs may be inconsistent. The known jobs are cancelled in any case.
         with contextlib.suppress(Exception):
             self.note_ended()
         with contextlib.suppress(Exception):
@@ -538,7 +555,7 @@ class Jobs(Elsewhere):
             shutil.rmtree(self.logs, ignore_errors=True)
 
     def note_ended(self) -> None:
-        """Take down the ids of the jobs, and whose workers they are."""
+        """Note the ids of the jobs and of their workers; replace jobs that ended."""
         jobs = list(self.cluster.workers.items())
         ids = {name: one.job_id for name, one in jobs if one.job_id}
         self._ids.update(ids.values())
@@ -551,12 +568,15 @@ class Jobs(Elsewhere):
             self._asked = time.monotonic()
 
     def _replace_jobs(self, absent: Mapping[Any, str]) -> None:
-        """Submit jobs anew that ended before their worker came: Dask waits for them."""
+        """Submit again the jobs that ended before their workers came.
+
+        Dask would wait for them.
+        """
         known = jobs_in_slurm([*absent.values()])
         about = {name: known.get(job, [WAITING]) for name, job in absent.items()}
         ended = [name for name, one in about.items() if one[0] not in (WAITING, *ALIVE)]
         self._stillborn += len(ended)
-        # They may never come.
+        # Workers may never come, so the number of attempts is limited.
         if ended and self._stillborn <= STILLBORN * self.n_jobs:
             if any(UNWRITABLE in about[name] for name in ended):
                 asked = self.cluster.new_spec["options"]
@@ -564,11 +584,11 @@ class Jobs(Elsewhere):
             self.cluster.loop.add_callback(self.cluster.scale_down, ended)
 
     def _job_states(self) -> dict[str, list[str]]:
-        """Return what SLURM knows of all jobs."""
+        """Return SLURM's states and reasons of all jobs; {} for other systems."""
         return jobs_in_slurm([*self._ids]) if self.options.cluster == SLURM else {}
 
     def log_of(self, address: str) -> str:
-        """Return the last lines of the log of the job of a worker."""
+        """Return the last lines of the log of a worker's job; empty if unknown."""
         job = self._of.get(address)
         return f"job {job}:\n{log_end(self.logs, job)}" if job else ""
 
@@ -578,7 +598,7 @@ class Jobs(Elsewhere):
         Raises
         ------
         UsageError
-            If the partition is why one waits: it would for ever.
+            If a job would wait for ever, as for a partition that does not allow it.
         """
         if time.monotonic() > self._checked + CHECK:
             self._checked = time.monotonic()
@@ -592,7 +612,7 @@ class Jobs(Elsewhere):
         return self._turn
 
     def reason_of_absence(self) -> str:
-        """Return what the last job said or, if nothing, how it ended."""
+        """Return the last line of the last job's log or, if it is empty, its state."""
         known = self._job_states()
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
             if log := log_end(self.logs, job):
@@ -603,14 +623,17 @@ class Jobs(Elsewhere):
 
 
 def _log_folder() -> Path:
-    """Return a new folder for logs, where nodes find it that share the user's home."""
+    """Return a new folder for logs, which nodes see if they share the user's home."""
     folder = cache_dir() / "jobs"
     make_private(folder)
     return Path(tempfile.mkdtemp(dir=folder))
 
 
 def private_cluster_class(cluster: Any) -> Any:
-    """Return a class of dask-jobqueue that writes no key where others may read it."""
+    """Return a subclass of a dask-jobqueue class that keeps keys private.
+
+    It writes no key into a file that others may read.
+    """
 
     @contextlib.contextmanager
     def job_file(job: Any) -> Any:
@@ -628,7 +651,7 @@ def private_cluster_class(cluster: Any) -> Any:
 
 
 def worker_certificates(security: Any) -> dict[str, str]:
-    """Return what a worker is known by, as variables of its environment."""
+    """Return a worker's certificates and key, as variables of its environment."""
     tls = security.get_tls_config_for_role("worker")
     start = "DASK_DISTRIBUTED__COMM__"
     return {

@@ -1,8 +1,8 @@
-"""Dask carries the tasks: to workers of this machine, of an address, or of jobs.
+"""The engine with Dask: workers on this machine, at an address, or in jobs.
 
-It is Dask's own client: joblib's backend of that name waits for ever once a worker was
-killed. All that imports Dask is here and in `cluster`. Every answer says what the
-worker computes with; none is taken of a worker with other code, versions or data.
+It uses Dask's own client, since joblib's Dask backend waits for ever once a worker was
+killed. Only this module and `cluster` import Dask. Every answer describes the worker's
+environment; an answer from a worker with other code, versions or data is refused.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from dp_erm_bench.runner.host import run_on_host
 from dp_erm_bench.runner.ledger import Answer, HostExit, Ledger
 
 SETTINGS = {
-    # A task whose worker is lost comes back to the ledger, which knows what to do.
+    # A task whose worker is lost comes back to the ledger, which decides what to do.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.work-stealing": False,
-    # Trials run in a child of the worker, which answers as long as its machine does.
+    # Trials run in a child of the worker, so the worker itself can always answer.
     "distributed.scheduler.worker-ttl": "60s",
     "distributed.worker.daemon": False,
     "distributed.admin.low-level-log-length": 100,
@@ -58,24 +58,25 @@ BRIEF = 5.0
 """Seconds in which a scheduler must take a connection."""
 
 LOOK = 1.0
-"""Seconds between two looks at who is there."""
+"""Seconds between two looks at which workers exist."""
 
 SOON = 0.1
-"""The same where there is none."""
+"""The same if there is no worker."""
 
 GRACE = 5.0
-"""Seconds in which another worker may come where all that are there were refused."""
+"""Seconds to wait for another worker if all existing ones were refused."""
 
 REASONS = 3
-"""Refusals in a sentence."""
+"""Most refusals in a message."""
 
 LONGEST = 400
-"""Characters of a refusal, which quotes what the worker says."""
+"""Most characters of a refusal, which quotes the worker."""
 
 CALL = "__import__('pkgutil').resolve_name(name)(argument)"
-"""A function that is found by name where it is called.
+"""Calls a function that is found by its name on the worker.
 
-A worker that cannot import what it is sent ends, and a scheduler would need it, too.
+If the function itself were sent, a worker that cannot import it would end, and the
+scheduler would need to import it, too.
 """
 
 
@@ -95,23 +96,29 @@ class Connection:
     options : EngineConfig
         Where the workers run.
     n_jobs : int or None
-        Workers to start; None where a scheduler at an address has its own.
+        Number of workers to start; None if a scheduler at an address has its own.
 
     Attributes
     ----------
     workers : Elsewhere
-        What is known of the workers: LocalWorkers or Jobs, if they are started here.
+        Information on the workers: LocalWorkers or Jobs, if they are started here.
     """
 
     def __init__(self, options: EngineConfig, n_jobs: int | None) -> None:
         self.options, self.n_jobs = options, n_jobs
         self.workers = Elsewhere()
         self._brief = min(BRIEF, options.patience)
-        # Typed by itself in part only.
+        # Dask's client has incomplete types.
         self._client: Any = None
 
     def __enter__(self) -> Self:
-        """Start the cluster, or reach the scheduler; a UsageError if none answers."""
+        """Start the cluster, or connect to the scheduler.
+
+        Raises
+        ------
+        UsageError
+            If no scheduler answers.
+        """
         wait = {"distributed.comm.timeouts.connect": self._brief}
         with contextlib.ExitStack() as stack:
             stack.enter_context(silence_connections())
@@ -129,7 +136,7 @@ class Connection:
         self._stack.__exit__(*error)
 
     def _start_cluster(self, stack: contextlib.ExitStack) -> None:
-        """Start the cluster and a client, which the stack ends."""
+        """Start the cluster and a client; the stack will end them."""
         if self.options.cluster == "local":
             made: Any = LocalWorkers(self.n_jobs, LocalCluster)
         else:
@@ -141,7 +148,10 @@ class Connection:
         self._open_client(made.cluster)
 
     def _open_client(self, scheduler: Any) -> None:
-        """Make a client, without Dask's table of versions: who differs is refused."""
+        """Make a client without Dask's warning about versions.
+
+        Workers with other versions are refused later.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
             self._client = Client(scheduler, set_as_default=False)
@@ -150,7 +160,7 @@ class Connection:
         until = time.monotonic() + self.options.patience
         while True:
             try:
-                # A client would wait for ever for one that hangs.
+                # A client would wait for ever for a scheduler that hangs.
                 asyncio.run(_ask_identity(address, self._brief))
                 run_to_end(self._open_client, address)
                 return
@@ -169,7 +179,7 @@ class Connection:
                 client.close(timeout=BRIEF)
 
     def renew(self) -> None:
-        """Reach a lost scheduler again; a UsageError if it does not come back."""
+        """Connect to a lost scheduler again; raise UsageError if it does not return."""
         self._hang_up()
         if not self.options.address:
             raise UsageError("runner=dask: its scheduler ended; what is recorded stays")
@@ -204,17 +214,17 @@ class Connection:
         Parameters
         ----------
         address : str
-            The worker's.
+            Address of the worker.
         key : str
-            Names the call.
+            Name of the call.
         function : callable
-            What is called is the function of this name in the worker's own package.
+            The worker calls the function of this name in its own package.
         argument : bytes
-            What it is given.
+            Argument of the function.
         tell : callable
-            Is called in another thread with what the function returned, or with the
-            exception by which the call ended; never, if the worker is lost and the
-            scheduler waits for its return.
+            Is called in another thread with the result of the function, or with the
+            exception by which the call ended. It is never called if the worker is lost
+            and the scheduler waits for it to come back.
 
         Raises
         ------
@@ -239,16 +249,16 @@ class Connection:
 
 
 async def _ask_identity(address: str, seconds: float) -> None:
-    """Ask a scheduler who it is."""
+    """Ask a scheduler for its identity, to see that it answers."""
     known = Security().get_connection_args("client")
     async with rpc(address, timeout=seconds, connection_args=known) as scheduler:
         await asyncio.wait_for(scheduler.identity(), seconds)
 
 
 async def _follow_call(future: Any, tell: Callable[[object], None]) -> None:
-    """Wait for a call and bring what it returned: the loop's thread alone waits.
+    """Wait for a call in the thread of the event loop, and pass on its result.
 
-    `as_completed` would be silent for ever of a value that cannot be read.
+    `as_completed` would never report a value that cannot be unpickled.
     """
     try:
         tell(await future)
@@ -257,21 +267,21 @@ async def _follow_call(future: Any, tell: Callable[[object], None]) -> None:
 
 
 class DaskEngine:
-    """Workers of a Dask scheduler host a worker of ours per thread.
+    """The engine with Dask: each thread of a Dask worker hosts one child process.
 
-    A task is sent to a worker that has a free thread, and to no other: so it is known
-    with whom it was lost. Its answer brings the records, so that no file system is
-    shared, and what the worker computes with. One that computes otherwise gets no other
-    task, and what it was at runs elsewhere.
+    A task is sent to one given worker with a free thread. So it is known which worker
+    was lost with a task. An answer contains the records, so that no shared file system
+    is needed, and describes the worker's environment. A worker with another environment
+    gets no other task, and its tasks run elsewhere.
 
     Parameters
     ----------
     connection : Connection
-        To the scheduler.
+        The connection to the scheduler.
     patience : float
-        Seconds to wait for a worker where there is none.
+        Seconds to wait for a worker if there is none.
     mixed : bool
-        Whether there may be several kinds of CPU; records name theirs then.
+        Whether several kinds of CPU are allowed; records then name theirs.
 
     Raises
     ------
@@ -291,7 +301,7 @@ class DaskEngine:
         self._proved, self._looked = False, 0.0
 
     def __enter__(self) -> Self:
-        """Start workers, or reach those of a scheduler; wait for the first."""
+        """Start workers, or connect to those of a scheduler; wait for the first one."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.connection)
             self._await_workers()
@@ -328,11 +338,11 @@ class DaskEngine:
     ) -> Iterator[tuple[int, Answer | HostExit]]:
         """Yield the answer on a task that is over, unless it is to run again."""
         if isinstance(value, CancelledError | asyncio.CancelledError):
-            # By nobody's fault; whether the scheduler is there is seen next.
+            # This is nobody's fault; the next look shows if the scheduler is lost.
             ledger.put_back(number)
             self._looked = 0.0
         elif isinstance(value, KilledWorker | WorkerLost):
-            # The scheduler may have told who was there just before.
+            # The last look may have been just before the loss.
             self._threads.pop(address, None)
             machine = address.rpartition("://")[2].rpartition(":")[0]
             log = self.connection.workers.log_of(address) or str(value)
@@ -343,7 +353,7 @@ class DaskEngine:
         else:
             answer = believe_answer(split_answer(value)[1], number, ledger)
             if isinstance(answer, Answer) and answer.problem:
-                # Its data are others, or its disk is full; what it has done counts.
+                # Its data differ, or its disk is full; its completed trials count.
                 self._refuse_worker(address, f"there, {answer.problem}", ledger)
                 answer = answer._replace(problem="")
             else:
@@ -351,7 +361,7 @@ class DaskEngine:
             yield number, answer
 
     def _hand_out(self, ledger: Ledger) -> None:
-        """Give every free thread a task."""
+        """Send a task to every free thread, as long as there are any."""
         busy = Counter(address for _, address in self._flights.values())
         for address, threads in self._threads.items():
             for _ in range(threads - busy[address]):
@@ -363,7 +373,8 @@ class DaskEngine:
         batches = ledger.batches(number)
         cpu = own_cpu() if self.mixed else ""
         job = ledger.job._replace(folder="", secret="", pins=pins_of(batches), cpu=cpu)
-        # Dask would look into every trial for futures, another version not read it.
+        # Pickled here: Dask would search every trial for futures, and a worker of
+        # another version could not read them.
         task = pickle.dumps((number, batches, job))
         sent = pickle.dumps((self._ours, self.mixed, task))
         future = self.connection.submit(
@@ -376,14 +387,14 @@ class DaskEngine:
         self._flights[number] = future, address
 
     def _ended_tasks(self) -> Iterator[tuple[int, object]]:
-        """Yield the tasks that have ended and how, until the next look at most."""
+        """Yield tasks that have ended, with their results; wait for at most `LOOK`."""
         with contextlib.suppress(queue.Empty):
             yield self._ended.get(timeout=LOOK)
             while True:
                 yield self._ended.get_nowait()
 
     def _difference_of_worker(self, value: object) -> str:
-        """Return why an answer is of a worker unlike this process; empty if not."""
+        """Return how the worker of an answer differs from this process, else empty."""
         if isinstance(value, Exception):
             why = printable_text(
                 f"{type(value).__name__}: {value}".partition("\n")[0], 200
@@ -394,7 +405,7 @@ class DaskEngine:
         return first_difference(split_answer(value)[0], self._ours, self.mixed)
 
     def _refuse_worker(self, address: str, why: str, ledger: Ledger) -> None:
-        """Give a worker no other task, and have what else it is at wait again."""
+        """Refuse a worker from now on, and let its other tasks wait again."""
         for number, (future, at) in [*self._flights.items()]:
             if at == address:
                 del self._flights[number]
@@ -406,13 +417,13 @@ class DaskEngine:
         print(f"dp-erm-bench: runner=dask: {why}", file=sys.stderr)
 
     def _find_workers(self) -> None:
-        """See which workers are there and not refused."""
+        """Update the list of existing workers that are not refused."""
         found = self.connection.threads()
         self._refused = {a: why for a, why in self._refused.items() if a in found}
         self._threads = {a: n for a, n in found.items() if a not in self._refused}
 
     def _look_for_workers(self, ledger: Ledger) -> None:
-        """See who is there; what was at work on others is over."""
+        """Update the list of workers, and end the tasks of workers that are gone."""
         if time.monotonic() < self._looked + LOOK:
             return
         self._find_workers()
@@ -422,7 +433,7 @@ class DaskEngine:
                 self._ended.put((number, WorkerLost("its worker is gone")))
 
     def _start_anew(self, ledger: Ledger) -> None:
-        """Have what was at work wait again, and reach a scheduler that was lost."""
+        """Let all tasks at work wait again, and connect to the lost scheduler."""
         for number in ledger.at_work():
             ledger.put_back(number)
         self._flights.clear()
@@ -430,7 +441,7 @@ class DaskEngine:
         self.connection.renew()
 
     def _await_workers(self) -> None:
-        """Wait until there is a worker; in a queue, for as long as that takes."""
+        """Wait until there is a worker; while jobs are queued, wait without limit."""
         start, told = time.monotonic(), ""
         until = start + self.patience
         while True:
@@ -442,7 +453,7 @@ class DaskEngine:
                 return
             turn, now = self.connection.workers.reason_of_waiting(), time.monotonic()
             if turn:
-                # Who leaves the queue may need all of the patience to start.
+                # A job that leaves the queue may need all of the patience to start.
                 until = now + self.patience
             if turn not in ("", told) and now > start + self.patience:
                 told = turn
@@ -456,7 +467,7 @@ class DaskEngine:
             time.sleep(SOON)
 
     def _reason_of_absence(self) -> str:
-        """Return what to say where no worker is left, or none has come."""
+        """Return a message for the case that no worker is left, or none has come."""
         if reasons := [*self._refused.values()][:REASONS]:
             return f"no worker is left: {'; '.join(reasons)}"
         why = self.connection.workers.reason_of_absence()
@@ -467,10 +478,10 @@ class DaskEngine:
 
 
 def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
-    """Return the answer on a task that was sent to the worker which calls this.
+    """Run a task on the worker that it was sent to; return environment and answer.
 
-    Before it is what the worker computes with. Where that is not what the parent
-    computes with, the task is not run, and the answer is None.
+    The environment is that of the worker. If it differs from the parent's one, the task
+    is not run, and the answer is None.
     """
     ours, mixed, task = pickle.loads(sent)
     if first_difference(at_first(), ours, mixed):
@@ -481,7 +492,7 @@ def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
 
 
 def split_answer(value: object) -> tuple[Mapping[str, str], object]:
-    """Return what an answer says that it was computed with, {} if nothing; the rest."""
+    """Return the environment that an answer describes, {} if none, and the rest."""
     match value:
         case (dict(told), rest) if all(isinstance(v, str) for v in told.values()):
             return told, rest
@@ -489,7 +500,7 @@ def split_answer(value: object) -> tuple[Mapping[str, str], object]:
 
 
 def wish_of_client() -> Callable[[], bool]:
-    """Return what tells whether the call that runs here is wanted: by its client."""
+    """Return a function that says whether the client still wants the running call."""
     worker = get_worker()
     key = worker.get_current_task()
 

@@ -1,4 +1,4 @@
-"""joblib dispatches the tasks: to threads of this process, or by another backend."""
+"""The engine with joblib: tasks go to threads of this process or to a backend."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from dp_erm_bench.runner.worker import Batch, Job
 
 
 def is_active() -> bool:
-    """Return whether a `joblib.parallel_config` names a backend."""
+    """Return whether an active `joblib.parallel_config` names a backend."""
     config = getattr(parallel._backend, "config", {})
     return isinstance(config.get("backend"), ParallelBackendBase)
 
 
 class JoblibEngine:
-    """Backends of joblib: a thread or a process of theirs hosts one worker each.
+    """The engine with joblib: each thread or process of a backend hosts one worker.
 
     Parameters
     ----------
     n_jobs : int or None
-        Hosts; None: as many as the active `joblib.parallel_config` says.
+        Number of hosts; None for as many as the active `joblib.parallel_config` says.
     backend : {"threading", "loky", "active"}
-        `active`: the one of `joblib.parallel_config`. What hosts in threads of this
-        process has workers that write into the results folder themselves; the answers
-        of others bring the records.
+        `active` is the backend of `joblib.parallel_config`. If hosts are threads of
+        this process, their workers write into the results folder themselves. Otherwise
+        the answers contain the records.
     early : Worker, optional
-        One that was started already, for the first task of a thread.
+        A worker that was started already, for the first task of a thread.
 
     Raises
     ------
@@ -84,7 +84,7 @@ class JoblibEngine:
         return joblib.Parallel(self._n_jobs, **self._options)
 
     def __enter__(self) -> Self:
-        """Keep the hosts over all rounds: workers end with the thread they are of."""
+        """Keep the hosts for all rounds, since a worker ends with its thread."""
         children.open(self._early)
         self._parallel.__enter__()
         return self
@@ -92,7 +92,7 @@ class JoblibEngine:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the workers, at once after an exception, and then their hosts."""
         children.end(0.0 if error else PATIENCE)
-        # Hosts whose workers are gone may say so; what ended the run counts.
+        # Hosts may raise as their workers are gone; only the first error matters.
         quiet = (OSError,) if error else ()
         with _no_warnings(), contextlib.suppress(*quiet):
             self._parallel.__exit__(kind, error, trace)
@@ -103,7 +103,10 @@ class JoblibEngine:
         return int(self._parallel._effective_n_jobs())
 
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
-        """Yield the number and the answer of each task; a broken backend loses all."""
+        """Yield the number and the answer of each task.
+
+        If the backend breaks, all tasks at work are lost.
+        """
         results = self._parallel(self._calls_of_round(ledger))
         try:
             if self._local:
@@ -118,7 +121,7 @@ class JoblibEngine:
     def _calls_of_round(self, ledger: Ledger) -> Iterator[Any]:
         """Yield the calls of the tasks of a round."""
         run = joblib.delayed(run_in_child if self._local else answer_of_process)
-        # Of a backend that returns all or nothing, nothing waits for long.
+        # If a backend returns all results at once, a round is one task for each host.
         last = self.slots if self._whole else None
         for number in itertools.islice(ledger.tasks(), last):
             yield run(number, ledger.batches(number), ledger.job)
@@ -126,7 +129,7 @@ class JoblibEngine:
     def _answers_of_hosts(
         self, results: Iterable[tuple[int, Answer]], ledger: Ledger
     ) -> Iterator[tuple[int, Answer | HostExit]]:
-        """Yield the answers of hosts that may die with what they are at."""
+        """Yield the answers of hosts that may die together with their tasks."""
         try:
             for number, data in results:
                 yield number, believe_answer(data, number, ledger)
@@ -139,7 +142,7 @@ class JoblibEngine:
             yield number, HostExit(platform.node(), log, joint=True)
 
     def _renew_pool(self) -> None:
-        """Take other hosts: a broken call of joblib may spoil the next ones."""
+        """Start new hosts, since a broken call of joblib may spoil the next ones."""
         with _no_warnings():
             with contextlib.suppress(Exception):
                 self._parallel.__exit__(None, None, None)
@@ -150,7 +153,19 @@ class JoblibEngine:
 def answer_of_process(
     number: int, task: Sequence[Batch], job: Job
 ) -> tuple[int, Answer]:
-    """Return the answer of a process of joblib's, which ends when its parent has."""
+    """Run a task in a process of joblib; return its number and answer.
+
+    The process ends when its parent has ended.
+
+    Parameters
+    ----------
+    number : int
+        Number of the task.
+    task : sequence of tuple of Trial
+        Batches whose solvers have one owner.
+    job : Job
+        Settings that all batches have in common.
+    """
     parent = _parent_of(os.getpid())
     answer = run_on_host(number, task, job, lambda: os.getppid() == parent)
     if os.getppid() != parent:
@@ -160,13 +175,13 @@ def answer_of_process(
 
 @functools.cache
 def _parent_of(pid: int) -> int:
-    """Return the process that started this one, `pid`, as of its first task."""
+    """Return the id of this process's parent, as it was at the first task."""
     return os.getppid()
 
 
 @contextlib.contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Be silent of answers that nobody has read: the run has ended otherwise."""
+    """Suppress warnings about answers that nobody reads after the end of a run."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""Normal noise on sums to which each record adds in one step of t, a second time."""
+"""The twin of normal noise on sums to which each record adds in one step of t."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust.twins.base import Answered, Array, Twin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 
-# Panels of outcomes, cells of the lattice, the least delta, and what is far out.
+# Panels of outcomes, cells of the lattice, the smallest delta, and a large ratio.
 PANELS, CELLS = 150, 1 << 18
 SMALLEST = 1e-13
 FAR = 3.0
@@ -28,7 +28,17 @@ def nodes_of_allocation(
 ) -> tuple[Array, Array]:
     """Return W = e^(up g - up^2/2) - gamma e^(-down g - down^2/2) and masses of g.
 
-    By Gauss and Legendre on panels that are short in g and, far up, in W.
+    The nodes are those of Gauss-Legendre rules on panels that are short in g and, for
+    large W, short in W.
+
+    Parameters
+    ----------
+    gamma : float
+        e^epsilon.
+    up, down : float
+        Lengths of a record's term on D and on D', in units of the noise.
+    top : float
+        Largest g.
     """
     ends = [np.linspace(-down - 9, top, PANELS)]
     if up:
@@ -48,9 +58,18 @@ def nodes_of_allocation(
 def mean_of_sums(epsilon: float, steps: int, up: float, down: float) -> float:
     """Return about E (W_1 + ... + W_t)_+ / t, W as in ``nodes_of_allocation``.
 
-    The law of W tilted to where the positive part is, on a lattice around 0, to the
-    t-th power. Ratios of more than FAR e^epsilon t are left out: where one is in the
-    sum, it is positive.
+    The law of W is tilted to where the positive part is, put on a lattice around 0, and
+    convolved with itself t times by FFT. Ratios of more than FAR e^epsilon t are
+    treated separately: a sum with one of these is positive.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    steps : int
+        Steps of a round, t.
+    up, down : float
+        Lengths of a record's term on D and on D', in units of the noise.
     """
     gamma = math.exp(epsilon)
     top, alone = 9.0 + up, 0.0
@@ -70,7 +89,7 @@ def mean_of_sums(epsilon: float, steps: int, up: float, down: float) -> float:
         logs = np.log(masses @ np.exp(c * (ratio - highest))) + c * highest
         return float(steps * logs - 2 * math.log(c))
 
-    # Beyond, sums above the lattice would come back too heavy.
+    # For a larger tilt, sums above the lattice would wrap around with too much mass.
     scales = np.log([1e-3 / steps / highest, 10 / half])
     found = minimize_scalar(
         lambda x: exponent(math.exp(x)), bounds=scales, method="bounded"
@@ -90,7 +109,17 @@ def mean_of_sums(epsilon: float, steps: int, up: float, down: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def profile(steps: int, up: float, down: float, scale: float) -> tuple[Array, Array]:
-    """Return epsilons from 0 on, and log delta at each, down to ``SMALLEST``."""
+    """Return epsilons from 0 on, and log delta at each, down to ``SMALLEST``.
+
+    Parameters
+    ----------
+    steps : int
+        Steps of a round, t.
+    up, down : float
+        Lengths of a record's term on D and on D', in units of the noise.
+    scale : float
+        Typical privacy loss, in which the spacing of epsilons is measured.
+    """
     at, logs, gap = [0.0], [math.log(mean_of_sums(0.0, steps, up, down))], 0.2 * scale
     while logs[-1] > math.log(SMALLEST) and len(at) < 400:
         delta = mean_of_sums(at[-1] + gap, steps, up, down)
@@ -103,7 +132,21 @@ def profile(steps: int, up: float, down: float, scale: float) -> tuple[Array, Ar
 
 
 def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
-    """Return the sum of (record + 1) (use + 1) over secret rounds, modulo 2^63."""
+    """Return the checksum of the steps that a secret stream gives to records.
+
+    It is the sum of (record + 1) (use + 1) over all rounds, modulo 2^63.
+
+    Parameters
+    ----------
+    seed : array of uint32
+        Seed of the trial's secret stream.
+    n : int
+        Number of records.
+    times : int
+        Number of uses, of which the last round may be cut short.
+    steps : float
+        Steps of a round, t.
+    """
     total, t = 0, round(steps)
     for index in range(math.ceil(times / t) if n else 0):
         use = t * index + np.floor(t * uniforms(seed, n * index, n)).astype(np.int64)
@@ -113,9 +156,9 @@ def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
 
 @dataclass(frozen=True)
 class AllocationGaussianTwin(Twin):
-    """Rounds of steps, one of which each record is in.
+    """Twin of random allocation: each record is in one step of a round.
 
-    Its profile is about right, where that of the release is an upper bound.
+    Its privacy profile is approximate, while that of the release is an upper bound.
 
     Attributes
     ----------
@@ -124,7 +167,7 @@ class AllocationGaussianTwin(Twin):
     """
 
     joint: ClassVar[bool] = True
-    # The release's profile has corners, between which it is a chord.
+    # The release's profile is a chord between its computed points.
     slack: ClassVar[float] = 5e-3
     rate: float = 1.0
 
@@ -133,7 +176,18 @@ class AllocationGaussianTwin(Twin):
         """Return the twin of a mechanism; at rate 1, that of the Gaussian.
 
         The records of each step are compared with those that the trial's secret stream
-        gives it in a round of ``rate``: where they are others, nothing is amplified.
+        gives it in a round of ``rate``. If they differ, no amplification is counted.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
         """
         rounds = math.ceil(times * release.rate - 1e-9)
         drawn = zip(mechanism.sample_seeds, mechanism.handed, strict=True)
@@ -154,11 +208,21 @@ class AllocationGaussianTwin(Twin):
         return max(min(quiet, half), 0.02 * half)
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence of a round of which the steps of records are known."""
+        """Return the divergence of a round whose assignment of records is known."""
         return orders / (2 * self.ratio**2)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's distribution of the profile, of both orders."""
+        """Return dp_accounting's distribution for the profile, in both orders.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
+        """
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -182,7 +246,7 @@ class AllocationGaussianTwin(Twin):
             left = np.exp(-downs[:0:-1] * step)
             below = 1 - left + left * under[:0:-1]
             places = np.concatenate([-downs[:0:-1], ups])
-            # Both curves are about right where they meet.
+            # Both curves are approximate where they meet.
             deltas = np.minimum.accumulate(np.concatenate([below, over]))
             return pld_pmf.create_pmf_pessimistic_connect_dots(step, places, deltas)
 
@@ -192,10 +256,11 @@ class AllocationGaussianTwin(Twin):
     def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
         """Return the log-ratio of all answers of a run, (B,).
 
-        The query is the sum with every record in every step; all but one are zero, so
-        that it is v_i in the record's step i of a round, else 0. Relative to noise
-        alone the density of a round is 1/t sum_i e^((a_i - v_i / 2).v_i) in units of
-        the noise. Of a round that ends early the steps to come add 1/t each.
+        The query is the sum with every record in every step. All records but one are
+        zero, so step i of a round has the sum v_i if it is the record's step, else 0.
+        Relative to noise alone, the density of a round is
+        1/t sum_i e^((a_i - v_i / 2).v_i), in units of the noise. In a round that ends
+        early, each step to come adds 1/t.
         """
         t = round(1 / release.rate)
 

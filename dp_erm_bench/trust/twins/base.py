@@ -1,9 +1,9 @@
-"""Twins: the law of a release a second time, and how likely its answers are.
+"""Twins: second implementations of the law of a release and the density of its answers.
 
-A twin shares no bound and no formula with the release: nothing here imports a law or
+A twin shares no bound and no formula with its release: nothing here imports a law or
 an accountant. The twin of ``releases/<kind>.py`` is the one class of
-``trust/twins/<kind>.py``; a kind from outside the package names its own in the
-attribute ``twin`` of its class. A kind without a twin runs, and is not recounted.
+``trust/twins/<kind>.py``. A kind from outside the package names its twin in the
+attribute ``twin`` of its class. A kind without a twin can be run but not recounted.
 """
 
 import importlib
@@ -21,9 +21,9 @@ from dp_erm_bench.errors import Unsupported, UsageError
 from dp_erm_bench.releases.adjacency import Adjacency
 
 Array = NDArray[np.float64]
-# Below this draw, rounding of the published value drowns the noise.
+# Below this draw the rounding of a published value exceeds its noise.
 SMALLEST_DRAW = 1e-3
-# Beyond this power times mu the nodes of a normal loss end before its moment does.
+# Beyond this power times mu, the nodes of a normal loss do not cover its moment.
 LARGEST_TILT = 30.0
 
 
@@ -38,7 +38,7 @@ class Answered:
     first, second : arrays of shape (B, k)
         The query on either dataset.
     scale : array, broadcastable to (B, k)
-        The certified noise scale; 0 where nothing may change.
+        The certified noise scale; 0 for entries without noise, which may not change.
     """
 
     answer: Array
@@ -47,12 +47,12 @@ class Answered:
     scale: Array
 
     def normalise_queries(self) -> tuple[Array, Array]:
-        """Return both queries in units of the noise; 0 where there is none."""
+        """Return both queries in units of the noise scale; 0 where the scale is 0."""
         unit = np.where(self.scale > 0.0, self.scale, np.inf)
         return self.first / unit, self.second / unit
 
     def values(self) -> Array:
-        """Return the published values in units of the noise, (B, k)."""
+        """Return the published values in units of the noise scale, (B, k)."""
         unit = np.where(self.scale > 0.0, self.scale, np.inf)
         return np.asarray(self.answer.reshape(self.first.shape) / unit)
 
@@ -66,13 +66,15 @@ class Twin(ABC):
     ratio : float
         The smallest noise scale / sensitivity, under the budget's adjacency.
     times : int
+        Number of uses.
     exact : bool
-        Whether ``distribution`` knows an exact instance.
+        Whether ``distribution`` knows an exact instance: a pair of neighbours whose
+        privacy loss is known exactly.
     joint : bool
-        Whether the answers of a run have no log-ratios one by one, but together.
+        Whether the answers of a run have only a joint log-ratio, not one per use.
     slack : float
-        By which part of it a certified epsilon may be above the recounted one, beyond
-        what two implementations of one bound may differ by.
+        The relative part by which a certified epsilon may exceed the recounted one, in
+        addition to the tolerance of two implementations of one bound.
     """
 
     exact: ClassVar[bool] = False
@@ -84,21 +86,33 @@ class Twin(ABC):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> "Twin":
-        """Return the twin of a mechanism, with the other parameters of its law.
+        """Return the twin of a mechanism as a run used it.
 
-        By default the release's own fields of the same names.
+        By default the other parameters of its law are the release's fields of the same
+        names.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
         """
         others = [getattr(release, f.name, f.default) for f in fields(cls)[2:]]
         return cls(ratio, times, *others)
 
     @property
     def level(self) -> float:
-        """Return the pure level of one use; infinite where there is none."""
+        """Return the pure epsilon of one use, infinite if there is none."""
         return math.inf
 
     @property
     def mu_square(self) -> float | None:
-        """Return mu^2 of all uses, None unless they are Gaussian mechanisms."""
+        """Return mu^2 of all uses, None unless the mechanism is Gaussian."""
         return None
 
     @property
@@ -108,12 +122,12 @@ class Twin(ABC):
 
     @property
     def is_composed_apart(self) -> bool:
-        """Return whether its level is added to the rest by basic composition."""
+        """Return whether its pure epsilon is added to the rest by basic composition."""
         return False
 
     @property
     def is_exact(self) -> bool:
-        """Return whether ``distribution`` knows an exact instance."""
+        """Return whether ``distribution`` knows an exact instance, see ``exact``."""
         return self.exact
 
     def renyi(self, orders: Array) -> Array:
@@ -122,34 +136,47 @@ class Twin(ABC):
         Raises
         ------
         ValueError
-            If Renyi accounting is not kept for the kind.
+            If the twin of this kind has no Renyi curve.
         """
         raise ValueError(f"Renyi accounting is not kept for {type(self).__name__}")
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's privacy-loss distribution of one use.
+        """Return the privacy-loss distribution of one use, as dp_accounting has it.
 
-        ``least``: of an exact instance and rounded down; else of a dominating pair,
-        rounded up, on a lattice of spacing ``step``.
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to take an exact instance and round down, for a lower bound.
+            Otherwise a dominating pair is taken and rounded up.
+
+        Raises
+        ------
+        ValueError
+            If the twin of this kind has no distribution.
         """
         raise ValueError(f"no distribution is known for {type(self).__name__}")
 
     def delta(self, epsilon: float, mu: float) -> float | None:
-        """Return the delta of one use beside Gaussian uses of ``mu`` in total.
+        """Return the delta of one use together with Gaussian uses of ``mu`` in total.
 
-        None but for kinds whose whole profile is known.
+        None for kinds whose privacy profile is not known.
         """
         return None
 
     def losses(self) -> tuple[Array, Array] | None:
-        """Return nodes (losses, masses), increasing, of which ``terms`` bound the loss.
+        """Return increasing losses and their masses, for a bound on the profile.
 
-        None for kinds whose profile is not kept.
+        ``terms`` times the profile of these losses bounds delta. None for kinds without
+        such a bound.
         """
         return None
 
     def terms(self, adjacency: Adjacency) -> int:
-        """Return how many times the profile of the ``losses`` bounds delta."""
+        """Return the factor by which the profile of the ``losses`` bounds delta."""
         return 1
 
     @staticmethod
@@ -159,12 +186,12 @@ class Twin(ABC):
 
     @staticmethod
     def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
-        """Return the log-ratio of all answers of a run, of ``joint`` kinds, (B,)."""
+        """Return the log-ratio of all answers of a run, for ``joint`` kinds, (B,)."""
         raise NotImplementedError(f"{type(release).__name__} is answered use by use")
 
     @staticmethod
     def log_noise(size: Array) -> Array:
-        """Return the log-density of secret noise of a norm, up to a constant.
+        """Return the log-density of secret noise, up to a constant, from its norm.
 
         Parameters
         ----------
@@ -179,8 +206,19 @@ class Twin(ABC):
     ) -> float:
         """Return the smallest noise / (draw * sensitivity) of an answer.
 
-        That is scale / sensitivity if the noise is the stream's, arbitrary otherwise;
-        infinite where nothing can be heard.
+        That is scale / sensitivity if the noise is the stream's, and arbitrary
+        otherwise. It is infinite if the answer does not reveal its noise.
+
+        Parameters
+        ----------
+        query : Query
+            The query, with its value before noise.
+        draws : array of shape (B, k)
+            The stream's draws for this use, of scale 1.
+        scale : array, broadcastable to (B, k)
+            The noise scale before the run.
+        answer : array
+            The published answer.
         """
         noise = np.abs(answer.reshape(query.value.shape) - query.value)
         moved = np.abs(draws) * query.sensitivity
@@ -189,14 +227,14 @@ class Twin(ABC):
 
 
 def log_moments_of_losses(nodes: tuple[Array, Array], powers: Array) -> Array:
-    """Return log E e^(power l) of losses l at nodes (losses, masses), of any powers."""
+    """Return log E e^(power l) at each power, for losses l with the masses of nodes."""
     losses, masses = nodes
     logs = powers[:, None] * losses + np.log(np.maximum(masses, 1e-300))
     return np.asarray(logsumexp(logs, axis=1))
 
 
 def discretisation(step: float, least: bool) -> dict[str, Any]:
-    """Return the library's options for rounding: down if ``least``, else up."""
+    """Return dp_accounting's options for rounding: down if ``least``, else up."""
     return {
         "pessimistic_estimate": not least,
         "value_discretization_interval": step,
@@ -218,7 +256,7 @@ def twin_of(kind: Any) -> type[Twin] | None:
 
 
 class NoTwin(Unsupported):
-    """A release is of a kind whose law is known once only."""
+    """A release has no twin, so its law has no second implementation."""
 
 
 def required_twin(release: Any) -> type[Twin]:

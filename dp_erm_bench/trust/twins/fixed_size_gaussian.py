@@ -1,4 +1,4 @@
-"""Normal noise on a sample of fixed size, a second time."""
+"""The twin of normal noise on a function of a sample of fixed size."""
 
 import functools
 import math
@@ -11,20 +11,29 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust.twins.base import Answered, Array, Twin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 
-# Whole orders whose bound is expanded, and panels of the quadrature a deviation.
+# Whole orders whose bound is expanded, and quadrature panels per deviation.
 AMPLIFIED = range(2, 513)
 PANELS = 2
-# Distances, and orders times distances, up to which pairs are integrated.
+# Largest distance, and largest order times distance, of pairs that are integrated.
 FARTHEST, WIDEST = 8.0, 40.0
 
 
 @functools.lru_cache(maxsize=64)
 def log_moment(j: int, first: float, second: float, apart: float) -> float:
-    """Return log E |e^((j-1) first/2) X - e^((j-1) second/2)|^j by Gauss and Legendre.
+    """Return log E |e^((j-1) first/2) X - e^((j-1) second/2)|^j by quadrature.
 
-    X = e^(sqrt(apart) g - j apart/2), g normal: of normal laws whose means have these
-    squared distances to a third one and from each other, the j-th moment of the
-    difference of their likelihood ratios to it. In units of the largest value.
+    X = e^(sqrt(apart) g - j apart/2) for a normal g. This is the j-th moment of the
+    difference of the likelihood ratios of two normal laws to a third one. The
+    Gauss-Legendre sum is in units of its largest value, so that it does not overflow.
+
+    Parameters
+    ----------
+    j : int
+        The moment, at least 2.
+    first, second : float
+        Squared distance of each of the two means to that of the third law.
+    apart : float
+        Squared distance of the two means from each other.
     """
     d = math.sqrt(apart)
     low, high = -math.sqrt(j) - 13, j * d + math.sqrt(j) + 13
@@ -44,7 +53,10 @@ def log_moment(j: int, first: float, second: float, apart: float) -> float:
 
 @functools.lru_cache(maxsize=16)
 def moments(d: float, highest: int) -> tuple[float, ...]:
-    """Return the larger log-moments of a triangle of equal sides d and of a pair."""
+    """Return log-moments 2 .. highest for means at distance d, the larger of two cases.
+
+    The cases are three means at mutual distances d, and a pair of means.
+    """
     square = d * d
     return tuple(
         max(log_moment(j, square, square, square), log_moment(j, square, 0.0, square))
@@ -54,10 +66,19 @@ def moments(d: float, highest: int) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=16)
 def row_moments(d: float, rate: float, highest: int) -> tuple[float, ...]:
-    """Return the log-moments of three means in a row, ours in the middle or outside.
+    """Return log-moments 2 .. highest of means c, b, a in a row at 0, d, 2 d.
 
-    They are those under N_c and under N_b of means c, b, a at 0, d, 2 d, weighted as
-    these are in the mixture.
+    They are moments of the difference of the likelihood ratios of N_a and N_b, taken
+    under N_c and under N_b, which are weighted as in the mixture.
+
+    Parameters
+    ----------
+    d : float
+        Distance of neighbouring means in units of the noise.
+    rate : float
+        The weight q of N_b in the mixture; that of N_c is 1 - q.
+    highest : int
+        The highest moment.
     """
     weights, square = (math.log1p(-rate), math.log(rate)), d * d
     return tuple(
@@ -72,13 +93,22 @@ def row_moments(d: float, rate: float, highest: int) -> tuple[float, ...]:
 
 
 def worst_cumulants(d: float, rate: float, orders: Array) -> Array:
-    """Return log-moments of losses, the gains of one pair and the others of another.
+    """Return log-moments of the worst losses, combined from two pairs of mixtures.
 
-    The pairs are (1 - q) N_c + q N_a and (1 - q) N_c + q N_0 for a = d and c = -d, or c
-    = d. Of (P/Q)^r - 1 under Q the part P > Q is that of the first pair and the part P
-    < Q that of the second, for P and Q in either order; the masses of the rest have a
-    ratio of 1. The larger moment, by Gauss and Legendre, a panel of 1/PANELS
-    deviations.
+    The pairs are P = (1 - q) N_c + q N_a and Q = (1 - q) N_c + q N_0 with a = d, for
+    c = -d and for c = d. Of (P/Q)^r - 1 under Q, the part with P > Q is that of the
+    first pair and the part with P < Q that of the second. The same holds for
+    (Q/P)^r - 1 under P. The rest of the mass has a ratio of 1. The larger moment of the
+    two is computed by Gauss-Legendre quadrature on panels of 1/PANELS deviations.
+
+    Parameters
+    ----------
+    d : float
+        Distance of the means in units of the noise.
+    rate : float
+        The sampling rate q.
+    orders : array of shape (m,)
+        The orders r > 1.
     """
     wide = 2 * float(orders.max()) * d + 14
     ends = np.linspace(0.0, wide, math.ceil(wide * max(PANELS, d * PANELS)))
@@ -111,16 +141,16 @@ def worst_cumulants(d: float, rate: float, orders: Array) -> Array:
 
 @dataclass(frozen=True)
 class FixedSizeGaussianTwin(Twin):
-    """The Gaussian mechanism on a part of the records, drawn without replacement.
+    """Twin of the Gaussian mechanism on a sample drawn without replacement.
 
     Attributes
     ----------
     rate : float
-        The part that was drawn.
+        The part of the records that was drawn.
     halves : bool
-        Whether sums over a half of the sample are published beside that of all.
+        Whether sums over halves of the sample are published in addition to that of all.
     zeroed : bool
-        Whether ``ratio`` is of the change where a term becomes 0, not of an exchange.
+        Whether ``ratio`` is for a term that becomes 0, not for an exchanged term.
     """
 
     exact: ClassVar[bool] = True
@@ -130,7 +160,19 @@ class FixedSizeGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian."""
+        """Return the twin of a mechanism; at rate 1, that of the Gaussian.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
+        """
         if mechanism.rate == 1.0:
             return GaussianTwin(ratio, times)
         return cls(ratio, times, mechanism.rate, release.halves, release.zeroed)
@@ -141,10 +183,10 @@ class FixedSizeGaussianTwin(Twin):
         return self.rate * math.sqrt(math.expm1(min(self.ratio**-2, 600)))
 
     def renyi(self, orders: Array) -> Array:
-        """Return the smaller bound of the sample and of all records.
+        """Return the smaller of the Renyi bounds for the sample and for all records.
 
-        The binomial expansion, term by term, at some whole orders and on the chords of
-        (order - 1) times the divergence between them.
+        The bound for the sample is a binomial expansion, term by term, at whole orders.
+        Between them it is the chord of (order - 1) times the divergence.
         """
         whole = AMPLIFIED[: max(1, math.ceil(orders.max()) - 1)]
         d = 1 / self.ratio
@@ -167,12 +209,21 @@ class FixedSizeGaussianTwin(Twin):
         return np.minimum(chords / (orders - 1), orders / (2 * self.ratio**2))
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's distribution of an instance.
+        """Return dp_accounting's distribution of an exact instance.
 
-        All other records are equal, and in one dataset so is the one in which the
-        neighbours differ: a record of zeros under ``zero_out``, of which an exchange
-        that was charged (not ``zeroed``) is twice the change. Of halves, the sum over
-        all is looked at.
+        All other records are equal, and in one dataset the record in which the
+        neighbours differ equals them too. Under ``zero_out`` it is a record of zeros;
+        if an exchange was charged (not ``zeroed``), the charge is twice the change.
+        With halves, only the sum over the whole sample is considered.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
         """
         if not least:
             raise ValueError("no dominating pair is kept for a sample of fixed size")
@@ -185,9 +236,9 @@ class FixedSizeGaussianTwin(Twin):
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of two mixtures over one record's place.
 
-        The query is that of a sample of all records, of which all but one are zero: v
-        with probability q, else 0; where it is made of halves, the record is in either
-        one, each with probability q/2.
+        The query is that of a sample of all records, of which all but one are zero. So
+        the value of a sample is v with probability q, else 0. If the query is made of
+        halves, the record is in either half with probability q/2.
         """
         a, (v, u) = use.values(), use.normalise_queries()
 

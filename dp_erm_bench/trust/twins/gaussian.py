@@ -1,4 +1,4 @@
-"""Normal noise, a second time."""
+"""The twin of normal noise."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from dp_erm_bench.trust.twins.base import Answered, Array, Twin, discretisation
 
 
 class GaussianTwin(Twin):
-    """The Gaussian mechanism."""
+    """Twin of the Gaussian mechanism."""
 
     exact: ClassVar[bool] = True
 
@@ -19,11 +19,21 @@ class GaussianTwin(Twin):
         return self.times / self.ratio**2
 
     def renyi(self, orders: Array) -> Array:
-        """Return alpha / (2 ratio^2)."""
+        """Return the Renyi divergence of one use, alpha / (2 ratio^2)."""
         return orders / (2 * self.ratio**2)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's own."""
+        """Return dp_accounting's distribution of the Gaussian mechanism.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
+        """
         return normal(self.ratio, 1.0, step, least)
 
     @staticmethod
@@ -36,7 +46,21 @@ class GaussianTwin(Twin):
 def normal(
     ratio: float, rate: float, step: float, least: bool, replaced: bool = False
 ) -> Any:
-    """Return the library's distribution of a (sampled) Gaussian mechanism."""
+    """Return dp_accounting's distribution of a (sampled) Gaussian mechanism.
+
+    Parameters
+    ----------
+    ratio : float
+        Noise scale / sensitivity.
+    rate : float
+        Rate of Poisson samples; 1 for all records.
+    step : float
+        Spacing of the lattice of losses.
+    least : bool
+        Whether to round down, for a lower bound; otherwise up.
+    replaced : bool
+        Whether neighbours replace a record; otherwise one is added or removed.
+    """
     from dp_accounting.pld import privacy_loss_distribution as library
 
     relation = library.NeighborRel.ADD_OR_REMOVE_ONE

@@ -1,4 +1,4 @@
-"""Laplace noise inside of scores, a second time."""
+"""The twin of selections with Laplace noise inside of scores."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from dp_erm_bench.trust.twins.laplace_noisy_max import (
 
 
 class InsideNoisyMaxTwin(LaplaceNoisyMaxTwin):
-    """A selection of which a level is known, its noise being in the gradient."""
+    """Twin of a selection whose noise is in the gradient, known by its pure epsilon."""
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
-        """Return the log-ratio of the winner's probabilities, the noise being inside.
+        """Return the log-ratio of the winner's probabilities, with noise in gradients.
 
-        The score is taken as |g_j| / Delta_j, which it is up to a factor where all
+        The score is taken as |g_j| / Delta_j. That is the score, up to a factor, if all
         score sensitivities are equal (M_j = H R_j^2) and there is no penalty.
         """
         v, u = use.normalise_queries()
@@ -29,5 +29,17 @@ class InsideNoisyMaxTwin(LaplaceNoisyMaxTwin):
     def recovered_multiplier(
         query: Any, draws: Array, scale: Array, answer: Array
     ) -> float:
-        """Return infinity: the winner depends on the score, which is not heard."""
+        """Return infinity: the winner depends on the score, which is not known here.
+
+        Parameters
+        ----------
+        query : Query
+            The query, with its value before noise.
+        draws : array of shape (B, k)
+            The stream's draws for this use, of scale 1.
+        scale : array, broadcastable to (B, k)
+            The noise scale before the run.
+        answer : array
+            The published answer.
+        """
         return np.inf

@@ -1,4 +1,4 @@
-"""Laplace noise on every entry of a vector, a second time."""
+"""The twin of Laplace noise on every entry of a vector."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +8,16 @@ from dp_erm_bench.trust.twins.laplace import LaplaceTwin
 
 @dataclass(frozen=True)
 class L1LaplaceTwin(LaplaceTwin):
-    """Laplace mechanisms on all entries.
+    """Twin of a vector with Laplace noise on every entry.
 
-    The largest change is that of one entry, a number: of an exact instance, too. Of a
-    row of sensitivities each entry is a number.
+    The largest change is a change of one entry, so a single number is an exact
+    instance. With a row of sensitivities, each entry counts as a number.
 
     Attributes
     ----------
     epsilon_share : float or None
-        None where the budget is not split.
+        The share of the budget's epsilon that it takes; None if it shares the common
+        noise multiplier.
     """
 
     epsilon_share: float | None = None
@@ -25,8 +26,20 @@ class L1LaplaceTwin(LaplaceTwin):
     def of(
         cls, release: Any, mechanism: Any, ratio: float, times: int
     ) -> "L1LaplaceTwin":
-        """Return the twin of a mechanism, of which ``ratio`` is that of an entry."""
-        # As certified: entries that nobody moves are counted, too.
+        """Return the twin of a mechanism, whose ``ratio`` is that of an entry.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
+        """
+        # As certified, entries that do not change are counted too.
         entries = mechanism.scale.shape[1]
         return cls(ratio, times * entries, release.epsilon_share)
 

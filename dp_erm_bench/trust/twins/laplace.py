@@ -1,4 +1,4 @@
-"""Laplace noise on a number, a second time."""
+"""The twin of Laplace noise on a number."""
 
 from typing import Any, ClassVar
 
@@ -8,12 +8,12 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust.twins.base import Answered, Array, discretisation
 from dp_erm_bench.trust.twins.pure import PureTwin
 
-# Parts of an interval that shrink towards its start, where high orders look.
+# Panels of an interval that shrink towards its start, which high orders depend on.
 GRADED: Array = np.append(0.0, np.geomspace(1e-8, 1.0, 1500))
 
 
 class LaplaceTwin(PureTwin):
-    """The Laplace mechanism."""
+    """Twin of the Laplace mechanism."""
 
     exact: ClassVar[bool] = True
 
@@ -29,7 +29,17 @@ class LaplaceTwin(PureTwin):
         return np.asarray(level + np.log(moments) / power)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's own."""
+        """Return dp_accounting's distribution of the Laplace mechanism.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
+        """
         from dp_accounting.pld import privacy_loss_distribution as library
 
         how = discretisation(step, least)

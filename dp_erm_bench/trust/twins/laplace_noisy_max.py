@@ -1,12 +1,12 @@
-"""Laplace noise on scores, a second time.
+"""The twin of selections by scores with Laplace noise.
 
-The probability that a score wins is found by quadrature: it is the integral of f_j
-prod_{k != j} F_k over the real line. The densities f and distributions F are sums of
-exponentials between the scores: Gauss-Legendre rules on the panels between neighbouring
-scores converge geometrically. Beyond the largest score x > m all F_k are 1 - c_k t and
-all f_j dx are -c_j dt with t = e^(m - x): a polynomial of degree k - 1 in t, which the
-rule integrates exactly; so is the part below the smallest score, where every F_k is
-f_k.
+The probability that a score wins is the integral of f_j prod_{k != j} F_k over the real
+line, computed by quadrature. Between the scores, the densities f and distribution
+functions F are sums of exponentials. So Gauss-Legendre rules on the panels between
+neighbouring scores converge geometrically. Beyond the largest score, at x > m, all F_k
+are 1 - c_k t and all f_j dx are -c_j dt with t = e^(m - x). The integrand is then a
+polynomial of degree k - 1 in t, which the rule integrates exactly. The part below the
+smallest score, where every F_k is f_k, is exact too.
 """
 
 import math
@@ -23,31 +23,32 @@ from dp_erm_bench.trust.twins.pure import PureTwin, two_candidates
 # A Gauss-Legendre rule on (0, 1).
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 NODES, WEIGHTS = (NODES + 1) / 2, WEIGHTS / 2
-# So far below a score hardly anything happens.
+# Farther than this below a score, the integrand is negligible.
 LONGEST = 20.0
 Curve = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
 class LaplaceNoisyMaxTwin(PureTwin):
-    """A selection of which a level is known, and the winners under Laplace noise.
+    """Twin of a selection by scores with Laplace noise, known by its pure epsilon.
 
     Attributes
     ----------
     spread : float
-        Ratio of the largest to the smallest score sensitivity, of noise inside.
+        Ratio of the largest to the smallest score sensitivity, if the noise is inside
+        the score.
     """
 
     spread: float = 1.0
 
     @property
     def level(self) -> float:
-        """Return the pure level of one use."""
+        """Return the pure epsilon of one use."""
         return (1 + self.spread) / self.ratio if self.ratio > 0 else math.inf
 
     @property
     def is_exact(self) -> bool:
-        """Return whether two candidates are an instance: with noise of one scale."""
+        """Return whether two candidates are an exact instance: noise has one scale."""
         return self.spread == 1.0
 
     def instance(self, step: float) -> Any:
@@ -75,7 +76,16 @@ def log_ratio_at_winner(
 ) -> Array:
     """Return log chances(first) - log chances(second) at the winner.
 
-    The scores hardly move along a run: equal rows are integrated once.
+    Scores hardly change during a run, so equal rows are integrated only once.
+
+    Parameters
+    ----------
+    chances : callable
+        Returns the winning probabilities for scores of shape (m, k), of that shape.
+    first, second : arrays of shape (B, k)
+        The scores on either dataset, in units of the noise.
+    answer : array of shape (B,)
+        The index of the winner.
     """
     both = np.round(np.concatenate([first, second]), 9)
     rows, where = np.unique(both, axis=0, return_inverse=True)
@@ -87,7 +97,7 @@ def log_ratio_at_winner(
 
 
 def laplace_chances(scores: Array) -> Array:
-    """Return the chances under noise of density e^-|x| / 2; scores: (B, k).
+    """Return the winning probabilities of scores (B, k) with noise of density e^-|x|/2.
 
     A score of minus infinity never wins.
     """
@@ -102,7 +112,7 @@ def laplace_chances(scores: Array) -> Array:
 
 
 def inside_chances(centres: Array) -> Array:
-    """Return the chances that |centre + noise| is largest; centres >= 0: (B, k)."""
+    """Return the probability that each |centre + noise| is largest, centres >= 0."""
     ordered = np.sort(centres, axis=1)
     ends = np.concatenate([np.zeros((len(centres), 1)), ordered], axis=1)
     chances = _integrate_between(ends, centres, folded_density, folded_below)
@@ -114,12 +124,12 @@ def inside_chances(centres: Array) -> Array:
 
 
 def laplace_density(x: Array, v: Array) -> Array:
-    """Return the Laplace density around v."""
+    """Return the density at x of the Laplace law around v."""
     return np.asarray(0.5 * np.exp(-np.abs(x - v)))
 
 
 def laplace_below(x: Array, v: Array) -> Array:
-    """Return the Laplace distribution around v."""
+    """Return the distribution function at x of the Laplace law around v."""
     half = laplace_density(x, v)
     return np.where(x < v, half, 1.0 - half)
 
@@ -130,14 +140,14 @@ def folded_density(x: Array, v: Array) -> Array:
 
 
 def folded_below(x: Array, v: Array) -> Array:
-    """Return the distribution at x >= 0 of |v + Laplace|."""
+    """Return the distribution function at x >= 0 of |v + Laplace|."""
     return laplace_below(x, v) - laplace_below(-x, v)
 
 
 def _integrate_between(
     ends: Array, scores: Array, density: Curve, below: Curve
 ) -> Array:
-    """Integrate over the panels between consecutive ends, (B, m); one a time."""
+    """Integrate over the panels between consecutive ends (B, m), one at a time."""
     total = np.zeros_like(scores)
     for left, right in zip(ends.T[:-1], ends.T[1:], strict=True):
         width = np.minimum(right - left, LONGEST)

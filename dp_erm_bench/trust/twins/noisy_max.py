@@ -1,4 +1,4 @@
-"""The exponential mechanism, a second time."""
+"""The twin of the exponential mechanism."""
 
 import math
 from typing import Any, ClassVar
@@ -11,32 +11,32 @@ from dp_erm_bench.trust.twins.pure import PureTwin, two_candidates, two_outcomes
 
 
 class NoisyMaxTwin(PureTwin):
-    """A selection of bounded range, and the winners that Gumbel noise has."""
+    """Twin of a selection of bounded range, whose winners are those of Gumbel noise."""
 
     exact: ClassVar[bool] = True
 
     @property
     def level(self) -> float:
-        """Return the range, which is a pure level too."""
+        """Return the range, which is also a pure epsilon."""
         return 2.0 / self.ratio if self.ratio > 0 else math.inf
 
     def renyi(self, orders: Array) -> Array:
-        """Return the largest over pairs of outcomes with log-ratios t, t - range."""
+        """Return the largest divergence for two outcomes of log-ratios t, t - range."""
         ends = self.level * (1 - GRADED)
         return two_outcomes(orders, self.level, ends, self.level)
 
     def profile(self, epsilons: Array) -> Array:
-        """Return the largest delta over those pairs."""
+        """Return the largest delta of two outcomes with log-ratios t, t - range."""
         half = np.expm1((epsilons - self.level) / 2)
         return np.asarray(half**2 / -math.expm1(-self.level))
 
     def instance(self, step: float) -> Any:
-        """Return that of a selection between two, whose winner is logistic."""
+        """Return the distribution of a selection of two, with logistic chances."""
         return two_candidates(1 / (1 + math.exp(-1 / self.ratio)), step)
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
-        """Return the log-ratio of softmax probabilities: Gumbel's winners."""
+        """Return the log-ratio of the winner's softmax probabilities."""
         b = np.max(use.scale, axis=-1, keepdims=True)
 
         def chance(scores: Array) -> Array:
@@ -50,7 +50,19 @@ class NoisyMaxTwin(PureTwin):
     def recovered_multiplier(
         query: Any, draws: Array, scale: Array, answer: Array
     ) -> float:
-        """Return infinity if the winners are those of the draws, else 0."""
+        """Return infinity if the winners are those of the draws, else 0.
+
+        Parameters
+        ----------
+        query : Query
+            The query, with its value before noise.
+        draws : array of shape (B, k)
+            The stream's draws for this use, of scale 1.
+        scale : array, broadcastable to (B, k)
+            The noise scale before the run.
+        answer : array
+            The published answer.
+        """
         winners = (query.value + scale * draws).argmax(axis=1)
         return np.inf if np.array_equal(answer, winners) else 0.0
 

@@ -1,4 +1,4 @@
-"""A vector with noise of density exp(-norm2), a second time."""
+"""The twin of a vector with noise of density exp(-norm2)."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from dp_erm_bench.trust.twins.pure import PureTwin
 
 
 class NormLaplaceTwin(PureTwin):
-    """A vector with norm-Laplace noise."""
+    """Twin of a vector with norm-Laplace noise."""
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:

@@ -1,4 +1,4 @@
-"""A minimiser with normal noise in its objective, a second time."""
+"""The twin of a minimiser with normal noise in its objective."""
 
 from dataclasses import dataclass
 
@@ -16,20 +16,21 @@ from dp_erm_bench.trust.twins.base import (
 
 @dataclass(frozen=True)
 class ObjectiveGaussianTwin(Twin):
-    """A minimiser with normal noise in its objective.
+    """Twin of a minimiser with normal noise in its objective.
 
     Attributes
     ----------
     curvature : float
-        log(1 + beta / ridge): a fact of the objective, not of the noise, as declared.
+        log(1 + beta / ridge) as declared, which does not depend on the noise.
     """
 
     curvature: float = 0.0
 
     def losses(self) -> tuple[Array, Array]:
-        """Return nodes (losses, masses) of c + m^2 / 2 + m |u|, m = 1 / ratio.
+        """Return losses c + m^2 / 2 + m |u| for normal u, and their masses.
 
-        Over normal u. The loss of a record's term in an objective is at most that.
+        Here m = 1 / ratio and c is the curvature. The loss of a record's term in the
+        objective is at most that.
         """
         nodes, weights = np.polynomial.legendre.leggauss(40)
         ends = np.linspace(0.0, 38.0, 400)
@@ -40,11 +41,11 @@ class ObjectiveGaussianTwin(Twin):
         return self.curvature + m * m / 2 + m * u, masses
 
     def terms(self, adjacency: Adjacency) -> int:
-        """Return 2 where a record's term is exchanged for another."""
+        """Return 2 if neighbours replace a record's term by another, else 1."""
         return 2 if adjacency is Adjacency.REPLACE_ONE else 1
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence by quadrature, infinite where it is too large."""
+        """Return the Renyi divergence by quadrature, infinite if it is too large."""
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)
@@ -53,5 +54,5 @@ class ObjectiveGaussianTwin(Twin):
 
     @staticmethod
     def log_noise(size: Array) -> Array:
-        """Return the log-density of noise of a norm, in units of its scale."""
+        """Return the log-density of noise from its norm, in units of its scale."""
         return np.asarray(-size * size / 2)

@@ -1,4 +1,4 @@
-"""A minimiser with norm-Laplace noise in its objective, a second time."""
+"""The twin of a minimiser with norm-Laplace noise in its objective."""
 
 import math
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from dp_erm_bench.trust.twins.pure import PureTwin
 
 @dataclass(frozen=True)
 class ObjectiveNormLaplaceTwin(PureTwin):
-    """A minimiser with norm-Laplace noise in its objective.
+    """Twin of a minimiser with norm-Laplace noise in its objective.
 
     Attributes
     ----------
     curvature : float
-        log(1 + beta / ridge): a fact of the objective, not of the noise, as declared.
+        log(1 + beta / ridge) as declared, which does not depend on the noise.
     """
 
     curvature: float = 0.0
 
     @property
     def level(self) -> float:
-        """Return the pure level of one use."""
+        """Return the pure epsilon of one use."""
         return self.curvature + 1 / self.ratio if self.ratio > 0 else math.inf
 
     @staticmethod
     def log_noise(size: Array) -> Array:
-        """Return the log-density of noise of a norm, in units of its scale."""
+        """Return the log-density of noise from its norm, in units of its scale."""
         return -size

@@ -1,4 +1,4 @@
-"""Normal noise on the sum over a Poisson sample, a second time."""
+"""The twin of normal noise on the sum over a Poisson sample."""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 
 @dataclass(frozen=True)
 class PoissonGaussianTwin(Twin):
-    """The Gaussian mechanism on a Poisson sample.
+    """Twin of the Gaussian mechanism on a Poisson sample.
 
     Attributes
     ----------
     rate : float
-        The rate of the drawn samples.
+        Probability that a record is in a sample.
     """
 
     exact: ClassVar[bool] = True
@@ -26,7 +26,19 @@ class PoissonGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian."""
+        """Return the twin of a mechanism; at rate 1, that of the Gaussian.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
+        """
         if mechanism.rate == 1.0:
             return GaussianTwin(ratio, times)
         return cls(ratio, times, mechanism.rate)
@@ -36,12 +48,22 @@ class PoissonGaussianTwin(Twin):
         """Return the typical privacy loss of one use."""
         half = 1 / (2 * self.ratio)
         quiet = self.rate * math.sqrt(math.expm1(min(half * half, 600)))
-        # Of a sampled record it varies by half or more, however large it is; a finer
-        # lattice than this, for few samples, has too many cells.
+        # The loss of a sampled record varies by half or more, however large it is. For
+        # few samples, a finer lattice than this would have too many cells.
         return min(quiet, max(math.sqrt(self.rate), 0.05) * half)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's distribution of the sampled Gaussian."""
+        """Return dp_accounting's distribution of the sampled Gaussian mechanism.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
+        """
         replaced = adjacency is Adjacency.REPLACE_ONE
         return normal(self.ratio, self.rate, step, least, replaced)
 
@@ -49,10 +71,10 @@ class PoissonGaussianTwin(Twin):
     def log_ratio(release: Any, use: Answered) -> Array:
         """Return the log-ratio of two mixtures over one record's coin.
 
-        The query is the sum with every record sampled; all but one are zero, so the
-        sum over a sample is v with probability q, else 0. The coins of a step are fresh
-        and secret, hence given all earlier answers the answer has density
-        (1 - q) N(0, s^2) + q N(v, s^2), and relative to N(0, s^2)
+        The query is the sum with every record sampled. All records but one are zero, so
+        the sum over a sample is v with probability q, else 0. The coins of a step are
+        new and secret. So, given all earlier answers, the answer has density
+        (1 - q) N(0, s^2) + q N(v, s^2), which relative to N(0, s^2) is
         1 - q + q e^((a.v - norm2(v)^2 / 2) / s^2).
         """
         a, (v, u) = use.values(), use.normalise_queries()

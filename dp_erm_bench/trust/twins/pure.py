@@ -1,4 +1,4 @@
-"""Twins of which a level is all that is known."""
+"""Twins of which only the pure epsilon is known."""
 
 import math
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from dp_erm_bench.trust.twins.base import Array, Twin
 
 @dataclass(frozen=True)
 class PureTwin(Twin):
-    """A mechanism known by its level alone, by default 1 / ratio."""
+    """Twin of a mechanism known only by its pure epsilon, by default 1 / ratio."""
 
     @property
     def level(self) -> float:
-        """Return the pure level of one use."""
+        """Return the pure epsilon of one use, its level."""
         return 1 / self.ratio if self.ratio > 0 else math.inf
 
     def renyi(self, orders: Array) -> Array:
@@ -24,7 +24,17 @@ class PureTwin(Twin):
         return two_outcomes(orders, self.level, np.array([self.level]), 2 * self.level)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the distribution of the largest profile, or of an instance."""
+        """Return the distribution of the largest profile, or of an exact instance.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
+        """
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld import privacy_loss_distribution as library
 
@@ -52,7 +62,16 @@ class PureTwin(Twin):
 def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Array:
     """Return the largest divergence of two outcomes with log-ratios t and t - width.
 
-    Over the t in ``ends``, none above ``level``.
+    Parameters
+    ----------
+    orders : array of shape (m,)
+        Renyi orders > 1; the result has their shape.
+    level : float
+        The pure epsilon, at least every t.
+    ends : array of shape (k,)
+        The values of t over which the divergence is largest.
+    width : float
+        Difference of the two log-ratios.
     """
     power = orders - 1
     p = (math.exp(width) - np.exp(ends)) / math.expm1(width)
@@ -64,8 +83,8 @@ def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Arra
 def two_candidates(p: float, step: float) -> Any:
     """Return the distribution of a selection between two candidates, rounded down.
 
-    Both scores move by the sensitivity, in opposite directions, from -1 to 1 apart;
-    ``p`` is the probability that the better one wins.
+    Both scores move by the sensitivity, in opposite directions, so their difference
+    goes from -1 to 1 sensitivities. The better one wins with probability ``p``.
     """
     from dp_accounting.pld import privacy_loss_distribution as library
 

@@ -1,4 +1,4 @@
-"""A filter of random steps, a second time."""
+"""The twin of a Renyi filter over random steps."""
 
 import math
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from dp_erm_bench.trust.twins.base import Array, Twin, required_twin
 
 @dataclass(frozen=True)
 class RenyiFilterTwin(Twin):
-    """The curve that was promised, or that of the steps where it is above.
+    """Twin of a filter: the larger of the promised curve and that of its steps.
 
     Attributes
     ----------
     steps : tuple of Twin
-        The mechanisms of the steps that were made.
+        The twins of the mechanisms of the steps that were made.
     """
 
     steps: tuple[Twin, ...] = ()
@@ -25,7 +25,18 @@ class RenyiFilterTwin(Twin):
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
         """Return the twin of a mechanism, from the steps that it let pass.
 
-        Their sensitivities are those of the release that is claimed.
+        The sensitivities of the steps are those that the release declares.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
         """
         claimed = {one.name: one for kind in release.steps for one in kind}
         uses = []
@@ -38,7 +49,7 @@ class RenyiFilterTwin(Twin):
         return cls(ratio, times, tuple(uses))
 
     def renyi(self, orders: Array) -> Array:
-        """Return the curve, from its whole orders up to the last one."""
+        """Return the Renyi curve, by chords between whole orders; infinite beyond."""
         if self.ratio > 512 and not self.steps:
             return np.maximum(orders, 2.0) / (2 * self.ratio**2)
         last = math.ceil(min(512.0, max(2.0, 5 * self.ratio)))

@@ -1,4 +1,4 @@
-"""The best of a geometric number of runs, a second time."""
+"""The twin of the best of a geometric number of runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +12,15 @@ from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 
 @dataclass(frozen=True)
 class RepeatAndSelectTwin(Twin):
-    """The library's bound for a geometric number of runs.
+    """Twin of the best of many runs, by dp_accounting's bound for geometric numbers.
 
     Attributes
     ----------
     gamma : float
-        The probability to stop after a run.
+        Probability of stopping after a run.
     run : tuple of tuple of Twin
-        The mechanisms of a run: of each the least noise and the most uses of all runs,
-        in all forms that runs gave it.
+        For each mechanism of a run, the twins that runs gave it, each with the least
+        noise and the most uses of all runs.
     """
 
     gamma: float = 0.5
@@ -28,9 +28,20 @@ class RepeatAndSelectTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, from the runs that its auditor saw.
+        """Return the twin of a mechanism, from the runs that it kept for an audit.
 
-        The sensitivities are those of the release that is claimed.
+        The sensitivities are those that the release declares.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
         """
         if mechanism.audit is None:
             raise ValueError(f"release {release.name}: nobody saw its runs")
@@ -48,7 +59,7 @@ class RepeatAndSelectTwin(Twin):
         return cls(ratio, times, release.gamma, tuple(uses))
 
     def renyi(self, orders: Array) -> Array:
-        """Return the library's curve of the best run, each form of it being allowed."""
+        """Return dp_accounting's Renyi curve of the best run, for the worst twins."""
         from dp_accounting.rdp import rdp_privacy_accountant as library
 
         total = np.zeros(orders.shape)

@@ -1,4 +1,4 @@
-"""Normal noise on steps that read each record at most once, a second time."""
+"""The twin of normal noise on steps that read each record at most once."""
 
 import math
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 
 @dataclass(frozen=True)
 class SingleUseGaussianTwin(Twin):
-    """One pass over a secret part of the records.
+    """Twin of one pass over a secret part of the records.
 
-    The likelihood ratio of the pass is that of a place: the record is at each of the n
+    The likelihood ratio of the pass is that of a place. The record is at each of the n
     places of the order with probability 1 / n, and the answers at the places that are
-    read are told together with the place. So the loss is that of one normal density
-    with the probability of being read, else 0: integrated here by quadrature over the
-    answer, where the release has the closed form of the profile.
+    read are revealed together with the place. So the loss is that of one normal density
+    with the probability of being read, else 0. It is integrated here by quadrature over
+    the answer, while the release uses the closed form of the profile.
 
     Attributes
     ----------
     share : float
-        The records that were read out of all; the order was the secret stream's.
+        The share of records that were read; 1 if the order was not the secret stream's.
     """
 
     joint: ClassVar[bool] = True
@@ -42,10 +42,22 @@ class SingleUseGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; that of a Gaussian where no part is charged.
+        """Return the twin of a mechanism; a Gaussian's if the order is not secret.
 
-        The order that was used is compared with the one of the trial's secret stream:
-        where it is another, all records count as read.
+        That is also the twin if all records are read. The order that was used is
+        compared with that of the trial's secret stream. If they differ, all records
+        count as read.
+
+        Parameters
+        ----------
+        release : Release
+            The release with its declared sensitivity.
+        mechanism : Mechanism
+            The mechanism after the run.
+        ratio : float
+            The smallest noise scale / sensitivity.
+        times : int
+            Number of uses.
         """
         if not release.drawn or release.fresh >= release.records:
             return GaussianTwin(ratio, 1)
@@ -63,7 +75,7 @@ class SingleUseGaussianTwin(Twin):
         return math.sqrt(self.share) / self.ratio
 
     def losses(self) -> tuple[Array, Array]:
-        """Return nodes (losses, masses): log-ratios x mu - mu^2 / 2 at x ~ N(mu, 1)."""
+        """Return losses x mu - mu^2 / 2 for x ~ N(mu, 1), or 0, and their masses."""
         mu = 1 / self.ratio
         nodes, weights = np.polynomial.legendre.leggauss(20)
         ends = np.linspace(-38.0, 38.0, 800)
@@ -75,7 +87,7 @@ class SingleUseGaussianTwin(Twin):
         return np.insert(losses, places, 0.0), np.insert(masses, places, 1 - self.share)
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence by quadrature, infinite where it is too large."""
+        """Return the Renyi divergence by quadrature, infinite if it is too large."""
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)
@@ -83,7 +95,20 @@ class SingleUseGaussianTwin(Twin):
         return curve
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the library's distribution of a Gaussian, the rest of it at loss 0."""
+        """Return dp_accounting's distribution for a pass.
+
+        The loss is that of a Gaussian with the probability that the record is read, and
+        0 otherwise.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
+        """
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -104,10 +129,10 @@ class SingleUseGaussianTwin(Twin):
     def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
         """Return the log-ratio of all answers of a run, (B,).
 
-        The query is the exchanged record's gradient at every use that reads a record,
-        and all others' are zero. Relative to noise alone the density is 1 - m / n + sum
-        over the uses of e^((a - v / 2).v) / n in units of the noise; a given order has
-        the gradient at its one use.
+        The query is the exchanged record's gradient at every use that reads a record;
+        the gradients of all other records are zero. Relative to noise alone the density
+        is 1 - m / n + sum over the uses of e^((a - v / 2).v) / n in units of the noise.
+        If the order is given, the gradient is at the record's one use.
         """
 
         def mixture_of(side: int) -> Array:

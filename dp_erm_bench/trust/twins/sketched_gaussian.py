@@ -1,4 +1,4 @@
-"""Normal noise on a random sketch, a second time."""
+"""The twin of normal noise on a random sketch."""
 
 import math
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from scipy.stats import chi2, norm
 from dp_erm_bench.trust.twins.base import SMALLEST_DRAW, Answered, Array, Twin
 
 STEEPEST = 0.98
-"""Of the exponent below which a moment of chi^2 is computed."""
+"""Share of the largest exponent up to which a moment of chi^2 is computed."""
 FAR, CELLS = 20.0, 40_000
 
 
 @dataclass(frozen=True)
 class SketchedGaussianTwin(Twin):
-    """A sketch of ``rows`` rows with normal noise.
+    """Twin of a sketch of ``rows`` rows with normal noise.
 
-    The order of integration is the other one: over the noise x, the chi^2 law of the
-    squared length m R^2 being asked for its tails. With r = R / ratio the loss is
-    r x + r^2 / 2 on the first dataset, r x - r^2 / 2 on the second.
+    The order of integration is the reverse of that of the release: over the noise x,
+    with the tails of the chi^2 law of the squared length m R^2. With r = R / ratio the
+    loss is r x + r^2 / 2 on the first dataset and r x - r^2 / 2 on the second.
     """
 
     rows: int = 1
@@ -34,7 +34,7 @@ class SketchedGaussianTwin(Twin):
         masses[x > 0] = -np.diff(norm.sf(ends))[x > 0]
 
         def beyond(least: Array) -> Array:
-            """P[r > least], r^2 being that of the sketch plus mu^2."""
+            """Return P[r > least], where r^2 is that of the sketch plus mu^2."""
             squares = np.maximum(np.square(np.maximum(least, 0.0)) - mu * mu, 0.0)
             return np.asarray(chdtrc(self.rows, self.rows * self.ratio**2 * squares))
 
@@ -75,7 +75,19 @@ class SketchedGaussianTwin(Twin):
     def recovered_multiplier(
         query: Any, draws: Array, scale: Array, answer: Array
     ) -> float:
-        """Return as `Twin.recovered_multiplier`, and 0 if A is not the stream's own."""
+        """Return the smallest noise / (draw * sensitivity), 0 if A is not the stream's.
+
+        Parameters
+        ----------
+        query : Query
+            The query, with its value before noise.
+        draws : array of shape (B, k)
+            The stream's draws for this use, of scale 1.
+        scale : array, broadcastable to (B, k)
+            The noise scale before the run.
+        answer : array
+            The published answer.
+        """
         rows = answer.shape[1]
         sketch, told = answer[..., :-1], answer[..., -1]
         drawn = draws[:, rows:].reshape(sketch.shape) / math.sqrt(rows)

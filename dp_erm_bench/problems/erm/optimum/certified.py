@@ -16,21 +16,23 @@ TOLERANCE = 1e-9
 KINKED = 1e-6
 """Relative gap that certifies the minimum of a loss that is not smooth."""
 NEGLIGIBLE = 1e-9
-# Part of what is cached: raise it when a problem that had no optimum gets one.
+# Part of what is cached. Raise it when a problem without an optimum gets one.
 FORMAT = 4
 
 
 def certified_optimum(problem: ERM) -> Optimum:
     """Return the certified minimum of a problem, from the cache if it is there.
 
-    The certificate does not rest on any solver's tolerance: with a penalty it is
-    the relative duality gap at the point returned, on a bounded set the gap of
-    Frank-Wolfe, and without both half the squared Newton decrement, on a
-    well-conditioned Hessian only. Of a loss that is not smooth it is the gap of a
-    smooth one and what the two losses differ by (``kinks``). Of what the cache holds
-    the point alone is taken: value and gap are computed at it, and a point without a
-    certificate is dropped. That of a linear loss on a bounded set is known, and < 0: no
-    error is relative to it.
+    The certificate does not depend on a solver's tolerance. With a penalty it is the
+    relative duality gap at the point returned, on a bounded set the Frank-Wolfe gap.
+    Without both it is half the squared Newton decrement, and only if the Hessian is
+    well conditioned. For a loss that is not smooth it is the gap of a smooth loss plus
+    the difference of the two losses (``optimum.smooth``).
+
+    Only the point is taken from the cache: value and gap are computed at it, and a
+    point without a certificate is dropped. What a process of the same run wrote is
+    taken as it is. The minimum of a linear loss on a bounded set is known and negative,
+    so no error is relative to it.
     """
     if problem.loss.smoothness == 0.0 and problem.constraint.bounded:
         return _least_line(problem)
@@ -44,7 +46,7 @@ def certified_optimum(problem: ERM) -> Optimum:
 
 
 def compute_optimum(problem: ERM) -> Optimum:
-    """Return the certified minimum, computed anew."""
+    """Return the certified minimum without reading the cache."""
     unsupported = _unsupported_reason(problem)
     if not (unsupported or squares_add_up(problem.dataset.X)):
         unsupported = "no certificate: the squares of the features overflow"
@@ -80,7 +82,7 @@ def _tolerance_of(problem: ERM) -> float:
 
 
 def _unsupported_reason(problem: ERM) -> str:
-    """Return the reason why no reference minimiser serves it, empty if one does."""
+    """Return why no reference minimiser serves the problem; empty if one does."""
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     separable = isinstance(penalty, SeparablePenalty)
     loss = problem.loss

@@ -1,4 +1,4 @@
-"""The choice of a reference minimiser, and the minimisers of balls."""
+"""The choice of a reference minimiser for a problem, and minimisers over balls."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ from dp_erm_bench.problems.erm.optimum.composite import Composite
 
 REGIONS = {"l1_ball": faces.CrossRegion, "simplex": faces.SimplexRegion}
 
-# Of the set's radius: the distance by which rounding leaves a minimiser outside.
+# Distance by which rounding may leave a minimiser outside, as a part of the radius.
 INSIDE = 1e-11
 
 # Least multiplier of a ball's radius times radius^2, as a part of F(0).
@@ -25,7 +25,7 @@ RATIO = 0.1
 
 
 def minimise_by_choice(problem: ERM) -> Array:
-    """Return an approximate minimiser, of shape (p,), by the method that serves it."""
+    """Return an approximate minimiser, (p,), by the method that suits the problem."""
     if not problem.loss.smooth:
         return smooth.minimise_kinked(problem, _minimise_from, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint
@@ -53,9 +53,10 @@ def minimise_by_choice(problem: ERM) -> Array:
 
 
 def _minimise_from(problem: ERM, w: Array) -> Array:
-    """Return a minimiser, by Newton's method from w where that can be begun anywhere.
+    """Return a minimiser, by Newton's method from w if that may start anywhere.
 
-    A narrow parabola is a poor model from afar.
+    The start matters for a rounded kink, whose narrow parabola is a poor model from
+    afar.
     """
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     if free and penalty.quadratic and penalty.strong_convexity > 0.0:
@@ -66,7 +67,8 @@ def _minimise_from(problem: ERM, w: Array) -> Array:
 def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
     """Return a bound on F(w) - min F at a point, and why it cannot be trusted.
 
-    Infinite if there is none; the reason is empty if the bound is a certificate.
+    The bound is infinite if there is none; the reason is empty if the bound is a
+    certificate.
     """
     if not problem.loss.smooth:
         return smooth.kinked_gap(problem, w, certified_gap)
@@ -87,7 +89,7 @@ def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
 
 
 def _composite_of(problem: ERM) -> Composite:
-    """Return the objective over the set; of another penalty, without it."""
+    """Return the objective over the set, without a penalty that is not separable."""
     data, penalty = problem.dataset, problem.penalty
     smooth_part = Composite(data.X, data.y, problem.loss)
     if isinstance(penalty, SeparablePenalty):
@@ -96,7 +98,7 @@ def _composite_of(problem: ERM) -> Composite:
 
 
 def _region_of(problem: ERM) -> faces.Region | None:
-    """Return the box of the penalty or the constraint as a set with faces, if one."""
+    """Return the box of the penalty, or the constraint, as a set with faces, if any."""
     penalty, constraint = problem.penalty, problem.constraint
     if isinstance(penalty, SeparablePenalty) and penalty.upper < np.inf:
         return faces.BoxRegion(penalty.lower, penalty.upper)
@@ -118,7 +120,7 @@ def minimise_in_ball(problem: Composite, radius: float) -> Array:
     """Return the minimiser of the smooth objective over norm2(w) <= radius.
 
     By Lagrange duality it minimises F(w) + (m/2) norm2(w)^2 for the m at which the
-    norm is the radius, or for m = 0; the norm falls in m.
+    norm is the radius, or for m = 0. The norm falls as m grows.
 
     Parameters
     ----------
@@ -129,7 +131,7 @@ def minimise_in_ball(problem: Composite, radius: float) -> Array:
     w = problem.zero
 
     def path(m: float) -> Array:
-        """Return the minimiser for a multiplier, from that of the one before."""
+        """Return the minimiser for a multiplier, starting from the previous one."""
         nonlocal w
         w = smooth.newton_minimiser(replace(problem, l2=problem.l2 + m), w)[0]
         return w
@@ -155,9 +157,17 @@ def minimise_in_ball(problem: Composite, radius: float) -> Array:
 
 
 def ball_gap(problem: Composite, radius: float, w: Array) -> float:
-    """Return the gap of Frank-Wolfe at w for the gradient g of F.
+    """Return the Frank-Wolfe gap at w over norm2 <= radius, for the gradient g of F.
 
-    That is g.w + radius norm2(g), as a sum of terms >= 0 up to rounding.
+    It is g.w + radius norm2(g), as a sum of terms >= 0 up to rounding.
+
+    Parameters
+    ----------
+    problem : Composite
+        With l1 = 0.
+    radius : float
+    w : array of shape (p,)
+        A point of the ball.
     """
     g = problem.gradient(w)
     size, length = float(np.linalg.norm(g)), float(np.linalg.norm(w))

@@ -49,7 +49,7 @@ class Composite:
         return np.zeros(self.X.shape[1])
 
     def margins(self, w: Array) -> Array:
-        """Return X w, shape (n,), from the support of w where that pays."""
+        """Return X w, shape (n,); only the support of w is used if that pays."""
         if sparse.issparse(self.X):
             support = np.flatnonzero(w)
             if 8 * support.size < w.size:
@@ -75,12 +75,19 @@ class Composite:
 def duality_gap(problem: Composite, psi: Penalty, w: Array) -> float:
     """Return an upper bound on F(w) - min F from Fenchel duality.
 
-    F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w), whatever the problem's l1 and l2. For
-    dual variables v_i = phi'(x_i.w) and u = -X'v/n the gap is psi(w) + psi*(u) - w.u,
-    since the part of the losses vanishes (Fenchel-Young with equality). Where psi*(u)
-    is infinite the dual point is scaled by s <= 1 to be feasible, and convexity of
-    phi* with phi*(0) <= 0 gives phi(z) + phi*(s v) - s v z <= (1 - s) phi(z). All
-    terms are non-negative: nothing large is subtracted from anything large.
+    Here F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w), whatever the problem's l1 and l2.
+    For dual variables v_i = phi'(x_i.w) and u = -X'v/n, the gap is psi(w) + psi*(u) -
+    w.u, since the part of the losses vanishes (Fenchel-Young with equality). If psi*(u)
+    is infinite, the dual point is scaled by s <= 1 to be feasible. Then convexity of
+    phi* with phi*(0) <= 0 gives phi(z) + phi*(s v) - s v z <= (1 - s) phi(z). All terms
+    are non-negative: nothing large is subtracted from anything large.
+
+    Parameters
+    ----------
+    problem : Composite
+        Its features, labels and loss are used.
+    psi : Penalty
+    w : array of shape (p,)
 
     References
     ----------
@@ -118,7 +125,7 @@ Solve = Callable[[Array], Array]
 
 
 def is_inexact(X: Any, l2: float) -> bool:
-    """Return whether systems of these features are solved by conjugate gradients."""
+    """Return whether Newton systems of X are solved by conjugate gradients."""
     side = min(X.shape) if l2 > 0.0 else X.shape[1]
     return bool(sparse.issparse(X) and side > DIRECT)
 
@@ -133,7 +140,7 @@ def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) ->
         Non-negative weights of the records.
     l2 : float
     products : array of shape (n, n), optional
-        X X', of :func:`row_products`, where many systems share it.
+        X X' of :func:`row_products`, which many systems may share; None to compute it.
     """
     return (
         _iterative_solver(X, d, l2)
@@ -143,7 +150,17 @@ def newton_system(X: Any, d: Array, l2: float, products: Array | None = None) ->
 
 
 def direct_solver(X: Any, d: Array, l2: float, products: Array | None = None) -> Solve:
-    """Return the direct solver of the system, in the smaller dimension."""
+    """Return the direct solver of the Newton system, in the smaller dimension.
+
+    Parameters
+    ----------
+    X : array or csc_array of shape (n, p)
+    d : array of shape (n,)
+        Non-negative weights of the records.
+    l2 : float
+    products : array of shape (n, n), optional
+        X X' of :func:`row_products`, which many systems may share; None to compute it.
+    """
     root, (n, p) = np.sqrt(d), X.shape
     A, dual = scale_records(X, root), p > n and l2 > 0.0
     if dual and products is not None:
@@ -188,7 +205,7 @@ def row_products(X: Any, l2: float) -> Array | None:
 
 
 def scale_records(X: Any, weights: Array) -> Any:
-    """Return diag(weights) X, of the form of X."""
+    """Return diag(weights) X, dense or sparse as X is."""
     if not sparse.issparse(X):
         return X * weights[:, None]
     data = X.data * weights[X.indices]
@@ -196,7 +213,7 @@ def scale_records(X: Any, weights: Array) -> Any:
 
 
 def gram(A: Any, rows: bool) -> Array:
-    """Return A A' or A'A, a dense array of which the upper triangle is filled."""
+    """Return A A' or A'A, dense, of which only the upper triangle is filled."""
     if sparse.issparse(A) and A.shape[0] * A.shape[1] <= SMALL:
         A = A.toarray()
     if sparse.issparse(A):
@@ -212,12 +229,12 @@ def gram(A: Any, rows: bool) -> Array:
 
 
 def _factor_scaled(matrix: Array, l2: float) -> tuple[Array, Array]:
-    """Return the Cholesky factor of the system scaled to unit diagonal, the scale.
+    """Return the Cholesky factor of the system scaled to unit diagonal, and the scale.
 
     Raises
     ------
     LinAlgError
-        If there are numbers in it that are not finite.
+        If the matrix has numbers that are not finite.
     """
     diagonal = matrix.diagonal() + l2
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))

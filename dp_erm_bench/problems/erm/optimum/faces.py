@@ -1,8 +1,8 @@
 """Reference minimisers over sets with faces: projected gradient, then Newton.
 
-Accelerated projected gradient steps find the face of the minimiser; Newton steps
-within the face, cut at its border, finish. The end is certified by the Frank-Wolfe
-gap of the smooth objective, which bounds F(w) - min F by convexity.
+Accelerated projected gradient steps find the face of the minimiser. Newton steps
+within the face, cut off at its border, finish the search. The result is certified by
+the Frank-Wolfe gap of the smooth objective, which bounds F(w) - min F by convexity.
 
 References
 ----------
@@ -38,7 +38,7 @@ FLOORS = (0.0, 1e-2, 1.0)
 SIZES = (1.0, 0.3, 0.1, 0.01)
 
 Face = tuple[NDArray[np.intp], Array | None]
-"""Coordinates that may move, (k,), and what their moves are orthogonal to, (k,)."""
+"""Coordinates that may move, (k,), and a vector orthogonal to moves, (k,), or None."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class BoxRegion:
         return np.asarray(np.clip(w, self.lower, self.upper))
 
     def gap(self, w: Array, g: Array) -> float:
-        """Return the gap; infinite outside of the box."""
+        """Return the Frank-Wolfe gap for the gradient g at w; infinite outside."""
         if not (self.lower <= w.min() and w.max() <= self.upper):
             return np.inf
         ends = np.where(g > 0.0, self.lower, self.upper)
@@ -61,21 +61,21 @@ class BoxRegion:
         return float((g[g != 0.0] * steps[g != 0.0]).sum())
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the coordinates inside, and those that leave the border."""
+        """Return the coordinates that may move: inside, or moved inside by -g."""
         held = ((w == self.lower) & (g >= 0.0)) | ((w == self.upper) & (g <= 0.0))
         return np.flatnonzero(~held), None
 
 
 @dataclass(frozen=True)
 class SimplexRegion:
-    """The simplex, through its constraint."""
+    """The simplex as a set with faces, given by its constraint."""
 
     constraint: Constraint
 
     def project(self, w: Array) -> Array:
-        """Return the nearest point, what rounding left of its zeros removed.
+        """Return the nearest point, with entries that are rounding errors set to 0.
 
-        Its norm1 stays.
+        Its l1 norm stays the same.
         """
         w = self.constraint.project(w)
         total = float(np.abs(w).sum())
@@ -84,12 +84,12 @@ class SimplexRegion:
         return np.asarray(kept * (total / left)) if left > 0.0 else kept
 
     def gap(self, w: Array, g: Array) -> float:
-        """Return sum_j w_j (g_j - min g)."""
+        """Return the Frank-Wolfe gap, sum_j w_j (g_j - min g)."""
         excess = self.constraint.radius - w.sum()
         return float((w * (g - g.min())).sum() + abs(excess * g.min()))
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the support and the coordinates that enter it."""
+        """Return the support with coordinates that enter it, and a vector of ones."""
         level = float(w @ g) / float(w.sum())
         free = np.flatnonzero((w > 0.0) | (g < level))
         return free, np.ones(free.size)
@@ -97,16 +97,16 @@ class SimplexRegion:
 
 @dataclass(frozen=True)
 class CrossRegion(SimplexRegion):
-    """The L1 ball, through its constraint."""
+    """The L1 ball as a set with faces, given by its constraint."""
 
     def gap(self, w: Array, g: Array) -> float:
-        """Return radius max |g| + g.w."""
+        """Return the Frank-Wolfe gap, radius max |g| + g.w."""
         top = float(np.abs(g).max(initial=0.0))
         inside = max(self.constraint.radius - float(np.abs(w).sum()), 0.0)
         return float((np.abs(w) * top + w * g).sum() + inside * top)
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the support and what enters it; everything inside the ball."""
+        """Return the support with what enters it, or all coordinates if w is inside."""
         radius, level = self.constraint.radius, -float(w @ g)
         inside = np.abs(w).sum() < radius * (1.0 - ON_BORDER)
         if inside or level <= 0.0:
@@ -119,8 +119,8 @@ class CrossRegion(SimplexRegion):
 Region = BoxRegion | SimplexRegion
 """A bounded convex set with finitely many faces.
 
-Its gap is max over s in the set of g.(w - s), that of Frank-Wolfe, as a sum of terms
->= 0; its face at w is without what the gradient g leaves.
+Its gap is the Frank-Wolfe gap, max over s in the set of g.(w - s), as a sum of terms
+>= 0. Its face at w does not hold what a step along -g takes off the border.
 """
 
 
@@ -164,7 +164,7 @@ class _Search:
         return self.region.gap(w, self.problem.gradient(w))
 
     def gradient_step(self, w: Array) -> Array:
-        """Return the projection of a gradient step that meets its quadratic bound."""
+        """Return w after a projected gradient step that meets its quadratic bound."""
         value, g = self.problem.value(w), self.problem.gradient(w)
         self.step *= 2.0
         for _ in range(100):
@@ -200,7 +200,7 @@ class _Search:
         return best
 
     def _newton_trials(self, w: Array) -> Iterator[tuple[Array, float]]:
-        """Yield points along Newton steps in the face, and values low enough."""
+        """Yield points along Newton steps in the face, and values low enough there."""
         problem, project = self.problem, self.region.project
         value, g = problem.value(w), problem.gradient(w)
         free, normal = self.region.face(w, g)

@@ -20,15 +20,15 @@ Prox = Callable[[Array, float], Array]
 """From a point, (p,), and the length of a step to the prox, (p,)."""
 
 FINISHED = 1e-13
-# Looks at the gap at which it is not halved that end a search, where it is near enough.
+# Checks that do not halve the gap, after which a search ends if it is near enough.
 STALLED, NEAR = 10, 1e-11
-# Accelerated steps between two looks, and in all. ADMM is tried after the first of
+# Accelerated steps between two checks, and in all. ADMM is tried after the first of
 # them, or a few more if those came as close as this relative gap.
 CHECKED, MOST_STEPS = 50, 30_000
 FIRST, CLOSE, MORE = 200, 1e-2, 800
-# Relative gap above which ADMM is tried and then given up.
+# Relative gap above which ADMM is tried, and above which it has failed.
 ENOUGH = 1e-9
-# Steps of ADMM between two looks, and in all; its weight is fixed from half of them on.
+# Steps of ADMM between two checks, and in all; its weight is fixed after half of them.
 BALANCED, MOST_SPLIT = 10, 2000
 # Ratio of the residuals that changes the weight, and by how much.
 APART, TURN = 5.0, 2.0
@@ -59,12 +59,13 @@ class Search:
         return self.gap <= tolerance * float(self.problem.value(self.w))
 
     def follow(self, points: Iterator[Array], every: int) -> None:
-        """Look at every so-many-th point until one is the minimiser, or no more come.
+        """Check every n-th point until one is the minimiser, or none are left.
 
         Parameters
         ----------
         points : iterator of arrays of shape (p,)
         every : int
+            The n of the points that are checked.
         """
         if self.within(FINISHED):
             return
@@ -83,8 +84,8 @@ def minimise_by_prox(
 ) -> Array:
     """Return the best point, by certified gap, of accelerated steps and ADMM, (p,).
 
-    ADMM comes after the first accelerated steps where a Newton system is cheap, and the
-    remaining ones where that reaches no certificate.
+    ADMM follows the first accelerated steps if a Newton system is cheap. The remaining
+    accelerated steps follow if that reaches no certificate.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ def minimise_by_prox(
     objective : Composite
         The loss, and the l2 that is not in the prox.
     prox : callable
-        Of the rest.
+        The prox of the rest of the objective.
     certified_gap : callable
     """
     smoothness = Smoothness("data", problem.dataset, problem.loss)
@@ -123,8 +124,19 @@ def admm_points(
 ) -> Iterator[Array]:
     """Yield the points z of ADMM from w, with the loss of w and the prox of z = w.
 
-    The weight rho > 0 of their distance follows the residuals, each in the unit of its
-    own size, and is fixed at last, from when on ADMM converges.
+    The weight rho > 0 of their distance is adapted to the residuals, each relative to
+    its own size. At last it is fixed, and from then on ADMM converges.
+
+    Parameters
+    ----------
+    problem : Composite
+        The part of w, with l1 = 0.
+    prox : callable
+        The part of z.
+    rho : float
+        The first weight.
+    w : array of shape (p,)
+        The start.
 
     References
     ----------

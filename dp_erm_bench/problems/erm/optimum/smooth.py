@@ -1,13 +1,13 @@
 """Reference minimisers of smooth objectives, and of rounded kinks.
 
 A loss with a kink, phi(z, y) = max of v (z - y) over an interval of slopes v, is
-replaced by one with a parabola of some half-width for its kink, nowhere below phi,
-whose derivatives are such slopes. By Fenchel-Young a slope v lowers the bound of the
-smooth case by
+replaced by a loss that is nowhere below phi. It has a parabola of some half-width in
+place of the kink, and its derivatives are such slopes. By Fenchel-Young, a slope v
+worsens the bound of the smooth case by
 
     phi(z) + phi*(v) - v z = phi(z) - v (z - y) >= 0,
 
-which is 0 for all records off the parabola: for the point that minimises the rounded
+which is 0 for all records off the parabola. For the point that minimises the rounded
 objective it is of the order of the width times the share of the records on it.
 """
 
@@ -32,8 +32,8 @@ MAX_INEXACT = 30
 HEAVY = 2e9
 CONVERGED = 1e-24
 LOCAL = 1e-8
-# A step shorter than this makes the next model's curvature at least a part of the
-# loss's smoothness: piecewise quadratic losses have none in places.
+# After a step shorter than this, the next model's curvature is at least a part of the
+# loss's smoothness: piecewise quadratic losses have no curvature in places.
 SHORT = 0.1
 SHORTEST = 1e-4
 FLOOR = 1e-3
@@ -47,11 +47,21 @@ SPANNED = 1e-9
 def newton_minimiser(
     problem: Composite, w: Array, linear: Array | float = 0.0
 ) -> tuple[Array, float]:
-    """Return the minimiser of (1/n) sum phi + (l2/2) norm2^2 + linear.w, decrement.
+    """Return the minimiser of a smooth objective, and its squared Newton decrement.
 
-    Newton's method (semismooth where the loss is piecewise quadratic) with an exact
-    line search within the full step, from w until the squared Newton decrement
-    g' H^-1 g is negligible or no longer falls.
+    The objective is (1/n) sum phi + (l2/2) norm2(w)^2 + linear.w. Newton's method
+    (semismooth where the loss is piecewise quadratic), with an exact line search within
+    the full step, runs from w until the squared Newton decrement g' H^-1 g is
+    negligible or no longer falls.
+
+    Parameters
+    ----------
+    problem : Composite
+        With l1 = 0.
+    w : array of shape (p,)
+        The start.
+    linear : array of shape (p,) or 0
+        Gradient of the linear term.
 
     References
     ----------
@@ -98,7 +108,7 @@ def _step_length(
     step: tuple[Array, Array],
     tilt: float,
 ) -> float:
-    """Return the part in (0, 1] of a step after which F is least along it.
+    """Return the part in (0, 1] of a step at which F is least along it.
 
     ``at`` and ``step`` hold a vector and its margins, ``tilt`` is linear.step; F is
     convex along the step.
@@ -134,7 +144,7 @@ def minimise_ridge(problem: Composite) -> Array:
 
 
 def is_cheap(X: Any) -> bool:
-    """Return whether Newton systems of these features are direct and take no time."""
+    """Return whether Newton systems of these features are solved directly and fast."""
     return X.size * min(X.shape) <= HEAVY and not composite.is_inexact(X, 1.0)
 
 
@@ -198,7 +208,7 @@ def _unit_columns(X: Any, kept: Array, scale: Array) -> Any:
 
 
 def _independent_columns(X: Any) -> tuple[Array, bool, Array]:
-    """Return columns that span the others, whether exactly, and scales of all."""
+    """Return columns that span the others, whether they do exactly, and all scales."""
     norms = np.sqrt(mean_squares_of(X))
     scale = np.where(norms > 0.0, norms, 1.0)
     S = _unit_columns(X, np.arange(X.shape[1]), scale)
@@ -237,7 +247,7 @@ def minimise_kinked(
     ----------
     problem : ERM
     minimise, smooth_gap : callable
-        The minimiser from a start, and the certificate, of smooth losses.
+        For smooth losses, the minimiser from a start, and the certified gap.
     """
     best, least = np.zeros(problem.p), np.inf
     w = best
@@ -252,7 +262,16 @@ def minimise_kinked(
 
 
 def kinked_gap(problem: ERM, w: Array, smooth_gap: Gap) -> tuple[float, str]:
-    """Return a bound on F(w) - min F: the least over the widths, and no doubt."""
+    """Return the least bound on F(w) - min F over the widths, and an empty reason.
+
+    Parameters
+    ----------
+    problem : ERM
+        Its loss has a kink.
+    w : array of shape (p,)
+    smooth_gap : callable
+        The certified gap for smooth losses.
+    """
     y, z = problem.dataset.y, problem.dataset.X @ w
     value, least = problem.loss.value(y, z), np.inf
     for rounded in _smooth_surrogates(problem):

@@ -43,8 +43,8 @@ def relative_gap(problem: Composite, w: Array) -> float:
 def minimise_sparse(problem: Composite) -> Array:
     """Return the minimiser of (1/n) sum phi + l1 norm1 + (l2/2) norm2^2, (p,).
 
-    Where the direct way fails (more features than records and a small penalty)
-    the penalty is lowered step by step, each minimiser starting the next.
+    If the direct way fails (more features than records and a small penalty), the
+    penalty is lowered step by step, and each minimiser is the start of the next.
     """
     w = problem.zero
     direct, gap = _best_of_rounds(problem, w, MAX_ROUNDS)
@@ -61,8 +61,8 @@ def minimise_sparse(problem: Composite) -> Array:
 def _best_of_rounds(problem: Composite, w: Array, most: int) -> tuple[Array, float]:
     """Return the best point of rounds that start at w, and its certified gap.
 
-    A round is a proximal Newton step on a working set, its inner tolerance
-    stricter each time, then Newton's method on the support.
+    A round is a proximal Newton step on a working set, with an inner tolerance that is
+    stricter each time, and then Newton's method on the support.
     """
     best, least = w, relative_gap(problem, w)
     for number in range(most):
@@ -81,7 +81,7 @@ def _best_of_rounds(problem: Composite, w: Array, most: int) -> tuple[Array, flo
 def _proximal_newton(problem: Composite, w: Array, tol: float) -> Array:
     """Return w after one proximal Newton step, halved until the objective falls.
 
-    The working set is the support and the features whose gradients are largest.
+    The working set is the support and the features with the largest gradients.
     """
     score = np.abs(problem.gradient(w))
     score[w != 0.0] = np.inf
@@ -125,7 +125,7 @@ def _solve_lasso(
 
 
 def _compress_records(A: Any, target: Array) -> tuple[Array, Array]:
-    """Return p records that give the same least squares problem as n > p ones."""
+    """Return p records with the same least squares problem as n > p given ones."""
     n, p = A.shape
     values, vectors = linalg.eigh(composite.gram(A, False), lower=False)
     root = np.sqrt(np.maximum(values, 0.0))

@@ -1,4 +1,4 @@
-"""Proximal gradient and Newton steps to perturbed minimisers, with their distance."""
+"""Proximal gradient and Newton steps to the minimisers of perturbed objectives."""
 
 import itertools
 import math
@@ -19,22 +19,22 @@ MAX_STEPS = 100_000
 CHECKED = 50
 """Accelerated steps between two checks."""
 PATIENCE = 2000
-"""Steps without half the distance after which a well conditioned search ends."""
+"""Steps that do not halve the distance, after which a well conditioned search ends."""
 LARGE = 100_000
-"""Entries of the features below which accelerated steps take no time."""
+"""Entries of the features below which accelerated steps take little time."""
 SHORT = 30
 """Mean entries of a record up to which a Hessian costs less than accelerated steps."""
 INNER, MAX_INNER = 0.01, 1000
-"""Part of the distance to which a quadratic model is minimised, and steps for that."""
+"""Part of the distance to which a quadratic model is minimised, and steps at most."""
 STALE = 0.1
-"""Part of the distance: a Newton step that leaves more asks for a new Hessian."""
+"""A Newton step that leaves more than this part of the distance needs a new Hessian."""
 SLOW = 5
-"""Newton steps with a new Hessian that may leave more than half of the distance."""
+"""Number of Newton steps with a new Hessian that may fail to halve the distance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Minimiser:
-    """A point and how far from the exact minimiser it is at most.
+    """A point, with a bound on its distance from the exact minimiser.
 
     Parameters
     ----------
@@ -59,9 +59,10 @@ class ProximalSteps(ABC):
     Attributes
     ----------
     problem : ERM
-        Of which penalty and constraint are read.
+        Its penalty and its constraint are used.
     lipschitz, modulus : float
-        The constant of the gradient; the strong convexity of the sum.
+        The Lipschitz constant of the gradient; the modulus of strong convexity of the
+        sum.
     """
 
     problem: ERM
@@ -73,7 +74,7 @@ class ProximalSteps(ABC):
         """Return the gradient of the smooth function, (p,)."""
 
     def proximal(self, v: Array) -> Array:
-        """Return the prox of the penalty over the set after a step of usual length."""
+        """Return the prox of the penalty over the set, for step 1 / lipschitz."""
         moved = self.problem.penalty.prox(v, 1.0 / self.lipschitz)
         return self.problem.constraint.project(moved)
 
@@ -85,7 +86,8 @@ class ProximalSteps(ABC):
     def point_after(self, w: Array) -> Minimiser:
         """Return the point after one step, with its distance.
 
-        The step leaves the subgradient L (w - moved) - grad(w) + grad(moved).
+        There L (w - moved) - grad(w) + grad(moved) is a subgradient, with L =
+        lipschitz.
         """
         moved, g = self.step(w)
         subgradient = self.lipschitz * (w - moved) - g + self.gradient(moved)
@@ -94,7 +96,16 @@ class ProximalSteps(ABC):
     def take_accelerated_steps(
         self, start: Array, tolerance: float, most: int = MAX_STEPS
     ) -> Minimiser:
-        """Return the best point reached, looked at every so many steps."""
+        """Return the best point of accelerated steps, among those that are checked.
+
+        Parameters
+        ----------
+        start : array of shape (p,)
+        tolerance : float
+            Distance from the minimiser at which the steps end.
+        most : int
+            Largest number of steps.
+        """
         best = self.point_after(start)
         steps = composite.accelerated_points(lambda v: self.step(v)[0], best.w)
         # Without restarts acceleration halves the distance in about sqrt(L / m) steps.
@@ -126,14 +137,14 @@ class _QuadraticModel(ProximalSteps):
 
 
 class PerturbedSteps(ProximalSteps):
-    """Steps of the perturbed objective; the ridge is taken with the smooth part."""
+    """Steps of the perturbed objective; the ridge belongs to the smooth part."""
 
     def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
         data, self.problem, self.linear = problem.dataset, problem, linear
         self.smooth = Composite(data.X, data.y, problem.loss, l2=ridge)
         self.modulus = ridge + problem.penalty.strong_convexity
         smoothness = problem.with_smoothness("data").smoothness.norm
-        # Computed, so perhaps rounded down; and zero where all records are.
+        # Computed, so perhaps rounded down; zero if all records are.
         self.lipschitz = max(float(smoothness) * (1 + 1e-9) + ridge, self.modulus)
 
     def gradient(self, w: Array) -> Array:
@@ -142,11 +153,11 @@ class PerturbedSteps(ProximalSteps):
 
     @property
     def newton_pays(self) -> bool:
-        """Return whether the Hessian costs little, beside products with the features.
+        """Return whether the Hessian is cheap compared with products with the features.
 
-        It costs as many products as a record has entries; its own products cost less
-        than one, and it takes no more memory than the features. Its steps need many
-        proxes and projections, which must be cheap.
+        To compute it costs as many such products as a record has entries. A product
+        with it costs less than one of them, and it takes no more memory than the
+        features. Newton steps need many proxes and projections, which must be cheap.
         """
         problem = self.problem
         p, n, entries = problem.p, problem.n, problem.entries
@@ -168,7 +179,8 @@ class PerturbedSteps(ProximalSteps):
 
         A step minimises the quadratic model of the smooth part, plus the penalty, over
         the set, to a part of the distance. The Hessian is kept while the distance falls
-        fast, and the steps end where new ones do not halve it: they need not converge.
+        fast. The steps end if new Hessians do not halve it, because they need not
+        converge.
 
         References
         ----------
