@@ -37,6 +37,8 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": []}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_title = f"dp_erm_bench {release}"
 

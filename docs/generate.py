@@ -146,5 +146,6 @@ def cells_of_claim(row: "pd.Series[str]") -> Iterator[str]:
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return a markdown table."""
     lines = [head, ("---",) * len(head), *rows]
-    cells = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
+    # Spaces let a browser break the words of a cell.
+    cells = ([str(cell).replace("|", r" \| ") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
