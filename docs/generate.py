@@ -61,7 +61,7 @@ def algorithm(name: str) -> str:
         f"Source: `{source}`. Run it with `algorithm={name}`, or `fit(problem, "
         f'"{name}", ...)`.',
         "## Parameters",
-        table(PARAMETERS, parameter_rows("algorithm", name)),
+        parameter_table("algorithm", name),
     ]
     if ranked := list(rows_of_board(name)):
         parts += [
@@ -104,14 +104,13 @@ def keys() -> str:
     parts = ["# Keys and choices"]
     titles = {"settings": "Keys of a command line", "blocks": "Keys of a block"}
     for group in KEYS:
-        parts += [f"## {titles[group]}", table(PARAMETERS, parameter_rows(group))]
+        parts += [f"## {titles[group]}", parameter_table(group)]
     for group in GROUPS:
         if group not in KEYS and group != registry.ALGORITHM:
             parts += [f"## {group}"]
             for name in registry.names(group):
                 parts += [f"**{label_of(name)}**: {describe_choice(group, name)}"]
-                if rows := parameter_rows(group, name):
-                    parts += [table(PARAMETERS, rows)]
+                parts += [parameter_table(group, name)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -143,9 +142,18 @@ def cells_of_claim(row: "pd.Series[str]") -> Iterator[str]:
     yield from (row["statement"], row["whose"], value, threshold, row["verdict"])
 
 
+def parameter_table(group: str, name: str = "") -> str:
+    """Return the parameters of a choice; a list of code if they have no words."""
+    rows = parameter_rows(group, name)
+    if any(allowed or meaning for *_, allowed, meaning in rows):
+        # Spaces let a browser break a list of words.
+        rows = [(*row[:2], row[2].replace("|", " | "), row[3]) for row in rows]
+        return table(PARAMETERS, rows)
+    return ", ".join(f"`{key}={default}`" for key, default, *_ in rows if default)
+
+
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """Return a markdown table."""
     lines = [head, ("---",) * len(head), *rows]
-    # Spaces let a browser break the words of a cell.
-    cells = ([str(cell).replace("|", r" \| ") for cell in line] for line in lines)
+    cells = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"

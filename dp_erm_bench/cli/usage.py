@@ -38,17 +38,17 @@ sweep, in which a,b and range(0,10) are axes. More: dp-erm-bench COMMAND --help
 Commands
   run KEY=VALUE ...        run a sweep or an experiment; `run` may be left out
   tune KEY=VALUE ...       search parameters of each algorithm, judge the best
-  list [GROUP [NAME ...]]  what there is: choices, parameters, types, defaults
+  list [GROUP [NAME ...]]  choices, parameters, types, defaults
   look FILE.csv            what a csv holds, and a line that runs on it
   advise --n N --p P ...   which algorithm to run, from public numbers alone
-  report FOLDER ...        print claims and figures, write them as one page
+  report FOLDER ...        print claims and figures, and write one page
   plot FOLDER ...          draw any results
   export FOLDER ...        a table of medians and intervals, the best in bold
   compare A B              compare two results folders, or the values of a key
-  collect FOLDER ...       gather the records of a folder again
+  collect FOLDER ...       build the table of a folder again from its records
   bundle FOLDER            one zip for a reviewer
-  replay FOLDER|FILE.zip   run rows again, say of each whether it is the same
-  check [ALGORITHM ...]    put algorithms through the contract of all
+  replay FOLDER|FILE.zip   rerun rows and report which are reproduced
+  check [ALGORITHM ...]    test that algorithms keep their contract
 
 Choices
 {choices}
@@ -105,8 +105,8 @@ HELP = {
     "advise": """\
 dp-erm-bench advise --n 40000 --p 30 --norm 4 --epsilon 1
 
-Says which algorithm to run, with which settings, and what to expect, from
-public numbers alone. algorithm=auto takes the same.
+Prints which algorithm to run, with which settings, and what to expect, from
+public numbers alone. algorithm=auto makes the same choice.
 
   --n --p          records and features, a constant column among these
   --norm           the declared bound on the norm of a record
@@ -115,50 +115,50 @@ public numbers alone. algorithm=auto takes the same.
   --loss           logistic, or another name of conf/loss
   --label          the declared bound on a label; numbers need it
   --strength       of the l2 penalty; 1/n
-  --radius         of an L1 ball for the weights, in place of a penalty
+  --radius         of an L1 ball for the weights, instead of a penalty
   --column         the largest of the declared bounds of columns; the norm
   --nonzeros       how many features matter, if that is known without the data
-  --algorithm      ask for this one, in place of the best
-  --rows           the published cells nearby, on which it rests
-  --json           all of it, to be read by programs
+  --algorithm      use this one instead of the best
+  --rows           the published results nearby, on which it rests
+  --json           everything, for programs
 """,
     "run": f"""\
 dp-erm-bench run dataset=log1,log2 algorithm=gd,random_cd seed='range(0,10)'
 
 Runs a sweep, in which every comma and range is an axis; `run` may be left out.
-With an experiment it draws its figures and checks its claims, too:
+With an experiment it also draws its figures and judges its claims:
 
   experiment=NAME           one of the package, or of --config-dir
   experiment=FILE.yaml      one of your own
-  profile=NAME              how much of it: smoke, default, paper
-  panel=NAME,...            these panels alone
+  profile=NAME              how much to run: smoke, default, paper
+  panel=NAME,...            only these panels
   mode=plan                 count the trials and run none
   KEY=VALUE                 all other keys and choices: dp-erm-bench --help
 
 {SHOWING}
-Repeated, a command runs what is missing, with runner.retry=error,timeout,killed
-what failed, too. Exit code: 1 if a trial failed or all were skipped.
+A repeated command runs what is missing; runner.retry=error,timeout,killed also
+runs what failed. Exit code: 1 if a trial failed or all were skipped.
 """,
     "tune": """\
 dp-erm-bench tune dataset=log1 algorithm=gd,random_cd budget.epsilon=0.1,1
 
-Takes the keys and options of a sweep (dp-erm-bench run --help) but seed, and
+Takes the keys and options of a sweep (dp-erm-bench run --help) except seed, and
   profile=published|default|smoke     how many trials and seeds
-  algorithm.NAME.PARAMETER=VALUE      fixed; of several the axis starts there
+  algorithm.NAME.PARAMETER=VALUE      fixed; several values start an axis
   tune.axes.NAME.PARAMETER=A,B        the same; {unit:gradient_rms,values:[A]}
   tune.limits.NAME.PARAMETER=[LOW,HIGH]         how far the search may go
-  tune.quantity       what is best: objective, or with dataset.test_fraction
+  tune.quantity       what to optimise: objective, or with dataset.test_fraction
                       test_risk, test_accuracy, balanced_accuracy, auc, rmse, r2
   tune.seeds          tuning seeds, as 'range(0,16)'
-  tune.report         fresh seeds for what was chosen, as 'range(100,120)'
-  tune.splits         values of dataset.seed on which all of it is repeated
-  tune.search         null: the grid alone; else
+  tune.report         fresh seeds for the chosen setting, as 'range(100,120)'
+  tune.splits         values of dataset.seed on which everything is repeated
+  tune.search         null: the grid only; otherwise
   tune.search.trials  most trials of a line, the grid included
   tune.search.race    seeds for all, for the best 5, the best 3, the finalists
   tune.search.finalists               settings on the most seeds
   tune.search.radius  factor to the neighbours that are tried first
   tune.search.ratio.PARAMETER         of neighbouring values
-  tune.search.tolerance               a gain of fewer deviations counts as none
+  tune.search.tolerance               smaller gains, in deviations, do not count
 """,
     "list": """\
 dp-erm-bench list algorithm greedy_cd
@@ -170,25 +170,25 @@ dp-erm-bench list algorithm greedy_cd
   list algorithm FILE.py    those of a solver of your own (list loss FILE.py)
   list settings             the plain keys of a command line
   list blocks               the keys of an experiment's blocks
-  list results              what the folders in results/ hold, from when, by
-                            which command
+  list results              what the folders in results/ hold, when and by which
+                            command they were made
   list FOLDER ...           the same of another folder
 """,
     "look": """\
 dp-erm-bench look my.csv dataset.header=true
 
-Prints what a csv holds, and a line that runs on it with its bounds filled in.
+Prints what a csv holds, and a command that runs once its bounds are filled in.
 
   dataset.header      true or false: whether row 1 names the columns
   dataset.index       drop or keep: what a first column without a name is
   dataset.label       the column of labels
-  dataset.drop        columns that are left out, [id,name]
+  dataset.drop        columns to leave out, [id,name]
   dataset.format      csv
 """,
     "collect": """\
 dp-erm-bench collect results/sweep
 
-Gathers the records of folders into their tables again, draws and judges again.
+Builds the tables of folders again from their records; draws and judges again.
 """,
     "report": """\
 dp-erm-bench report results/mangold2022 results/sweep
@@ -201,8 +201,8 @@ as one page, report.html.
     "plot": """\
 dp-erm-bench plot results/sweep --x epsilon --y test_accuracy
 
-Without --x and --kind all that the results have is drawn into FOLDER/plots,
-with a caption beside each picture.
+Without --x and --kind, everything that the results allow is drawn into
+FOLDER/plots, with a caption for each picture.
 
   --kind       curves: lines; profile: shares of problems within a factor of the
                best; winners: a map of who wins where
@@ -210,11 +210,11 @@ with a caption beside each picture.
                parameter or key of a dataset: the ends of the runs
   --y          a measure (docs/table.md); several, by commas, stand side by side
   --panel --line --facet
-               columns that tell panels and lines apart, and split panels
+               columns that make panels and lines, and split panels
   --statistic  line and band over the seeds: median, quantiles, interval, mean
-  --where      COLUMN=VALUE,...: what is kept; it may be given several times
-  --names      what lines are called: gd='DP-GD (ours)'
-  --highlight  lines that stand out, as LINE or its new NAME
+  --where      COLUMN=VALUE,...: rows to keep; may be given several times
+  --names      new names of lines: gd='DP-GD (ours)'
+  --highlight  lines to emphasise, as LINE or its new NAME
   --format     pdf, png, svg
   --width      column or page of a paper, or slide
   --out        a folder
@@ -225,10 +225,10 @@ dp-erm-bench export results/sweep --y test_accuracy --format latex
 
 Prints medians and intervals, the best in bold.
 
-  --x          any column that is not along a run; epsilon by default
+  --x          any column that does not change along a run; epsilon by default
   --y          a measure (docs/table.md)
   --format     csv, latex (tex), markdown (md), parquet
-  --out        a file, else the table is printed
+  --out        a file; otherwise the table is printed
   --statistic  as `plot` has it
   --panel --line --facet --where --names
                as `plot` has them
@@ -243,7 +243,7 @@ dp-erm-bench compare results/sweep --between algorithm
   --where      with --between: KEY=VALUE,..., the values of a key to keep
   --tolerance  relative change that does not count (0.05)
   --interval   share of the interval (0.95)
-  --ignore     keys of settings in which the two folders may differ
+  --ignore     keys of settings that may differ between the folders
   --csv        a file with all rows
 
 Exit code: 1 if something is worse.
@@ -255,31 +255,31 @@ One zip for a reviewer: table, page, sources, lock, commands; no data files.
 
   --out        the zip; FOLDER.zip by default
   --with-private-numbers
-               what is computed from records of data that nobody declared public
-               (dataset.public=true), too: a guessed record can be checked by it
+               include numbers computed from data that nobody declared public
+               (dataset.public=true): they allow to check a guessed record
 """,
     "replay": """\
 dp-erm-bench replay results/sweep.zip --sample 5
 
-Runs rows of a folder or a zip again, and says of each whether it is the same.
+Reruns rows of a folder or a zip, and reports which are reproduced exactly.
 
   --sample     how many rows are drawn at random; all: every one
   --seed       draws the same rows again
-  --trust      run the solvers that lie in its sources/; read them first
-  --data       where files of data are, else the working folder
+  --trust      run the solvers in its sources/; read them first
+  --data       the folder of data files; the working folder by default
 
 Exit code: 0 all that were drawn are the same, 1 not all, 2 wrong input.
 """,
     "check": """\
 dp-erm-bench check my_solver.py
 
-Puts algorithms, all by default, through the contract of all, a line per check.
+Tests that algorithms, all by default, keep their contract; one line per test.
 
-  --first      end at the first check that fails
-  --only       names of checks, by commas: these alone
-  --accept     names of uses and releases whose doubt is accepted, by commas
+  --first      stop at the first test that fails
+  --only       names of tests, by commas: run only these
+  --accept     names of uses and releases whose doubt you accept, by commas
 
-Exit code: 1 if something is not kept.
+Exit code: 1 if a test fails.
 """,
 }
 """The help of each command, at most one screen: an example, then its options."""

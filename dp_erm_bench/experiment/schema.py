@@ -291,7 +291,7 @@ class BudgetConfig:
     """Privacy budget of a run; checked by `accounting.budget.Budget`."""
 
     epsilon: float = field_with_words(1.0, "privacy loss, > 0; inf runs without noise")
-    delta: Any = field_with_words("1/n^2", "a number in (0, 1), or as 1/n^2")
+    delta: Any = field_with_words("1/n^2", "a number in (0, 1), or such as 1/n^2")
     adjacency: str = field_with_words(
         "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
     )
@@ -302,7 +302,7 @@ class EngineConfig:
     """The engine that carries trials to their workers; `conf/runner` sets it."""
 
     engine: str = field_with_words(
-        "local", "who carries the trials; runner=NAME sets it", *ENGINES
+        "local", "engine that carries the trials; runner=NAME sets it", *ENGINES
     )
     backend: str = field_with_words(
         "threading", "runner=joblib: threading, loky, or joblib's active one"
@@ -314,7 +314,7 @@ class EngineConfig:
         None, "runner=dask: the scheduler's, as tcp://host:8786"
     )
     patience: float = field_with_words(
-        60.0, "seconds to wait for a scheduler or a worker, if none"
+        60.0, "seconds to wait if there is no scheduler or worker"
     )
     mixed_cpus: bool = field_with_words(False, "let workers have several kinds of CPU")
     queue: str | None = field_with_words(None, "queue or partition of a cluster's jobs")
@@ -346,18 +346,18 @@ class RunnerConfig(EngineConfig):
     n_checkpoints: int = field_with_words(
         51, "rows of a trajectory, the start included"
     )
-    batch_trials: int = field_with_words(32, "most trials in one batch")
+    batch_trials: int = field_with_words(32, "largest number of trials in a batch")
     report_trials: int | None = field_with_words(
-        None, "most trials in a batch of tuned lines' reports; null: as batch_trials"
+        None, "the same for reports of tuned lines; null: batch_trials"
     )
     batch_work: float = field_with_words(
         2e8, "work of one batch; 1e8 is about a second"
     )
     time_limit: float | None = field_with_words(
-        3600.0, "seconds a trial may take; null: any"
+        3600.0, "seconds a trial may take; null: no limit"
     )
     worker_memory: Any = field_with_words(
-        "auto", "memory a worker may hold: auto, 500M, 2G or bytes; null: any"
+        "auto", "memory of a worker: auto, 500M, 2G or bytes; null: no limit"
     )
 
 
@@ -698,7 +698,7 @@ class Block:
     """
 
     panel: str = field_with_words("", "the panel of a figure that shows it")
-    line: str = field_with_words("", "what it is called there")
+    line: str = field_with_words("", "label of the line there")
     dataset: Any = field_with_words(
         None, "a name, a mapping with `name` and keys, or a list"
     )
@@ -724,7 +724,7 @@ class Block:
         None, "how parameters are chosen; null: all are run"
     )
     task: Mapping[str, Any] | None = field_with_words(
-        None, "what is done where it is no fit"
+        None, "the task of a study, in place of fits"
     )
 
 

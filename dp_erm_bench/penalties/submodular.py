@@ -9,7 +9,7 @@ from dp_erm_bench.norms.general import FromGains
 from dp_erm_bench.norms.tabulated import Tabulated
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
-HELP = "the 2^p values of F, p <= 16: number m is of the features whose bit is in m; a "
+HELP = "the 2^p values of F, p <= 16: number m belongs to the set of the bits of m; a "
 HELP += "list [[..]], a .csv or .npy file, or from Python an object with gains(order)"
 
 

@@ -496,8 +496,8 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
     title, chances = BOARDS[board], pairs.dropna(subset="better")
     if chances.empty:
         return (
-            f"- **{title}**: there is one family of data here, which says nothing about "
-            "others."
+            f"- **{title}**: there is one family of data here, which says nothing "
+            "about others."
         )
     first = str(chances.groupby("line")["better"].mean().idxmax())
     beside = chances[chances["line"] == first].set_index("other")

@@ -95,16 +95,19 @@ class Boosting(SingleAnswer):
         "gd", choices=tuple(INNER), help="the algorithm that is run, with n_iter, ..."
     )
     gamma: float = shape(
-        0.25, above=0.0, most=1.0, help="probability to stop after a run: 1/gamma runs"
+        0.25,
+        above=0.0,
+        most=1.0,
+        help="probability of stopping after a run; 1/gamma runs on average",
     )
     bound: float = shape(
         1.0, above=0.0, help="B, to which a record's loss is clipped in scores"
     )
     n_iter: int = shape(
-        20, least=0, help="the steps of a run, of bias_reduced_sgd the most"
+        20, least=0, help="steps of a run; with bias_reduced_sgd the largest number"
     )
     multiplier: float = multiplier_field("of bias_reduced_sgd: ")
-    batch_size: int = value(1, least=1, help="of sgd: expected batch size q n")
+    batch_size: int = value(1, least=1, help="with sgd: expected batch size q n")
     step: float = value(1.0, above=0.0, help="the step size of a run, in its units")
     clip: float | None = clip_field()
 

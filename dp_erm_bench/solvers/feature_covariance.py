@@ -68,7 +68,7 @@ class FeatureCovariance(FullGradient):
         help="the norm of gradients that clip bounds: |g|, or |Q'g| of the geometry",
     )
     share: float = shape(
-        0.1, above=0.0, most=0.99, help="of mu^2 (budget), what is for the covariance"
+        0.1, above=0.0, most=0.99, help="share of the budget mu^2 for the covariance"
     )
     floor: float = value(
         1.0, above=0.0, help="floor of X'X over the deviation of its noise, per sqrt(p)"

@@ -50,7 +50,7 @@ class FrankWolfe(FullBatch):
         help="part of the way to a vertex: 2 / (t + 2), or step",
     )
     step: float = value(
-        0.1, above=0.0, most=1.0, help="part of the way where parts=constant"
+        0.1, above=0.0, most=1.0, help="part of the way with parts=constant"
     )
     clip: float | None = clip_field("bound on each entry of a record's gradient")
 

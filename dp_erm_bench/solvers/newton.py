@@ -88,7 +88,7 @@ class Newton(FullBatch):
     noise: str = shape(
         "hessian",
         choices=("hessian", "direction"),
-        help="what is published beside gradients: Hessians, or directions and traces",
+        help="what is published besides gradients: Hessians, or directions and traces",
     )
     curvature: str = shape(
         "hessian",
@@ -101,10 +101,13 @@ class Newton(FullBatch):
         help="the floor is added to all eigenvalues, or small ones are raised to it",
     )
     share: float = shape(
-        0.2, above=0.0, most=0.99, help="of mu^2 (budget), what is not for gradients"
+        0.2,
+        above=0.0,
+        most=0.99,
+        help="share of the budget mu^2 that is not for gradients",
     )
     floor: float = value(
-        1.0, above=0.0, help="floor of the eigenvalues, in units of what noise asks for"
+        1.0, above=0.0, help="floor of the eigenvalues, in units of what noise needs"
     )
     step: float = value(1.0, above=0.0, most=2.0, help="length of a step")
     clip: float | None = clip_field()

@@ -64,15 +64,17 @@ class OnePassSGD(Iterative):
     }
 
     n_iter: int | None = shape(
-        None, least=0, help="most fresh steps; null: half of the records, rounded up"
+        None, least=0, help="fresh steps at most; null: half of the records, rounded up"
     )
     noise_only: str = shape(
-        "on", choices=("on", "off"), help="whether records that come again add noise"
+        "on",
+        choices=("on", "off"),
+        help="whether records that are drawn again add noise",
     )
     order: str = shape(
         "secret",
         choices=("secret", "given"),
-        help="drawn and kept secret, or the dataset's: then all records count as read",
+        help="drawn and secret, or the dataset's: then all records count as read",
     )
     mirror: str = shape(
         "euclidean",
@@ -84,7 +86,7 @@ class OnePassSGD(Iterative):
     )
     step: float = value(1.0, above=0.0, help="step size, times that of the bound")
     radius: float | None = value(
-        None, above=0.0, help="R, a distance; null: of the constraint, else 1"
+        None, above=0.0, help="R, a distance; null: that of the constraint, otherwise 1"
     )
     clip: float | None = clip_field("bound on a subgradient's norm")
 

@@ -50,7 +50,7 @@ def postprocess_field() -> Any:
         choices=("none", "prox"),
         later=True,
         help="prox: the noisy answer is followed by the prox of the penalty's norm, "
-        "which reads no data; nothing where the penalty has none",
+        "which reads no data; nothing if the penalty has no norm",
     )
 
 

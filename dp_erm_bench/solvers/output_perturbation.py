@@ -78,7 +78,7 @@ class OutputPerturbation(one_solve.OneSolve):
         "l2",
         choices=PROJECTIONS,
         later=True,
-        help="the norm in which the noisy point is moved into the set, if it is",
+        help="the norm in which the noisy point is projected on the set",
     )
     postprocess: str = one_solve.postprocess_field()
 

@@ -71,7 +71,7 @@ class SGD(Sampled):
         "poisson",
         choices=("poisson", "allocation"),
         later=True,
-        help="each record in each step by its own coin, or in one step of each round "
+        help="each record joins each step by its own coin, or one step of each round "
         "of t = n / batch_size",
     )
 
