@@ -162,22 +162,22 @@ def chapter(name: str) -> str:
     ran = sum(run.get("trials_run") or 0 for run in runs)
     named = sum(manifest["counts"].values()) / max(ran, 1)
     seconds = min(named, 1.0) * sum(run.get("seconds") or 0.0 for run in runs)
-    judged = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
+    counts = ((VERDICTS.get(word, word), n) for word, n in verdicts.most_common())
+    judged = ", ".join(f"{n} {words}" for words, n in counts)
     took = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} seconds"
     profile, usable = manifest["profile"], manifest["environment"]["cpus_usable"]
-    git = manifest["environment"]["git"]
-    changed = " with changes" if git.get("dirty") else ""
     lines = [
         f"## {name}",
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}`: "
-        f"{took} on {usable} cores, commit "
-        f"{git['commit'][:7]}{changed}. {verdicts.total()} claims and "
+        f"{took} on {usable} cores. {verdicts.total()} claims and "
         f"{facts.total()} facts ([table](../results/published/{name}_claims.csv)): "
         f"{judged}. "
         f"[Choices](../results/published/{name}_choices.csv).",
     ]
     for path in sheets(name):
-        caption = path.with_suffix(".txt").read_text().splitlines()
+        whole = path.with_suffix(".txt").read_text().splitlines()
+        # Which run made it is in the manifest of the results folder.
+        caption = [one for one in whole if not one.startswith("Computed by ")]
         title = path.stem.removeprefix(name).strip("_").replace("_", " ") or name
         lines += [f"![{title}](../results/published/{path.name})", *caption]
         if (PUBLISHED / path.name).with_suffix(".csv").is_file():

@@ -43,6 +43,33 @@ def functions():
                 yield path, node
 
 
+MANY = 3
+"""Parameters from which a public function describes each of them."""
+
+
+def public_functions():
+    """Yield the public functions of modules and classes, not those inside functions."""
+    for path, tree in TREES.items():
+        bodies = [
+            tree,
+            *(node for node in ast.walk(tree) if type(node) is ast.ClassDef),
+        ]
+        for body in bodies:
+            for node in body.body:
+                if isinstance(node, ast.FunctionDef) and node.name[0] != "_":
+                    yield path, node
+
+
+def test_a_public_function_describes_its_parameters():
+    found = []
+    for path, node in public_functions():
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        many = sum(one.arg not in ("self", "cls") for one in given) >= MANY
+        if many and "Parameters\n---" not in (ast.get_docstring(node) or ""):
+            found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}")
+    assert not found, "add a numpydoc section Parameters, with shapes and units"
+
+
 def is_participle(name):
     word = name.strip("_")
     stems = {word, word.removeprefix("un"), word.removeprefix("re")}

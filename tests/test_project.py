@@ -159,6 +159,7 @@ def pinned(pin):
     [
         ("requirements.lock", ["dask", "test", "dev"]),
         ("requirements-oldest.lock", ["dask", "test"]),
+        ("requirements-docs.lock", ["docs"]),
     ],
 )
 def test_a_lock_satisfies_every_requirement_with_hashes(lock, extras):
@@ -283,7 +284,7 @@ def test_ci_lints_tests_and_draws():
 
 
 @pytest.mark.parametrize(
-    "red", ["lint", "test", "test-alone", "reproduce-figures", "test-slow", ""]
+    "red", ["lint", "test", "test-alone", "reproduce-figures", "test-slow", "docs", ""]
 )
 def test_ci_fails_with_its_parts_and_runs_slow_tests_of_what_changed(red, tmp_path):
     def run(**given):
@@ -306,7 +307,7 @@ def test_ci_fails_with_its_parts_and_runs_slow_tests_of_what_changed(red, tmp_pa
     python.write_text("#!/bin/sh\nexit $CHANGED\n")
     for path in (make, python):
         path.chmod(0o755)
-    parts = ["lint", "test", "test-alone", "reproduce-figures", "test-slow"]
+    parts = ["lint", "test", "test-alone", "reproduce-figures", "test-slow", "docs"]
     for changed, all_ in (("0", ""), ("1", ""), ("0", "1")):
         wanted = parts if "1" in (changed, all_) else parts[:4]
         if red in wanted:

@@ -446,8 +446,8 @@ def page_of_board(folder: Path) -> str:
     made, told = ", ".join(origins), [*about["notes"]]
     if len(origins) > 1:
         made = f"runs of {len(origins)} states of code or machine"
-        apart = (f"{one}: {', '.join(own)}" for one, own in origins.items())
-        told.append(f"Groups of problems were run separately: {'; '.join(apart)}.")
+        groups = "; ".join(", ".join(own) for own in origins.values())
+        told.append(f"Groups of problems were run separately: {groups}.")
     notes = "\n- ".join(["", *told])
     missing = "\n".join(f"- {line}" for line in about["missing"])
     return _page_template("leaderboard").substitute(
