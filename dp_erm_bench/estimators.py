@@ -59,9 +59,9 @@ NO_BOUNDS = (
 )
 
 NO_IMPUTER = (
-    "Fill missing values with a constant that is known without the records, and add a "
-    "column that says where; a mean or median of theirs, as of an imputer, reads the "
-    "records, which no budget pays for"
+    "Impute missing values with a constant chosen without the records, and add an "
+    "indicator column; the mean or median of an imputer reads the records, which no "
+    "budget covers"
 )
 
 FAR = 0.05

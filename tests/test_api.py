@@ -1016,9 +1016,9 @@ PAIR = {"a": [1.0, 2.0], "b": [3.0, 4.0]}
         ([[math.inf, 1.0]], "not finite: record 0, feature 0"),
         ([[1e308, 1e308], [-1e308, 1e308]], "the margin of record 0 is larger"),
         (np.ma.array([[1.0, 2.0]], mask=[[0, 1]]), "not masked ones"),
-        (pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), '"a" stands twice'),
-        (pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"]), '"b" stands twice'),
-        (pd.DataFrame([[1, 2]], columns=[0, 0]), "heading 0 stands twice"),
+        (pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), '"a" appears twice'),
+        (pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"]), '"b" appears twice'),
+        (pd.DataFrame([[1, 2]], columns=[0, 0]), "heading 0 appears twice"),
     ],
 )
 def test_records_without_a_margin_are_refused_and_not_called_negative(

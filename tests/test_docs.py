@@ -73,7 +73,7 @@ def test_the_commands_and_the_solver_of_the_readme_run(tmp_path, monkeypatch, ca
     for line in command_lines(*code_blocks("README", "sh")):
         runs = line[0] not in ("plot", "export", "check")
         assert main([*line, *QUIET] if runs else line) == 0, line
-    assert "all is kept" in capsys.readouterr().out
+    assert "all checks pass" in capsys.readouterr().out
 
 
 @pytest.mark.slow

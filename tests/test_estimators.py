@@ -166,7 +166,7 @@ def test_advice_on_missing_values_says_what_reads_the_records(kind):
     with pytest.raises(ValueError, match="NaN.*known without the records") as caught:
         kind(bounds=BOUNDS).fit(np.where(np.eye(*X.shape) > 0, np.nan, X), Y > 0.0)
     said = str(caught.value)
-    assert "an imputer, reads the records, which no budget pays for" in said
+    assert "an imputer reads the records, which no budget covers" in said
     assert said.count("\n") == 0 and "preprocess" not in said
 
 

@@ -12,13 +12,13 @@ from dp_erm_bench.errors import typed_text
 from dp_erm_bench.rules.advice import Advice, ForecastRange, advise
 
 BLIND = (
-    "It knows no classes, no sparsity and no tails of your data: with rare classes or "
-    "few features that matter all of it may be different."
+    "It knows nothing of classes, sparsity or tails of your data. With rare classes "
+    "or few features that matter, everything may be different."
 )
 
 OTHERS = (
-    "All rules that can be defaults. On data that had no say a choice among more of "
-    "them than `auto` has was no better, whatever is expected here."
+    "All rules that can be defaults. On left-out data, a choice among more of them "
+    "than `auto` considers was no better, whatever is expected here."
 )
 
 
@@ -58,8 +58,9 @@ def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
     )
     if found.sparse:
         yield (
-            "The declared nonzeros chose it: so it was on one generated set of data "
-            "(quasi_sparse). The numbers here are of data of which nothing is known."
+            "The declared nonzeros chose it, which one generated data set "
+            "(quasi_sparse) supports. The numbers here are for data without known "
+            "sparsity."
         )
     if found.beyond:
         yield f"This is extrapolated, from the nearest that was judged: {found.beyond}."
@@ -72,7 +73,7 @@ def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
     if math.isfinite(found.tuning):
         yield (
             f"In these cells its error was {found.tuning:.2g} times that of the best "
-            "tuned algorithm. But tuning reads the data, and no budget pays for it."
+            "tuned algorithm. But tuning reads the data, and no budget covers it."
         )
     yield BLIND
     yield ""

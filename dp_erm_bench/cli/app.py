@@ -127,9 +127,8 @@ def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     entries = figures if isinstance(figures, list) else [{"kind": ".py"}]
     if any(isinstance(one, dict) and is_file(one.get("kind")) for one in entries):
         print(
-            f"{typed_path(folder)}: the manifest names a file or module of figures "
-            "that is "
-            "none of the package's; it is not imported, the command of the run draws "
+            f"{typed_path(folder)}: the manifest names figures from outside of the "
+            "package; they are not imported, and the command of the run draws them "
             "again",
             file=sys.stderr,
         )
@@ -286,7 +285,7 @@ def _verdict_words(rows: pd.DataFrame) -> str:
     told = f"{best['line']} is best, {y} {best['median']:.3g} {interval}"
     told += f", against {beside}" * bool(beside)
     told += f"; {NO_INTERCEPT}: {risks}" * bool(risks)
-    told += f"; not told apart from it: {', '.join(ties)}" * (len(ties) > 0)
+    told += f"; not distinguishable from it: {', '.join(ties)}" * (len(ties) > 0)
     told += f"; {best['line']} is in doubt: {best['doubt']}" * bool(best["doubt"])
     return told + aside
 

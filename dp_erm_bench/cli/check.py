@@ -83,9 +83,9 @@ def check_command(arguments: Sequence[str]) -> int:
         found = {
             f"{failed} of {len(results)} checks fail": failed,
             "not judged as it is written": rewritten,
-            "all is kept, but for what is in doubt": doubted,
-            "all is kept where it was run, and not all was run": partly,
-            "all is kept": True,
+            "all checks pass, except for what is in doubt": doubted,
+            "all checks pass on what was run, but not all was run": partly,
+            "all checks pass": True,
         }
         summary = next(words for words, holds in found.items() if holds)
         how = "not reached" if options.first else "not asked for"

@@ -76,8 +76,11 @@ def _column_table(path: str, found: Look, label: Seen) -> Iterator[str]:
         f"{escape_line(path)}: {found.records} records, {len(found.columns)} columns "
         f"separated by {SEPARATORS[found.layout.how['sep']]}, {first}"
     )
-    yield "All of this is read off the records: not private, and no source of bounds."
-    rows = [("column", "kind", "missing", "range and words, read off the records")]
+    yield (
+        "All of this is computed from the records: not private, and no source of "
+        "bounds."
+    )
+    rows = [("column", "kind", "missing", "range and words, computed from the records")]
     for one in found.columns:
         more = " (proposed label)" * (one is label)
         if one is not label and _reveals_label(one, label):
@@ -152,11 +155,11 @@ def _proposal_lines(
     wrong += [told for one in features for told in _double_spellings(one)]
     if missing := [quote_heading(one.name) for one in kept if one.missing]:
         wrong.append(
-            f"values are missing in {', '.join(missing)}; none may be: fill them with "
-            "a number or word that is known without the records, not with a mean of "
-            "theirs, or leave these records out"
+            f"values are missing in {', '.join(missing)}: fill them with a number or "
+            "word chosen without the records, not with their mean, or leave these "
+            "records out"
         )
-    yield from (f"To be decided before it is read: {one}" for one in wrong)
+    yield from (f"Decide before it is read: {one}" for one in wrong)
     keys = {"dataset": "file", "dataset.path": _typed_value(path), **given}
     # An unquoted number is a place among the columns that are read, so a heading that
     # is a number is quoted.
@@ -193,15 +196,18 @@ def _proposal_lines(
     asked = f"--n {round(0.8 * found.records)} --p {p} --norm {FILL_IN} --epsilon 1"
     asked += f" --loss huber --label {FILL_IN}" * regression
     yield (
-        "What may be expected, without the records; the norm is at most sqrt(p), as "
-        "scale=bounds maps columns to [-1, 1]:"
+        "What to expect, without reading the records; the norm is at most sqrt(p), "
+        "because scale=bounds maps columns to [-1, 1]:"
     )
     yield f"dp-erm-bench advise {asked}"
     read = ["dataset.header=true or false"] * ("dataset.header" not in given)
-    read += ["dataset.classes=[...], all labels that there may be"] * (not regression)
+    read += ["dataset.classes=[...], all possible labels"] * (not regression)
     read += ["dataset.onehot={COLUMN:[...]}, all words of a column"] * bool(words)
     if read:
-        yield "Read off the records, and listed by `uncharged`, unless it is declared:"
+        yield (
+            "Inferred from the records, and listed in `uncharged` unless you declare "
+            "it:"
+        )
         yield f"  {'; '.join(read)}"
     kinds = ", and which columns it leaves out or takes for categories"
     yield (

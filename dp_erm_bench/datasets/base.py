@@ -404,9 +404,8 @@ def check_headings(key: str, X: Any) -> None:
     """
     for name in X.columns[X.columns.duplicated()]:
         raise UsageError(
-            f"{key}: heading {quote_heading(name)} stands twice, each column must have "
-            "its "
-            "own"
+            f"{key}: heading {quote_heading(name)} appears twice; each column needs "
+            "its own"
         )
 
 

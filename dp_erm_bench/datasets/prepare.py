@@ -483,7 +483,7 @@ def wide_bounds_sentence(data: Dataset, names: Sequence[str]) -> str:
     listed = _listed_columns([names[int(j)] for j in np.flatnonzero(wide)], beside)
     return listed and (
         f"all records are below {100 * WIDE:g} % of the declared bound of {listed}: "
-        f"noise that is made for it drowns them {NOT_PRIVATE}"
+        f"noise for such a bound drowns them {NOT_PRIVATE}"
     )
 
 
@@ -499,7 +499,7 @@ def revealing_features_sentence(data: Dataset, names: Sequence[str]) -> str:
     columns = base.compute_once(data, _revealing_columns, data.y)
     listed = _listed_columns([names[int(j)] for j in columns], [])
     return listed and (
-        f"the label is told by {listed} alone, up to shift and scale; leave it out if "
+        f"the label is {listed}, up to shift and scale; leave it out if "
         f"it is no feature {NOT_PRIVATE}"
     )
 

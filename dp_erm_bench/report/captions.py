@@ -119,7 +119,7 @@ def caption_of(
         for one in charts
         for group in lines_alike(one)
     ]
-    same = f"Lie on each other: {'; '.join(beneath)}." if beneath else ""
+    same = f"Coincide: {'; '.join(beneath)}." if beneath else ""
     measured = " ".join(
         f"{one.name}: {one.said}."
         if one.letter

@@ -604,7 +604,7 @@ def _table_of_pairs(
     if len(names) < 2:
         return f"Nothing is said about other data: {', '.join(names)} is one family.\n"
     if pairs.empty:
-        return "Nothing is told of other data: one algorithm ran.\n"
+        return "Nothing is said about other data: only one algorithm ran.\n"
     pairs = pairs.set_index(["line", "other"])
     ahead = pairs["better"].groupby(level=0).mean().fillna(0.0)
     lines = ahead.sort_values(ascending=False, kind="stable").index

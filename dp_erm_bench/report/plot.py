@@ -179,8 +179,8 @@ def _check_room(what: str, count: int, most: int) -> None:
     if count > most:
         raise UsageError(
             f"plot: {count} {what} are more than {most}: keep some with --where, draw "
-            "along a key that differs with --x, or tell fewer apart by --panel, --line "
-            "and --facet"
+            "along a key that differs with --x, or distinguish fewer by --panel, "
+            "--line and --facet"
         )
 
 
@@ -434,8 +434,8 @@ def winners_sheet(drawn: Shown, width: str) -> Sheet:
         f"Colour: the median final {_measure_in_words(drawn)} over that of the best "
         "line of the problem, w = 0 included. Filled circle: the best of the lines "
         "whose 95 % interval lies below w = 0 and the constant model; ring: one of "
-        "these that "
-        f"cannot be told from it. Cross: {NOTHING}, or that model. White: did not run."
+        f"these that cannot be distinguished from it. Cross: {NOTHING}, or that "
+        "model. White: did not run."
     )
     said = f"{ALONE[0].upper()}{ALONE[1:]}." if few else ""
     text = caption_of_view(drawn, join_paragraphs(about, said), table=table)

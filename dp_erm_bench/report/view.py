@@ -314,7 +314,10 @@ def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]
     own = every.groupby(names, sort=False, dropna=False).ngroup()
     rows["_alike"] = own.groupby(cells).transform("nunique").eq(1)
     listed = " and ".join(name.replace(".", "'s ") for name in names)
-    return rows, f"Lines that differ in {listed} minimise other functions: none wins."
+    return (
+        rows,
+        f"Lines that differ in {listed} minimise different functions: none wins.",
+    )
 
 
 def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
@@ -335,7 +338,7 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
         return rows, ""
     listed = " and ".join(str(name) for name in guarantee.columns[differ])
     rows = rows.assign(_alike=rows["_alike"] & ~apart.any(axis=1))
-    return rows, f"Lines that differ in {listed} have other guarantees: none wins."
+    return rows, f"Lines that differ in {listed} have different guarantees: none wins."
 
 
 def _rows_not_tuning(

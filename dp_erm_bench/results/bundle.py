@@ -246,7 +246,7 @@ class Withheld:
         return {
             **{"key": self._names[key], "status": status, "cost": 0.0},
             **{"facts": facts, "trajectory": {}},
-            "message": "" if status == "ok" else "left out: it may tell of the records",
+            "message": "" if status == "ok" else "left out: it may reveal records",
         }
 
     def manifest_without_secrets(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -437,7 +437,7 @@ SETTINGS_ALONE = (
     "here. dataset.public=true declares data public, and bundle --with-private-numbers "
     "adds the numbers that are computed from their records."
 )
-NAMES = "Paths and names of machines and users stand in it as the runs recorded them."
+NAMES = "It holds paths and names of machines and users as the runs recorded them."
 
 
 def bundle_readme(

@@ -505,8 +505,8 @@ ON_OPTIMUM = ("objective", "relative_error")
 """Measures that are computed on the records after clipping to bounds."""
 
 UNLIKE_BOUNDS = (
-    "under other bounds or scales the records, the optimum and the relative error are "
-    "others, and do not compare"
+    "under different bounds or scales the records, the optimum and the relative "
+    "error differ and cannot be compared"
 )
 
 

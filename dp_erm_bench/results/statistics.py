@@ -113,8 +113,8 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
     if not (sizes > 1).all(axis=1).any():
         return ""
     return (
-        "runs of one dataset_seed share records and split, yet each counts as one of "
-        "its own: spread and intervals are too narrow for other data or splits"
+        "runs with one dataset_seed share records and split but count as "
+        "independent: spread and intervals are too narrow for other data or splits"
     )
 
 

@@ -339,8 +339,8 @@ def lacking_in_words(folder: Path) -> str:
     if not (isinstance(missing, int) and isinstance(planned, int) and missing > 0):
         return ""
     return (
-        f"Incomplete: {missing} of {count_with_noun(planned, 'planned trial')} have no "
-        "record; lines and runs are missing that the same command adds."
+        f"Incomplete: {missing} of {count_with_noun(planned, 'planned trial')} have "
+        "no record; the same command runs them."
     )
 
 

@@ -357,8 +357,7 @@ def doubts_of_choices(choices: Sequence[Choice], session: Session) -> Iterator[s
         named = "; ".join([*beyond[:SHOWN], *["..."] * (len(beyond) > SHOWN)])
         yield (
             f"open: {len(beyond)} of {count_with_noun(len(choices), 'choice')}, a "
-            "better "
-            f"setting may lie beyond: {named} (column open of {CHOICES})"
+            f"better setting may exist: {named} (column open of {CHOICES})"
         )
 
 

@@ -340,7 +340,9 @@ class Ledger:
         if not task.alone:
             self._doubtful.append(batch)
             return []
-        reason = f"its worker died again, alone at work: {death.how_it_ended}"
+        reason = (
+            f"its worker died again with no other worker running: {death.how_it_ended}"
+        )
         return [self._accuse_trial(batch, "killed", reason, seconds)]
 
     def _accuse_trial(

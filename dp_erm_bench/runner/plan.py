@@ -78,7 +78,7 @@ def print_plan(session: Session) -> None:
         print(f"{said}, from recorded trials")
     if unknown := len(runs) - len(known):
         trials = count_with_noun(unknown, "trial")
-        print(f"nothing is recorded of settings as those of {trials}")
+        print(f"no recorded trial has the settings of {trials}")
     if refused:
         told = list_reasons("will be skipped", len(refused), refused.values())
         print("\n".join(told))

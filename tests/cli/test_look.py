@@ -56,7 +56,7 @@ def test_a_table_is_told_and_its_line_runs_once_bounds_are_filled_in(look, capsy
     )
     said, line = look("age,a b (mg),hue,ill\n" + body)
     assert "my.csv: 30 records, 4 columns separated by commas, row 1 names them" in said
-    assert "read off the records: not private, and no source of bounds" in said
+    assert "computed from the records: not private, and no source of bounds" in said
     (ill,) = [one for one in said.splitlines() if one.startswith('  "ill"')]
     assert ill.split()[1:] == "words 0 yes 20, no 10 (proposed label)".split()
     assert "dataset.classes=[...]" in said and "dataset.onehot={COLUMN" in said

@@ -112,7 +112,7 @@ def test_wide_bounds_and_a_label_among_the_features_are_told(run, tmp_path):
         "dp-erm-bench: dataset file my.csv, bounds={columns:{age:1000000.0,code:4}}: "
         'all records are below 1 % of the declared bound of "age", norm: noise that '
         f"is made for it drowns them {private}",
-        'dp-erm-bench: dataset file my.csv: the label is told by "code" alone, up to '
+        'dp-erm-bench: dataset file my.csv: the label is "code", up to '
         f"shift and scale; leave it out if it is no feature {private}",
     ]
 

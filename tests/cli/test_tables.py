@@ -226,7 +226,7 @@ def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
         ),
     )
     drawn = rows_of_view(table, View("epsilon", "relative_error", line=("strength",)))
-    assert "differ in strength minimise other functions: none wins" in drawn.unlike
+    assert "differ in strength minimise different functions: none wins" in drawn.unlike
     # w = 0 has another relative error under each: none is that of both.
     assert drawn.baselines == []
     if kind is None:
@@ -317,7 +317,7 @@ def test_lines_with_other_guarantees_are_not_ranked(changed, named):
     for key, value in changed.items():
         frame[key] = frame[key].mask(other, value)
     drawn = rows_of_view(frame, View("epsilon"))
-    said = f"Lines that differ in {named} have other guarantees: none wins."
+    said = f"Lines that differ in {named} have different guarantees: none wins."
     assert not summary_of(drawn)["best"].any() and drawn.unlike == said
     # On other panels they are no rivals.
     frame = frame.assign(panel=frame["line"], phase="report")

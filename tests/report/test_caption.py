@@ -131,9 +131,8 @@ def test_what_holds_of_all_panels_stands_once_and_what_differs_with_its_panel(ta
 
 def test_lines_that_lie_on_each_other_are_told(tabulate):
     same = {"line": "DP-SGD authors"}
-    assert (
-        "Lie on each other: DP-CD, cyclic and DP-SGD, authors' noise (log1)."
-        in said(tabulate({}, same), PLAIN)
+    assert "Coincide: DP-CD, cyclic and DP-SGD, authors' noise (log1)." in said(
+        tabulate({}, same), PLAIN
     )
     assert "Lie on" not in said(tabulate({}, same | {"end": 0.2}), PLAIN)
 

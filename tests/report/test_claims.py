@@ -572,7 +572,7 @@ def test_what_standing_still_meets_is_vacuous(tabulate):
     above = tabulate({"end": 0.3}, {"line": "DP-SGD authors", "end": 5.0})
     row = judge(above, GOOD)
     assert (
-        row["verdict"] == "vacuous (w = 0 in the place of DP-CD cyclic meets it, too)"
+        row["verdict"] == "vacuous (w = 0 in place of DP-CD cyclic would meet it, too)"
     )
     assert float(row["standing"]) == pytest.approx(5.0 / 0.6, rel=0.1)
     assert judge(above, {**GOOD, "below_zero": 0.9})["verdict"] == "holds"

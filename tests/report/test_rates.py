@@ -540,6 +540,6 @@ def test_a_score_that_has_no_baseline_is_that_of_the_first_iterate(rows, start):
     config = claim_on("average_at_end", **more)
     del config["claims"][0]["at_most"]
     row = evaluate_claims(table, config).iloc[0]
-    met = f"vacuous (w = 0 in the place of {LINE} meets it, too)"
+    met = f"vacuous (w = 0 in place of {LINE} would meet it, too)"
     assert row["verdict"] == (met if start == 1.0 else "holds")
     assert row["standing"] == ("" if math.isnan(start) else f"{start:g}")

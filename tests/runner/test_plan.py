@@ -50,7 +50,7 @@ def test_it_counts_and_writes_nothing(run, block, capsys):
     assert rows["other"][:4] == ["2", "0", "0", "2"]
     # The run of seed 0 that both want is one.
     assert rows["total"][:4] == ["4", "0", "0", "4"]
-    assert last == "nothing is recorded of settings as those of 4 trials"
+    assert last == "no recorded trial has the settings of 4 trials"
     assert not run.folder.exists()
 
 
@@ -96,7 +96,7 @@ def test_trials_of_other_settings_have_no_time(run, block, capsys):
         "?",
         "20 min+",
     ]
-    assert last == "nothing is recorded of settings as those of 1 trial"
+    assert last == "no recorded trial has the settings of 1 trial"
     assert (
         "\n1.2e+03 s of computing, 20 min+ on 1 worker, from recorded trials\n" in said
     )

@@ -62,7 +62,7 @@ def test_a_best_value_on_an_edge_is_told(inline, tuned, capsys):
     (line,) = [
         one for one in capsys.readouterr().out.splitlines() if one.startswith("open: ")
     ]
-    assert line.startswith("open: 1 of 1 choice, a better setting may lie beyond: ")
+    assert line.startswith("open: 1 of 1 choice, a better setting may exist: ")
     assert line.endswith(f": {told} (column open of choices.csv)")
 
 

@@ -349,7 +349,7 @@ def _row_of_claim(
         return {**row, "verdict": f"{NOT_JUDGED if smoke else NOT_RUN} ({reason})"}
     still = exact_estimate(standing.point), exact_estimate(1.0)
     if is_good and verdict == HOLDS == _verdict_of(claim, *still):
-        why = why or f"w = 0 in the place of {good} meets it, too"
+        why = why or f"w = 0 in place of {good} would meet it, too"
     return {
         **row,
         "measured": f"{row['measured']}{lookup.over}",

@@ -51,13 +51,10 @@ VERDICTS = (NOT_JUDGED, NOT_RUN, VACUOUS, UNDECIDED, HOLDS, FAILS)
 `not judged` is that of the profile smoke, which only shows that everything runs.
 """
 
-UNJUDGED = (
-    "profile smoke: it shows that all of it runs; verdicts would mean nothing, so that "
-    "no claim is judged"
-)
+UNJUDGED = "profile smoke: it only shows that everything runs; no claim is judged"
 GIVEN = (
-    "Intervals are of 95 %, over report seeds and data seeds; the chosen settings are "
-    "given: what their choice adds is not in them."
+    "Intervals are 95 % intervals over report seeds and data seeds. They take the "
+    "chosen settings as given."
 )
 WRONG = (1.0 - LIKELY) / 2
 """Largest probability that a verdict by an interval is wrong: that of one tail."""

@@ -332,7 +332,7 @@ def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
     for key, own in summary.groupby([PANEL, "epsilon"], sort=False):
         best, ties = (own.loc[own["place"] == one, LINE] for one in (WINS, TIES))
         if len(best):
-            alike = f", {', '.join(ties)} as good for all that is known"
+            alike = f", {', '.join(ties)} not distinguishable from it"
             made.answers.append(
                 "{}, epsilon = {:g}: ".format(*cast("tuple[str, float]", key))
                 + f"{best.iloc[0]} is best{alike * bool(len(ties))}."
@@ -440,7 +440,7 @@ def picture_of(path: Path, folder: Path) -> Picture:
     """
     from PIL import Image
 
-    beside, caption = path.with_suffix(".txt"), "No caption lies beside it."
+    beside, caption = path.with_suffix(".txt"), "It has no caption file."
     try:
         data = content_of(path, folder, LARGEST_PICTURE)
         with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
